@@ -1,0 +1,33 @@
+"""Rankings with honest uncertainty, from comparisons and ratings.
+
+Data becomes the arguments of a NumPyro program; an engine reads the program as a factor graph and
+returns a posterior; rankings, diagnostics and plots are functions of that posterior. See
+``bayesrank.models`` for the programs and ``bayesrank.infer`` for the engines.
+
+The names in ``__all__`` are loaded on first use, so that importing the package is quick, and it
+changes no global state.
+"""
+
+from importlib import import_module, metadata
+from typing import Any
+
+try:
+    __version__ = metadata.version("bayesrank")
+except metadata.PackageNotFoundError:  # a source tree on the path, never installed
+    __version__ = "0+unknown"
+
+_EXPORTS: dict[str, str] = {}
+
+__all__ = ["__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'bayesrank' has no attribute {name!r}")
+    value = getattr(import_module(_EXPORTS[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

@@ -1,0 +1,1 @@
+"""NumPyro programs, one a file: the generative story and nothing else."""
