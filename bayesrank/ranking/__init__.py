@@ -1,0 +1,38 @@
+"""From posterior draws of skill to what people ask of a ranking.
+
+Every function takes ``samples`` of shape ``(draws, n)``: one joint posterior draw of all ``n``
+skills a row (numpy or JAX, any real dtype). Higher skill is better and rank 1 is the best. Draws
+of a batch or of chains are flattened first, ``samples.reshape(-1, n)``.
+
+Ties. Items with equal skill in a draw share the ranks that their group covers evenly, which is
+the expectation under random tie-breaking: two items tied for first have rank 1.5 each in that
+draw and half a chance of being best. Nothing depends on the order in which items are listed.
+"""
+
+from bayesrank.ranking._consensus import consensus_ranking as consensus_ranking
+from bayesrank.ranking._pairwise import pairwise_probability as pairwise_probability
+from bayesrank.ranking._pairwise import (
+    pairwise_probability_gaussian as pairwise_probability_gaussian,
+)
+from bayesrank.ranking._ranks import expected_rank as expected_rank
+from bayesrank.ranking._ranks import prob_best as prob_best
+from bayesrank.ranking._ranks import prob_top_k as prob_top_k
+from bayesrank.ranking._ranks import rank_distribution as rank_distribution
+from bayesrank.ranking._ranks import rank_interval as rank_interval
+from bayesrank.ranking._ranks import rank_samples as rank_samples
+from bayesrank.ranking._summary import RankSummary as RankSummary
+from bayesrank.ranking._summary import summarize as summarize
+
+__all__ = [
+    "RankSummary",
+    "consensus_ranking",
+    "expected_rank",
+    "pairwise_probability",
+    "pairwise_probability_gaussian",
+    "prob_best",
+    "prob_top_k",
+    "rank_distribution",
+    "rank_interval",
+    "rank_samples",
+    "summarize",
+]

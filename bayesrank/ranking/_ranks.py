@@ -1,0 +1,240 @@
+"""Ranks of posterior draws and their summaries: P(best), P(top k), expected rank, intervals.
+
+In each draw an item holds the ranks ``low..high``: one rank when no other item has the same
+skill, else the whole stretch of ranks that its group of equals covers. The summaries are means
+over draws of what the item gets when the group shares its ranks evenly.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
+
+
+def rank_bounds(samples: Array) -> tuple[Array, Array]:
+    """Return the best and the worst rank ``(low, high)`` of each item in each draw.
+
+    Both have the shape ``(draws, n)`` and an unsigned dtype; they are one and the same array when
+    no draw holds equal skills.
+    """
+    n = samples.shape[1]
+    dtype = np.uint16 if n < 2**16 - 1 else np.uint32
+    order = np.argsort(-samples, axis=1)
+    ranked = np.take_along_axis(samples, order, axis=1)
+    tied = ranked[:, 1:] == ranked[:, :-1]
+    low = np.empty(samples.shape, dtype)
+    if not tied.any():
+        np.put_along_axis(low, order, np.arange(1, n + 1, dtype=dtype)[None], axis=1)
+        return low, low
+    position = np.broadcast_to(np.arange(1, n + 1, dtype=dtype), samples.shape)
+    first, last = position.copy(), position.copy()
+    first[:, 1:][tied] = 0
+    last[:, :-1][tied] = n + 1
+    np.put_along_axis(low, order, np.maximum.accumulate(first, axis=1), axis=1)
+    backwards = np.minimum.accumulate(last[:, ::-1], axis=1)
+    high = np.empty_like(low)
+    np.put_along_axis(high, order, backwards[:, ::-1], axis=1)
+    return low, high
+
+
+def top_k_share(low: Array, high: Array, k: int) -> Array:
+    """Mean share of each item in the first ``k`` places, a group of equals sharing evenly."""
+    if low is high:
+        return np.mean(low <= k, axis=0)
+    start, stop = low.astype(np.int64), high.astype(np.int64)
+    places = np.minimum(stop, k) - start + 1
+    return np.mean(np.where(places > 0, places / (stop - start + 1), 0.0), axis=0)
+
+
+def mean_rank(low: Array, high: Array) -> Array:
+    """Mean over draws of the middle of the ranks that each item holds."""
+    return (low.mean(axis=0, dtype=np.float64) + high.mean(axis=0, dtype=np.float64)) / 2.0
+
+
+def equal_tailed(low: Array, high: Array, prob: float) -> Array:
+    """Equal-tailed interval of integer ranks, shape ``(n, 2)``."""
+    draws = low.shape[0]
+    outside = int(np.floor(draws * (1.0 - prob) / 2.0 + 1e-9))
+    lower = np.partition(low.T, outside, axis=1)[:, outside]
+    upper = np.partition(high.T, draws - 1 - outside, axis=1)[:, draws - 1 - outside]
+    return np.stack([lower, upper], axis=1).astype(np.int64)
+
+
+def rank_samples(
+    samples: ArrayLike, *, ties: Literal["average", "min", "max"] = "average"
+) -> Array:
+    """Rank the items within each draw, 1 = highest skill.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+    ties
+        The rank given to items of equal skill: the middle (``"average"``), the best (``"min"``)
+        or the worst (``"max"``) of the ranks that their group covers.
+
+    Returns
+    -------
+    Array
+        Shape ``(draws, n)``; float64 for ``"average"``, int64 otherwise.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is not a finite ``(draws, n)`` array or ``ties`` is not known.
+
+    Examples
+    --------
+    >>> rank_samples([[2.0, 5.0, 1.0], [3.0, 3.0, 7.0]])
+    array([[2. , 1. , 3. ],
+           [2.5, 2.5, 1. ]])
+    """
+    low, high = rank_bounds(check_samples(samples))
+    if ties == "average":
+        return (low.astype(np.float64) + high) / 2.0
+    if ties == "min":
+        return low.astype(np.int64)
+    if ties == "max":
+        return high.astype(np.int64)
+    raise ValueError(f"ties must be 'average', 'min' or 'max', got {ties!r}")
+
+
+def prob_top_k(samples: ArrayLike, k: int) -> Array:
+    """Probability that each item is among the best ``k``.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+    k
+        Number of places, from 1 to ``n``.
+
+    Returns
+    -------
+    Array
+        Shape ``(n,)``; sums to ``k``. The Monte Carlo error is ``sqrt(p (1 - p) / draws)``.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is not a finite ``(draws, n)`` array or ``k`` is out of range.
+
+    Examples
+    --------
+    >>> prob_top_k([[2.0, 5.0, 1.0], [3.0, 3.0, 7.0]], 2)
+    array([0.75, 0.75, 0.5 ])
+    """
+    array = check_samples(samples)
+    low, high = rank_bounds(array)
+    return top_k_share(low, high, check_k(k, array.shape[1]))
+
+
+def prob_best(samples: ArrayLike) -> Array:
+    """Probability that each item is the best of all: ``prob_top_k`` with ``k = 1``.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+
+    Returns
+    -------
+    Array
+        Shape ``(n,)``; sums to 1.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is not a finite ``(draws, n)`` array.
+    """
+    return prob_top_k(samples, 1)
+
+
+def expected_rank(samples: ArrayLike) -> Array:
+    r"""Posterior mean of each item's rank.
+
+    It equals :math:`1 + \sum_{j \ne i} P(j \text{ beats } i)`, so ordering by it is Borda's count
+    on the pairwise probabilities.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+
+    Returns
+    -------
+    Array
+        Shape ``(n,)``, between 1 and ``n``; the mean is ``(n + 1) / 2``.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is not a finite ``(draws, n)`` array.
+    """
+    return mean_rank(*rank_bounds(check_samples(samples)))
+
+
+def rank_interval(samples: ArrayLike, prob: float = 0.9) -> Array:
+    r"""Equal-tailed credible interval of each item's rank, with whole-number ends.
+
+    The lower end is the largest rank :math:`a` with :math:`P(R < a) \le (1 - prob) / 2`, the upper
+    end the smallest :math:`b` with :math:`P(R > b) \le (1 - prob) / 2`, under the draws. Ranks are
+    whole, so the interval holds *at least* ``prob``: noticeably more when it is only a few ranks
+    wide. An item that ties counts with the best rank of its group at the lower end and with the
+    worst at the upper end, so that the interval holds however the tie is broken.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+    prob
+        Posterior probability of the interval, strictly between 0 and 1.
+
+    Returns
+    -------
+    Array
+        Shape ``(n, 2)``, int64, both ends included.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is not a finite ``(draws, n)`` array or ``prob`` is out of range.
+    """
+    low, high = rank_bounds(check_samples(samples))
+    return equal_tailed(low, high, check_prob(prob))
+
+
+def rank_distribution(samples: ArrayLike) -> Array:
+    """Posterior probability of each rank for each item.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+
+    Returns
+    -------
+    Array
+        Shape ``(n, n)``: entry ``[i, r - 1]`` is the probability that item ``i`` has rank ``r``.
+        Rows and columns sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is not a finite ``(draws, n)`` array.
+    """
+    array = check_samples(samples)
+    low, high = rank_bounds(array)
+    draws, n = array.shape
+    group = high - low + np.uint8(1)
+    item = np.broadcast_to(np.arange(n) * (n + 1), low.shape)
+    counts = np.zeros((n, n))
+    for size in np.unique(group):
+        chosen = group == size
+        starts = np.bincount(item[chosen] + low[chosen] - 1, minlength=n * (n + 1))
+        stops = np.bincount(item[chosen] + high[chosen], minlength=n * (n + 1))
+        held = np.cumsum((starts - stops).reshape(n, n + 1), axis=1)[:, :n]
+        counts += held / size
+    return counts / draws

@@ -1,0 +1,352 @@
+"""Ranking functions against brute force, closed forms, invariances and simulated coverage."""
+
+import builtins
+import itertools
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm, rankdata
+
+from bayesrank import ranking
+from bayesrank.ranking import (
+    consensus_ranking,
+    expected_rank,
+    pairwise_probability,
+    pairwise_probability_gaussian,
+    prob_best,
+    prob_top_k,
+    rank_distribution,
+    rank_interval,
+    rank_samples,
+    summarize,
+)
+
+
+def make_draws(draws=200, n=7, seed=0, ties=False):
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(size=(draws, n)) + np.linspace(0.0, 1.5, n)
+    return np.round(samples, 1) if ties else samples
+
+
+def brute_distribution(samples):
+    """Rank probabilities by handing each tied group every order of its members."""
+    draws, n = samples.shape
+    out = np.zeros((n, n))
+    for row in samples:
+        orders = [p for p in itertools.permutations(range(n)) if all(np.diff(row[list(p)]) <= 0)]
+        for order in orders:
+            out[order, range(n)] += 1.0 / len(orders)
+    return out / draws
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_summaries_match_brute_force(ties):
+    samples = make_draws(40, 5, ties=ties)
+    if ties:
+        samples[0] = 1.0
+    truth = brute_distribution(samples)
+    np.testing.assert_allclose(rank_distribution(samples), truth, atol=1e-12)
+    np.testing.assert_allclose(prob_best(samples), truth[:, 0], atol=1e-12)
+    for k in range(1, 6):
+        np.testing.assert_allclose(prob_top_k(samples, k), truth[:, :k].sum(1), atol=1e-12)
+    np.testing.assert_allclose(expected_rank(samples), truth @ np.arange(1, 6), atol=1e-12)
+
+
+@pytest.mark.parametrize("ties", ["average", "min", "max"])
+def test_rank_samples_agrees_with_scipy(ties):
+    samples = make_draws(60, 9, ties=True)
+    np.testing.assert_array_equal(
+        rank_samples(samples, ties=ties), rankdata(-samples, method=ties, axis=1)
+    )
+    assert (rank_samples(samples) % 1 == 0.5).any(), "the case has no ties to test"
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(("draws", "n"), [(7, 3), (300, 6), (520, 261)])
+def test_pairwise_matches_direct_comparison(draws, n, ties):
+    samples = make_draws(draws, n, ties=ties)
+    rows = samples if n < 50 else samples[:, :: n - 1]
+    wins = (rows[:, :, None] > rows[:, None, :]).mean(0)
+    even = (rows[:, :, None] == rows[:, None, :]).mean(0)
+    got = pairwise_probability(samples)
+    corner = got if n < 50 else got[:: n - 1, :: n - 1]
+    np.testing.assert_allclose(corner, wins + even / 2, atol=1e-12)
+    np.testing.assert_allclose(got + got.T, 1.0, atol=1e-15)
+    np.testing.assert_array_equal(np.diag(got), 0.5)
+
+
+def test_expected_rank_is_borda_on_pairwise_probabilities():
+    samples = make_draws(150, 8, ties=True)
+    losses = pairwise_probability(samples).sum(axis=0) - 0.5
+    np.testing.assert_allclose(expected_rank(samples), 1.0 + losses, atol=1e-12)
+
+
+def test_gaussian_pairwise_closed_form_and_draws():
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(4, 4))
+    mean, cov = rng.normal(size=4), root @ root.T
+    exact = pairwise_probability_gaussian(mean, cov)
+    for i, j in itertools.combinations(range(4), 2):
+        sd = np.sqrt(cov[i, i] + cov[j, j] - 2 * cov[i, j])
+        np.testing.assert_allclose(exact[i, j], norm.cdf((mean[i] - mean[j]) / sd), rtol=1e-12)
+    np.testing.assert_allclose(exact + exact.T, 1.0, atol=1e-15)
+    counted = pairwise_probability(rng.multivariate_normal(mean, cov, size=20_000))
+    np.testing.assert_allclose(counted, exact, atol=4.5 * 0.5 / np.sqrt(20_000))
+
+
+def test_gaussian_pairwise_of_certain_differences():
+    cov = np.ones((3, 3))
+    got = pairwise_probability_gaussian([1.0, 0.0, 0.0], cov)
+    np.testing.assert_array_equal(got, [[0.5, 1, 1], [0, 0.5, 0.5], [0, 0.5, 0.5]])
+
+
+def test_rank_interval_is_equal_tailed_and_as_narrow_as_allowed():
+    samples = make_draws(1000, 12)
+    ranks = rank_samples(samples)
+    for prob in (0.5, 0.9, 0.99):
+        tail = (1 - prob) / 2 + 1e-12
+        interval = rank_interval(samples, prob)
+        assert interval.dtype == np.int64
+        for rank, (lower, upper) in zip(ranks.T, interval, strict=True):
+            assert (rank < lower).mean() <= tail < (rank < lower + 1).mean()
+            assert (rank > upper).mean() <= tail < (rank > upper - 1).mean()
+
+
+def test_rank_interval_with_ties_holds_however_the_tie_is_broken():
+    np.testing.assert_array_equal(rank_interval(np.ones((10, 3))), [[1, 3]] * 3)
+    samples = np.tile([2.0, 1.0, 1.0, 0.0], (10, 1))
+    np.testing.assert_array_equal(rank_interval(samples), [[1, 1], [2, 3], [2, 3], [4, 4]])
+
+
+def test_rank_intervals_cover_in_an_exchangeable_gaussian_world():
+    """Skills from the prior, data from the skills, exact posterior: hardly more than 90%."""
+    rng, n, noise = np.random.default_rng(11), 60, 0.7
+    shrink = 1.0 / (1.0 + noise**2)
+    hits = []
+    for _ in range(60):
+        skill = rng.normal(size=n)
+        data = skill + noise * rng.normal(size=n)
+        draws = shrink * data + np.sqrt(1.0 - shrink) * rng.normal(size=(600, n))
+        lower, upper = rank_interval(draws, 0.9).T
+        truth = rank_samples(skill[None])[0]
+        hits.append(np.mean((lower <= truth) & (truth <= upper)))
+    error = np.std(hits) / np.sqrt(len(hits))
+    assert 0.9 - 3 * error < np.mean(hits) < 0.93
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 8), st.booleans())
+def test_invariances(seed, n, ties):
+    samples = make_draws(30, n, seed, ties)
+    moved = np.random.default_rng(seed).permutation(n)
+    for f in (prob_best, expected_rank, rank_interval, lambda s: prob_top_k(s, n - 1)):
+        base = f(samples)
+        np.testing.assert_allclose(f(samples[:, moved]), base[moved], atol=1e-12)
+        np.testing.assert_array_equal(f(np.exp(samples)), base)
+        np.testing.assert_array_equal(f(samples * 4.0), base)
+    pairs = pairwise_probability(samples)
+    np.testing.assert_array_equal(pairwise_probability(samples[:, moved]), pairs[moved][:, moved])
+    shift = np.random.default_rng(seed).integers(-4, 5, (30, 1)) * 8.0
+    same = np.round(samples * 64) / 64  # exact in binary, so a shift cannot make or break ties
+    np.testing.assert_array_equal(
+        pairwise_probability(same + shift), pairwise_probability(same), strict=True
+    )
+    np.testing.assert_allclose(rank_distribution(samples).sum(axis=0), 1.0)
+    np.testing.assert_allclose(rank_distribution(samples).sum(axis=1), 1.0)
+
+
+def test_accepts_jax_float32_lists_and_integers():
+    samples = make_draws(50, 4)
+    single = samples.astype(np.float32)
+    want = pairwise_probability(single)
+    np.testing.assert_array_equal(pairwise_probability(jnp.asarray(single)), want)
+    np.testing.assert_array_equal(pairwise_probability(single.tolist()), want)
+    np.testing.assert_array_equal(expected_rank(np.array([[3, 1, 2], [9, 8, 7]])), [1, 2.5, 2.5])
+    np.testing.assert_array_equal(expected_rank(np.array([[True, False]])), [1, 2])
+
+
+def kendall_cost(probability, order):
+    ordered = probability[np.ix_(order, order)]
+    return np.triu(ordered.T, 1).sum()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_consensus_orders_are_optimal_where_promised(seed):
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(size=(9, 5)) ** 3
+    orders = [np.array(p) for p in itertools.permutations(range(5))]
+    places = [np.argsort(order) + 1 for order in orders]
+    ranks = rank_samples(samples)
+    spearman = [((ranks - place) ** 2).sum(1).mean() for place in places]
+    chosen = consensus_ranking(samples)
+    np.testing.assert_allclose(
+        ((ranks - np.argsort(chosen) - 1) ** 2).sum(1).mean(), min(spearman), rtol=1e-12
+    )
+    probability = pairwise_probability(samples)
+    least = min(kendall_cost(probability, order) for order in orders)
+    copeland = kendall_cost(probability, consensus_ranking(samples, "copeland"))
+    kemeny = kendall_cost(probability, consensus_ranking(samples, "kemeny"))
+    bound = np.triu(np.minimum(probability, probability.T), 1).sum()
+    assert least - 1e-12 <= kemeny <= copeland + 1e-12
+    if np.isclose(least, bound):  # the majority relation is transitive
+        np.testing.assert_allclose([copeland, kemeny], least)
+
+
+def test_kemeny_improves_on_copeland_in_a_cycle():
+    votes = [[0, 1, 2, 3]] * 4 + [[1, 2, 0, 3]] * 3 + [[2, 0, 1, 3]] * 2
+    samples = -np.argsort(votes, axis=1).astype(float)
+    probability = pairwise_probability(samples)
+    assert probability[0, 1] > 0.5 and probability[1, 2] > 0.5 and probability[2, 0] > 0.5
+    orders = map(np.array, itertools.permutations(range(4)))
+    least = min(kendall_cost(probability, order) for order in orders)
+    kemeny = consensus_ranking(samples[:, [2, 0, 1, 3]], "kemeny")
+    np.testing.assert_allclose(kendall_cost(probability, np.array([2, 0, 1, 3])[kemeny]), least)
+    assert kendall_cost(probability, np.array([2, 0, 1, 3])) > least
+
+
+def test_mean_order_is_kemeny_optimal_for_a_gaussian():
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(6, 6))
+    mean = rng.normal(size=6)
+    probability = pairwise_probability_gaussian(mean, root @ root.T)
+    order = consensus_ranking(mean[None], "mean")
+    orders = map(np.array, itertools.permutations(range(6)))
+    least = min(kendall_cost(probability, other) for other in orders)
+    np.testing.assert_allclose(kendall_cost(probability, order), least)
+
+
+def test_consensus_ties_go_to_the_smaller_index():
+    for method in ("expected_rank", "mean", "copeland", "kemeny"):
+        np.testing.assert_array_equal(consensus_ranking(np.ones((3, 4)), method), range(4))
+
+
+def test_summary_collects_the_single_functions():
+    samples = make_draws(300, 6)
+    names = [f"item {c}" for c in "abcdef"]
+    summary = summarize(samples, names, prob=0.8, k=2)
+    order = consensus_ranking(samples)
+    np.testing.assert_array_equal(summary.item, order)
+    assert summary.name == [names[i] for i in order]
+    np.testing.assert_allclose(summary.mean, samples.mean(0)[order])
+    np.testing.assert_allclose(summary.sd, samples.std(0)[order])
+    np.testing.assert_allclose(summary.prob_best, prob_best(samples)[order])
+    np.testing.assert_allclose(summary.prob_top_k, prob_top_k(samples, 2)[order])
+    np.testing.assert_allclose(summary.expected_rank, expected_rank(samples)[order])
+    got = np.stack([summary.rank_lower, summary.rank_upper], 1)
+    np.testing.assert_array_equal(got, rank_interval(samples, 0.8)[order])
+    inside = (samples[:, order] >= summary.skill_lower) & (samples[:, order] <= summary.skill_upper)
+    np.testing.assert_allclose(inside.mean(0), 0.8, atol=0.01)
+
+
+def test_summary_data_frame_and_text():
+    pytest.importorskip("pandas")
+    summary = summarize(make_draws(100, 3), ["ann", "bob", "eve"])
+    frame = summary.to_dataframe()
+    assert list(frame["item"]) == summary.name and list(frame["rank"]) == [1, 2, 3]
+    assert "prob_top_3" in frame.columns and len(summary) == 3
+    lines = str(summary).splitlines()
+    assert len(lines) == 4 and lines[0].endswith("90% rank interval")
+    assert [line.split()[1] for line in lines[1:]] == summary.name
+
+
+def test_long_table_says_what_it_leaves_out():
+    text = str(summarize(make_draws(20, 100)))
+    assert "... 60 more ..." in text and len(text.splitlines()) == 42
+    assert text.splitlines()[-1].split()[0] == "100"
+    assert "more" not in str(summarize(make_draws(20, 40)))
+
+
+def test_data_frame_without_pandas_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        summarize(make_draws(10, 2)).to_dataframe()
+
+
+BAD_SAMPLES = [
+    (np.zeros(3), r"shape \(draws, n\), got \(3,\)"),
+    (np.zeros((2, 3, 4)), r"reshape\(-1, n\)"),
+    (np.zeros((0, 3)), "at least one draw"),
+    (np.array([[0.0, np.nan]]), "nan in draw 0 of item 1"),
+    (np.array([[np.inf, 0.0]]), "inf in draw 0 of item 0"),
+    (np.array([["a", "b"]]), "real numbers"),
+    (np.array([[1j, 0.0]]), "complex"),
+]
+
+
+@pytest.mark.parametrize(("samples", "message"), BAD_SAMPLES)
+@pytest.mark.parametrize(
+    "function",
+    [
+        rank_samples,
+        prob_best,
+        lambda s: prob_top_k(s, 1),
+        expected_rank,
+        rank_interval,
+        rank_distribution,
+        pairwise_probability,
+        consensus_ranking,
+        summarize,
+    ],
+)
+def test_bad_samples_are_refused(function, samples, message):
+    with pytest.raises(ValueError, match=message):
+        function(samples)
+
+
+@pytest.mark.parametrize("k", [0, 4, -1, 1.5, True])
+def test_bad_k_is_refused(k):
+    for f in (prob_top_k, lambda s, k: summarize(s, k=k)):
+        with pytest.raises(ValueError, match="whole number from 1 to the number of items 3"):
+            f(np.zeros((2, 3)), k)
+
+
+@pytest.mark.parametrize("prob", [0.0, 1.0, -0.1, 90, np.nan])
+def test_bad_prob_is_refused(prob):
+    for f in (rank_interval, lambda s, p: summarize(s, prob=p)):
+        with pytest.raises(ValueError, match="strictly between 0 and 1"):
+            f(np.zeros((2, 3)), prob)
+
+
+def test_other_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="'average', 'min' or 'max', got 'first'"):
+        rank_samples(np.zeros((1, 2)), ties="first")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="or 'kemeny', got 'best'"):
+        consensus_ranking(np.zeros((1, 2)), "best")  # type: ignore[arg-type]
+    for names in (["a"], "ab"):
+        with pytest.raises(ValueError, match="one name per item, 2 in all"):
+            summarize(np.zeros((1, 2)), names)
+
+
+@pytest.mark.parametrize(
+    ("mean", "covariance", "message"),
+    [
+        (np.zeros((2, 1)), np.eye(2), r"shape \(n,\)"),
+        (np.zeros(2), np.eye(3), r"got \(2,\) and \(3, 3\)"),
+        (np.zeros(0), np.zeros((0, 0)), r"shape \(n,\)"),
+        ([0.0, np.nan], np.eye(2), "finite"),
+        ([0.0, 0.0], [[1.0, np.inf], [np.inf, 1.0]], "finite"),
+        ([0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]], "symmetric"),
+        ([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], "items 0 and 1 the negative variance -2"),
+    ],
+)
+def test_bad_gaussian_is_refused(mean, covariance, message):
+    with pytest.raises(ValueError, match=message):
+        pairwise_probability_gaussian(mean, covariance)
+
+
+def test_all_names_are_there():
+    assert sorted(ranking.__all__) == list(ranking.__all__)
+    for name in ranking.__all__:
+        assert getattr(ranking, name).__doc__
