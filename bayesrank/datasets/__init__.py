@@ -1,0 +1,8 @@
+"""Files in, plain arrays out: items ``0 .. n - 1`` and comparisons ``(winner, loser)``."""
+
+from bayesrank.datasets._comparisons import read_comparisons as read_comparisons
+from bayesrank.datasets._data import ComparisonData as ComparisonData
+from bayesrank.datasets._errors import DataError as DataError
+from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
+
+__all__ = ["ComparisonData", "DataError", "load_modechoice", "read_comparisons"]

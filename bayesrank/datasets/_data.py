@@ -1,0 +1,50 @@
+"""Comparisons of named items, as plain arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonData:
+    """Who was preferred to whom, and what is known of the items.
+
+    Every row of `comparisons` is one piece of evidence: a pair that occurs twice counts twice.
+
+    Parameters
+    ----------
+    names
+        Name of each of the n items; item ``i`` of every array is ``names[i]``.
+    comparisons
+        Shape (K, 2), integer: winner and loser of each comparison.
+    tied
+        Shape (K,), bool: True where the two were judged equal and the order means nothing.
+    features
+        Shape (n, d), in the units of the file, or None if nothing is known of the items.
+    feature_names
+        Name of each of the d features.
+    ignored_columns
+        Columns of the comparisons file that were not used.
+    """
+
+    names: tuple[str, ...]
+    comparisons: np.ndarray
+    tied: np.ndarray
+    features: np.ndarray | None = None
+    feature_names: tuple[str, ...] = ()
+    ignored_columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for array in (self.comparisons, self.tied, self.features):
+            if array is not None:
+                array.setflags(write=False)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.names)
+
+    @property
+    def n_comparisons(self) -> int:
+        """Number of comparisons, ties included."""
+        return len(self.comparisons)

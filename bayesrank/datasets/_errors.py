@@ -1,0 +1,44 @@
+"""The one error that reading a file raises, told in one line."""
+
+from pathlib import Path
+
+
+class DataError(ValueError):
+    """A data file cannot be used as it is.
+
+    The message is one line: file, row, column, what is wrong, and the cure.
+
+    Parameters
+    ----------
+    path
+        The file.
+    problem
+        What is wrong, starting in lower case.
+    cure
+        What the person can do about it.
+    row
+        Line of the file, counted from 1 as a spreadsheet does (the header is row 1).
+    column
+        Name of the column.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        problem: str,
+        cure: str,
+        *,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.problem = problem
+        self.cure = cure
+        self.row = row
+        self.column = column
+        place = [str(path)]
+        if row is not None:
+            place.append(f"row {row}")
+        if column is not None:
+            place.append(f"column {column!r}")
+        super().__init__(" ".join(f"{', '.join(place)}: {problem}; {cure}".splitlines()))

@@ -1,0 +1,39 @@
+"""Real comparisons that come with the package: how people chose to travel."""
+
+from pathlib import Path
+
+from bayesrank.datasets._comparisons import read_comparisons
+from bayesrank.datasets._data import ComparisonData
+
+FOLDER = Path(__file__).parent / "data"
+
+
+def load_modechoice() -> ComparisonData:
+    """Trips that 210 people took, preferred to the ones they did not take.
+
+    Each traveller between Sydney, Canberra and Melbourne (1987) chose one of four modes, each with
+    its own fare and travel time: the chosen trip is preferred to each of the other three, which
+    makes 630 comparisons. The items are the 139 distinct trips, named like ``train 7 h $40``, with
+    six features: four marks of the mode, hours in the vehicle, and the fare in dollars. Hours are
+    rounded to whole hours and fares to $20; ``data/README.md`` explains why, and where the numbers
+    come from.
+
+    Returns
+    -------
+    ComparisonData
+        139 items, 630 comparisons, 6 features.
+
+    References
+    ----------
+    W. H. Greene and D. Hensher (1997), in W. H. Greene, LIMDEP version 7.0 user's manual revised,
+    Plainview, New York: Econometric Software, Inc. The data are in the public domain.
+
+    Examples
+    --------
+    >>> data = load_modechoice()
+    >>> data.n_items, data.n_comparisons
+    (139, 630)
+    >>> data.feature_names
+    ('air', 'train', 'bus', 'car', 'hours', 'fare')
+    """
+    return read_comparisons(FOLDER / "modechoice_comparisons.csv", FOLDER / "modechoice_items.csv")

@@ -1,0 +1,110 @@
+"""PrefLib's files of orders (.soc, .soi, .toc, .toi), expanded to comparisons.
+
+Each voter's order is taken apart into pairs: an item beats every item of every later group. Two
+rules follow from what the format can say:
+
+- items of one tied group (``{4,7}``) are not compared with each other, because in these files a
+  group often means "not ranked" and not "judged equal";
+- items that an incomplete order leaves out are not compared at all.
+
+An order of m items gives up to m(m - 1)/2 pairs, and they are not independent: the posterior is
+then more certain than m(m - 1)/2 separate judgements would justify.
+
+References
+----------
+N. Mattei and T. Walsh, "PrefLib: a library for preferences", Algorithmic Decision Theory, 2013;
+the format is described at https://preflib.github.io/PrefLib-Jekyll/format.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesrank.datasets._errors import DataError
+from bayesrank.datasets._table import read_text
+
+SUFFIXES = (".soc", ".soi", ".toc", ".toi")
+
+_NAME = re.compile(r"#\s*ALTERNATIVE NAME (\d+)\s*:\s*(.+)", re.IGNORECASE)
+_ORDER = re.compile(r"(\d+):((?:\d+|\{\d+(?:,\d+)*\})(?:,(?:\d+|\{\d+(?:,\d+)*\}))*)")
+_GROUP = re.compile(r"\{([\d,]+)\}|(\d+)")
+
+
+class Order(NamedTuple):
+    """One distinct order of a PrefLib file."""
+
+    row: int
+    voters: int  #: number of voters who gave it
+    groups: tuple[tuple[str, ...], ...]  #: names, best group first
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """(winner, loser) of every pair of items in different groups."""
+        for place, group in enumerate(self.groups):
+            for worse in self.groups[place + 1 :]:
+                yield from ((winner, loser) for winner in group for loser in worse)
+
+
+def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
+    """Names of the alternatives, and the orders, of a PrefLib file.
+
+    Raises
+    ------
+    DataError
+        If the header names no alternatives or one twice, or an order is not written as
+        ``count: 3,1,{2,4}``, names an alternative twice or one that the header does not.
+    """
+    path = Path(path)
+    names: dict[int, str] = {}
+    orders: list[Order] = []
+    for row, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.startswith("#"):
+            _read_name(path, row, line, names)
+        elif line.strip():
+            orders.append(_read_order(path, row, line, names))
+    if not orders:
+        raise DataError(path, "there is a header but no order below it", "add the data")
+    return tuple(names.values()), orders
+
+
+def _read_name(path: Path, row: int, line: str, names: dict[int, str]) -> None:
+    match = _NAME.match(line)
+    if match is None:
+        return
+    number, name = int(match[1]), match[2].strip()
+    if number in names or name in names.values():
+        raise DataError(
+            path, f"alternative {number} ({name!r}) is named twice", "remove one", row=row
+        )
+    names[number] = name
+
+
+def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order:
+    if not names:
+        raise DataError(
+            path,
+            "no line '# ALTERNATIVE NAME 1: ...' stands above the orders",
+            "download the file again: PrefLib's old format, without it, is not read",
+            row=row,
+        )
+    match = _ORDER.fullmatch("".join(line.split()))
+    if match is None:
+        raise DataError(
+            path, f"{line.strip()[:40]!r} is not an order", "write it as 2: 3,1,{4,5}", row=row
+        )
+    groups = [
+        [int(number) for number in (tied or single).split(",")]
+        for tied, single in _GROUP.findall(match[2])
+    ]
+    seen: set[int] = set()
+    for number in (number for group in groups for number in group):
+        if number not in names:
+            raise DataError(
+                path, f"alternative {number} has no name", "name it in the header", row=row
+            )
+        if number in seen:
+            raise DataError(
+                path, f"alternative {number} is in the order twice", "correct the order", row=row
+            )
+        seen.add(number)
+    return Order(row, int(match[1]), tuple(tuple(names[n] for n in group) for group in groups))

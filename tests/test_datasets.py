@@ -1,0 +1,278 @@
+"""Comparisons and items files: what is read, and the one line that refuses the rest."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesrank.datasets import DataError, read_comparisons
+from bayesrank.datasets._table import read_table
+
+COMPARISONS = "winner,loser\nAda,Bob\nAda,Cy\nBob,Cy\n"
+ITEMS = "item,height,age\nAda,1.5,30\nBob,1.75,40\nCy,2,50\nDee,1.25,60\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def test_items_are_numbered_by_first_appearance_without_a_file_of_them(write):
+    data = read_comparisons(write("c.csv", COMPARISONS))
+    assert data.names == ("Ada", "Bob", "Cy")
+    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2]])
+    assert data.comparisons.dtype == np.int64
+    assert data.features is None
+    assert data.feature_names == ()
+    assert not data.tied.any()
+    assert (data.n_items, data.n_comparisons) == (3, 3)
+
+
+def test_items_file_fixes_the_numbering_and_may_hold_items_never_compared(write):
+    data = read_comparisons(write("c.csv", COMPARISONS), write("i.csv", ITEMS))
+    assert data.names == ("Ada", "Bob", "Cy", "Dee")
+    assert data.features is not None
+    np.testing.assert_array_equal(data.features, [[1.5, 30], [1.75, 40], [2, 50], [1.25, 60]])
+    assert data.feature_names == ("height", "age")
+
+
+def test_items_file_of_names_only_has_no_features(write):
+    data = read_comparisons(write("c.csv", COMPARISONS), write("i.csv", "name\nCy\nBob\nAda\n"))
+    assert data.names == ("Cy", "Bob", "Ada")
+    assert data.features is None
+    np.testing.assert_array_equal(data.comparisons, [[2, 1], [2, 0], [1, 0]])
+
+
+def test_the_result_cannot_be_changed_in_place(write):
+    data = read_comparisons(write("c.csv", COMPARISONS), write("i.csv", ITEMS))
+    assert data.features is not None
+    for array in (data.comparisons, data.tied, data.features):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        data.names = ()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + COMPARISONS.encode(),
+        COMPARISONS.replace("\n", "\r\n").encode(),
+        b"\xef\xbb\xbf" + COMPARISONS.replace("\n", "\r\n").encode(),
+        COMPARISONS.rstrip("\n").encode(),
+        COMPARISONS.replace("\n", "\n\n").encode() + b"\n , \n",
+        COMPARISONS.replace(",", " ,\t ").encode(),
+        COMPARISONS.replace("winner,loser", "Winner,LOSER").encode(),
+        b'"winner","loser"\n"Ada","Bob"\n"Ada","Cy"\n"Bob","Cy"\n',
+    ],
+    ids=["BOM", "CRLF", "BOM+CRLF", "no last newline", "blank lines", "blanks", "case", "quotes"],
+)
+def test_harmless_variations_read_the_same(write, content):
+    data = read_comparisons(write("c.csv", content))
+    assert data.names == ("Ada", "Bob", "Cy")
+    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2]])
+
+
+def test_byte_order_mark_and_crlf_in_the_items_file(write):
+    items = write("i.csv", b"\xef\xbb\xbf" + ITEMS.replace("\n", "\r\n").encode())
+    data = read_comparisons(write("c.csv", COMPARISONS), items)
+    assert data.names[0] == "Ada"
+    assert data.feature_names == ("height", "age")
+
+
+def test_names_keep_commas_quotes_and_letters_of_any_alphabet(write):
+    data = read_comparisons(write("c.csv", 'winner,loser\n"a, ""b""","Ωμέγα"\n'))
+    assert data.names == ('a, "b"', "Ωμέγα")
+
+
+def test_repeated_comparisons_are_repeated_evidence(write):
+    data = read_comparisons(write("c.csv", "winner,loser\na,b\na,b\nb,a\na,b\n"))
+    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 1], [1, 0], [0, 1]])
+
+
+def test_columns_in_any_order_and_others_listed_as_ignored(write):
+    data = read_comparisons(write("c.csv", "date,loser,judge,winner\n1,Bob,x,Ada\n2,Cy,y,Bob\n"))
+    assert data.names == ("Ada", "Bob", "Cy")
+    np.testing.assert_array_equal(data.comparisons, [[0, 1], [1, 2]])
+    assert data.ignored_columns == ("date", "judge")
+
+
+def test_ties(write):
+    rows = ["0", "1", "", "TRUE", "no", "yes", "False"]
+    content = "winner,loser,tie\n" + "".join(f"a,b,{cell}\n" for cell in rows)
+    data = read_comparisons(write("c.csv", content))
+    np.testing.assert_array_equal(data.tied, [False, True, False, True, False, True, False])
+    assert data.ignored_columns == ()
+
+
+def test_large_file_is_read_quickly_and_exactly(write):
+    rng = np.random.default_rng(0)
+    pairs = rng.permuted(np.tile(np.arange(300), (30_000, 1)), axis=1)[:, :2]
+    items = "item,x\n" + "".join(f"n{i},{i / 7!r}\n" for i in range(300))
+    content = "winner,loser\n" + "".join(f"n{w},n{o}\n" for w, o in pairs)
+    data = read_comparisons(write("c.csv", content), write("i.csv", items))
+    np.testing.assert_array_equal(data.comparisons, pairs)
+    assert data.features is not None
+    np.testing.assert_array_equal(data.features[:, 0], np.arange(300) / 7)
+
+
+BAD_COMPARISONS = {
+    "empty": ("", "c.csv: the file is empty; "),
+    "blank": ("\n \n", "c.csv: the file is empty; "),
+    "header only": ("winner,loser\n", "c.csv: there is a header but no row below it; "),
+    "no header": (
+        "Ada,Bob\nAda,Cy\n",
+        "c.csv, row 1: there is no column 'winner' among 'Ada', 'Bob'; ",
+    ),
+    "no loser": ("winner\nAda\n", "c.csv, row 1: there is no column 'loser' among 'winner'; "),
+    "semicolons": ("winner;loser\nAda;Bob\n", "c.csv, row 1: there is no column 'winner' among"),
+    "column twice": (
+        "winner,loser,Winner\nAda,Bob,Cy\n",
+        "c.csv, row 1, column 'Winner': this column is there twice; ",
+    ),
+    "nameless column": (
+        "winner,loser,\nAda,Bob,1\n",
+        "c.csv, row 1: column number 3 has no name; ",
+    ),
+    "short row": (
+        "winner,loser\nAda,Bob\nAda\n",
+        "c.csv, row 3: 1 cells where the header has 2; ",
+    ),
+    "long row": (
+        "winner,loser\nAda,Bob,Cy\n",
+        "c.csv, row 2: 3 cells where the header has 2; ",
+    ),
+    "no name": ("winner,loser\nAda,\n", "c.csv, row 2, column 'loser': the item has no name; "),
+    "itself": (
+        "winner,loser\n\nAda,Bob\nBob, Bob\n",
+        "c.csv, row 4, column 'loser': item 'Bob' is compared with itself; ",
+    ),
+    "tie": (
+        "winner,loser,Tie\nAda,Bob,maybe\n",
+        "c.csv, row 2, column 'Tie': 'maybe' is neither 0 nor 1; ",
+    ),
+    "open quote": ('winner,loser\n"Ada,Bob\n', "c.csv, row 2: this is not comma-separated text ("),
+    "latin-1": (
+        "winner,loser\nAda,Bob\nJosé,Bob\n".encode("latin-1"),
+        "c.csv, row 3: this is not UTF-8 text; save it as UTF-8",
+    ),
+    "utf-16": (COMPARISONS.encode("utf-16"), "c.csv, row 1: this is not UTF-8 text; "),
+    "zero byte": ("winner,loser\nAda,B\0b\n", "c.csv, row 2: there is a zero byte; "),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_COMPARISONS.values(), ids=BAD_COMPARISONS)
+def test_bad_comparisons_are_refused_in_one_line(write, content, message):
+    path = write("c.csv", content)
+    with pytest.raises(DataError) as caught:
+        read_comparisons(path)
+    assert str(caught.value).startswith(str(path.parent / message))
+    assert "\n" not in str(caught.value)
+    assert caught.value.path == path
+    assert caught.value.cure in str(caught.value)
+
+
+BAD_ITEMS = {
+    "empty": ("", "i.csv: the file is empty; "),
+    "header only": ("item,x\n", "i.csv: there is a header but no row below it; "),
+    "no header": (
+        "Ada,1\nBob,2\n",
+        "i.csv, row 1: the first column is called 'Ada', not 'item' or ",
+    ),
+    "one item": ("item,x\nAda,1\n", "i.csv: there is only one item; "),
+    "missing number": (
+        "item,x,y\nAda,1,2\nBob,,3\n",
+        "i.csv, row 3, column 'x': the number is missing; ",
+    ),
+    "NaN": (
+        "item,x\nAda,NaN\nBob,1\n",
+        "i.csv, row 2, column 'x': 'NaN' stands for a missing number;",
+    ),
+    "inf": (
+        "item,x\nAda,1\nBob,-inf\n",
+        "i.csv, row 3, column 'x': '-inf' is not a finite number; ",
+    ),
+    "overflow": (
+        "item,x\nAda,1e999\nBob,1\n",
+        "i.csv, row 2, column 'x': '1e999' is not a finite ",
+    ),
+    "words": (
+        "item,x\nAda,1\nBob,tall\n",
+        "i.csv, row 3, column 'x': 'tall' is not a finite number; ",
+    ),
+    "underscore": ("item,x\nAda,1_0\nBob,1\n", "i.csv, row 2, column 'x': '1_0' is not a finite "),
+    "decimal comma": (
+        'item,x\nAda,"1,5"\nBob,1\n',
+        "i.csv, row 2, column 'x': '1,5' is not a finite ",
+    ),
+    "constant": (
+        "item,x,y\nAda,1,3\nBob,2,3\n",
+        "i.csv, column 'y': every item has the same value, 3; remove the column",
+    ),
+    "item twice": (
+        "item,x\nAda,1\nBob,2\nAda,3\n",
+        "i.csv, row 4, column 'item': item 'Ada' is already in row 2; ",
+    ),
+    "no name": ("item,x\nAda,1\n,2\n", "i.csv, row 3, column 'item': the item has no name; "),
+    "column twice": (
+        "item,x,x\nAda,1,2\nBob,3,4\n",
+        "i.csv, row 1, column 'x': this column is there",
+    ),
+    "ragged": ("item,x\nAda,1\nBob\n", "i.csv, row 3: 1 cells where the header has 2; "),
+    "latin-1": ("item,x\nJosé,1\n".encode("latin-1"), "i.csv, row 2: this is not UTF-8 text; "),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_ITEMS.values(), ids=BAD_ITEMS)
+def test_bad_items_are_refused_in_one_line(write, content, message):
+    path = write("i.csv", content)
+    with pytest.raises(DataError) as caught:
+        read_comparisons(write("c.csv", COMPARISONS), path)
+    assert str(caught.value).startswith(str(path.parent / message))
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_item_names_the_place_and_the_likely_spelling(write):
+    items = write("i.csv", ITEMS)
+    path = write("c.csv", "winner,loser\nAda,Bob\nada,Cy\n")
+    with pytest.raises(DataError) as caught:
+        read_comparisons(path, items)
+    assert str(caught.value) == (
+        f"{path}, row 3, column 'winner': unknown item 'ada'; did you mean 'Ada'?"
+    )
+    assert (caught.value.row, caught.value.column) == (3, "winner")
+    with pytest.raises(DataError, match="unknown item 'Zoltan'; add it to .*i.csv"):
+        read_comparisons(write("d.csv", "winner,loser\nAda,Zoltan\n"), items)
+
+
+def test_missing_file_directory_and_unreadable_file(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="no.csv: there is no such file; check the path"):
+        read_comparisons(tmp_path / "no.csv")
+    with pytest.raises(DataError, match="this is a directory; give the path of a file"):
+        read_comparisons(tmp_path)
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DataError, match=r"the file cannot be read \(Permission denied\)"):
+        read_comparisons(tmp_path / "secret.csv")
+
+
+def test_a_line_break_in_a_name_does_not_break_the_message(write):
+    with pytest.raises(DataError) as caught:
+        read_comparisons(write("c.csv", 'winner,loser\n"a\nb","a\nb"\n'))
+    assert "\n" not in str(caught.value)
+    assert caught.value.row == 4
+
+
+def test_table_lookup_prefers_the_first_name_given(write):
+    table = read_table(write("t.csv", "b,a\n1,2\n"))
+    assert table.position("a", "b", expected="a") == 1
+    assert table.rows[0].number == 2

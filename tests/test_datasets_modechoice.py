@@ -1,0 +1,76 @@
+"""The shipped travel data: the same as their source, and what their provenance says of them."""
+
+import modechoice_source
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.sparse.csgraph import connected_components
+from statsmodels.datasets import modechoice
+
+from bayesrank.datasets import load_modechoice
+
+
+@pytest.fixture(scope="module")
+def source():
+    return modechoice.load_pandas().data
+
+
+def test_shipped_files_follow_from_the_source():
+    for name, text in modechoice_source.build().items():
+        assert (modechoice_source.FOLDER / name).read_text(encoding="utf-8") == text
+
+
+def test_shape_and_meaning(source):
+    data = load_modechoice()
+    assert data.comparisons.shape == (630, 2)
+    assert data.features is not None
+    assert data.features.shape == (139, 6)
+    modes = data.features[:, :4]
+    np.testing.assert_array_equal(modes.sum(axis=1), 1)
+    assert all(
+        name.split()[0] == data.feature_names[m]
+        for name, m in zip(data.names, modes.argmax(1), strict=True)
+    )
+    wins = modes[data.comparisons[:, 0]].sum(axis=0)
+    chosen = source[source["choice"] == 1].groupby("mode").size().to_numpy()
+    np.testing.assert_array_equal(wins, 3 * chosen)
+
+
+def test_comparisons_connect_all_items():
+    data = load_modechoice()
+    graph = np.zeros((data.n_items, data.n_items))
+    graph[tuple(data.comparisons.T)] = 1
+    assert connected_components(graph, directed=False)[0] == 1
+
+
+def test_exact_times_give_the_choice_away_as_the_provenance_says(source):
+    chosen = source["choice"] == 1
+    assert round(float((source["invt"][chosen] % 5 == 0).mean()), 2) == 0.96
+    assert round(float((source["invt"][~chosen] % 5 == 0).mean()), 2) == 0.23
+    for mode in (1, 2, 3):
+        waits = source["ttme"][source["mode"] == mode]
+        not_taken = set(waits[~chosen[waits.index]])
+        assert len(not_taken) == 2
+        assert not not_taken & set(waits[chosen[waits.index]])
+
+
+def _logit(source, hours, fare):
+    """Greatest log likelihood of a conditional logit with a constant a mode."""
+    modes = source["mode"].to_numpy()
+    columns = [modes == 1, modes == 2, modes == 3, hours / 5, fare / 30]
+    X = np.stack(columns, axis=1).astype(float).reshape(210, 4, 5)
+    chosen = source["choice"].to_numpy().reshape(210, 4).argmax(axis=1)
+
+    def loss(beta):
+        utility = X @ beta
+        return (np.logaddexp.reduce(utility, axis=1) - utility[np.arange(210), chosen]).sum()
+
+    return -minimize(loss, np.zeros(5)).fun
+
+
+def test_rounding_keeps_the_fit_of_a_conditional_logit(source):
+    hours, fare = source["invt"].to_numpy() / 60, source["invc"].to_numpy()
+    exact = _logit(source, hours, fare)
+    rounded = _logit(source, np.floor(hours + 0.5), 20 * np.floor(fare / 20 + 0.5))
+    assert exact == pytest.approx(-264.1, abs=0.05)
+    assert rounded == pytest.approx(-265.7, abs=0.06)
