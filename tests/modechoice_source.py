@@ -8,6 +8,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from statsmodels.datasets import modechoice
 
 MODES = ("air", "train", "bus", "car")
@@ -20,8 +21,7 @@ def _nearest(values, step):
 
 def build() -> dict[str, str]:
     """Contents of the two files, by name."""
-    table = modechoice.load_pandas().data
-    assert table is not None
+    table = pd.DataFrame(modechoice.load_pandas().data)
     hours = _nearest(table["invt"].to_numpy() / 60, 1)
     fare = _nearest(table["invc"].to_numpy(), 20)
     trips = list(zip(table["mode"].astype(int) - 1, hours.tolist(), fare.tolist(), strict=True))
@@ -31,7 +31,7 @@ def build() -> dict[str, str]:
     ]
     chosen = table["choice"].to_numpy() == 1
     comparisons = []
-    for _, rows in table.groupby("individual").indices.items():
+    for rows in np.arange(len(trips)).reshape(-1, len(MODES)):  # four rows a traveller
         (winner,) = (trips[row] for row in rows if chosen[row])
         comparisons += [[_label(winner), _label(trips[row])] for row in rows if not chosen[row]]
     return {

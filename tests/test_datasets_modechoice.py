@@ -2,6 +2,7 @@
 
 import modechoice_source
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.sparse.csgraph import connected_components
@@ -12,7 +13,7 @@ from bayesrank.datasets import load_modechoice
 
 @pytest.fixture(scope="module")
 def source():
-    return modechoice.load_pandas().data
+    return pd.DataFrame(modechoice.load_pandas().data)
 
 
 def test_shipped_files_follow_from_the_source():

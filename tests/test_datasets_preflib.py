@@ -52,7 +52,7 @@ def test_agrees_with_the_reader_of_preflib(tmp_path):
     drawn = [rng.permutation(np.arange(1, 8))[: rng.integers(2, 8)].tolist() for _ in range(40)]
     for order in {tuple(numbers) for numbers in drawn}:
         cut = int(rng.integers(1, len(order)))
-        tail = order[cut:]
+        tail = list(order[cut:])
         last = "{" + ",".join(map(str, tail)) + "}" if len(tail) > 1 else str(tail[0])
         lines.append(f"{rng.integers(1, 5)}: {','.join(map(str, order[:cut]))},{last}\n")
     header = "# DATA TYPE: toi\n# NUMBER ALTERNATIVES: 7\n# NUMBER VOTERS: 0\n"

@@ -1,0 +1,162 @@
+"""Commands, options and exit codes. Heavy libraries load only once there is work to do."""
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+import bayesrank
+from bayesrank.cli._output import OutputError
+from bayesrank.cli._settings import Settings
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+_RANK_HELP = """\
+Rank the items of your own COMPARISONS file.
+
+COMPARISONS is comma-separated UTF-8 text with a header. The columns winner and loser name the
+items, one comparison a row; a row may be repeated, and counts again. An optional column tie
+holds 1 where the two were judged equal. Or a PrefLib file (.soc, .soi, .toc, .toi).
+
+\b
+  winner,loser
+  Espresso,Filter
+  Filter,Instant
+
+The file of --items has a column item (or name) first, and one numeric column a feature.
+
+\b
+  item,price,strength
+  Espresso,2.5,9
+  Filter,1.8,5
+  Instant,0.4,4
+
+What is wrong with a file is said in one line, with exit code 2, and nothing is written.
+"""
+
+
+class _DemoByDefault(click.Group):
+    """Runs `demo` where no command is named, with the options given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {option for param in self.get_params(ctx) for option in param.opts}
+        if not args or (args[0].startswith("-") and args[0] not in own):
+            args = ["demo", *args]
+        return super().parse_args(ctx, args)
+
+
+def _common_options(command: _Command) -> _Command:
+    """Add the options that every command takes."""
+    options = [
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            default=Path("bayesrank-out"),
+            show_default=True,
+            metavar="FOLDER",
+            help="Where the results go. Results of an earlier run are replaced.",
+        ),
+        click.option(
+            "--rows",
+            type=click.IntRange(min=0),
+            default=15,
+            show_default=True,
+            help="Rows of the printed table, from the top and the bottom; 0 prints all.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**32 - 1),
+            default=0,
+            show_default=True,
+            help="Seed of everything random; the same seed gives the same results.",
+        ),
+        click.option(
+            "--crosscheck/--no-crosscheck",
+            default=True,
+            show_default=True,
+            help="Compare the fast fit with a NUTS run, or leave that out to save time.",
+        ),
+        click.option(
+            "--quiet", is_flag=True, help="Show no progress, only the table and any warnings."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(cls=_DemoByDefault, context_settings=_HELP)
+@click.version_option(bayesrank.__version__, prog_name="bayesrank")
+def cli() -> None:
+    """Rank items from comparisons, with honest uncertainty.
+
+    With no command it runs `demo`: the whole job on data that come with the package. Results are
+    printed as a table, and written as ranking.csv, posterior.nc (NetCDF, for ArviZ) and PNG plots.
+    """
+
+
+@cli.command()
+@_common_options
+def demo(**options: Any) -> None:
+    """Rank real trips by how people chose to travel (data that come with the package).
+
+    210 people chose one of four trips, by air, train, bus or car. The program learns how mode,
+    hours and fare make a trip worth taking, and ranks the 139 different trips.
+    """
+    from bayesrank.cli.pipeline import run
+    from bayesrank.datasets import load_modechoice
+
+    run(load_modechoice(), Settings(**options))
+
+
+@cli.command(help=_RANK_HELP)
+@click.argument("comparisons", type=click.Path(path_type=Path))
+@click.option(
+    "--items",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Features of the items; without it, each item's skill is learned by itself.",
+)
+@_common_options
+def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
+    """Read the files, then do the main job on them."""
+    from bayesrank.cli.pipeline import run
+    from bayesrank.datasets import read_comparisons
+
+    inputs = (comparisons,) if items is None else (comparisons, items)
+    run(read_comparisons(comparisons, items), Settings(**options, inputs=inputs))
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 if all went well, 2 if the input cannot be used.
+
+    Parameters
+    ----------
+    args
+        Arguments; those of the process if not given.
+    """
+    from bayesrank.datasets import DataError
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"
+    try:
+        code = cli.main(args=args, standalone_mode=False)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "bayesrank"
+        _fail(f"{error.format_message()} See `{where} --help`.")
+    except (DataError, OutputError) as error:
+        _fail(str(error))
+    except (click.Abort, KeyboardInterrupt):
+        _fail("Interrupted; nothing was written.", code=130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    """Say in one line what is wrong, and exit."""
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    sys.exit(code)

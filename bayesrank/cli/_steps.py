@@ -1,0 +1,78 @@
+"""Progress on standard error while the work goes on."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+Advance = Callable[[float], None]  #: takes the share of the step that is done, from 0 to 1
+
+
+class Steps:
+    """One progress bar a step on a terminal, one line a step elsewhere, nothing if quiet.
+
+    Python's warnings are shown as one line each, without the source line.
+
+    Parameters
+    ----------
+    console
+        Where to show it.
+    quiet
+        Show warnings only.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._bars = Progress(
+            SpinnerColumn(finished_text="[green]done[/green]"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    @contextmanager
+    def running(self) -> Iterator["Steps"]:
+        """Show the steps taken inside the block."""
+        with warnings.catch_warnings():
+            warnings.showwarning = self._show_warning
+            if self._quiet or not self._console.is_terminal:
+                yield self
+            else:
+                with self._bars:
+                    yield self
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Advance]:
+        """Show one step; call what it gives to move the bar, or leave it going to and fro."""
+        start = time.perf_counter()
+        if self._quiet:
+            yield _ignore
+        elif self._console.is_terminal:
+            task = self._bars.add_task(title, total=None)
+            yield lambda share: self._bars.update(task, completed=share, total=1)
+            self._bars.update(task, completed=1, total=1)
+        else:
+            yield _ignore
+            elapsed = time.perf_counter() - start
+            self._console.print(f"{title}: {elapsed:.1f} s", markup=False, highlight=False)
+
+    def _show_warning(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: object = None,
+        line: str | None = None,
+    ) -> None:
+        text = " ".join(str(message).split())
+        self._console.print(f"Warning: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _ignore(share: float) -> None:
+    """Take no notice of progress."""

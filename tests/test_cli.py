@@ -1,0 +1,306 @@
+"""The command line: what it prints, what it writes, and how it refuses."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import bayesrank
+from bayesrank.cli import main, pipeline
+from bayesrank.cli._output import OutputError, output_folder
+from bayesrank.datasets import ComparisonData
+from bayesrank.ranking import summarize
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class _Posterior:
+    """Stands in for ArviZ's object: only what the command line uses of it."""
+
+    def to_netcdf(self, filename, engine):
+        Path(filename).write_text(engine)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Replace the inference by draws around known skills; keep what it was called with."""
+    calls = []
+
+    def analyse(data: ComparisonData, settings, steps):
+        calls.append((data, settings))
+        with steps.step("Drawing"):
+            rng = np.random.default_rng(settings.seed)
+            skills = -np.arange(data.n_items) + 0.1 * rng.standard_normal((400, data.n_items))
+        summary = summarize(skills, names=data.names)
+        return pipeline.Analysis(summary, ("A note.",), _Posterior(), {"ranking.png": Figure()})
+
+    monkeypatch.setattr(pipeline, "analyse", analyse)
+    return calls
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Run in an empty folder that holds a good pair of files."""
+    monkeypatch.chdir(tmp_path)
+    Path("c.csv").write_text(
+        "winner,loser,day\n[red]A[/red],B\n".replace("B\n", "B,1\n") + "B,C,2\n"
+    )
+    Path("i.csv").write_text("item,x\n[red]A[/red],1\nB,2\nC,3\n")
+    return tmp_path
+
+
+def _run(*args: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(list(args))
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def _drafts(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.startswith(".bayesrank-")]
+
+
+def test_no_command_runs_the_demo(folder, seen, capsys):
+    assert _run() == 0
+    data, settings = seen[0]
+    assert data.n_items == 139
+    assert settings.out == Path("bayesrank-out")
+    assert settings.crosscheck
+    files = {path.name for path in Path("bayesrank-out").iterdir()}
+    assert files == {"ranking.csv", "posterior.nc", "ranking.png"}
+    printed = capsys.readouterr()
+    assert "90% rank interval" in printed.out
+    assert "... 124 more ..." in printed.out
+    assert "A note." in printed.out
+    assert "Drawing: " in printed.err
+    assert "Drawing: " not in printed.out
+    assert not _drafts(folder)
+
+
+def test_options_without_a_command_are_those_of_the_demo(folder, seen, capsys):
+    assert _run("--out", "deep/er", "--seed", "7", "--no-crosscheck", "--quiet", "--rows", "0") == 0
+    _, settings = seen[0]
+    assert settings._asdict() == {
+        "out": Path("deep/er"),
+        "rows": 0,
+        "seed": 7,
+        "crosscheck": False,
+        "quiet": True,
+        "inputs": (),
+    }
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "more ..." not in printed.out
+    assert len(printed.out.splitlines()) >= 140
+    assert (folder / "deep" / "er" / "ranking.csv").is_file()
+
+
+def test_rank_reads_both_files(folder, seen, capsys):
+    assert _run("rank", "c.csv", "--items", "i.csv", "--out", "o") == 0
+    data, settings = seen[0]
+    assert data.features is not None
+    assert settings.inputs == (Path("c.csv"), Path("i.csv"))
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0].split() == [
+        "Rank",
+        "Item",
+        "Skill",
+        "±",
+        "sd",
+        "P(best)",
+        "90%",
+        "rank",
+        "interval",
+    ]
+    assert lines[1].split() == [
+        "1",
+        "[red]A[/red]",
+        lines[1].split()[2],
+        "±",
+        "0.10",
+        "100.0%",
+        "1",
+        "to",
+        "1",
+    ]
+    assert lines[3].split()[-5:] == ["0.10", "<0.1%", "3", "to", "3"]
+    assert "Columns not used: day" in printed.err
+    table = (folder / "o" / "ranking.csv").read_text().splitlines()
+    assert table[0].startswith("rank,item,skill_mean,skill_sd")
+    assert len(table) == 4
+
+
+def test_rank_without_items(folder, seen):
+    assert _run("rank", "c.csv") == 0
+    assert seen[0][0].features is None
+
+
+def test_same_seed_same_table(folder, seen, capsys):
+    def table(seed):
+        assert _run("rank", "c.csv", "--quiet", "--seed", seed) == 0
+        return capsys.readouterr().out
+
+    assert table("1") == table("1") != table("2")
+
+
+BAD_CALLS = {
+    "unknown item": (
+        ("rank", "bad.csv", "--items", "i.csv"),
+        "bad.csv, row 2, column 'winner': unknown item 'Z'; ",
+    ),
+    "missing file": (("rank", "no.csv"), "no.csv: there is no such file; check the path"),
+    "missing items": (("rank", "c.csv", "--items", "no.csv"), "no.csv: there is no such file; "),
+    "folder": (("rank", "."), ".: this is a directory; "),
+    "no argument": (("rank",), "Missing argument 'COMPARISONS'. See `"),
+    "no such command": (("rnak",), "No such command 'rnak'."),
+    "no such option": (("demo", "--sed", "1"), "No such option '--sed'"),
+    "bad seed": (("--seed", "-1"), "Invalid value for '--seed': "),
+    "bad rows": (("rank", "c.csv", "--rows", "x"), "Invalid value for '--rows': "),
+    "out is a file": (("rank", "c.csv", "--out", "c.csv"), "c.csv: this is a file; give a folder"),
+    "out below a file": (
+        ("rank", "c.csv", "--out", "c.csv/o"),
+        "the results cannot be written (Not a dir",
+    ),
+    "out over an input": (
+        ("rank", "ranking.csv", "--out", "."),
+        "the results would replace this input; use --out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_input_is_one_line_and_exit_code_2(folder, seen, capsys, args, message):
+    Path("bad.csv").write_text("winner,loser\nZ,B\n")
+    Path("ranking.csv").write_text("winner,loser\nA,B\n")
+    before = sorted(folder.rglob("*"))
+    assert _run(*args) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("Error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+    assert seen == []
+
+
+def test_nothing_is_left_behind_when_the_work_fails(folder, monkeypatch):
+    def fail(data, settings, steps):
+        raise RuntimeError("no convergence at all")
+
+    monkeypatch.setattr(pipeline, "analyse", fail)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(RuntimeError, match="no convergence at all"):
+        main(["rank", "c.csv"])
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_interrupt_is_one_line_and_nothing_written(folder, monkeypatch, capsys):
+    def interrupt(data, settings, steps):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "analyse", interrupt)
+    before = sorted(folder.rglob("*"))
+    assert _run("rank", "c.csv") == 130
+    assert capsys.readouterr().err.endswith("\nError: Interrupted; nothing was written.\n")
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_failure_while_writing_leaves_earlier_results_alone(folder, seen, monkeypatch, capsys):
+    assert _run("rank", "c.csv", "--out", "o") == 0
+    before = {path: path.read_bytes() for path in Path("o").iterdir()}
+    capsys.readouterr()
+
+    def full(self, filename, engine):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_Posterior, "to_netcdf", full)
+    assert _run("rank", "c.csv", "--out", "o", "--seed", "5", "--quiet") == 2
+    assert "cannot be written (No space left on device)" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path("o").iterdir()} == before
+
+
+def test_an_existing_folder_keeps_other_files_and_gets_new_results(folder, seen):
+    Path("o").mkdir()
+    Path("o/mine.txt").write_text("keep")
+    Path("o/ranking.csv").write_text("old")
+    assert _run("rank", "c.csv", "--out", "o") == 0
+    assert Path("o/mine.txt").read_text() == "keep"
+    assert Path("o/ranking.csv").read_text().startswith("rank,item")
+    assert not _drafts(folder)
+
+
+def test_new_folder_has_ordinary_permissions(tmp_path):
+    (tmp_path / "plain").mkdir()
+    with output_folder(tmp_path / "new", ["a"]) as draft:
+        (draft / "a").write_text("1")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_folder_in_the_way_of_a_result_is_refused(tmp_path):
+    (tmp_path / "a").mkdir()
+    with (
+        pytest.raises(OutputError, match="a folder is in the way of a result; use --out"),
+        output_folder(tmp_path, ["a"]),
+    ):
+        pass
+
+
+def test_warnings_are_one_line_on_standard_error(folder, seen, monkeypatch, capsys):
+    analyse = pipeline.analyse
+
+    def warn(data, settings, steps):
+        import warnings
+
+        warnings.simplefilter("always")
+        warnings.warn("this did\nnot converge", UserWarning, stacklevel=1)
+        return analyse(data, settings, steps)
+
+    monkeypatch.setattr(pipeline, "analyse", warn)
+    assert _run("rank", "c.csv", "--quiet") == 0
+    assert capsys.readouterr().err == "Warning: this did not converge\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--help"], ["demo", "rank", "posterior.nc"]),
+        (["demo", "--help"], ["--out", "--seed", "--no-crosscheck", "--quiet", "[default: "]),
+        (
+            ["rank", "-h"],
+            [
+                "winner,loser\n    Espresso,Filter\n",
+                "\n    Instant,0.4,4\n",
+                "--items",
+                "PrefLib",
+                "tie",
+            ],
+        ),
+        (["--version"], [f"bayesrank, version {bayesrank.__version__}"]),
+    ],
+)
+def test_help(args, words, capsys):
+    assert _run(*args) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    for word in words:
+        assert word in printed.out
+
+
+def test_module_runs_from_another_folder(tmp_path):
+    """As a process: exit code, one line on standard error, no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bayesrank", "rank", "no.csv"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "Error: no.csv: there is no such file; check the path\n"
+    assert list(tmp_path.iterdir()) == []

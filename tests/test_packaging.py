@@ -1,0 +1,98 @@
+"""The package as installed: version, lazy names, declared dependencies, the `models` link."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import bayesrank
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "bayesrank"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def _imports(path: Path) -> set[str]:
+    """Top-level modules that a file imports, at any depth of the file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def _distributions(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~; ]", line)[0].lower() for line in requirements}
+
+
+def test_version_is_that_of_the_metadata():
+    try:
+        expected = metadata.version("bayesrank")
+    except metadata.PackageNotFoundError:
+        expected = "0+unknown"
+    assert bayesrank.__version__ == expected
+
+
+def test_every_exported_name_resolves():
+    for name in bayesrank.__all__:
+        assert getattr(bayesrank, name) is not None
+        assert name in dir(bayesrank)
+
+
+def test_unknown_attribute_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing_of_the_kind'"):
+        _ = bayesrank.nothing_of_the_kind
+
+
+def test_importing_the_package_and_its_cli_loads_no_heavy_library():
+    """`--help` has to answer at once, and no global state may change at import."""
+    code = (
+        "import sys, bayesrank, bayesrank.cli; "
+        "print([m for m in ('jax', 'numpyro', 'scipy', 'matplotlib', 'arviz') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_import_of_the_package_is_a_declared_dependency():
+    used = set().union(*(_imports(path) for path in PACKAGE.rglob("*.py")))
+    third_party = used - set(sys.stdlib_module_names) - {"bayesrank"}
+    declared = _distributions(PROJECT["dependencies"])
+    owners = metadata.packages_distributions()
+    for module in sorted(third_party):
+        distributions = {name.lower() for name in owners.get(module, [module])}
+        assert distributions & declared, f"{module} is imported but not declared"
+
+
+def test_models_link_leads_into_the_package():
+    link = ROOT / "models"
+    if link.is_symlink():
+        assert link.resolve() == PACKAGE / "models"
+    else:  # a checkout without links keeps the target as text
+        assert link.read_text(encoding="utf-8").strip() == "bayesrank/models"
+
+
+def test_programs_are_not_named_like_their_file():
+    for path in (PACKAGE / "models").glob("[!_]*.py"):
+        module = importlib.import_module(f"bayesrank.models.{path.stem}")
+        assert not hasattr(module, path.stem), f"{path.stem} names both a program and its file"
+
+
+def test_no_file_is_longer_than_the_house_rule():
+    for path in PACKAGE.rglob("*.py"):
+        length = len(path.read_text(encoding="utf-8").splitlines())
+        assert length <= 400, f"{path.relative_to(ROOT)} has {length} lines"
+
+
+def test_typed_marker_and_licence_are_there():
+    assert (PACKAGE / "py.typed").is_file()
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
