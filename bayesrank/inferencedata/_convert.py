@@ -1,0 +1,142 @@
+"""`to_arviz`: any result to what the installed ArviZ works with."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from numpyro.infer import MCMC
+
+from bayesrank.inferencedata._groups import Posterior, from_mcmc, from_result
+from bayesrank.inferencedata._labels import Labels, site_shape
+from bayesrank.inferencedata._results import PosteriorResult
+
+
+def to_arviz(
+    result: PosteriorResult | MCMC,
+    *,
+    coords: Mapping[str, ArrayLike] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    num_predictive: int | None = None,
+    log_likelihood: bool = True,
+    rng_key: jax.Array | None = None,
+) -> Any:
+    """Convert a result to ArviZ, with named dimensions.
+
+    Axes take the names of their plates, event axes those of the site's ``infer={"event_dims":
+    [...]}``, and others ``site_dim_0`` and so on; ``dims`` overrides them.
+
+    Parameters
+    ----------
+    result
+        An ``EPResult``, a finished ``numpyro.infer.MCMC``, an `SVIPosterior`, or any
+        `PosteriorResult`.
+    coords
+        Labels of a dimension's entries, such as ``{"item": names}``.
+    dims
+        Dimension names of a site's axes, such as ``{"f": ["item"]}``.
+    num_predictive
+        Draws of each chain, evenly spaced, that get replicated observations; all if not given,
+        0 for no ``posterior_predictive`` group.
+    log_likelihood
+        Whether to compute ``log_likelihood``, which holds draws times observations numbers.
+    rng_key
+        Key of the replicated observations; ``jax.random.key(0)`` if not given.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+        ``InferenceData`` before ArviZ 1.0, else ``DataTree``; both have ``to_netcdf``. The groups
+        are listed in `bayesrank.inferencedata`. Attributes of the ``posterior`` group tell the
+        engine and, for EP, the log evidence, convergence, sweeps and skipped sites.
+
+    Raises
+    ------
+    TypeError
+        If ``result`` is none of the above.
+    ValueError
+        If ``dims`` or ``coords`` do not fit the program, ``num_predictive`` is out of range, or
+        the MCMC object has not been run.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> from numpyro import plate, sample
+    >>> from numpyro.infer import NUTS
+    >>> def model(y):
+    ...     with plate("item", 3):
+    ...         sample("y", dist.Normal(sample("skill", dist.Normal(0.0, 1.0)), 1.0), obs=y)
+    >>> mcmc = MCMC(NUTS(model), num_warmup=50, num_samples=20, progress_bar=False)
+    >>> mcmc.run(jax.random.key(0), np.arange(3.0))
+    >>> data = to_arviz(mcmc, coords={"item": ["ann", "bob", "eve"]})
+    >>> data.posterior["skill"].dims
+    ('chain', 'draw', 'item')
+    """
+    if isinstance(result, MCMC):
+        posterior = from_mcmc(result)
+    elif isinstance(result, PosteriorResult):
+        posterior = from_result(result)
+    else:
+        raise TypeError(
+            f"result must be an EPResult, a numpyro MCMC object or an SVIPosterior, got "
+            f"{type(result).__name__}; wrap a fitted SVI as SVIPosterior(svi, svi_result.params, "
+            "model_args=...)"
+        )
+    pick = _predictive_draws(posterior.shape[1], num_predictive)
+    key = jax.random.key(0) if rng_key is None else rng_key
+    labels = Labels(posterior.sites, coords, dims)
+    groups = _groups(posterior, labels, pick, log_likelihood, key)
+    labels.check_used()
+    return _assemble(groups)
+
+
+def _predictive_draws(draws: int, wanted: int | None) -> np.ndarray:
+    """Numbers of the evenly spaced draws that get replicated observations."""
+    if wanted is None:
+        return np.arange(draws)
+    if not 0 <= wanted <= draws:
+        raise ValueError(
+            f"num_predictive must lie between 0 and the {draws} draws of a chain, got {wanted}"
+        )
+    return np.arange(wanted) * draws // max(wanted, 1)
+
+
+def _groups(
+    posterior: Posterior,
+    labels: Labels,
+    pick: np.ndarray,
+    log_likelihood: bool,
+    rng_key: jax.Array,
+) -> dict[str, xr.Dataset]:
+    """Compute and label every group that is not empty, ``posterior`` first."""
+    draw = np.arange(posterior.shape[1])
+    varying, still = posterior.deterministic()
+    seen = {name: posterior.sites[name] for name in posterior.observed}
+    observed = {k: np.broadcast_to(v["value"], site_shape(v)) for k, v in seen.items()}
+    contents = {
+        "posterior": (posterior.draws | varying, draw),
+        "sample_stats": (posterior.stats, draw),
+        "observed_data": (observed, None),
+        "constant_data": (posterior.fixed | still, None),
+    }
+    if observed and len(pick):
+        contents["posterior_predictive"] = (posterior.predictive(rng_key, pick), pick)
+    if observed and log_likelihood:
+        contents["log_likelihood"] = (posterior.log_likelihood(), draw)
+    stamp = {"created_at": datetime.now(UTC).isoformat(), "creation_library": "bayesrank"}
+    return {
+        group: labels.dataset(arrays, stamp | posterior.attrs, axis)
+        for group, (arrays, axis) in contents.items()
+        if arrays
+    }
+
+
+def _assemble(groups: dict[str, xr.Dataset]) -> Any:
+    """Put the groups into an ``InferenceData`` or, from ArviZ 1.0 on, a ``DataTree``."""
+    import arviz as az
+
+    container = vars(az).get("InferenceData")  # ArviZ 1.x answers getattr, with a warning
+    return xr.DataTree.from_dict(groups) if container is None else container(**groups)

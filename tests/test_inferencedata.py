@@ -1,0 +1,350 @@
+"""ArviZ conversion: closed forms on a Gaussian model, and what ArviZ itself makes of the groups."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import arviz as az
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+from numpyro.infer import HMC, MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoMultivariateNormal
+from numpyro.infer.svi import SVIRunResult
+from scipy.stats import norm
+
+from bayesrank.inferencedata import PosteriorResult, SVIPosterior, to_arviz
+
+NAMES = ["ann", "bob", "eve", "kim"]
+PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2], [1, 3]] * 2)
+MARGIN = np.random.default_rng(0).normal(size=len(PAIRS))
+NOISE = 0.8
+
+
+def model(pairs, margin=None):
+    noise: Any = numpyro.param("noise", NOISE)
+    kappa = numpyro.deterministic("kappa", 1.0 / noise**2)
+    with numpyro.plate("item", 4):
+        f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0))
+    with numpyro.plate("comparison", len(pairs)):
+        gap = numpyro.deterministic("gap", f[pairs[:, 0]] - f[pairs[:, 1]])
+        numpyro.sample("margin", dist.Normal(gap, 1.0 / jnp.sqrt(kappa)), obs=margin)
+
+
+def exact():
+    """Posterior mean and covariance of ``f``, and the log density of each left-out margin."""
+    design = np.zeros((len(PAIRS), 4))
+    design[np.arange(len(PAIRS)), PAIRS[:, 0]] = 1.0
+    design[np.arange(len(PAIRS)), PAIRS[:, 1]] = -1.0
+    cov = np.linalg.inv(np.eye(4) + design.T @ design / NOISE**2)
+    mean = cov @ design.T @ MARGIN / NOISE**2
+    marginal = design @ design.T + NOISE**2 * np.eye(len(PAIRS))
+    precision = np.linalg.inv(marginal)
+    left_out_var = 1.0 / np.diag(precision)
+    left_out_mean = MARGIN - (precision @ MARGIN) * left_out_var
+    return design, mean, cov, norm.logpdf(MARGIN, left_out_mean, np.sqrt(left_out_var))
+
+
+@dataclass
+class Gaussian:
+    """Exact draws of the model above, in the clothes of an EP result."""
+
+    model: Any = model
+    model_args: tuple[Any, ...] = (PAIRS,)
+    model_kwargs: dict[str, Any] = field(default_factory=lambda: {"margin": MARGIN})
+    params: dict[str, Any] = field(default_factory=lambda: {"noise": np.array(NOISE)})
+    log_evidence: float = -12.5
+    converged: bool = True
+    num_sweeps: int = 1
+    skipped_sites: int = 0
+    num_samples: int = 4000
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, Any]:
+        _, mean, cov, _ = exact()
+        f = np.random.default_rng(1).multivariate_normal(mean, cov, self.num_samples)
+        draws = {"f": f, "noise": np.full(self.num_samples, NOISE)}
+        return {k: v[None] if group_by_chain else v for k, v in draws.items()}
+
+
+def group_names(data: Any):
+    groups: Any = data.groups
+    return set(groups()) if callable(groups) else set(data.children)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return to_arviz(Gaussian(), coords={"item": NAMES}, num_predictive=2000)
+
+
+def test_groups_dims_coords_and_attributes(data):
+    assert group_names(data) == {
+        "posterior",
+        "posterior_predictive",
+        "log_likelihood",
+        "observed_data",
+        "constant_data",
+    }
+    posterior = data["posterior"]
+    assert set(posterior.data_vars) == {"f", "gap"}, "fixed numbers must not be in the posterior"
+    assert posterior["f"].dims == ("chain", "draw", "item")
+    assert posterior["gap"].dims == ("chain", "draw", "comparison")
+    assert list(posterior["item"].values) == NAMES
+    assert set(data["constant_data"].data_vars) == {"noise", "kappa"}
+    np.testing.assert_allclose(data["constant_data"]["noise"], NOISE)
+    np.testing.assert_allclose(data["constant_data"]["kappa"], 1 / NOISE**2)
+    np.testing.assert_array_equal(data["observed_data"]["margin"], MARGIN)
+    assert data["log_likelihood"]["margin"].dims == ("chain", "draw", "comparison")
+    attrs = posterior.attrs
+    assert attrs["inference_library"] == "bayesrank" and attrs["inference_method"] == "Gaussian"
+    assert attrs["log_evidence"] == -12.5 and attrs["converged"] == 1
+    assert attrs["num_sweeps"] == 1 and attrs["skipped_sites"] == 0
+
+
+def test_posterior_and_log_likelihood_are_the_draws(data):
+    f = Gaussian().get_samples()["f"]
+    np.testing.assert_array_equal(data["posterior"]["f"].values[0], f)
+    gap = f[:, PAIRS[:, 0]] - f[:, PAIRS[:, 1]]
+    np.testing.assert_allclose(data["posterior"]["gap"].values[0], gap)
+    np.testing.assert_allclose(
+        data["log_likelihood"]["margin"].values[0], norm.logpdf(MARGIN, gap, NOISE)
+    )
+
+
+def test_predictive_draws_are_evenly_spaced_and_have_the_right_moments(data):
+    design, mean, cov, _ = exact()
+    predictive = data["posterior_predictive"]
+    np.testing.assert_array_equal(predictive["draw"], np.arange(0, 4000, 2))
+    values = predictive["margin"].values[0]
+    assert values.shape == (2000, len(PAIRS))
+    variance = np.diag(design @ cov @ design.T) + NOISE**2
+    z = (values.mean(0) - design @ mean) / np.sqrt(variance / 2000)
+    assert np.abs(z).max() < 4.5
+    np.testing.assert_allclose(values.var(0) / variance, 1.0, atol=4.5 * np.sqrt(2 / 2000))
+
+
+def test_summary_and_loo(data):
+    _, mean, cov, left_out = exact()
+    summary = az.summary(data, var_names=["f"], round_to="none")
+    assert list(summary.index) == [f"f[{name}]" for name in NAMES]
+    np.testing.assert_allclose(summary["mean"], mean, atol=4.5 * np.sqrt(cov[0, 0] / 4000))
+    np.testing.assert_allclose(summary["sd"], np.sqrt(np.diag(cov)), rtol=0.06)
+    loo: Any = az.loo(data)
+    elpd = loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd
+    np.testing.assert_allclose(elpd, left_out.sum(), atol=0.1)
+
+
+def test_forest_plot(data):
+    drawn: Any = az.plot_forest(data, var_names=["f"], combined=True)
+    figure = drawn[0].figure if not hasattr(drawn, "viz") else drawn.viz["figure"].item()
+    texts = [t.get_text() for axes in figure.axes for t in axes.findobj() if hasattr(t, "get_text")]
+    assert any("ann" in text for text in texts)
+
+
+def test_netcdf_round_trip(data, tmp_path):
+    path = tmp_path / "fit.nc"
+    data.to_netcdf(path)
+    with xr.open_dataset(path, group="posterior", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(back["f"], data["posterior"]["f"])
+        assert [str(name) for name in back["item"].values] == NAMES
+        assert back.attrs["log_evidence"] == -12.5
+    again: Any = az.from_netcdf(path)
+    np.testing.assert_allclose(again["constant_data"]["noise"], NOISE)
+
+
+def test_optional_groups_can_be_left_out():
+    bare = to_arviz(Gaussian(num_samples=20), num_predictive=0, log_likelihood=False)
+    assert group_names(bare) == {"posterior", "observed_data", "constant_data"}
+
+
+def test_predictive_key_decides_the_replicates():
+    one, two, three = (
+        to_arviz(Gaussian(num_samples=5), rng_key=jax.random.key(seed))["posterior_predictive"]
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one["margin"], two["margin"])
+    assert not np.allclose(one["margin"], three["margin"])
+
+
+@pytest.fixture(scope="module")
+def mcmc():
+    sampler = MCMC(
+        NUTS(model), num_warmup=150, num_samples=250, num_chains=2, chain_method="vectorized",
+        progress_bar=False,
+    )  # fmt: skip
+    sampler.run(
+        jax.random.key(0), PAIRS, margin=MARGIN, extra_fields=("potential_energy", "num_steps")
+    )
+    return sampler
+
+
+def test_mcmc(mcmc):
+    data = to_arviz(mcmc, coords={"item": NAMES})
+    _, mean, cov, left_out = exact()
+    f = data["posterior"]["f"]
+    np.testing.assert_array_equal(f.values, mcmc.get_samples(group_by_chain=True)["f"])
+    assert f.dims == ("chain", "draw", "item") and f.shape == (2, 250, 4)
+    np.testing.assert_allclose(f.mean(("chain", "draw")), mean, atol=0.2)
+    stats = data["sample_stats"]
+    assert stats["diverging"].dtype == bool and "n_steps" in stats
+    energy = mcmc.get_extra_fields(group_by_chain=True)["potential_energy"]
+    np.testing.assert_array_equal(stats["lp"], -energy)
+    np.testing.assert_allclose(
+        data["log_likelihood"]["margin"].values,
+        norm.logpdf(MARGIN, f.values[..., PAIRS[:, 0]] - f.values[..., PAIRS[:, 1]], NOISE),
+        rtol=1e-6,
+    )
+    assert data["posterior"].attrs["inference_method"] == "MCMC with NUTS"
+    loo: Any = az.loo(data)
+    elpd = loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd
+    np.testing.assert_allclose(elpd, left_out.sum(), atol=0.4)
+    assert np.isfinite(az.summary(data, var_names=["f"], round_to="none")["r_hat"]).all()
+
+
+def fit_svi(steps=100):
+    svi = SVI(model, AutoMultivariateNormal(model), numpyro.optim.Adam(0.05), Trace_ELBO())
+    return svi, svi.run(jax.random.key(0), steps, PAIRS, MARGIN, progress_bar=False)
+
+
+def test_svi_draws_match_the_guide_and_stay_the_same():
+    svi, fit = fit_svi()
+    posterior = SVIPosterior(
+        svi, fit.params, model_args=(PAIRS,), model_kwargs={"margin": MARGIN}, num_samples=3000
+    )
+    assert isinstance(posterior, PosteriorResult)
+    first, second = posterior.get_samples(), posterior.get_samples(group_by_chain=True)
+    np.testing.assert_array_equal(first["f"], second["f"][0])
+    guide = svi.guide.get_posterior(fit.params)
+    error = np.sqrt(np.diag(guide.covariance_matrix) / 3000)
+    assert (np.abs(first["f"].mean(0) - guide.mean) < 4.5 * error).all()
+    np.testing.assert_allclose(
+        np.cov(first["f"].T), guide.covariance_matrix, atol=0.1 * error[0] * np.sqrt(3000)
+    )
+    data = to_arviz(posterior, coords={"item": NAMES}, num_predictive=10)
+    assert set(data["posterior"].data_vars) == {"f", "gap"}
+    np.testing.assert_allclose(data["constant_data"]["noise"], fit.params["noise"])
+    np.testing.assert_array_equal(data["posterior"]["f"], second["f"])
+    assert data["posterior"].attrs["inference_method"] == "SVIPosterior"
+    other = SVIPosterior(
+        svi, fit.params, model_args=(PAIRS, MARGIN), num_samples=100, rng_key=jax.random.key(9)
+    )
+    assert not np.allclose(other.get_samples()["f"], first["f"][:100])
+
+
+def test_svi_with_a_guide_function():
+    def program(pairs, margin):
+        numpyro.sample("f", dist.Normal(0.0, 1.0).expand([4]).to_event(1))
+
+    def guide(pairs, margin):
+        numpyro.sample("f", dist.Normal(numpyro.param("loc", jnp.zeros(4)), 0.5).to_event(1))
+
+    svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO())
+    posterior = SVIPosterior(
+        svi, {"loc": np.arange(4.0)}, model_args=(PAIRS, None), num_samples=2000
+    )
+    data = to_arviz(posterior, dims={"f": ["item"]}, coords={"item": NAMES})
+    assert group_names(data) == {"posterior"}
+    mean = data["posterior"]["f"].mean(("chain", "draw"))
+    np.testing.assert_allclose(mean, np.arange(4.0), atol=4.5 * 0.5 / np.sqrt(2000))
+
+    lost = SVI(program, lambda *_: None, numpyro.optim.Adam(0.02), Trace_ELBO())
+    with pytest.raises(ValueError, match=r"guide draws no value for the model's sites \['f'\]"):
+        SVIPosterior(lost, {}, model_args=(PAIRS, None)).get_samples()
+
+
+def several(y, z):
+    """Event axes, named and not; two observed sites, one of vectors; a factor; an odd broadcast."""
+    f = numpyro.sample(
+        "f", dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), infer={"event_dims": ["item"]}
+    )
+    numpyro.factor("pull", -0.1 * jnp.sum(f**2))
+    with numpyro.plate("row", 2):
+        numpyro.sample("y", dist.MultivariateNormal(f, jnp.eye(3)), obs=y)
+    with numpyro.plate("item", 3, dim=-1):
+        numpyro.sample("z", dist.Normal(f, 1.0), obs=z)
+
+
+def test_event_axes_several_observed_sites_and_factors():
+    fit = Gaussian(model=several, model_args=(np.ones((2, 3)), 0.5), model_kwargs={}, params={})
+    fit.get_samples = lambda group_by_chain=False: {  # type: ignore[method-assign]
+        "f": np.zeros((1, 7, 3)) if group_by_chain else np.zeros((7, 3))
+    }
+    data = to_arviz(fit, coords={"item": NAMES[:3]}, dims={"y": ["row", "column"]})
+    assert data["posterior"]["f"].dims == ("chain", "draw", "item")
+    likelihood = data["log_likelihood"]
+    assert set(likelihood.data_vars) == {"y", "z"}, "a factor is not an observation"
+    assert likelihood["y"].dims == ("chain", "draw", "row")
+    assert likelihood["z"].dims == ("chain", "draw", "item")
+    np.testing.assert_allclose(likelihood["y"], 3 * norm.logpdf(1.0))
+    np.testing.assert_allclose(likelihood["z"], norm.logpdf(0.5))
+    assert data["observed_data"]["y"].dims == ("row", "column")
+    np.testing.assert_array_equal(data["observed_data"]["z"], [0.5] * 3)
+    assert data["posterior_predictive"]["y"].shape == (1, 7, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coords": {"item": NAMES[:3]}}, r"coords\['item'\] holds 3 entries but site 'f' has 4"),
+        ({"coords": {"itme": NAMES}}, r"coords \['itme'\] fit no dimension"),
+        ({"coords": {"item": [NAMES]}}, "must be one-dimensional"),
+        ({"coords": {"draw": range(50)}}, "cannot rename 'draw'"),
+        ({"dims": {"g": ["item"]}}, r"dims names \['g'\], which the program has not"),
+        ({"dims": {"f": ["item", "two"]}}, r"dims\['f'\] must name 1 axes, of shape \(4,\)"),
+        ({"dims": {"f": ["comparison"]}}, "dimension 'comparison' has length 4 in site 'f' but 12"),
+        ({"num_predictive": 51}, "between 0 and the 50 draws of a chain, got 51"),
+        ({"num_predictive": -1}, "got -1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        to_arviz(Gaussian(num_samples=50), **options)
+
+
+def test_a_name_used_for_two_axes_is_refused():
+    def square(pairs, margin):
+        numpyro.sample("f", dist.Normal(jnp.zeros((4, 4)), 1.0))
+
+    fit = Gaussian(model=square, params={})
+    fit.get_samples = lambda group_by_chain=False: {"f": np.zeros((1, 3, 4, 4))}  # type: ignore
+    with pytest.raises(ValueError, match=r"uses a name twice: \['item', 'item'\]"):
+        to_arviz(fit, dims={"f": ["item", "item"]})
+
+
+def test_wrong_results_are_refused():
+    svi = SVI(model, AutoMultivariateNormal(model), numpyro.optim.Adam(0.05), Trace_ELBO())
+    fit: Any = SVIRunResult({}, None, jnp.zeros(1))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"got SVIRunResult; wrap a fitted SVI as SVIPosterior"):
+        to_arviz(fit)
+    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
+        SVIPosterior(svi, fit.params, num_samples=0)
+    with pytest.raises(ValueError, match=r"call mcmc.run\(...\) first"):
+        to_arviz(MCMC(NUTS(model), num_warmup=1, num_samples=1))
+    potential = MCMC(
+        HMC(potential_fn=lambda x: jnp.sum(x**2)), num_warmup=1, num_samples=2, progress_bar=False
+    )
+    potential.run(jax.random.key(0), init_params=jnp.zeros(2))
+    with pytest.raises(ValueError, match="built from potential_fn"):
+        to_arviz(potential)
+    fixed = Gaussian(params={"noise": np.array(NOISE), "f": np.zeros(4)}, num_samples=2)
+    with pytest.raises(ValueError, match="no draws of a latent site"):
+        to_arviz(fixed)
+
+
+class Unsampled(dist.Normal):
+    def sample(self, key, sample_shape=()):
+        raise NotImplementedError
+
+
+def test_a_likelihood_without_a_sampler_says_how_to_go_on():
+    def program(pairs, margin):
+        f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([4]))
+        numpyro.sample("margin", Unsampled(f[pairs[:, 0]], NOISE), obs=margin)
+
+    fit = Gaussian(model=program, params={}, num_samples=3)
+    fit.get_samples = lambda group_by_chain=False: {"f": np.zeros((1, 3, 4))}  # type: ignore
+    with pytest.raises(ValueError, match="pass num_predictive=0"):
+        to_arviz(fit)
+    assert "log_likelihood" in group_names(to_arviz(fit, num_predictive=0))
