@@ -123,7 +123,7 @@ def test_rank_reads_both_files(folder, seen, capsys):
         lines[1].split()[2],
         "±",
         "0.10",
-        "100.0%",
+        ">99.9%",
         "1",
         "to",
         "1",

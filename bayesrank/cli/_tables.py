@@ -28,7 +28,7 @@ def ranking_table(summary: RankSummary, rows: int = 15) -> Table:
         How many items to show, two thirds of them from the top and the rest from the bottom; 0
         shows all.
     """
-    table = Table(title=None, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Rank", justify="right")
     table.add_column("Item", overflow="fold")
     table.add_column("Skill ± sd", justify="right", no_wrap=True)
@@ -63,7 +63,7 @@ def _cells(summary: RankSummary, places: range) -> Iterator[tuple[str | Text, ..
 
 
 def _percent(share: float) -> str:
-    """Return a share of draws as a percentage, without claiming that what was not seen is not."""
-    if 0 < share < 0.001 or share == 0:
+    """Return a share of draws as a percentage; no number of draws makes it 0 or 100."""
+    if share < 0.001:
         return "<0.1%"
-    return f"{100 * share:.1f}%"
+    return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"
