@@ -9,16 +9,19 @@ changes no global state.
 """
 
 from importlib import import_module, metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bayesrank.inferencedata import to_arviz as to_arviz
 
 try:
     __version__ = metadata.version("bayesrank")
 except metadata.PackageNotFoundError:  # a source tree on the path, never installed
     __version__ = "0+unknown"
 
-_EXPORTS: dict[str, str] = {}
+_EXPORTS = {"to_arviz": "bayesrank.inferencedata"}
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "to_arviz"]
 
 
 def __getattr__(name: str) -> Any:
