@@ -70,8 +70,8 @@ class Gaussian:
 
 
 def group_names(data: Any):
-    groups: Any = data.groups
-    return set(groups()) if callable(groups) else set(data.children)
+    names: Any = data.groups() if callable(data.groups) else data.children
+    return set(names)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""The ranking as a forest plot: one line an item, best on top."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayesrank.plots._figure import axes_or_new, ranked_labels
+from bayesrank.ranking import RankSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_ranking(
+    summary: RankSummary,
+    *,
+    ax: "Axes | None" = None,
+    max_items: int = 40,
+    xlabel: str = "Skill (higher is better; only differences matter)",
+) -> "Axes":
+    """Draw each item's skill with its uncertainty, best on top, and the ranks it may have.
+
+    Parameters
+    ----------
+    summary
+        What `bayesrank.ranking.summarize` returns.
+    ax
+        Axes to draw on; a new figure if not given.
+    max_items
+        Most items to show, at least 2: of more, the best three quarters of that number and the
+        last quarter are shown, and the gap between them is marked.
+    xlabel
+        Name and unit of the skill axis.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If ``max_items`` is less than 2.
+    """
+    if max_items < 2:
+        raise ValueError(f"max_items must be at least 2, got {max_items}")
+    n = len(summary)
+    tail = max(1, max_items // 4) if n > max_items else 0
+    head = max_items - tail if tail else n
+    shown = np.r_[0:head, n - tail : n]
+    place = np.arange(head + tail) + np.r_[np.zeros(head), np.ones(tail)]
+    ax = axes_or_new(ax, 7.5, 1.7 + 0.25 * (head + tail + (tail > 0)))
+
+    for row in place[::2]:
+        ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=0)
+    ax.hlines(place, summary.skill_lower[shown], summary.skill_upper[shown], "C0", lw=3, alpha=0.4)
+    ax.plot(summary.mean[shown], place, "o", color="C0", markersize=5)
+    labels = ranked_labels(summary.name)
+    ax.set_yticks(place, [labels[i] for i in shown])
+    ax.set_ylim(place[-1] + 0.6, -0.6)
+    if tail:
+        at = {"ha": "center", "va": "center", "transform": ax.get_yaxis_transform()}
+        ax.text(0.5, head, f"… {n - head - tail} more …", color="0.4", **at)
+
+    percent = f"{100 * summary.prob:g}%"
+    right = ax.secondary_yaxis("right")
+    ends = zip(summary.rank_lower[shown], summary.rank_upper[shown], strict=True)
+    right.set_yticks(place, [f"{a}" if a == b else f"{a} to {b}" for a, b in ends])
+    for text, x, side in (("Rank and item", -0.012, "right"), ("Likely ranks", 1.012, "left")):
+        ax.text(x, 1.01, text, ha=side, va="bottom", color="0.3", transform=ax.transAxes)
+    for axis in (ax, right):
+        axis.tick_params(axis="y", length=0)
+    ax.spines[["top", "left", "right"]].set_visible(False)
+    right.spines["right"].set_visible(False)
+    ax.set_xlabel(xlabel)
+    ax.set_title(
+        f"Who is best, and how sure are we?\ndot: estimate; bar and ranks: {percent} sure",
+        fontsize="medium",
+        pad=22,
+    )
+    return ax

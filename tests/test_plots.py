@@ -1,0 +1,122 @@
+"""Plots: what is on the axes, not how it looks."""
+
+import subprocess
+import sys
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from bayesrank.plots import plot_pairwise, plot_rank_distribution, plot_ranking
+from bayesrank.ranking import (
+    consensus_ranking,
+    pairwise_probability,
+    rank_distribution,
+    summarize,
+)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def make_draws(n, draws=200):
+    rng = np.random.default_rng(n)
+    return rng.permutation(n) * 0.3 + rng.normal(size=(draws, n))
+
+
+def tick_texts(axis):
+    return [tick.get_text() for tick in axis.get_ticklabels()]
+
+
+def heat(ax):
+    (image,) = [artist for artist in ax.get_children() if isinstance(artist, AxesImage)]
+    return np.asarray(image.get_array())
+
+
+def test_ranking_shows_every_item_with_its_numbers():
+    summary = summarize(make_draws(4), ["ann", "bob", "eve", "a very long name, much too long"])
+    ax = plot_ranking(summary)
+    (dots,) = ax.get_lines()
+    np.testing.assert_allclose(dots.get_xdata(), summary.mean)
+    bars: Any = ax.collections[0]
+    ends = np.array(bars.get_segments())[:, :, 0]
+    np.testing.assert_allclose(ends, np.c_[summary.skill_lower, summary.skill_upper])
+    assert [text.split(". ")[0] for text in tick_texts(ax.yaxis)] == ["1", "2", "3", "4"]
+    assert sum(text.endswith("…") for text in tick_texts(ax.yaxis)) == 1
+    (right,) = ax.child_axes
+    ends = zip(summary.rank_lower, summary.rank_upper, strict=True)
+    assert tick_texts(right.yaxis) == [f"{a}" if a == b else f"{a} to {b}" for a, b in ends]
+    top, bottom = ax.get_ylim()
+    assert top > bottom, "the best item is not on top"
+    assert "90%" in ax.get_title() and "higher is better" in ax.get_xlabel()
+
+
+def test_ranking_of_many_shows_both_ends():
+    summary = summarize(make_draws(300, 50))
+    ax = plot_ranking(summary, max_items=12)
+    texts = tick_texts(ax.yaxis)
+    places = [int(text.split(".")[0]) for text in texts]
+    assert places == [*range(1, 10), 298, 299, 300]
+    assert [text.split(". ")[1] for text in texts] == [summary.name[p - 1] for p in places]
+    assert any(text.get_text() == "… 288 more …" for text in ax.texts)
+    assert len(tick_texts(plot_ranking(summary, max_items=300).yaxis)) == 300
+    with pytest.raises(ValueError, match="max_items must be at least 2, got 1"):
+        plot_ranking(summary, max_items=1)
+
+
+@pytest.mark.parametrize("n", [1, 4, 30, 300])
+def test_heat_maps_hold_the_right_numbers_in_ranked_order(n):
+    samples = make_draws(n, 60)
+    names = [f"item {i}" for i in range(n)]
+    order = consensus_ranking(samples)
+    pairs, ranks = plot_pairwise(samples, names), plot_rank_distribution(samples, names)
+    np.testing.assert_allclose(heat(pairs), pairwise_probability(samples)[order][:, order])
+    np.testing.assert_allclose(heat(ranks), rank_distribution(samples)[order])
+    for ax in (pairs, ranks):
+        rows = tick_texts(ax.yaxis)
+        assert len(rows) == min(n, 30) and rows[0] == f"1. {names[order[0]]}"
+        assert ax.get_title() and ax.get_xlabel() and ax.get_ylabel()
+        ax.figure.canvas.draw()
+    written = [text.get_text() for text in pairs.texts]
+    expected = [f"{100 * p:.0f}" for p in heat(pairs)[~np.eye(n, dtype=bool)]]
+    assert written == (expected if n == 4 else [])
+
+
+def test_given_axes_are_used_and_no_figure_is_made():
+    before = plt.get_fignums()
+    for draw in (
+        lambda ax: plot_ranking(summarize(make_draws(5)), ax=ax),
+        lambda ax: plot_pairwise(make_draws(5), ax=ax),
+        lambda ax: plot_rank_distribution(make_draws(5), ax=ax),
+    ):
+        ax = Figure().subplots()
+        assert draw(ax) is ax
+    assert plt.get_fignums() == before
+
+
+def test_backend_and_settings_stay_as_they_are(tmp_path):
+    backend, settings = matplotlib.get_backend(), dict(matplotlib.rcParams)
+    figure: Any = plot_ranking(summarize(make_draws(6))).figure
+    figure.savefig(tmp_path / "ranking.png")
+    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
+    assert matplotlib.get_backend() == backend and dict(matplotlib.rcParams) == settings
+
+
+def test_import_does_not_load_matplotlib():
+    code = "import sys, bayesrank.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("plot", [plot_pairwise, plot_rank_distribution])
+def test_bad_input_is_refused(plot):
+    with pytest.raises(ValueError, match=r"shape \(draws, n\)"):
+        plot(np.zeros(3))
+    with pytest.raises(ValueError, match="one name per item"):
+        plot(np.zeros((2, 3)), ["a"])
