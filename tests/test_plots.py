@@ -43,7 +43,7 @@ def heat(ax):
 def test_ranking_shows_every_item_with_its_numbers():
     summary = summarize(make_draws(4), ["ann", "bob", "eve", "a very long name, much too long"])
     ax = plot_ranking(summary)
-    (dots,) = ax.get_lines()
+    dots: Any = ax.get_lines()[0]
     np.testing.assert_allclose(dots.get_xdata(), summary.mean)
     bars: Any = ax.collections[0]
     ends = np.array(bars.get_segments())[:, :, 0]
