@@ -1,0 +1,88 @@
+"""Scores to figures: how good a ranking is.
+
+Every figure is called as ``figure(scores, labels, *, query=None, where=None, ...)`` and returns a
+`PerQuery`: one value a query in ``.values``, their average in ``.mean``.
+
+scores
+    Shape ``(n,)``, higher is better; or with leading axes, ``(draws, n)``, for the **posterior of
+    a figure**: ``.values`` is then ``(draws, queries)``, ``.mean`` is ``(draws,)`` and
+    ``.interval(0.9)`` is a credible interval. Labels may carry the draws as well (posterior
+    predictive labels).
+labels
+    Shape ``(n,)``. Grades ``0, 1, 2, ...`` (an item is relevant from ``min_relevant`` on), or
+    ratings ``1 .. r``.
+query
+    Shape ``(n,)``, any names: the list that an item belongs to. All items are one list without it.
+where
+    Boolean mask, shape ``(n,)`` or as `scores`: items that are False are left out altogether.
+ties
+    What equal scores are worth. ``"expected"`` (the default): the figure's exact expected value
+    when ties are broken at random. ``"trec"``: as trec_eval does, scores rounded to single
+    precision and ties in descending order of `item`, which must be given. ``"input"``: the item
+    that comes first in the arrays is ranked first.
+undefined
+    What a query counts in which a figure is not defined. ``"skip"`` (the default): its value is
+    NaN, and the mean leaves it out. A number: its value; 0.0 is trec_eval's choice. ``"raise"``:
+    an error that names the query.
+
+Rules for awkward input
+    ======================== =====================================================================
+    NaN score                refused, by place; mask it with `where`, or give ``-inf``
+    score ``-inf``           *not retrieved*: the item holds no place and gains nothing, but counts
+                             among the relevant ones; in pairwise figures it is ranked last
+    NaN or infinite label    refused
+    label below zero         refused by figures of grades and ratings; taken by figures that see
+                             the order of labels alone (`pairwise_error`, `disagreement_error`,
+                             `kendall_tau`, `kendall_distance`, `spearman_footrule`)
+    query without items      undefined (all items masked out)
+    all labels equal         `pairwise_error`, `k_partite_error`, `auc`, `kendall_tau` undefined;
+                             `disagreement_error` and the distances are defined from two items on
+    no relevant item         `ndcg`, `average_precision`, `reciprocal_rank`, `break_even_point`
+                             undefined; `precision_at` is 0 and `winner_takes_all` is 1
+    ======================== =====================================================================
+
+Cost and arithmetic
+    ``O(n log n)`` time and ``O(n)`` memory, pairwise figures included (`k_partite_error` with
+    ``alpha > 0``: ``O(n log n + n k)`` for ``k`` levels); draws are worked off in blocks. Concrete
+    arrays, numpy or JAX, are computed in float64 by numpy. Under ``jax.jit``, ``vmap`` and so on,
+    the same formulas run in JAX, in the precision that JAX is set to; there a NaN score makes its
+    query NaN, `query` and `item` must be concrete, and ``undefined="raise"`` is refused.
+"""
+
+from bayesrank.metrics._distances import kendall_distance as kendall_distance
+from bayesrank.metrics._distances import spearman_footrule as spearman_footrule
+from bayesrank.metrics._gain import ndcg as ndcg
+from bayesrank.metrics._pairwise import auc as auc
+from bayesrank.metrics._pairwise import disagreement_error as disagreement_error
+from bayesrank.metrics._pairwise import k_partite_error as k_partite_error
+from bayesrank.metrics._pairwise import kendall_tau as kendall_tau
+from bayesrank.metrics._pairwise import pairwise_error as pairwise_error
+from bayesrank.metrics._ratings import mean_absolute_error as mean_absolute_error
+from bayesrank.metrics._ratings import rank_loss as rank_loss
+from bayesrank.metrics._ratings import zero_one_error as zero_one_error
+from bayesrank.metrics._relevance import average_precision as average_precision
+from bayesrank.metrics._relevance import break_even_point as break_even_point
+from bayesrank.metrics._relevance import precision_at as precision_at
+from bayesrank.metrics._relevance import reciprocal_rank as reciprocal_rank
+from bayesrank.metrics._relevance import winner_takes_all as winner_takes_all
+from bayesrank.metrics._result import PerQuery as PerQuery
+
+__all__ = [
+    "PerQuery",
+    "auc",
+    "average_precision",
+    "break_even_point",
+    "disagreement_error",
+    "k_partite_error",
+    "kendall_distance",
+    "kendall_tau",
+    "mean_absolute_error",
+    "ndcg",
+    "pairwise_error",
+    "precision_at",
+    "rank_loss",
+    "reciprocal_rank",
+    "spearman_footrule",
+    "winner_takes_all",
+    "zero_one_error",
+]

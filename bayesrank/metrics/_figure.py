@@ -1,0 +1,151 @@
+"""From a kernel to a figure: check, rank, apply block by block, name the queries."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayesrank.metrics._lists import Lists, arrange, rank_codes
+from bayesrank.metrics._result import PerQuery, namespace
+from bayesrank.metrics._validate import Array, Labels, Problem, Ties, check
+
+_BLOCK = 2**21  # items worked on at once: draws beyond it wait for the next block
+
+
+def per_query(
+    kernel: Callable[[Lists], Array],
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    kind: Labels = "real",
+    min_relevant: float | None = None,
+    ties: Ties = "expected",
+    item: ArrayLike | None = None,
+    undefined: float | Literal["skip", "raise"] = "skip",
+) -> PerQuery:
+    """Evaluate a figure: check, rank, apply `kernel`, and deal with queries it does not fit.
+
+    Parameters
+    ----------
+    kernel
+        From `Lists` to values, shape ``(num_lists,)``, NaN where the figure is not defined.
+    scores, labels, query, where, ties, item, undefined
+        As in `bayesrank.metrics`.
+    kind
+        What labels may be: any finite number, not below zero (``"grade"``), or also whole
+        (``"level"``, ``"rating"``).
+    min_relevant
+        If given, labels become 1 from here on and 0 below.
+
+    Returns
+    -------
+    PerQuery
+        Values of shape ``(*leading, queries)``.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it.
+    """
+    problem = check(scores, labels, query, where, kind, ties, item)
+    if min_relevant is not None:
+        problem = _binarize(problem, min_relevant)
+    xp = namespace(problem.scores, problem.labels, problem.where)
+    if xp is jnp and undefined == "raise":
+        raise ValueError("undefined='raise' cannot be kept under jax.jit; use 'skip' or a number")
+    values = xp.concatenate([_block(kernel, part) for part in _blocks(xp, problem)])
+    values = _fill(xp, values, problem, undefined)
+    return PerQuery(values.reshape(*problem.lead, len(problem.names)), problem.names)
+
+
+def _binarize(problem: Problem, min_relevant: float) -> Problem:
+    if not min_relevant > 0:
+        raise ValueError(
+            f"min_relevant must be above zero, got {min_relevant}; "
+            "a label of zero stands for an item that is not relevant"
+        )
+    labels = (problem.labels >= min_relevant) * 1.0
+    return problem._replace(labels=labels, levels=(0.0, 1.0))
+
+
+def _blocks(xp: ModuleType, problem: Problem) -> list[Problem]:
+    """Cut a problem into blocks of draws that fit into memory."""
+    draws, n = problem.scores.shape
+    step = max(1, _BLOCK // max(n, 1)) if xp is np else max(draws, 1)
+
+    def part(array: Array, start: int) -> Array:
+        return array if len(array) == 1 else array[start : start + step]
+
+    return [
+        problem._replace(
+            scores=problem.scores[start : start + step],
+            labels=part(problem.labels, start),
+            where=part(problem.where, start),
+        )
+        for start in range(0, max(draws, 1), step)
+    ]
+
+
+def _block(kernel: Callable[[Lists], Array], problem: Problem) -> Array:
+    """Values of one block, shape ``(draws, queries)``."""
+    xp = namespace(problem.scores, problem.labels, problem.where)
+    draws, n = problem.scores.shape
+    if draws * n == 0:
+        return xp.full((draws, len(problem.names)), xp.nan)
+    lists = _ranked(problem)
+    values = xp.where(lists.size > 0, kernel(lists), xp.nan)
+    values = values.reshape(draws, -1)[:, :-1]
+    if xp is np:
+        return values
+    odd = problem.where & (jnp.isnan(problem.scores) | jnp.isnan(problem.labels))
+    count = jnp.zeros(values.shape, int).at[:, problem.query].add(odd)
+    return jnp.where(count > 0, jnp.nan, values)
+
+
+def _fill(
+    xp: ModuleType, values: Array, problem: Problem, undefined: float | Literal["skip", "raise"]
+) -> Array:
+    if undefined == "skip":
+        return values
+    if undefined == "raise":
+        bad = np.argwhere(np.isnan(values))
+        if len(bad):
+            name = problem.names[bad[0][1]].item()
+            raise ValueError(
+                f"the figure is not defined for query {name!r}: it has no items, or labels of one "
+                "kind only; drop it, or choose undefined='skip' or a number"
+            )
+        return values
+    if isinstance(undefined, str):
+        raise ValueError(f"undefined must be 'skip', 'raise' or a number, got {undefined!r}")
+    return xp.where(xp.isnan(values), float(undefined), values)
+
+
+def _ranked(problem: Problem) -> Lists:
+    """Rank all draws of a problem; the masked items of each go to one more list at its end."""
+    xp = namespace(problem.scores, problem.labels, problem.where)
+    draws, n = problem.scores.shape
+    spare = len(problem.names)
+    list_id = (
+        xp.where(problem.where, problem.query, spare) + (spare + 1) * xp.arange(draws)[:, None]
+    )
+    scores = xp.where(problem.where, problem.scores, 0.0).ravel()
+    labels = xp.broadcast_to(xp.where(problem.where, problem.labels, 0.0), (draws, n)).ravel()
+    key, num_keys = rank_codes(xp, -scores)
+    if problem.tiebreak is not None:
+        tiebreak = xp.where(scores > -xp.inf, xp.tile(problem.tiebreak, draws), 0)
+        if xp is np and num_keys * n < 2**62:
+            key = key.astype(np.int64) * n + tiebreak
+            num_keys *= n
+        else:
+            place = xp.lexsort((tiebreak, key))
+            key = xp.zeros_like(key).at[place].set(xp.arange(draws * n, dtype=key.dtype))
+            num_keys = draws * n
+    return arrange(
+        list_id.ravel(), key, num_keys, labels, scores, draws * (spare + 1), problem.levels
+    )

@@ -1,0 +1,209 @@
+"""Pairwise figures: how many pairs of items are in the wrong order.
+
+References
+----------
+.. [1] S. Rajaram and S. Agarwal, "Generalization bounds for k-partite ranking", NIPS 2005
+       workshop on Learning to Rank.
+.. [2] T. Pahikkala et al., "Transductive ranking via pairwise regularized least-squares".
+.. [3] C. J. C. Burges, "Ranking as learning structured outputs", NIPS 2005 workshop on Learning
+       to Rank.
+"""
+
+from typing import Unpack
+
+from numpy.typing import ArrayLike
+
+from bayesrank.metrics._figure import per_query
+from bayesrank.metrics._lists import Lists, ratio
+from bayesrank.metrics._pairs import count_pairs, item_losses
+from bayesrank.metrics._result import PerQuery
+from bayesrank.metrics._validate import Array, Options
+
+
+def pairwise_error(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Fraction of the pairs of unlike labels that the scores put in the wrong order [3]_.
+
+    A pair of equal scores counts one half, its expected value under random tie-breaking. Only the
+    order of the labels matters, so any finite labels will do.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`.
+
+    Returns
+    -------
+    PerQuery
+        From 0 (right) to 1 (reversed); undefined where all labels are equal.
+
+    Examples
+    --------
+    >>> pairwise_error([0.9, 0.5, 0.5], [1, 2, 0]).mean
+    0.5
+    """
+    return per_query(_pairwise_error, scores, labels, query=query, where=where, **options)
+
+
+def auc(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Area under the ROC curve: the chance that a relevant item outscores one that is not.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1 (right); one less `pairwise_error` of two classes, undefined for one.
+    """
+    return per_query(
+        lambda lists: 1.0 - _pairwise_error(lists),
+        scores,
+        labels,
+        query=query,
+        where=where,
+        kind="grade",
+        min_relevant=min_relevant,
+        **options,
+    )
+
+
+def k_partite_error(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    alpha: float = 0.0,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Empirical k-partite ranking error of ordered ratings [1]_ (Definition 1).
+
+    The sum of ``(m - l)**alpha`` over pairs of ratings ``l < m`` in the wrong order, ties one half,
+    over the *number* of pairs of unlike ratings: with ``alpha > 0`` it can therefore exceed 1. For
+    two levels it is the bipartite error whatever `alpha` is, if the levels are neighbours.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`. Labels are whole numbers, and their differences count: a level
+        that does not occur still lies between its neighbours. Under ``jax.jit`` the labels must be
+        concrete unless `alpha` is 0.
+    alpha
+        0 counts all mistakes alike, 1 by the distance of the ratings.
+
+    Returns
+    -------
+    PerQuery
+        0 is right; undefined where all ratings are equal.
+
+    Raises
+    ------
+    ValueError
+        If `alpha` is below zero.
+    """
+    if not alpha >= 0:
+        raise ValueError(f"alpha must not be below zero, got {alpha}; 0 counts pairs alike")
+
+    def kernel(lists: Lists) -> Array:
+        if alpha == 0:
+            return _pairwise_error(lists)
+        if lists.levels is None:
+            raise ValueError("k_partite_error needs concrete labels under jax.jit if alpha > 0")
+        pairs = sum(lists.total(lists.label == level) ** 2 for level in lists.levels)
+        loss = lists.total(item_losses(lists, lists.levels, alpha)) / 2
+        return ratio(lists.xp, loss, (lists.size**2 - pairs) / 2)
+
+    return per_query(kernel, scores, labels, query=query, where=where, kind="level", **options)
+
+
+def disagreement_error(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Disagreement error of the signs of differences [2]_ (1).
+
+    The mean over all pairs of ``|sign(y - y') - sign(f - f')| / 2``: 1 for a pair in the wrong
+    order, one half for a pair tied in the scores or in the labels alone, 0 for one tied in both.
+    Unlike `pairwise_error` it charges scores for telling apart what the labels do not.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; any finite labels.
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1; undefined for fewer than two items.
+    """
+
+    def kernel(lists: Lists) -> Array:
+        pairs = count_pairs(lists)
+        one_sided = pairs.tied_score + pairs.tied_label - 2 * pairs.tied_both
+        return ratio(lists.xp, pairs.discordant + one_sided / 2, pairs.total)
+
+    return per_query(kernel, scores, labels, query=query, where=where, **options)
+
+
+def kendall_tau(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Kendall's rank correlation in its form for ties, tau-b.
+
+    ``(concordant - discordant) / sqrt((pairs untied in scores) (pairs untied in labels))``.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; any finite labels.
+
+    Returns
+    -------
+    PerQuery
+        From -1 to 1; undefined where all scores or all labels are equal.
+    """
+
+    def kernel(lists: Lists) -> Array:
+        pairs = count_pairs(lists)
+        untied_score = pairs.total - pairs.tied_score
+        untied_label = pairs.total - pairs.tied_label
+        difference = untied_score - pairs.tied_label + pairs.tied_both - 2 * pairs.discordant
+        return ratio(
+            lists.xp, difference, lists.xp.sqrt(untied_score) * lists.xp.sqrt(untied_label)
+        )
+
+    return per_query(kernel, scores, labels, query=query, where=where, **options)
+
+
+def _pairwise_error(lists: Lists) -> Array:
+    pairs = count_pairs(lists)
+    wrong = pairs.discordant + (pairs.tied_score - pairs.tied_both) / 2
+    return ratio(lists.xp, wrong, pairs.total - pairs.tied_label)

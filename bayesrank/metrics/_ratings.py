@@ -1,0 +1,91 @@
+"""Figures of predicted ratings against true ones.
+
+References
+----------
+.. [1] E. F. Harrington, "Online ranking/collaborative filtering using the perceptron algorithm",
+       ICML 2003.
+"""
+
+from collections.abc import Callable
+from typing import Unpack
+
+from numpy.typing import ArrayLike
+
+from bayesrank.metrics._figure import per_query
+from bayesrank.metrics._lists import Lists, ratio
+from bayesrank.metrics._result import PerQuery
+from bayesrank.metrics._validate import Array, Options
+
+
+def mean_absolute_error(
+    predicted: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Mean distance between predicted and true ratings; `rank_loss` is its name in [1]_.
+
+    Parameters
+    ----------
+    predicted
+        Ratings, or posterior means of ratings, in the place of scores; finite.
+    labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero. Ties mean nothing here.
+
+    Returns
+    -------
+    PerQuery
+        In steps of the rating scale, 0 is right.
+
+    Examples
+    --------
+    >>> mean_absolute_error([1, 2, 5], [1, 3, 3]).mean
+    1.0
+    """
+    return _mean(
+        lambda lists: abs(lists.score - lists.label), predicted, labels, query, where, options
+    )
+
+
+rank_loss = mean_absolute_error
+
+
+def zero_one_error(
+    predicted: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Fraction of predicted ratings that are not the true one.
+
+    Parameters
+    ----------
+    predicted
+        Ratings, in the place of scores; finite.
+    labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero. Ties mean nothing here.
+
+    Returns
+    -------
+    PerQuery
+        From 0 (right) to 1.
+    """
+    return _mean(lambda lists: lists.score != lists.label, predicted, labels, query, where, options)
+
+
+def _mean(
+    loss: Callable[[Lists], Array],
+    predicted: ArrayLike,
+    labels: ArrayLike,
+    query: ArrayLike | None,
+    where: ArrayLike | None,
+    options: Options,
+) -> PerQuery:
+    def kernel(lists: Lists) -> Array:
+        return ratio(lists.xp, lists.total(loss(lists)), lists.size)
+
+    return per_query(kernel, predicted, labels, query=query, where=where, kind="rating", **options)

@@ -1,0 +1,259 @@
+"""Figures of relevance: an item is relevant, or it is not.
+
+Expected values under random tie-breaking are closed forms in the tie group's first place ``a``
+(from 0), its size ``t``, its ``r`` relevant items and the ``b`` relevant ones above it [1]_.
+
+References
+----------
+.. [1] F. McSherry and M. Najork, "Computing information retrieval performance measures efficiently
+       in the presence of tied scores", ECIR 2008.
+.. [2] C. J. C. Burges, "Ranking as learning structured outputs", NIPS 2005 workshop on Learning
+       to Rank.
+"""
+
+from collections.abc import Callable
+from typing import Unpack
+
+import numpy as np
+from jax.scipy.special import gammaln as jax_gammaln
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from bayesrank.metrics._figure import per_query
+from bayesrank.metrics._lists import Lists, ratio
+from bayesrank.metrics._result import PerQuery
+from bayesrank.metrics._validate import Array, Options
+
+
+def check_k(k: int | None) -> float:
+    """Return the number of ranks that count: `k`, or infinity."""
+    if k is None:
+        return np.inf
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k must be a whole number from 1 on, got {k!r}")
+    return int(k)
+
+
+def average_precision(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    k: int | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Mean over the relevant items of the precision at their ranks.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    k
+        Ranks that count, all without it. The divisor stays the number of all relevant items, as in
+        trec_eval's ``map_cut``.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1 (best), and its mean is MAP; undefined where nothing is relevant.
+
+    Examples
+    --------
+    >>> average_precision([3.0, 2.0, 1.0], [1, 0, 1]).mean
+    0.8333333333333333
+    """
+    limit = check_k(k)
+
+    def kernel(lists: Lists) -> Array:
+        xp, rank = lists.xp, lists.place + 1
+        tied_relevant = lists.within(lists.label)
+        inside = (lists.place - lists.group_place) / xp.maximum(lists.group_size - 1, 1)
+        found = lists.before(lists.label) + 1 + inside * (tied_relevant - 1)
+        gain = tied_relevant / lists.group_size * found / rank
+        total = lists.total(gain * (rank <= limit) * lists.held)
+        return ratio(xp, total, lists.total(lists.label))
+
+    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+
+
+def reciprocal_rank(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    k: int | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """One over the rank of the first relevant item [2]_.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    k
+        Ranks that count, all without it; 0 where the first relevant item comes later.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1 (best), and its mean is MRR; undefined where nothing is relevant.
+    """
+    limit = check_k(k)
+
+    def kernel(lists: Lists) -> Array:
+        rank = lists.place + 1
+        counts = _first_relevant(lists) * (rank <= limit) * lists.held
+        relevant = lists.total(lists.label)
+        return lists.xp.where(relevant > 0, lists.total(counts / rank), lists.xp.nan)
+
+    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+
+
+def winner_takes_all(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Cost of the first place: 0 if its item is relevant, else 1 [2]_.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        From 0 (best) to 1; 1 where nothing is relevant.
+    """
+
+    def kernel(lists: Lists) -> Array:
+        return 1.0 - lists.total(_share(lists) * (lists.place == 0))
+
+    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+
+
+def precision_at(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Fraction of the first `k` places that relevant items hold.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    k
+        Number of places, and the divisor even if the list is shorter, as in trec_eval.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1 (best); 0 where nothing is relevant.
+    """
+    limit = check_k(k)
+
+    def kernel(lists: Lists) -> Array:
+        return lists.total(_share(lists) * (lists.place < limit)) / limit
+
+    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+
+
+def break_even_point(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Precision where it equals recall: at as many places as there are relevant items.
+
+    Also known as R-precision.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1 (best); undefined where nothing is relevant.
+    """
+
+    def kernel(lists: Lists) -> Array:
+        relevant = lists.total(lists.label)
+        counted = lists.place < relevant[lists.list_id]
+        return ratio(lists.xp, lists.total(_share(lists) * counted), relevant)
+
+    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+
+
+def _relevance(
+    kernel: Callable[[Lists], Array],
+    scores: ArrayLike,
+    labels: ArrayLike,
+    query: ArrayLike | None,
+    where: ArrayLike | None,
+    min_relevant: float,
+    options: Options,
+) -> PerQuery:
+    return per_query(
+        kernel,
+        scores,
+        labels,
+        query=query,
+        where=where,
+        kind="grade",
+        min_relevant=min_relevant,
+        **options,
+    )
+
+
+def _share(lists: Lists) -> Array:
+    """Chance that the item at a place is relevant."""
+    return lists.within(lists.label) / lists.group_size * lists.held
+
+
+def _first_relevant(lists: Lists) -> Array:
+    """Chance that the first relevant item of the list stands at a place.
+
+    In the first tie group that has any, ``C(t - j, r - 1) / C(t, r)`` for its ``j``-th place.
+    """
+    xp = lists.xp
+    log_gamma = gammaln if xp is np else jax_gammaln
+    relevant, size = lists.within(lists.label), lists.group_size
+    position = lists.place - lists.group_place + 1
+    possible = (lists.before(lists.label) == 0) & (relevant > 0) & (position <= size - relevant + 1)
+    r, t, j = (xp.where(possible, x, 1.0) for x in (relevant, size, position))
+
+    def log_choose(n: Array, m: Array) -> Array:
+        return log_gamma(n + 1.0) - log_gamma(m + 1.0) - log_gamma(n - m + 1.0)
+
+    return xp.where(possible, xp.exp(log_choose(t - j, r - 1.0) - log_choose(t, r)), 0.0)

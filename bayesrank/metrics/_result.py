@@ -1,0 +1,122 @@
+"""What a figure returns: one value a query, and the mean on top."""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from numpy.typing import NDArray
+
+
+def namespace(*arrays: Any) -> ModuleType:
+    """Return ``jax.numpy`` if any array is being traced, else ``numpy``."""
+    return jnp if any(isinstance(array, Tracer) for array in arrays) else np
+
+
+@dataclass(frozen=True)
+class PerQuery:
+    """A figure for each query, in each draw where the scores had draws.
+
+    Parameters
+    ----------
+    values
+        Shape ``(queries,)``, or ``(draws, queries)`` for scores with a leading axis; NaN where the
+        figure is not defined and such queries are skipped.
+    query
+        Shape ``(queries,)``: their names, in order of first appearance.
+
+    Examples
+    --------
+    >>> from bayesrank.metrics import pairwise_error
+    >>> error = pairwise_error([3.0, 2.0, 1.0, 1.0], [1, 0, 0, 1], query=["a", "a", "b", "b"])
+    >>> error
+    PerQuery(mean=0.25, queries=2)
+    >>> error.values
+    array([0. , 0.5])
+    """
+
+    values: Any
+    query: NDArray[Any]
+
+    @property
+    def mean(self) -> Any:
+        """Mean over the queries in which the figure is defined: a float, or one a draw.
+
+        NaN if there is no such query.
+        """
+        xp = namespace(self.values)
+        kept = ~xp.isnan(self.values)
+        count = kept.sum(axis=-1)
+        total = xp.where(kept, self.values, 0.0).sum(axis=-1)
+        mean = xp.where(count > 0, total / xp.where(count > 0, count, 1), xp.nan)
+        return float(mean) if xp is np and self.values.ndim == 1 else mean
+
+    @property
+    def num_undefined(self) -> int:
+        """Number of queries that the mean leaves out, in the first draw where there are draws."""
+        values = np.asarray(self.values)
+        first = values.reshape(-1, values.shape[-1])[:1]
+        return int(np.isnan(first).sum())
+
+    def interval(self, prob: float = 0.9) -> tuple[float, float]:
+        """Equal-tailed credible interval of the mean, from the draws.
+
+        Parameters
+        ----------
+        prob
+            Posterior probability of the interval.
+
+        Returns
+        -------
+        tuple of float
+            Its ends.
+
+        Raises
+        ------
+        ValueError
+            If `prob` is not between 0 and 1, or the scores had no draws.
+        """
+        if not 0.0 < prob < 1.0:
+            raise ValueError(f"prob must lie strictly between 0 and 1, got {prob}; 0.9 is 90%")
+        if np.ndim(self.values) < 2:
+            raise ValueError(
+                "interval needs draws: give scores of shape (draws, n), or use "
+                "bayesrank.bounds.bootstrap_queries for the spread over queries"
+            )
+        tail = (1.0 - prob) / 2.0
+        low, high = np.quantile(np.asarray(self.mean), [tail, 1.0 - tail])
+        return float(low), float(high)
+
+    def __float__(self) -> float:
+        if np.ndim(self.values) > 1:
+            raise TypeError("a figure of draws is a distribution: take .mean, one value a draw")
+        return float(self.mean)
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def __repr__(self) -> str:
+        shape = list(self.values.shape)
+        if isinstance(self.values, Tracer):
+            return f"PerQuery(traced, shape={shape})"
+        parts = [f"mean={np.mean(self.mean):.6g}"]
+        if len(shape) > 1:
+            parts.append(f"draws={int(np.prod(shape[:-1]))}")
+        parts.append(f"queries={shape[-1]}")
+        if self.num_undefined:
+            parts.append(f"undefined={self.num_undefined}")
+        return f"PerQuery({', '.join(parts)})"
+
+
+def _flatten(result: PerQuery) -> tuple[tuple[Any], tuple[Any, ...]]:
+    return (result.values,), tuple(np.asarray(result.query).tolist())
+
+
+def _unflatten(query: tuple[Any, ...], values: tuple[Any]) -> PerQuery:
+    return PerQuery(values[0], np.asarray(query))
+
+
+jax.tree_util.register_pytree_node(PerQuery, _flatten, _unflatten)

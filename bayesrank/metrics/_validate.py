@@ -1,0 +1,169 @@
+"""Checks of what callers hand to the figures, before anything is sorted."""
+
+import math
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
+
+import numpy as np
+from jax.core import Tracer
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.metrics._result import namespace
+
+Array = Any
+Ties = Literal["expected", "trec", "input"]
+Labels = Literal["real", "grade", "level", "rating"]
+
+
+class Options(TypedDict, total=False):
+    """Choices that all figures share; `bayesrank.metrics` explains them."""
+
+    ties: Ties
+    item: ArrayLike | None
+    undefined: float | Literal["skip", "raise"]
+
+
+class Problem(NamedTuple):
+    """Checked arrays, with all leading axes flattened into draws."""
+
+    scores: Array  #: (draws, n)
+    labels: Array  #: (draws or 1, n)
+    where: Array  #: (draws or 1, n)
+    query: NDArray[np.intp]  #: (n,), position in `names`
+    names: NDArray[Any]  #: (queries,), in order of first appearance
+    tiebreak: NDArray[np.int64] | None  #: (n,), lower is ranked first; None for expected values
+    levels: tuple[float, ...] | None  #: distinct labels, if asked for and concrete
+    lead: tuple[int, ...]  #: the leading axes of the scores
+
+
+def check(
+    scores_like: ArrayLike,
+    labels_like: ArrayLike,
+    query: ArrayLike | None,
+    where_like: ArrayLike | None,
+    kind: Labels,
+    ties: Ties,
+    item: ArrayLike | None,
+) -> Problem:
+    """Check the arrays of a figure against each other and against the rules for labels."""
+    xp = namespace(scores_like, labels_like, where_like)
+    scores, labels = _real(xp, "scores", scores_like), _real(xp, "labels", labels_like)
+    where_like = True if where_like is None else where_like
+    where: Array = xp.asarray(where_like)
+    _check_shapes(scores, labels, where)
+    used = True if isinstance(where_like, Tracer) else where_like
+    _check_values("scores", scores_like, used, kind)
+    _check_values("labels", labels_like, used, kind)
+    codes, names = _queries(query, scores.shape[-1])
+    if ties == "trec":
+        with np.errstate(over="ignore"):
+            scores = scores.astype(np.float32).astype(scores.dtype)
+    lead = np.broadcast_shapes(scores.shape[:-1], labels.shape[:-1], where.shape[:-1])
+    return Problem(
+        scores=_draws(xp, xp.broadcast_to(scores, (*lead, scores.shape[-1]))),
+        labels=_draws(xp, labels, lead),
+        where=_draws(xp, xp.broadcast_to(where, (*where.shape[:-1], scores.shape[-1])), lead),
+        query=codes,
+        names=names,
+        tiebreak=_tiebreak(ties, item, scores.shape[-1]),
+        levels=_levels(labels_like) if kind == "level" else None,
+        lead=lead,
+    )
+
+
+def _real(xp: Any, name: str, values: ArrayLike) -> Array:
+    array: Array = xp.asarray(values)
+    if array.dtype == object or np.dtype(array.dtype).kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers, got dtype {array.dtype}")
+    if xp is np:
+        return array.astype(np.float64)
+    return array if np.dtype(array.dtype).kind == "f" else array.astype(float)
+
+
+def _check_shapes(scores: Array, labels: Array, where: Array) -> None:
+    for name, array in (("scores", scores), ("labels", labels)):
+        if array.ndim == 0:
+            raise ValueError(f"{name} must have one entry an item, got a single number")
+    if where.dtype != bool:
+        raise ValueError(f"where must be boolean, got dtype {where.dtype}; write where > 0")
+    n = scores.shape[-1]
+    for name, array in (("labels", labels), ("where", where)):
+        if array.ndim and array.shape[-1] != n:
+            raise ValueError(
+                f"{name} has {array.shape[-1]} entries and scores has {n}; give one an item"
+            )
+
+
+def _draws(xp: Any, array: Array, lead: tuple[int, ...] | None = None) -> Array:
+    """Flatten leading axes, of the shape `lead`, into draws; an array without any gets one."""
+    axes: tuple[int, ...] = array.shape[:-1] if lead is None or array.ndim == 1 else lead
+    n = array.shape[-1]
+    return xp.broadcast_to(array, (*axes, n)).reshape(math.prod(axes), n)
+
+
+def _levels(labels: ArrayLike) -> tuple[float, ...] | None:
+    if isinstance(labels, Tracer):
+        return None
+    known = np.asarray(labels, np.float64)
+    return tuple(np.unique(known[~np.isnan(known)]).tolist())
+
+
+def _check_values(name: str, values: ArrayLike, used: Any, kind: Labels) -> None:
+    if isinstance(values, Tracer):
+        return
+    array, used = np.broadcast_arrays(np.asarray(values, np.float64), used)
+
+    def refuse(bad: NDArray[np.bool_], what: str, cure: str) -> None:
+        wrong = np.argwhere(bad & used)
+        if len(wrong):
+            place = tuple(int(i) for i in wrong[0])
+            index = ", ".join(map(str, place))
+            raise ValueError(f"{name}[{index}] is {array[place]:g}: {what}; {cure}")
+
+    if name == "scores":
+        refuse(np.isnan(array), "a score must be a number", "mask it by where=, or give -inf")
+        if kind == "rating":
+            refuse(np.isinf(array), "a predicted rating must be finite", "mask it by where=")
+        return
+    refuse(~np.isfinite(array), "a label must be a finite number", "mask it by where=")
+    if kind != "real":
+        refuse(
+            array < 0,
+            "a label must not be below zero",
+            "map the lowest to 0, or mask it by where=",
+        )
+    if kind == "level":
+        refuse(array != np.round(array), "a level must be a whole number", "number the levels")
+
+
+def _queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    if query is None:
+        return np.zeros(n, np.intp), np.zeros(1, np.intp)
+    if isinstance(query, Tracer):
+        raise ValueError("query must be concrete: close over it rather than pass it through jit")
+    names = np.asarray(query)
+    if names.shape != (n,):
+        raise ValueError(f"query has shape {names.shape} and there are {n} items; give one an item")
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        place = int(np.flatnonzero(np.isnan(names))[0])
+        raise ValueError(f"query[{place}] is NaN; every item must belong to a query")
+    unique, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return position[inverse], unique[order]
+
+
+def _tiebreak(ties: Ties, item: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    if ties not in get_args(Ties):
+        raise ValueError(f"ties must be one of {', '.join(get_args(Ties))}, got {ties!r}")
+    if ties == "expected":
+        return None
+    if ties == "input":
+        return np.arange(n, dtype=np.int64)
+    if item is None:
+        raise ValueError("ties='trec' needs item=, the identifiers that trec_eval sorts by")
+    items = np.asarray(item)
+    if items.shape != (n,):
+        raise ValueError(f"item has shape {items.shape} and there are {n} items; give one an item")
+    inverse = np.unique(items.astype(str), return_inverse=True)[1]
+    return (inverse.max(initial=0) - inverse).astype(np.int64)

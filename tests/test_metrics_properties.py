@@ -1,0 +1,193 @@
+"""What must hold whatever the data: invariances, traced evaluation, cost."""
+
+import time
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bayesrank import metrics
+
+FIGURES = {
+    "pairwise_error": metrics.pairwise_error,
+    "k_partite_error": partial(metrics.k_partite_error, alpha=1.0),
+    "disagreement_error": metrics.disagreement_error,
+    "kendall_tau": metrics.kendall_tau,
+    "kendall_distance": metrics.kendall_distance,
+    "kendall_top": partial(metrics.kendall_distance, k=3),
+    "footrule": metrics.spearman_footrule,
+    "footrule_top": partial(metrics.spearman_footrule, k=3),
+    "auc": metrics.auc,
+    "ndcg": metrics.ndcg,
+    "ndcg_top": partial(metrics.ndcg, k=3, gain="linear"),
+    "average_precision": metrics.average_precision,
+    "reciprocal_rank": metrics.reciprocal_rank,
+    "winner_takes_all": metrics.winner_takes_all,
+    "precision_at": partial(metrics.precision_at, k=3),
+    "break_even_point": metrics.break_even_point,
+}
+RATINGS = {"rank_loss": metrics.rank_loss, "zero_one_error": metrics.zero_one_error}
+
+pairs = st.lists(
+    st.tuples(st.integers(-6, 6), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=14
+)
+
+
+def columns(rows):
+    scores, labels, query = (np.array(column) for column in zip(*rows, strict=True))
+    return scores.astype(float), labels, query
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@settings(max_examples=30, deadline=None)
+@given(rows=pairs, seed=st.integers(0, 2**16))
+def test_order_of_storage_does_not_matter(name, rows, seed):
+    scores, labels, query = columns(rows)
+    order = np.random.default_rng(seed).permutation(len(scores))
+    before = FIGURES[name](scores, labels, query=query)
+    after = FIGURES[name](scores[order], labels[order], query=query[order])
+    found = dict(zip(after.query.tolist(), after.values.tolist(), strict=True))
+    for key, value in zip(before.query.tolist(), before.values, strict=True):
+        np.testing.assert_allclose(found[key], value, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@settings(max_examples=30, deadline=None)
+@given(rows=pairs, power=st.sampled_from([1, 3]), shift=st.floats(-5, 5))
+def test_only_the_order_of_the_scores_matters(name, rows, power, shift):
+    scores, labels, query = columns(rows)
+    before = FIGURES[name](scores, labels, query=query).values
+    after = FIGURES[name](2.0 * scores**power + shift, labels, query=query).values
+    np.testing.assert_allclose(after, before, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=pairs)
+def test_relations_between_figures(rows):
+    scores, labels, _ = columns(rows)
+    assume(len(set(labels.tolist())) > 1)
+    error = metrics.pairwise_error(scores, labels).mean
+    assert metrics.pairwise_error(-scores, labels).mean == pytest.approx(1 - error)
+    assert metrics.k_partite_error(scores, labels).mean == pytest.approx(error)
+    half = metrics.kendall_distance(scores, labels).mean
+    assert half == pytest.approx(metrics.disagreement_error(scores, labels).mean)
+    binary = (labels > 0) * 1
+    if 0 < binary.sum() < len(binary):
+        for alpha in (0.0, 1.0, 2.5):  # for two levels alpha is idle
+            both = metrics.k_partite_error(scores, binary, alpha).mean
+            assert metrics.auc(scores, binary).mean == pytest.approx(1 - both)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=2, max_size=10))
+def test_distances_are_metrics(rows):
+    """Kendall's with penalty one half and the footrule: symmetric, triangle, within a factor 2."""
+    a, b, c = (np.array(column) for column in zip(*rows, strict=True))
+    kendall = partial(metrics.kendall_distance, normalize=False)
+    footrule = partial(metrics.spearman_footrule, normalize=False)
+    for distance in (kendall, footrule):
+        assert distance(a, a).mean == 0.0
+        assert distance(a, b).mean == pytest.approx(distance(b, a).mean)
+        assert distance(a, c).mean <= distance(a, b).mean + distance(b, c).mean + 1e-9
+    k, f = kendall(a, b).mean, footrule(a, b).mean
+    assert k - 1e-9 <= f <= 2 * k + 1e-9  # Fagin et al. 2006, theorem on the profile metrics
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=pairs)
+def test_right_order_is_best(rows):
+    _, labels, query = columns(rows)
+    best = labels.astype(float)
+    for name in ("ndcg", "average_precision", "reciprocal_rank", "auc", "break_even_point"):
+        values = FIGURES[name](best, labels, query=query).values
+        assert np.all(np.isnan(values) | (np.abs(values - 1.0) < 1e-12))
+    for name in ("pairwise_error", "k_partite_error", "footrule"):
+        values = FIGURES[name](best, labels, query=query).values
+        assert np.all(np.isnan(values) | (np.abs(values) < 1e-12))
+
+
+def test_traced_equals_concrete():
+    rng = np.random.default_rng(9)
+    scores, labels = rng.integers(0, 6, 30).astype(float), rng.integers(0, 3, 30)
+    query, where = rng.integers(0, 4, 30), rng.random(30) < 0.8
+
+    def every(scores, where):
+        figures = {**FIGURES, **RATINGS}
+        return {k: f(scores, labels, query=query, where=where) for k, f in figures.items()}
+
+    concrete, traced = every(scores, where), jax.jit(every)(scores, where)
+    for name, result in traced.items():
+        assert result.query.tolist() == concrete[name].query.tolist()
+        np.testing.assert_allclose(result.values, concrete[name].values, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(result.mean, concrete[name].mean, atol=1e-9, err_msg=name)
+
+
+def test_traced_labels_and_batches():
+    rng = np.random.default_rng(10)
+    scores, labels = rng.normal(size=(6, 12)), rng.integers(0, 3, (6, 12))
+    labels[:, :2] = [0, 2]
+    for figure in (metrics.ndcg, metrics.pairwise_error):
+        batched = jax.jit(jax.vmap(lambda s, y, f=figure: f(s, y).mean))(scores, labels)
+        np.testing.assert_allclose(batched, figure(scores, labels).mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("ties", ["trec", "input"])
+def test_traced_ties(ties):
+    scores, labels = np.array([1.0, 1.0, 0.0, 1.0, 0.0]), np.array([0, 1, 2, 1, 0])
+    item = np.array(["e", "b", "c", "d", "a"])
+    figure = partial(metrics.ndcg, labels=labels, ties=ties, item=item)
+    np.testing.assert_allclose(jax.jit(figure)(scores).values, figure(scores).values, atol=1e-12)
+
+
+def test_traced_nan_becomes_nan_and_mean_is_of_the_others():
+    scores = jnp.array([1.0, jnp.nan, 2.0, 1.0])
+    query = np.array([0, 0, 1, 1])
+    result = jax.jit(partial(metrics.auc, labels=np.array([0, 1, 1, 0]), query=query))(scores)
+    np.testing.assert_array_equal(result.values, [np.nan, 1.0])
+    assert result.mean == 1.0
+
+
+def test_traced_refusals():
+    with pytest.raises(ValueError, match="query must be concrete"):
+        jax.jit(lambda q: metrics.ndcg(jnp.ones(2), np.ones(2), query=q).mean)(jnp.arange(2))
+    with pytest.raises(ValueError, match="undefined='raise' cannot be kept"):
+        jax.jit(lambda s: metrics.ndcg(s, np.ones(2), undefined="raise").mean)(jnp.ones(2))
+    with pytest.raises(ValueError, match="needs concrete labels"):
+        jax.jit(lambda y: metrics.k_partite_error(jnp.ones(2), y, 1.0).mean)(jnp.arange(2))
+
+
+def test_single_precision_under_tracing():
+    rng = np.random.default_rng(11)
+    scores, labels = rng.integers(0, 50, 300), rng.integers(0, 4, 300)
+
+    def every(scores):
+        names = ("k_partite_error", "ndcg", "average_precision", "reciprocal_rank", "footrule")
+        return {name: FIGURES[name](scores, labels).mean for name in names}
+
+    double = every(scores)
+    with jax.enable_x64(False):
+        single = jax.jit(every)(jnp.asarray(scores, jnp.float32))
+    for name, value in single.items():
+        assert value.dtype == jnp.float32, name
+        assert float(value) == pytest.approx(double[name], rel=2e-4), name
+
+
+def test_a_million_scores_in_under_two_seconds():
+    rng = np.random.default_rng(12)
+    scores, labels = rng.normal(size=(2, 1_000_000))
+    grades = rng.integers(0, 5, 1_000_000)
+
+    def seconds(call):
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+
+    for call in (
+        lambda: metrics.pairwise_error(scores, labels),
+        lambda: metrics.k_partite_error(scores, grades, 1.0),
+    ):
+        assert min(seconds(call) for _ in range(2)) < 2.0
