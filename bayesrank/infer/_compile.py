@@ -1,0 +1,90 @@
+"""Splits a program's arguments into arrays, which compiled code takes anew, and what it is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["Arguments", "as_working_dtype", "split_arguments"]
+
+
+class Arguments(NamedTuple):
+    """The arguments of a program.
+
+    Attributes
+    ----------
+    arrays
+        Its array arguments, flattened.
+    join
+        Puts arrays back among the other arguments; returns ``(args, kwargs)``.
+    key
+        Equal for calls that can share compiled code.
+    """
+
+    arrays: tuple[Any, ...]
+    join: Callable[[Sequence[Any]], tuple[tuple, dict[str, Any]]]
+    key: Hashable
+
+
+def as_working_dtype(tree: Any) -> Any:
+    """Arrays of floats in JAX's present default precision; everything else as it is."""
+
+    def convert(leaf: Any) -> Any:
+        if not _is_array(leaf):
+            return leaf
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jnp.asarray(leaf, jnp.result_type(float))
+        return jnp.asarray(leaf)
+
+    return jax.tree.map(convert, tree)
+
+
+def split_arguments(args: tuple, kwargs: Mapping[str, Any], *, by_value: bool) -> Arguments:
+    """Split the arguments of a program.
+
+    Parameters
+    ----------
+    args, kwargs
+        What the program is called with.
+    by_value
+        Whether arrays, too, are part of what the code is compiled for: for programs whose structure depends on them.
+    """
+    leaves, structure = jax.tree.flatten((tuple(args), dict(kwargs)))
+    dynamic = [not by_value and _is_array(leaf) for leaf in leaves]
+    arrays = tuple(leaf for leaf, is_array in zip(leaves, dynamic, strict=True) if is_array)
+
+    def join(values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        replaced = iter(values)
+        joined = [
+            next(replaced) if is_array else leaf
+            for leaf, is_array in zip(leaves, dynamic, strict=True)
+        ]
+        return jax.tree.unflatten(structure, joined)
+
+    static = tuple(
+        _value_key(leaf) for leaf, is_array in zip(leaves, dynamic, strict=True) if not is_array
+    )
+    shapes = tuple((array.shape, str(array.dtype)) for array in arrays)
+    return Arguments(arrays, join, (structure, tuple(dynamic), static, shapes))
+
+
+def _is_array(leaf: Any) -> bool:
+    if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)):
+        return False
+    return bool(jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool_))
+
+
+def _value_key(leaf: Any) -> Hashable:
+    if isinstance(leaf, (np.ndarray, jax.Array)):
+        array = np.asarray(leaf)
+        return (array.shape, str(array.dtype), array.tobytes())
+    try:
+        hash(leaf)
+    except TypeError:
+        # Nothing is known of when two such arguments are equal: compile anew.
+        return object()
+    return (type(leaf), leaf)

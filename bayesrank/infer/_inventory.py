@@ -1,0 +1,186 @@
+"""The sites of a NumPyro program: which are latent, which are hyperparameters, which are observed.
+
+The program is run once with every unobserved site at a chosen value.  A site with real support is taken for a latent;
+whether the latents are jointly Gaussian is found out later, from the program's own densities.  Sites with any other
+continuous support, and `param` sites, are hyperparameters and get the value given in `params`, else their initial value or
+the median of their prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers
+from numpyro.distributions import constraints
+
+from bayesrank.infer._prior import unwrap
+
+__all__ = ["Inventory", "run_with", "take_inventory"]
+
+_MEDIAN_DRAWS = 1001
+
+
+class Inventory(NamedTuple):
+    """What a program consists of.
+
+    Attributes
+    ----------
+    latents
+        Shapes of the unobserved sites with real support, in order.
+    families
+        Names of their distributions.
+    discrete
+        Values (draws) of the unobserved sites with discrete support.
+    hyperparameters
+        Values of `param` sites and of all other unobserved sites, whether given or chosen.
+    sampled
+        Names of the hyperparameters that are `sample` sites, and so have a prior.
+    observed
+        Names of the observed sites, factors included, in order.
+    """
+
+    latents: dict[str, tuple[int, ...]]
+    families: dict[str, str]
+    discrete: dict[str, Array]
+    hyperparameters: dict[str, Array]
+    sampled: tuple[str, ...]
+    observed: tuple[str, ...]
+
+
+def run_with(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Trace a program with some of its sites at given values.
+
+    Returns
+    -------
+    dict
+        NumPyro's trace: a message for each site.
+    """
+    seeded = handlers.seed(model, jax.random.key(0))
+    with handlers.block():
+        return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
+            *args, **kwargs
+        )
+
+
+def take_inventory(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+) -> Inventory:
+    """Run a program once and sort its sites.
+
+    Parameters
+    ----------
+    model, args, kwargs
+        The program and what it is called with.
+    params
+        Values of sites to be held fixed, by name.
+
+    Raises
+    ------
+    ValueError
+        If `params` names a site that the program does not have or that is observed, if a plate is subsampled, or if
+        the program has no latent or no observed site.
+    """
+    seeded = handlers.seed(model, jax.random.key(0))
+    given = handlers.substitute(seeded, data={k: jnp.asarray(v) for k, v in params.items()})
+    chosen = handlers.substitute(given, substitute_fn=_initial_value)
+    with handlers.block():
+        sites = handlers.trace(chosen).get_trace(*args, **kwargs)
+    _refuse_subsampling(sites)
+    _check_params(sites, params)
+    latents, families, discrete, hyper, sampled, observed = {}, {}, {}, {}, [], []
+    for name, site in sites.items():
+        if site["type"] == "param":
+            hyper[name] = jnp.asarray(site["value"])
+        if site["type"] != "sample":
+            continue
+        if site["is_observed"]:
+            observed.append(name)
+        elif name in params:
+            hyper[name] = jnp.asarray(site["value"])
+        elif site["fn"].support.is_discrete:
+            discrete[name] = site["value"]
+        elif isinstance(site["fn"], dist.Delta):
+            continue
+        elif _is_real(site["fn"].support):
+            latents[name] = jnp.shape(site["value"])
+            families[name] = type(unwrap(site["fn"])[0]).__name__
+        else:
+            hyper[name] = jnp.asarray(site["value"])
+            sampled.append(name)
+    if not latents:
+        raise ValueError(
+            "the model has no unobserved sample site with real support for EP to infer; give it one, or leave it out "
+            f"of params (params names: {sorted(params)})"
+        )
+    if not observed:
+        raise ValueError(
+            "the model has no observed site, so there is nothing to learn from; pass the data that it "
+            "conditions on"
+        )
+    return Inventory(latents, families, discrete, hyper, tuple(sampled), tuple(observed))
+
+
+def _is_real(support: Any) -> bool:
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support in (constraints.real, constraints.real_vector, constraints.real_matrix)
+
+
+def _initial_value(site: dict[str, Any]) -> Array | None:
+    """Value of an unobserved site for the first run: zeros where it is real, else the median of its prior."""
+    if site["type"] != "sample" or site["is_observed"] or site["value"] is not None:
+        return None
+    fn, key = site["fn"], site["kwargs"]["rng_key"]
+    shape = site["kwargs"].get("sample_shape", ())
+    if isinstance(fn, dist.Delta) or fn.support.is_discrete:
+        return None
+    if _is_real(fn.support):
+        return jnp.zeros(fn.shape(shape), jnp.result_type(float))
+    return _median(fn, key, shape)
+
+
+def _median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
+    """Median of a prior: exact where the quantile function is known, else of a fixed number of draws."""
+    try:
+        median = fn.icdf(jnp.full(fn.shape(shape), 0.5))
+    except NotImplementedError:
+        transform = dist.biject_to(fn.support)
+        draws = transform.inv(fn.sample(key, (_MEDIAN_DRAWS, *shape)))
+        median = transform(jnp.median(draws, axis=0))
+    return jnp.asarray(median)
+
+
+def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
+    for name, site in sites.items():
+        if site["type"] != "plate":
+            continue
+        size, subsample_size = site["args"]
+        if subsample_size is not None and subsample_size != size:
+            raise ValueError(
+                f"plate {name!r} is subsampled (subsample_size={subsample_size} of {size}); EP needs every element: "
+                "leave out subsample_size"
+            )
+
+
+def _check_params(sites: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    for name in params:
+        site = sites.get(name)
+        if site is None or site["type"] not in ("sample", "param"):
+            known = sorted(k for k, s in sites.items() if s["type"] in ("sample", "param"))
+            raise ValueError(
+                f"params names {name!r}, which is not a site of the model; its sites are {known}"
+            )
+        if site["type"] == "sample" and site["is_observed"] and site["infer"].get("is_auxiliary"):
+            raise ValueError(f"params names {name!r}, which is a factor and has no value to fix")
+        if jnp.shape(params[name]) != jnp.shape(site["value"]):
+            raise ValueError(
+                f"params[{name!r}] has shape {jnp.shape(params[name])}, the site has shape "
+                f"{jnp.shape(site['value'])}"
+            )

@@ -1,0 +1,163 @@
+"""The joint Gaussian of a program's latents, put together from the conditionals that the program states.
+
+A program draws its latents one after another, each Gaussian given those before it, with a mean that is affine in them:
+``z_s | z_<s ~ N(c_s + J_s z_<s, Q_s)``.  Means and covariances of the joint follow site by site and nothing is inverted:
+``K_ss = J_s K J_s' + Q_s`` and ``K_s,< = J_s K``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+__all__ = ["Conditional", "GaussianForm", "extend", "gaussian_form", "prior_covariance", "unwrap"]
+
+
+class GaussianForm(NamedTuple):
+    """Location and spread that a Gaussian distribution states.
+
+    Attributes
+    ----------
+    loc
+        Shape of the site.
+    scale
+        Standard deviations, shape of the site; None for a multivariate form.
+    covariance
+        Covariances, batch shape + (d, d); None for an elementwise form.
+    proper
+        Whether the spread is one of a proper Gaussian.
+    """
+
+    loc: Any
+    scale: Any
+    covariance: Any
+    proper: Any
+
+
+class Conditional(NamedTuple):
+    """A latent site given the latents before it.
+
+    Attributes
+    ----------
+    loc
+        Mean where those are zero, shape (n_s,).
+    rows
+        ``J_s``, shape (n_s, latents before it), or None when it depends on none.
+    covariance
+        ``Q_s``, shape (n_s, n_s), or its diagonal (n_s,).
+    proper
+        Whether ``Q_s`` is positive definite.
+    """
+
+    loc: Array
+    rows: Array | None
+    covariance: Array
+    proper: Array
+
+
+def unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, Any]:
+    """The distribution inside expansions, reinterpretations and masks; and the mask, if there is one."""
+    mask = None
+    while isinstance(fn, (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)):
+        if isinstance(fn, dist.MaskedDistribution):
+            mask = fn._mask if mask is None else fn._mask & mask
+        fn = fn.base_dist
+    return fn, mask
+
+
+def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm | None:
+    """Read location and spread from a distribution, or None when it is of no known Gaussian family.
+
+    Parameters
+    ----------
+    fn
+        The distribution of a site.
+    shape
+        The site's shape.
+    """
+    base, mask = unwrap(fn)
+    if mask is not None:
+        return None
+    if isinstance(base, dist.Normal):
+        loc, scale = (jnp.broadcast_to(x, shape) for x in (base.loc, base.scale))
+        return GaussianForm(loc, scale, None, jnp.all(scale > 0))
+    if not isinstance(base, (dist.MultivariateNormal, dist.LowRankMultivariateNormal)):
+        return None
+    covariance = base.covariance_matrix
+    factor = (
+        base.scale_tril
+        if isinstance(base, dist.MultivariateNormal)
+        else jnp.linalg.cholesky(covariance)
+    )
+    proper = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0)
+    batch = (*shape[:-1], shape[-1], shape[-1])
+    return GaussianForm(
+        jnp.broadcast_to(base.loc, shape), None, jnp.broadcast_to(covariance, batch), proper
+    )
+
+
+def block_diagonal(matrices: Array) -> Array:
+    """A batch of square matrices (..., d, d) as one block-diagonal matrix."""
+    size = matrices.shape[-1]
+    blocks = matrices.reshape(-1, size, size)
+    count = blocks.shape[0]
+    if count == 1:
+        return blocks[0]
+    spread = jnp.eye(count, dtype=blocks.dtype)[:, None, :, None] * blocks[:, :, None, :]
+    return spread.reshape(count * size, count * size)
+
+
+def prior_covariance(conditionals: Sequence[Conditional]) -> tuple[Array, Array]:
+    """Mean (n,) and covariance of the latents drawn one after another.
+
+    Returns
+    -------
+    tuple
+        The covariance is a diagonal (n,) when all sites are independent with independent elements, else (n, n).
+    """
+    if all(c.rows is None and c.covariance.ndim == 1 for c in conditionals):
+        return (
+            jnp.concatenate([c.loc for c in conditionals]),
+            jnp.concatenate([c.covariance for c in conditionals]),
+        )
+    first = conditionals[0]
+    return extend(first.loc, _matrix(first.covariance), conditionals[1:])
+
+
+def extend(
+    mean: Array, covariance: Array, conditionals: Sequence[Conditional]
+) -> tuple[Array, Array]:
+    """Append sites to a joint Gaussian.
+
+    Parameters
+    ----------
+    mean, covariance
+        Of the sites before, shapes (n,) and (n, n).
+    conditionals
+        The sites to append, in order.
+
+    Returns
+    -------
+    tuple
+        Mean and covariance of all.
+    """
+    for site in conditionals:
+        own = _matrix(site.covariance)
+        if site.rows is None:
+            cross = jnp.zeros((own.shape[0], mean.shape[0]), mean.dtype)
+            loc = site.loc
+        else:
+            cross = site.rows @ covariance
+            own = own + cross @ site.rows.T
+            loc = site.loc + site.rows @ mean
+        covariance = jnp.block([[covariance, cross.T], [cross, own]])
+        mean = jnp.concatenate([mean, loc])
+    return mean, covariance
+
+
+def _matrix(covariance: Array) -> Array:
+    return jnp.diag(covariance) if covariance.ndim == 1 else covariance

@@ -1,0 +1,99 @@
+"""Why a program cannot be run by EP, in words: the site, what is wrong, and the cure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Refusal", "TracedStructureError"]
+
+_MESSAGES = {
+    "discrete": (
+        "latent site {name!r} is discrete; EP's posterior is Gaussian. Sum it out of the model, "
+        "or fix it with params={{{name!r}: ...}}"
+    ),
+    "not_gaussian": (
+        "latent site {name!r} ({detail}) is not Gaussian given the hyperparameters. Give it a "
+        "Normal or MultivariateNormal prior, or fix it with params={{{name!r}: ...}}"
+    ),
+    "loc_not_affine": (
+        "the prior mean of latent site {name!r} is not an affine function of the other latents, so they "
+        "are not jointly Gaussian. Make it affine, or fix the latents that it depends on with params"
+    ),
+    "scale_not_constant": (
+        "the prior scale of latent site {name!r} depends on latent site(s) {detail}, so they are not "
+        "jointly Gaussian. Fix these with params={{...}}; they then count as hyperparameters"
+    ),
+    "masked_latent": (
+        "latent site {name!r} is masked, which leaves some of its elements without a prior. "
+        "Mask the observed sites only"
+    ),
+    "scaled_latent": (
+        "latent site {name!r} stands under handlers.scale, so its prior is tempered. Scale the "
+        "observed sites only"
+    ),
+    "two_directions": (
+        "{detail} of observed site {name!r} depends on more than one affine function of the latents: "
+        "its predictor is not affine, or it sees two directions of the latents. Write the "
+        "likelihood as a function of one affine predictor per element (say, logits=f[i] - f[j]), or use NUTS"
+    ),
+    "not_quadratic": (
+        "factor {name!r} mixes latents in a way that is neither quadratic nor a function of one affine "
+        "predictor per element. Write it as an array with one such element per term, or use NUTS"
+    ),
+    "improper_factor": (
+        "factor(s) {name!r} leave the Gaussian part of the model without a finite integral: "
+        "the precision they add is too negative for the prior. Check the sign (a penalty is -f @ L @ f / 2)"
+    ),
+    "improper_prior": (
+        "the prior of latent site {name!r} is not a proper Gaussian: its scale or covariance is not "
+        "positive (definite) or not finite. Add jitter to the covariance's diagonal, or check the "
+        "model's arguments and hyperparameters ({detail})"
+    ),
+    "traced_structure": (
+        "which latents the elements of site {name!r} share depends on an array that is being traced "
+        "by jit or vmap. Index before the first nonlinear operation (exp(f[i]), not exp(f)[i]), "
+        "or close over that array instead of passing it"
+    ),
+}
+
+
+class TracedStructureError(ValueError):
+    """The structure of a program depends on an array whose values are not known while tracing."""
+
+
+class Refusal(NamedTuple):
+    """One reason for refusing a program.
+
+    Attributes
+    ----------
+    reason
+        Key of the message.
+    name
+        The site.
+    detail
+        What more there is to say.
+    """
+
+    reason: str
+    name: str
+    detail: str = ""
+
+    def error(self) -> ValueError:
+        """The exception to raise."""
+        message = _MESSAGES[self.reason].format(name=self.name, detail=self.detail)
+        return (
+            TracedStructureError(message)
+            if self.reason == "traced_structure"
+            else ValueError(message)
+        )
+
+    def raise_unless(self, passed: np.ndarray) -> None:
+        """Raise unless all of `passed` is true; the first element that failed is named."""
+        if np.all(passed):
+            return
+        detail = self.detail
+        if self.reason == "two_directions":
+            detail = f"factor {int(np.argmin(passed))}"
+        raise self._replace(detail=detail).error()

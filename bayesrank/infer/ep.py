@@ -1,0 +1,387 @@
+"""Expectation propagation as an inference engine for plain NumPyro programs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from bayesrank.infer import sites
+from bayesrank.infer._compile import Arguments, as_working_dtype, split_arguments
+from bayesrank.infer._refusals import Refusal, TracedStructureError
+from bayesrank.infer.program import Program, read_program
+from bayesrank.infer.result import EPResult
+from bayesrank.infer.sites import EPState
+
+__all__ = ["EP", "ConvergenceWarning"]
+
+
+class ConvergenceWarning(UserWarning):
+    """An iterative method stopped before it converged."""
+
+
+class Solution(NamedTuple):
+    """What compiled code returns.
+
+    Attributes
+    ----------
+    state
+        The last state of EP.
+    mean, covariance
+        Of all latents, leaves included, laid end to end.
+    log_evidence
+        EP's log evidence.
+    hyperparameters
+        The values used.
+    checks
+        Arrays that must hold, see `Program.checks`.
+    """
+
+    state: EPState
+    mean: Array
+    covariance: Array
+    log_evidence: Array
+    hyperparameters: dict[str, Array]
+    checks: tuple[Array, ...]
+
+
+class Layout(NamedTuple):
+    """What is static in a program: see the attributes of `Program` of the same names."""
+
+    shapes: dict[str, tuple[int, ...]]
+    sampled: tuple[str, ...]
+    dropped: tuple[str, ...]
+    block_sites: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+
+
+class EP:
+    """Expectation propagation on a NumPyro program.
+
+    The program is any NumPyro model whose unobserved real-valued sites are jointly Gaussian once its hyperparameters
+    are fixed, and in which each element of an observed site's log density sees them through one affine scalar
+    predictor.  It needs no mark: predictors and likelihoods are found in its trace, see `bayesrank.infer.program`.
+
+    Parameters
+    ----------
+    model
+        The NumPyro program.
+    power
+        Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation.
+    damping
+        Largest share of a proposed change that a sweep takes, in (0, 1].  Sweeps that make things worse shorten it.
+    max_sweeps
+        Number of parallel sweeps after which to give up.
+    tol
+        EP has converged when no margin's mean moves by more than this many posterior standard deviations in a sweep,
+        nor its log variance by more than this.
+    precision
+        "float64" computes in double precision whatever JAX is configured to; "float32" in single precision, about
+        twice as fast, with an accuracy near 1e-3 posterior standard deviations and a `tol` no smaller than 1e-3.
+
+    Examples
+    --------
+    >>> import jax, numpyro, numpyro.distributions as dist
+    >>> from bayesrank.infer import EP
+    >>> def model(winner, loser):
+    ...     skill = numpyro.sample("skill", dist.Normal(0.0, 1.0).expand([3]))
+    ...     numpyro.sample("win", dist.Bernoulli(logits=skill[winner] - skill[loser]), obs=1)
+    >>> import numpy as np
+    >>> result = EP(model).run(jax.random.key(0), np.array([0, 1]), np.array([1, 2]))
+    >>> bool(result.mean["skill"][0] > result.mean["skill"][2])
+    True
+
+    References
+    ----------
+    Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        *,
+        power: float = 1.0,
+        damping: float = 1.0,
+        max_sweeps: int = 200,
+        tol: float = 1e-4,
+        precision: str = "float64",
+    ) -> None:
+        _check_settings(power, damping, max_sweeps, tol, precision)
+        self.model = model
+        self.power = float(power)
+        self.damping = float(damping)
+        self.max_sweeps = int(max_sweeps)
+        self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
+        self.precision = precision
+        self._compiled: dict[Hashable, tuple[Callable[..., Solution], dict[str, Layout]]] = {}
+
+    # ------------------------------------------------------------ pure functions
+
+    def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
+        """Read the program at given hyperparameters; see `bayesrank.infer.program.read_program`."""
+        return read_program(self.model, args, kwargs, params, power=self.power)
+
+    def init(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
+        """State before the first sweep.  Pure; `params` holds sites fixed by name, as in `run`."""
+        return sites.init(self.read(params, *args, **kwargs).problem)
+
+    def step(self, state: EPState, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
+        """One sweep.  Pure: may be used under `jit`, `vmap` and `lax.scan`, in the precision that JAX is set to."""
+        return sites.step(self.read(params, *args, **kwargs).problem, state, self.damping)
+
+    def solve(
+        self,
+        params: Mapping[str, Any],
+        *args: Any,
+        init_state: EPState | None = None,
+        **kwargs: Any,
+    ) -> tuple[Program, EPState]:
+        """Sweep until convergence.  Pure, like `step`; failure to converge is seen from ``state.delta``.
+
+        Parameters
+        ----------
+        params
+            Values of sites to be held fixed, by name.
+        *args, **kwargs
+            Arguments of the program.
+        init_state
+            State whose sites to start from; its posterior is rebuilt for these hyperparameters.
+
+        Returns
+        -------
+        tuple
+            The program as read, and the last state.
+        """
+        program = self.read(params, *args, **kwargs)
+        return program, self._sweep(program, init_state)
+
+    def _sweep(self, program: Program, init_state: EPState | None = None) -> EPState:
+        problem = program.problem
+        state = sites.init(problem)
+        if init_state is not None:
+            state = sites.restart(problem, state, init_state)
+        if not problem.blocks:
+            return state._replace(delta=jnp.zeros_like(state.delta))
+        if program.gaussian and self.power == self.damping == 1:
+            # The tilted distributions are Gaussian themselves: one sweep is exact.
+            state = sites.step(problem, state, self.damping)
+            return state._replace(delta=jnp.where(state.posterior.valid, 0.0, jnp.inf))
+
+        def unfinished(state: EPState) -> Array:
+            moving = (state.delta > self.tol) | (state.skipped > 0)
+            return moving & (state.sweep < self.max_sweeps)
+
+        def sweep(state: EPState) -> EPState:
+            return sites.step(problem, state, self.damping)
+
+        return lax.while_loop(unfinished, sweep, state)
+
+    def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
+        """EP's log evidence as a differentiable function of hyperparameters; see `evidence_and_state`.
+
+        Returns
+        -------
+        Array
+            A scalar.
+        """
+        return self.evidence_and_state(params, *args, **kwargs)[0]
+
+    def evidence_and_state(
+        self,
+        params: Mapping[str, Any],
+        *args: Any,
+        init_state: EPState | None = None,
+        **kwargs: Any,
+    ) -> tuple[Array, EPState]:
+        """EP's log evidence, differentiable, and the state that it was evaluated at.
+
+        The sites are held fixed in the derivative, which at EP's fixed point is the total derivative: there the
+        evidence is stationary in them.  Pure, like `step`.
+
+        Parameters
+        ----------
+        params
+            Values of hyperparameters (differentiable), by name; the others take their defaults.
+        *args, **kwargs
+            Arguments of the program.
+        init_state
+            State whose sites to start from.
+
+        Returns
+        -------
+        tuple
+            The log of the integral of the program's density over its latents, at these hyperparameters (their own prior
+            density is not part of it); and the state, without derivative.
+        """
+        fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
+        _, state = self.solve(fixed_params, *fixed_args, init_state=init_state, **fixed_kwargs)
+        tau, nu = lax.stop_gradient((state.tau, state.nu))
+        problem = self.read(params, *args, **kwargs).problem
+        return sites.log_evidence(problem, tau, nu), state
+
+    # ------------------------------------------------------------ running
+
+    def run(
+        self,
+        rng_key: Array,
+        *args: Any,
+        params: Mapping[str, Any] | None = None,
+        num_samples: int = 1000,
+        **kwargs: Any,
+    ) -> EPResult:
+        """Infer the latents of the program.
+
+        Parameters
+        ----------
+        rng_key
+            Random key of the posterior draws; the posterior itself is deterministic.
+        *args, **kwargs
+            Arguments of the program.  Code is compiled once for arguments of the same shapes.
+        params
+            Values of sites to be held fixed, by name.  Hyperparameters that are not named take their initial value
+            (`param` sites) or the median of their prior.
+        num_samples
+            Number of posterior draws that the result keeps.
+
+        Returns
+        -------
+        EPResult
+
+        Raises
+        ------
+        ValueError
+            If the program is not one that EP can take; the message names the site, what is wrong and the cure.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EP has not converged after `max_sweeps` sweeps.
+        """
+        params = dict(params or {})
+        with jax.enable_x64(self.precision == "float64"):
+            solution, layout = self._solve_compiled(params, args, kwargs)
+            for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
+                refusal.raise_unless(np.asarray(passed))
+            result = self._result(rng_key, solution, layout, args, kwargs, num_samples)
+        if not result.converged:
+            warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=2)
+        return result
+
+    def _solve_compiled(
+        self, params: dict[str, Any], args: tuple, kwargs: Mapping[str, Any]
+    ) -> tuple[Solution, Layout]:
+        params, args, kwargs = as_working_dtype((params, args, dict(kwargs)))
+        try:
+            return self._call(params, split_arguments(args, kwargs, by_value=False))
+        except _NEEDS_VALUES:
+            # The program looks at the values of its arguments, or its structure depends on them.
+            return self._call(params, split_arguments(args, kwargs, by_value=True))
+
+    def _call(self, params: dict[str, Any], arguments: Arguments) -> tuple[Solution, Layout]:
+        shapes = tuple((name, jnp.shape(value)) for name, value in sorted(params.items()))
+        key = (shapes, arguments.key)
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(arguments)
+        compiled, layouts = self._compiled[key]
+        solution = compiled(params, arguments.arrays)
+        return solution, layouts["layout"]
+
+    def _compile(self, arguments: Arguments) -> tuple[Callable[..., Solution], dict[str, Layout]]:
+        layouts: dict[str, Layout] = {}
+
+        def solve(params: dict[str, Any], arrays: tuple[Array, ...]) -> Solution:
+            args, kwargs = arguments.join(arrays)
+            program, state = self.solve(params, *args, **kwargs)
+            # Written while tracing: the static half of what the program was read as.
+            layouts["layout"] = Layout(
+                program.shapes,
+                program.sampled,
+                program.dropped,
+                program.block_sites,
+                tuple(refusal for refusal, _ in program.checks),
+            )
+            mean, covariance = program.all_latents(state.posterior.mean, state.posterior.covariance)
+            return Solution(
+                state,
+                mean,
+                covariance,
+                sites.log_evidence(program.problem, state.tau, state.nu),
+                program.hyperparameters,
+                tuple(passed for _, passed in program.checks),
+            )
+
+        return jax.jit(solve), layouts
+
+    def _result(
+        self,
+        rng_key: Array,
+        solution: Solution,
+        layout: Layout,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        num_samples: int,
+    ) -> EPResult:
+        state = jax.tree.map(np.asarray, solution.state)
+        site_values = {
+            name: (tau, nu)
+            for name, tau, nu in zip(layout.block_sites, state.tau, state.nu, strict=True)
+        }
+        return EPResult(
+            model=self.model,
+            model_args=args,
+            model_kwargs=dict(kwargs),
+            params={k: np.asarray(v) for k, v in solution.hyperparameters.items()},
+            free_params=layout.sampled,
+            shapes=layout.shapes,
+            joint_mean=np.asarray(solution.mean, float),
+            joint_covariance=np.asarray(solution.covariance, float),
+            sites=site_values,
+            log_evidence=float(solution.log_evidence),
+            converged=bool(state.delta <= self.tol and state.skipped == 0),
+            num_sweeps=int(state.sweep),
+            skipped_sites=int(state.skipped_total),
+            delta=float(state.delta),
+            dropped_sites=layout.dropped,
+            num_samples=int(num_samples),
+            rng_key=rng_key,
+        )
+
+
+_NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+    TracedStructureError,
+)
+
+
+def _without_derivative(tree: Any) -> Any:
+    return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, tree)
+
+
+def _not_converged(result: EPResult, engine: EP) -> str:
+    return (
+        f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a margin by {result.delta:.2g} "
+        f"posterior standard deviations (tol={engine.tol:.2g}), and {result.skipped_sites} site updates were skipped. "
+        "Try a smaller damping (0.5), power=0.5, or more max_sweeps"
+    )
+
+
+def _check_settings(
+    power: float, damping: float, max_sweeps: int, tol: float, precision: str
+) -> None:
+    for name, value in (("power", power), ("damping", damping)):
+        if not 0 < value <= 1:
+            raise ValueError(f"{name} must be in (0, 1], got {value}")
+    if max_sweeps < 1:
+        raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
+    if not tol > 0:
+        raise ValueError(f"tol must be positive, got {tol}")
+    if precision not in ("float64", "float32"):
+        raise ValueError(f"precision must be 'float64' or 'float32', got {precision!r}")

@@ -1,0 +1,236 @@
+"""Moments of tilted distributions by one quadrature in log space, for any smooth likelihood of a scalar predictor.
+
+The tilted density ``p(x) = exp(l(x)) N(x; m, v) / Z`` can be a thousand times narrower than its cavity, sit forty
+standard deviations away from the cavity's mean, or be cut off on one side within a ten-thousandth of its width.  A
+rule with fixed nodes misses such shapes, so the nodes are placed afresh for each element:
+
+1. the ends of the interval are where the density has fallen by a fixed number of nats beyond its mode and beyond the
+   likelihood's own peak (a likelihood with heavy tails has mass at both);
+2. the interval's panels are moved, a few times, so that each holds the same share of the variation of the log density
+   and of the logarithm of its slope (equidistribution; de Boor, 1973): panels crowd where the density drops or kinks;
+3. each panel gets a Gauss-Legendre rule.
+
+The derivatives of ``log Z`` come from identities that hold for every likelihood, with expectations under ``p``,
+
+    d log Z / dm   = E[l'(x)]           = (E[x] - m) / v
+    d2 log Z / dm2 = Cov[l'(x), x] / v  = (Var[x] - v) / v**2.
+
+The middle forms keep their digits for narrow cavities, where the right ones cancel.  The right ones do not depend on
+the slope of the likelihood, which a wide cavity sees as a spike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+__all__ = ["Moments", "tilted_moments"]
+
+LogLikelihood = Callable[[Array], Array]
+
+_PANELS = 36
+_NODES = 8
+_REFINEMENTS = 5
+
+
+class Moments(NamedTuple):
+    """What a likelihood tells EP at a cavity with mean m and variance v.
+
+    Attributes
+    ----------
+    log_z
+        ``log Z(m, v)``, the log of the likelihood averaged over the cavity, shape (G,).
+    d1, d2
+        Its first and second derivative in the cavity's mean, shape (G,).
+    """
+
+    log_z: Array
+    d1: Array
+    d2: Array
+
+
+def tilted_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array) -> Moments:
+    """Integrate a likelihood against Gaussian cavities.
+
+    Parameters
+    ----------
+    log_likelihood
+        Elementwise: maps predictors (G,) to log likelihoods (G,), element k at its own predictor.
+    mean, variance
+        Of the cavities, shape (G,).
+
+    Returns
+    -------
+    Moments
+        `log_z` is differentiable in mean, variance and whatever `log_likelihood` closes over: the nodes are held
+        fixed, which changes neither the integral nor its derivative.
+
+    References
+    ----------
+    de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and Approximation Theory.
+    """
+    x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance))
+    # Nodes are mapped over, so that the likelihood only ever sees arrays of its own shape.
+    values, slopes = jax.vmap(lambda points: _value_and_slope(log_likelihood, points))(x)
+    deviation = x - mean
+    log_mass = values - 0.5 * deviation**2 / variance + log_weight
+    total = jax.nn.logsumexp(log_mass, axis=0)
+    log_z = total - 0.5 * jnp.log(2 * jnp.pi * variance)
+    p = jnp.exp(log_mass - total)
+    shift = jnp.sum(p * deviation, axis=0)
+    centred = deviation - shift
+    spread = jnp.sum(p * centred**2, axis=0)
+    wide = Moments(log_z, shift / variance, (spread / variance - 1) / variance)
+    slopes = jnp.where(p > 0, slopes, 0.0)
+    narrow = Moments(
+        log_z, jnp.sum(p * slopes, axis=0), jnp.sum(p * slopes * centred, axis=0) / variance
+    )
+    is_narrow = jnp.abs(wide.d2) * variance < 0.1
+    return jax.tree.map(lambda a, b: jnp.where(is_narrow, a, b), narrow, wide)
+
+
+def _value_and_slope(log_likelihood: LogLikelihood, x: Array) -> tuple[Array, Array]:
+    """Log likelihood and its derivative, with overflow read as zero density.
+
+    A rate of ``exp(800)`` makes ``inf - inf``; no mass is lost by dropping such a point.
+    """
+    value, slope = jax.jvp(log_likelihood, (x,), (jnp.ones_like(x),))
+    known = jnp.isfinite(value) & jnp.isfinite(slope)
+    return jnp.where(known, value, -jnp.inf), jnp.where(known, slope, 0.0)
+
+
+# ---------------------------------------------------------------- placing the nodes
+
+
+def _place_nodes(
+    log_likelihood: LogLikelihood, mean: Array, variance: Array
+) -> tuple[Array, Array]:
+    """Nodes (panels * nodes, G) and the logs of their weights."""
+
+    def log_density(x: Array) -> tuple[Array, Array]:
+        value, slope = _value_and_slope(log_likelihood, x)
+        return value - 0.5 * (x - mean) ** 2 / variance, slope - (x - mean) / variance
+
+    cuts, top, floor = _interval(log_likelihood, log_density, mean, variance)
+    edges = _spread_edges(cuts)
+
+    def refine(_: int, edges: Array) -> Array:
+        return _equidistribute(log_density, edges, top, floor)
+
+    edges = lax.fori_loop(0, _REFINEMENTS, refine, edges)
+    points, weights = np.polynomial.legendre.leggauss(_NODES)
+    column = (None, slice(None)) + (None,) * mean.ndim
+    points = jnp.asarray(0.5 * (points + 1), mean.dtype)[column]
+    log_weights = jnp.asarray(np.log(0.5 * weights), mean.dtype)[column]
+    width = edges[1:] - edges[:-1]
+    x = edges[:-1, None] + width[:, None] * points
+    log_width = jnp.where(width > 0, jnp.log(jnp.where(width > 0, width, 1.0)), -jnp.inf)
+    shape = (_PANELS * _NODES, *mean.shape)
+    return x.reshape(shape), (log_width[:, None] + log_weights).reshape(shape)
+
+
+def _interval(
+    log_likelihood: LogLikelihood,
+    log_density: Callable[[Array], tuple[Array, Array]],
+    mean: Array,
+    variance: Array,
+) -> tuple[Array, Array, Array]:
+    """Ends of the mass with the mode and the likelihood's peak between them (4, G); the top level; the depth kept."""
+    scale = jnp.sqrt(variance)
+    mode = _uphill_zero(lambda x: log_density(x)[1], mean, scale)
+    peak = _uphill_zero(lambda x: _value_and_slope(log_likelihood, x)[1], mean, scale)
+    depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)
+    at_mode, at_peak = log_density(mode)[0], log_density(peak)[0]
+    top = jnp.maximum(at_mode, at_peak)
+    # A peak that is not reached (a monotone likelihood) or holds no mass adds no cut.
+    peak = jnp.where(at_peak > top - depth, peak, mode)
+    low, high = jnp.minimum(mode, peak), jnp.maximum(mode, peak)
+    reach = jnp.sqrt(2 * depth) * scale
+
+    def above(x: Array) -> Array:
+        return log_density(x)[0] > top - depth
+
+    left = _falling_edge(above, low, jnp.minimum(low, mean) - reach)
+    right = _falling_edge(above, high, jnp.maximum(high, mean) + reach)
+    return jnp.stack([left, low, high, right]), top, depth
+
+
+def _uphill_zero(slope: LogLikelihood, start: Array, scale: Array) -> Array:
+    """The first zero of a slope in its uphill direction, or where the search ends without one.
+
+    Strides double from the cavity's standard deviation until the slope has changed its sign; then bisection.
+    """
+    direction = jnp.sign(slope(start))
+
+    def expand(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        near, far, stride = state
+        uphill = direction * slope(far) > 0
+        further = far + direction * stride
+        return (
+            jnp.where(uphill, far, near),
+            jnp.where(uphill, further, far),
+            jnp.where(uphill, 2 * stride, stride),
+        )
+
+    def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        near, far = bracket
+        middle = 0.5 * (near + far)
+        uphill = direction * slope(middle) > 0
+        return jnp.where(uphill, middle, near), jnp.where(uphill, far, middle)
+
+    near, far, _ = lax.fori_loop(0, 8, expand, (start, start + direction * scale, scale))
+    near, far = lax.fori_loop(0, 24, bisect, (near, far))
+    return 0.5 * (near + far)
+
+
+def _falling_edge(above: LogLikelihood, inside: Array, outside: Array) -> Array:
+    """Where a density falls below a level between a point inside and one outside, by bisection."""
+
+    def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        inside, outside = bracket
+        middle = 0.5 * (inside + outside)
+        high = above(middle)
+        return jnp.where(high, middle, inside), jnp.where(high, outside, middle)
+
+    return lax.fori_loop(0, 24, bisect, (inside, outside))[1]
+
+
+def _spread_edges(cuts: Array) -> Array:
+    """Panel edges (panels + 1, G), the same number between each two cuts."""
+    pieces = cuts.shape[0] - 1
+    steps = jnp.arange(_PANELS // pieces, dtype=cuts.dtype) / (_PANELS // pieces)
+    steps = steps.reshape(1, -1, *(1,) * (cuts.ndim - 1))
+    inner = cuts[:-1, None] + (cuts[1:] - cuts[:-1])[:, None] * steps
+    return jnp.concatenate([inner.reshape(-1, *cuts.shape[1:]), cuts[-1:]])
+
+
+def _equidistribute(
+    log_density: Callable[[Array], tuple[Array, Array]], edges: Array, top: Array, depth: Array
+) -> Array:
+    """Move panel edges so that each panel holds the same share of variation.
+
+    Variation counts less where the density is low: by the power 1 / (2 * nodes) at which a Gauss-Legendre rule's error
+    sees it.
+    """
+    value, slope = jax.vmap(log_density)(edges)
+    level = jnp.maximum(value - top, -depth)
+    length = edges[-1] - edges[0]
+    steepness = jnp.log1p(jnp.abs(jnp.where(jnp.isfinite(slope), slope, 0.0)) * length)
+    importance = jnp.exp(jnp.maximum(level[1:], level[:-1]) / (2 * _NODES))
+    variation = jnp.abs(jnp.diff(level, axis=0)) + jnp.abs(jnp.diff(steepness, axis=0))
+    share = importance * variation
+    share = share + 0.02 * jnp.sum(share, axis=0) / _PANELS + jnp.finfo(edges.dtype).tiny
+    cumulative = jnp.concatenate([jnp.zeros_like(share[:1]), jnp.cumsum(share, axis=0)])
+    targets = cumulative[-1] * jnp.linspace(0, 1, _PANELS + 1, dtype=edges.dtype).reshape(
+        -1, *(1,) * (edges.ndim - 1)
+    )
+    flat = (_PANELS + 1, -1)
+    moved = jax.vmap(jnp.interp, in_axes=1, out_axes=1)(
+        targets.reshape(flat), cumulative.reshape(flat), edges.reshape(flat)
+    )
+    return moved.reshape(edges.shape)

@@ -1,0 +1,154 @@
+"""What EP returns: a Gaussian posterior, its evidence, and draws from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from numpyro.diagnostics import print_summary
+
+__all__ = ["EPResult"]
+
+
+@dataclass(frozen=True, eq=False)
+class EPResult:
+    """The posterior of a program's latents under EP.
+
+    Attributes
+    ----------
+    model, model_args, model_kwargs
+        The program and what it was called with.
+    params
+        Values of the hyperparameters that the posterior is conditional on, given or chosen.
+    free_params
+        Names of those that are `sample` sites with a prior, not given by the caller.
+    shapes
+        Shape of every latent site, in the order of the joint posterior.
+    joint_mean, joint_covariance
+        Of all latents laid end to end, shapes (n,) and (n, n), float64.
+    sites
+        For each observed site that has factors, their site parameters ``(tau, nu)`` of margins measured from the prior mean.
+    log_evidence
+        EP's approximation of the log of the integral of the program's density over the latents, in nats.
+    converged
+        Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
+    num_sweeps
+        Number of sweeps made.
+    skipped_sites
+        Number of site updates skipped over all sweeps because a cavity was not proper.
+    delta
+        How far the last sweep moved the margin that moved most, in posterior standard deviations.
+    dropped_sites
+        Unobserved sites on which no data depend and that are not Gaussian.  They are not part of the posterior; `numpyro.infer.Predictive` draws
+        them.
+    num_samples, rng_key
+        Number of draws that `get_samples` returns, and their random key.
+    """
+
+    model: Callable[..., Any]
+    model_args: tuple
+    model_kwargs: dict[str, Any]
+    params: dict[str, np.ndarray]
+    free_params: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    joint_mean: np.ndarray = field(repr=False)
+    joint_covariance: np.ndarray = field(repr=False)
+    sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    log_evidence: float
+    converged: bool
+    num_sweeps: int
+    skipped_sites: int
+    delta: float
+    dropped_sites: tuple[str, ...]
+    num_samples: int
+    rng_key: Array = field(repr=False)
+
+    @property
+    def latent_sites(self) -> tuple[str, ...]:
+        """Names of the latent sites."""
+        return tuple(self.shapes)
+
+    @cached_property
+    def mean(self) -> dict[str, np.ndarray]:
+        """Posterior mean of each latent site, in its own shape."""
+        return {k: self.joint_mean[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
+
+    @cached_property
+    def covariance(self) -> dict[str, np.ndarray]:
+        """Posterior covariance of each latent site, in its own shape twice over."""
+        return {
+            k: self.joint_covariance[s, s].reshape(self.shapes[k] * 2)
+            for k, s in self._spans.items()
+        }
+
+    @cached_property
+    def stddev(self) -> dict[str, np.ndarray]:
+        """Posterior standard deviation of each latent site, in its own shape."""
+        stddev = np.sqrt(np.diagonal(self.joint_covariance))
+        return {k: stddev[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
+
+    @property
+    def _spans(self) -> dict[str, slice]:
+        start, spans = 0, {}
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape, dtype=int))
+            spans[name] = slice(start, start + size)
+            start += size
+        return spans
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
+        """Independent draws from the posterior; the same ones at every call.
+
+        Parameters
+        ----------
+        group_by_chain
+            Whether to put a leading axis of one chain before the draws.
+
+        Returns
+        -------
+        dict
+            For each latent site, draws of shape (num_samples,) + its own; and for each hyperparameter its value,
+            repeated, so that `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood` see all sites.
+        """
+        samples = dict(self._draws)
+        for name, value in self.params.items():
+            samples[name] = np.broadcast_to(value, (self.num_samples, *np.shape(value)))
+        return {k: v[None] for k, v in samples.items()} if group_by_chain else samples
+
+    @cached_property
+    def _draws(self) -> dict[str, np.ndarray]:
+        size = self.joint_mean.size
+        with jax.enable_x64(True):
+            normal = jax.random.normal(self.rng_key, (self.num_samples, size), dtype=float)
+        draws = self.joint_mean + np.asarray(normal) @ _root(self.joint_covariance).T
+        return {
+            k: draws[:, s].reshape(self.num_samples, *self.shapes[k])
+            for k, s in self._spans.items()
+        }
+
+    def print_summary(self, prob: float = 0.9) -> None:
+        """Print a table of the latents, in the manner of `numpyro.infer.MCMC.print_summary`.
+
+        Parameters
+        ----------
+        prob
+            Probability of the interval shown.
+        """
+        latents = {k: v[None] for k, v in self._draws.items()}
+        print_summary(latents, prob=prob, group_by_chain=True)
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """A square root R of a covariance, ``R R' = C``."""
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        # A posterior may be singular to rounding (two items with the same features): eigenvalues that are negative
+        # at rounding level are zero.
+        values, vectors = np.linalg.eigh(covariance)
+        return vectors * np.sqrt(np.maximum(values, 0.0))

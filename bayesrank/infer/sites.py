@@ -1,0 +1,329 @@
+r"""Expectation propagation in natural parameters, as pure functions of arrays.
+
+The model is a Gaussian ``x ~ N(0, K)`` and factors ``t_k``, each of which sees ``x`` through one scalar margin
+``a_k' x``.  EP replaces each factor by a site ``exp(nu_k s - tau_k s^2 / 2)`` of its margin ``s`` so that, with every
+other site in place, factor and site give the margin the same mean and variance (Minka, 2001).  With
+``S = A' diag(tau) A`` and ``psi = A' nu`` the posterior is
+
+    covariance ``C = K (I + S K)^-1``,  mean ``C psi``,
+
+so neither ``K`` is inverted nor anything of size (factors x factors) built: the work is in the space of the latents.
+Chu and Ghahramani (2005, appendix A) keep a 2 x 2 site for each comparison; since a comparison sees its two items only
+through their difference, that site has rank one and is the scalar site used here.
+
+Power EP (Minka, 2004) removes only a fraction ``power`` of a site and matches the moments of the factor raised to that power.
+
+References
+----------
+Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
+Minka, T. (2004). Power EP. Microsoft Research technical report MSR-TR-2004-149.
+Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking. NIPS workshop on learning to rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayesrank.infer._rows import Rows
+from bayesrank.infer.quadrature import Moments
+
+__all__ = [
+    "Block",
+    "EPState",
+    "Posterior",
+    "Problem",
+    "cavity",
+    "gaussian_posterior",
+    "init",
+    "log_evidence",
+    "match",
+    "posterior_of",
+    "restart",
+    "step",
+]
+
+_SMALLEST_DAMPING = 0.05
+
+
+class Block(NamedTuple):
+    """Factors of one kind.
+
+    Attributes
+    ----------
+    rows
+        Their rows ``a_k``.
+    offset
+        What is added to a margin ``a_k' x`` to make the predictor that the factor sees, shape (G,).
+    moments
+        ``moments(mean, variance) -> Moments`` of the factors, raised to ``power``, at cavities of the predictor.
+    """
+
+    rows: Rows
+    offset: Array
+    moments: Callable[[Array, Array], Moments]
+
+
+class Problem(NamedTuple):
+    """A Gaussian and the factors that multiply it.
+
+    Attributes
+    ----------
+    covariance
+        Prior covariance ``K``, shape (n, n), or its diagonal, shape (n,).
+    blocks
+        The factors.
+    log_constant
+        Log of everything in the density that is neither in the Gaussian nor in the factors.
+    power
+        Power of EP; 1 is EP.
+    """
+
+    covariance: Array
+    blocks: tuple[Block, ...]
+    log_constant: Array | float = 0.0
+    power: float = 1.0
+
+
+class Posterior(NamedTuple):
+    """A Gaussian posterior.
+
+    Attributes
+    ----------
+    mean
+        Shape (n,), measured from the prior mean.
+    covariance
+        Shape (n, n).
+    log_det
+        ``log |I + S K|``.
+    valid
+        Whether the covariance is finite and the determinant positive.
+    """
+
+    mean: Array
+    covariance: Array
+    log_det: Array
+    valid: Array
+
+
+class EPState(NamedTuple):
+    """What one sweep hands to the next.
+
+    Attributes
+    ----------
+    tau, nu
+        Site precisions and precision-means of margins, one array (G,) for each block.
+    posterior
+        The Gaussian that these sites and the prior make.
+    damping
+        Share of the proposed change that the next sweep takes.
+    delta
+        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard deviations, or of its
+        log variance.
+    sweep
+        Number of sweeps made.
+    skipped
+        Sites skipped in the last sweep, because their cavity or matched variance was not positive.
+    skipped_total
+        The same, summed over sweeps.
+    """
+
+    tau: tuple[Array, ...]
+    nu: tuple[Array, ...]
+    posterior: Posterior
+    damping: Array
+    delta: Array
+    sweep: Array
+    skipped: Array
+    skipped_total: Array
+
+
+def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
+    """Multiply ``N(0, K)`` by ``exp(psi' x - x' S x / 2)``.
+
+    Parameters
+    ----------
+    covariance
+        ``K``, shape (n, n) or, for a diagonal one, (n,).
+    precision, shift
+        ``S`` (n, n) and ``psi`` (n,).
+
+    Returns
+    -------
+    Posterior
+        By one LU factorisation of ``I + K S``, which is well conditioned whether or not ``K`` is.
+    """
+    diagonal = covariance.ndim == 1
+    product = covariance[:, None] * precision if diagonal else covariance @ precision
+    matrix = product + jnp.eye(precision.shape[0], dtype=precision.dtype)
+    factors, pivots, _ = jax.lax.linalg.lu(matrix)
+    right = jnp.diag(covariance) if diagonal else covariance
+    posterior = jax.scipy.linalg.lu_solve((factors, pivots), right)
+    posterior = 0.5 * (posterior + posterior.T)
+    upper = jnp.diagonal(factors)
+    swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0], dtype=pivots.dtype))
+    sign = jnp.prod(jnp.sign(upper)) * (1 - 2 * (swaps % 2))
+    valid = (sign > 0) & jnp.all(jnp.isfinite(posterior)) & jnp.all(jnp.diagonal(posterior) >= 0)
+    return Posterior(posterior @ shift, posterior, jnp.sum(jnp.log(jnp.abs(upper))), valid)
+
+
+def cavity(
+    tau: Array, nu: Array, mean: Array, variance: Array, power: float = 1.0
+) -> tuple[Array, Array, Array]:
+    """Mean and variance of margins with a fraction `power` of their own site taken out, and whether that is proper.
+
+    Where it is not proper, the mean and variance returned are those of the posterior.
+    """
+    left = 1 - power * tau * variance
+    proper = (left > 0) & (variance > 0)
+    safe = jnp.where(proper, left, 1.0)
+    cavity_mean = jnp.where(proper, (mean - power * nu * variance) / safe, mean)
+    # A margin that no latent moves is a point; a variance at rounding level stands for that.
+    floor = jnp.finfo(variance.dtype).eps
+    cavity_variance = jnp.where(proper, variance / safe, jnp.maximum(variance, floor))
+    return cavity_mean, cavity_variance, proper
+
+
+def match(
+    moments: Moments, mean: Array, variance: Array, power: float = 1.0
+) -> tuple[Array, Array, Array]:
+    """Site parameters that give a cavity the tilted moments, and whether these are proper.
+
+    ``tau = -d2 / (1 + d2 v)`` and ``nu = (d1 - m d2) / (1 + d2 v)``, divided by `power`.
+    """
+    ratio = 1 + moments.d2 * variance
+    proper = (ratio > 0) & jnp.isfinite(moments.d1) & jnp.isfinite(moments.d2)
+    scale = power * jnp.where(proper, ratio, 1.0)
+    return -moments.d2 / scale, (moments.d1 - mean * moments.d2) / scale, proper
+
+
+def init(problem: Problem) -> EPState:
+    """Sites at one, the posterior at the prior."""
+    tau = tuple(jnp.zeros_like(block.offset) for block in problem.blocks)
+    diagonal = problem.covariance.ndim == 1
+    covariance = jnp.diag(problem.covariance) if diagonal else problem.covariance
+    dtype, size = covariance.dtype, covariance.shape[0]
+    prior = Posterior(
+        jnp.zeros(size, dtype), covariance, jnp.zeros((), dtype), jnp.all(jnp.isfinite(covariance))
+    )
+    none = jnp.zeros((), jnp.int32)
+    return EPState(
+        tau, tau, prior, jnp.ones((), dtype), jnp.full((), jnp.inf, dtype), none, none, none
+    )
+
+
+def restart(problem: Problem, fresh: EPState, previous: EPState) -> EPState:
+    """The fresh state of a problem with the sites of another state, where these make a proper posterior."""
+    posterior = posterior_of(problem, previous.tau, previous.nu)
+    valid = posterior.valid
+    tau, nu, posterior = jax.tree.map(
+        lambda a, b: jnp.where(valid, a, b),
+        (previous.tau, previous.nu, posterior),
+        (fresh.tau, fresh.nu, fresh.posterior),
+    )
+    return fresh._replace(tau=tau, nu=nu, posterior=posterior)
+
+
+def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
+    """One parallel sweep: match every site to its tilted moments, take a damped step, rebuild the posterior.
+
+    A step to sites that make no proper posterior is not taken, and the next one is half as long; when a sweep changes
+    the margins more than the one before it, the next one is half as long too; otherwise damping recovers by a fifth.
+    """
+    tau, nu, skipped = [], [], jnp.zeros((), jnp.int32)
+    damping = jnp.minimum(state.damping, max_damping)
+    margins = [_margins(block, state.posterior) for block in problem.blocks]
+    for block, old_tau, old_nu, (mean, variance) in zip(
+        problem.blocks, state.tau, state.nu, margins, strict=True
+    ):
+        new_tau, new_nu, kept = _matched(block, old_tau, old_nu, mean, variance, problem.power)
+        skipped += jnp.sum(kept, dtype=jnp.int32)
+        tau.append(old_tau + damping * (new_tau - old_tau))
+        nu.append(old_nu + damping * (new_nu - old_nu))
+    posterior = posterior_of(problem, tuple(tau), tuple(nu))
+    changed = [_margins(block, posterior) for block in problem.blocks]
+    valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in changed]).all()
+    delta = _largest_change(margins, changed) / damping
+    worse = ~valid | (delta > state.delta)
+    next_damping = jnp.where(worse, 0.5 * damping, 1.2 * damping)
+    old = (state.tau, state.nu, state.posterior, state.delta)
+    new = (tuple(tau), tuple(nu), posterior, delta)
+    tau, nu, posterior, delta = jax.tree.map(lambda a, b: jnp.where(valid, a, b), new, old)
+    return EPState(
+        tau,
+        nu,
+        posterior,
+        jnp.clip(next_damping, _SMALLEST_DAMPING, max_damping),
+        delta,
+        state.sweep + 1,
+        skipped,
+        state.skipped_total + skipped,
+    )
+
+
+def posterior_of(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Posterior:
+    """The Gaussian that prior and sites make."""
+    pairs = list(zip(problem.blocks, tau, nu, strict=True))
+    precision = sum(block.rows.gram(t) for block, t, _ in pairs)
+    shift = sum(block.rows.transpose_apply(n) for block, _, n in pairs)
+    return gaussian_posterior(problem.covariance, precision, shift)
+
+
+def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Array:
+    """EP's approximation of the log integral of prior times factors.
+
+    With cavity mean m and variance v of each margin, and ``p`` for `power`,
+
+        sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p tau v) ]
+          - 1/2 log |I + S K| + 1/2 psi' C psi,
+
+    which for ``p = 1`` is equation (11) of Chu and Ghahramani.  At a fixed point its gradient in anything but the
+    sites is the total derivative, since there it is stationary in the sites: hold them fixed and differentiate.
+    """
+    posterior = posterior_of(problem, tau, nu)
+    power = problem.power
+    total = jnp.asarray(problem.log_constant)
+    for block, t, n in zip(problem.blocks, tau, nu, strict=True):
+        mean, variance = _margins(block, posterior)
+        m, v, _ = cavity(t, n, mean, variance, power)
+        log_z = block.moments(block.offset + m, v).log_z
+        site_tau, site_nu = power * t, power * n
+        widening = 1 + site_tau * v
+        log_site = (
+            -0.5 * jnp.log(widening)
+            - 0.5 * (site_tau * m**2 - 2 * site_nu * m - site_nu**2 * v) / widening
+        )
+        total += jnp.sum(log_z - log_site) / power
+    shift = sum(block.rows.transpose_apply(n) for block, n in zip(problem.blocks, nu, strict=True))
+    return total - 0.5 * posterior.log_det + 0.5 * shift @ posterior.mean
+
+
+def _margins(block: Block, posterior: Posterior) -> tuple[Array, Array]:
+    return block.rows.apply(posterior.mean), block.rows.quadratic(posterior.covariance)
+
+
+def _matched(
+    block: Block, tau: Array, nu: Array, mean: Array, variance: Array, power: float
+) -> tuple[Array, Array, Array]:
+    """New site parameters of a block, and which sites keep their old ones."""
+    m, v, proper = cavity(tau, nu, mean, variance, power)
+    moments = block.moments(block.offset + m, v)
+    new_tau, new_nu, matched = match(moments, m, v, power)
+    usable = proper & matched
+    # A margin that touches no latent has nothing to learn: it is left alone, and not counted as skipped.
+    kept = ~usable & (variance > 0)
+    return jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu), kept
+
+
+def _largest_change(before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]) -> Array:
+    changes = []
+    for (mean, variance), (new_mean, new_variance) in zip(before, after, strict=True):
+        known = (variance > 0) & (new_variance > 0)
+        old, new = (jnp.where(known, v, 1.0) for v in (variance, new_variance))
+        change = jnp.maximum(jnp.abs(new_mean - mean) / jnp.sqrt(new), jnp.abs(jnp.log(new / old)))
+        changes.append(jnp.max(jnp.where(known, change, 0.0), initial=0.0))
+    return jnp.max(jnp.stack(changes))
