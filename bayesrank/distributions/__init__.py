@@ -1,0 +1,25 @@
+"""NumPyro distributions of preferences and ratings.
+
+Each gives the probability of an outcome through one scalar: the attribute that ``predictor`` names.
+Where the integral of that probability over a normal predictor is known in closed form, the
+distribution offers it as ``tilted_moments(value, mean, variance)``, which is how a likelihood meets
+expectation propagation.
+
+============================ ================================ ==================================
+distribution                 outcomes                         noise
+============================ ================================ ==================================
+``Thurstone``                second wins, first wins          normal, closed form
+``ThurstoneTies``            second wins, tie, first wins     normal, closed form
+``BradleyTerry``             second wins, first wins          logistic
+``BradleyTerryTies``         second wins, tie, first wins     logistic
+``OrderedProbit``            levels ``0, ..., r - 1``         normal, closed form
+============================ ================================ ==================================
+"""
+
+from bayesrank.distributions.ordinal import OrderedProbit as OrderedProbit
+from bayesrank.distributions.preference import BradleyTerry as BradleyTerry
+from bayesrank.distributions.preference import BradleyTerryTies as BradleyTerryTies
+from bayesrank.distributions.preference import Thurstone as Thurstone
+from bayesrank.distributions.preference import ThurstoneTies as ThurstoneTies
+
+__all__ = ["BradleyTerry", "BradleyTerryTies", "OrderedProbit", "Thurstone", "ThurstoneTies"]

@@ -1,0 +1,133 @@
+r"""Distribution of an ordinal rating.
+
+A rating is which of the intervals between cutpoints :math:`b_1 < \dots < b_{r-1}` the sum of the
+predictor and a normal error fell into. With :math:`b_0 = -\infty` and :math:`b_r = \infty`,
+
+.. math::
+    P(y) = \Phi\left(\frac{b_{y+1} - \eta}{\sigma}\right)
+         - \Phi\left(\frac{b_y - \eta}{\sigma}\right), \quad y = 0, \dots, r - 1.
+
+References
+----------
+.. [1] McCullagh, P. (1980). Regression models for ordinal data. Journal of the Royal Statistical
+   Society B, 42, 109-142.
+.. [2] Chu, W. and Ghahramani, Z. (2005). Gaussian processes for ordinal regression. Journal of
+   Machine Learning Research, 6, 1019-1041.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.util import validate_sample
+
+from bayesrank.distributions import _moments
+from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
+
+__all__ = ["OrderedProbit"]
+
+
+class OrderedProbit(Outcomes):
+    """Ordinal rating with normal noise: levels ``0, ..., r - 1`` between ``r - 1`` cutpoints.
+
+    The probit sibling of NumPyro's ``OrderedLogistic``.
+
+    Parameters
+    ----------
+    loc : ArrayLike
+        The predictor.
+    cutpoints : ArrayLike
+        Increasing edges between the levels along the last axis, on the scale of ``loc``.
+    noise : ArrayLike, default 1.0
+        Standard deviation of the error about the predictor, positive.
+    validate_args : bool, optional
+        Whether to check the parameters and the values.
+
+    Raises
+    ------
+    ValueError
+        If ``cutpoints`` is a scalar or has no entry.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> OrderedProbit(loc=0.0, cutpoints=jnp.array([-1.0, 0.0, 1.0])).probs.round(3)
+    Array([0.159, 0.341, 0.341, 0.159], dtype=float64)
+    """
+
+    arg_constraints = {
+        "loc": constraints.real,
+        "cutpoints": constraints.ordered_vector,
+        "noise": constraints.positive,
+    }
+    predictor = "loc"
+    loc: Array
+    cutpoints: Array
+    noise: Array
+
+    def __init__(
+        self,
+        loc: ArrayLike,
+        cutpoints: ArrayLike,
+        noise: ArrayLike = 1.0,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.loc = jnp.asarray(loc)
+        self.cutpoints = jnp.asarray(cutpoints)
+        self.noise = jnp.asarray(noise)
+        if self.cutpoints.ndim == 0 or self.cutpoints.shape[-1] == 0:
+            raise ValueError(
+                f"`cutpoints` has shape {self.cutpoints.shape}; give at least one edge between "
+                "levels along its last axis."
+            )
+        shapes = self.loc.shape, self.cutpoints.shape[:-1], self.noise.shape
+        super().__init__(lax.broadcast_shapes(*shapes), validate_args=validate_args)
+
+    @property
+    def num_outcomes(self) -> int:
+        """Number of levels."""
+        return self.cutpoints.shape[-1] + 1
+
+    def sample(self, key: Array | None, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw levels: how many cutpoints the predictor plus noise exceeds."""
+        error = self._errors(random.normal, key, sample_shape)
+        latent = self.loc + self.noise * error
+        return (latent[..., None] > self.cutpoints).sum(-1)
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
+        """Log of the probability of the level, exact in the far tails."""
+        return self.tilted_moments(value, self.loc, 0.0).log_z
+
+    def tilted_moments(
+        self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
+    ) -> TiltedMoments:
+        """Integrate the level's probability over a normal predictor; own ``loc`` is ignored.
+
+        Parameters
+        ----------
+        value : ArrayLike
+            Levels, from 0 to ``num_outcomes - 1``.
+        mean, variance : ArrayLike
+            Mean and variance of the predictor.
+
+        Returns
+        -------
+        TiltedMoments
+            ``log_z`` and its first two derivatives in ``mean``. All arguments, ``cutpoints``
+            without its last axis and ``noise`` broadcast.
+        """
+        lower, upper = self._edges(jnp.asarray(value))
+        return TiltedMoments(*_moments.interval(lower, upper, mean, self.noise**2 + variance))
+
+    def _edges(self, value: Array) -> tuple[Array, Array]:
+        """Look up the ends of each level's interval; a gather would have a slow gradient."""
+        lower, upper = jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf)
+        for level in range(self.num_outcomes - 1):
+            edge = self.cutpoints[..., level]
+            upper = jnp.where(value == level, edge, upper)
+            lower = jnp.where(value == level + 1, edge, lower)
+        return lower, upper

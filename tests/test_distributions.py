@@ -1,0 +1,391 @@
+"""Distributions of preferences and ratings: one table of cases, many properties."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from numpyro import handlers
+from numpyro.distributions import OrderedLogistic
+from numpyro.distributions.batch_util import vmap_over
+from numpyro.infer.util import log_density
+from scipy import special, stats
+
+from bayesrank.distributions import (
+    BradleyTerry,
+    BradleyTerryTies,
+    OrderedProbit,
+    Thurstone,
+    ThurstoneTies,
+)
+from bayesrank.distributions._outcomes import Outcomes
+
+MARGIN = np.array([-2.5, -0.3, 0.0, 0.8, 4.0])
+CUTPOINTS = np.array([-1.3, -0.2, 0.4, 2.0])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A distribution, its parameters, and its probabilities by SciPy, outcomes on the last axis."""
+
+    cls: type[Outcomes]
+    params: dict[str, Any]
+    probs: Callable[..., np.ndarray]
+
+    def make(self, **changes: Any) -> Outcomes:
+        return self.cls(**{**self.params, **changes})
+
+    def expected(self) -> np.ndarray:
+        return self.probs(**self.params)
+
+    def outcomes(self, *sample_shape: int) -> np.ndarray:
+        """Every outcome in turn, in the shape of a sample."""
+        *batch_shape, n = self.expected().shape
+        return (np.arange(math.prod((*sample_shape, *batch_shape))) % n).reshape(
+            *sample_shape, *batch_shape
+        )
+
+    def __str__(self) -> str:
+        shapes = (f"{name}{np.shape(value)}" for name, value in self.params.items())
+        return f"{self.cls.__name__}({', '.join(shapes)})"
+
+
+def _thurstone(margin, noise=1.0):
+    sd = np.sqrt(2.0) * noise
+    return np.stack([stats.norm.sf(margin, scale=sd), stats.norm.cdf(margin, scale=sd)], -1)
+
+
+def _bradley_terry(margin, scale=1.0):
+    first = stats.logistic.cdf(margin, scale=scale)
+    return np.stack([stats.logistic.sf(margin, scale=scale), first], -1)
+
+
+def _with_ties(law, margin, tie_width, scale):
+    first = law.sf(tie_width, loc=margin, scale=scale)
+    second = law.cdf(-tie_width, loc=margin, scale=scale)
+    return np.stack(np.broadcast_arrays(second, 1 - first - second, first), -1)
+
+
+def _thurstone_ties(margin, tie_width, noise=1.0):
+    return _with_ties(stats.norm, margin, tie_width, np.sqrt(2.0) * noise)
+
+
+def _bradley_terry_ties(margin, tie_width, scale=1.0):
+    return _with_ties(stats.logistic, margin, tie_width, scale)
+
+
+def _ordered_probit(loc, cutpoints, noise=1.0):
+    edges = (np.asarray(cutpoints) - np.asarray(loc)[..., None]) / np.asarray(noise)[..., None]
+    below = stats.norm.cdf(edges)
+    ends = np.zeros_like(below[..., :1]), np.ones_like(below[..., :1])
+    return np.diff(np.concatenate([ends[0], below, ends[1]], -1), axis=-1)
+
+
+CLASSES = [Thurstone, BradleyTerry, ThurstoneTies, BradleyTerryTies, OrderedProbit]
+COLUMN = np.array([[0.5], [1.5]])
+CASES = [
+    Case(Thurstone, {"margin": 0.7}, _thurstone),
+    Case(Thurstone, {"margin": MARGIN, "noise": COLUMN}, _thurstone),
+    Case(BradleyTerry, {"margin": MARGIN, "scale": COLUMN}, _bradley_terry),
+    Case(ThurstoneTies, {"margin": 0.1, "tie_width": MARGIN + 3.0}, _thurstone_ties),
+    Case(ThurstoneTies, {"margin": MARGIN, "tie_width": 0.6, "noise": COLUMN}, _thurstone_ties),
+    Case(
+        BradleyTerryTies,
+        {"margin": MARGIN, "tie_width": 0.6, "scale": COLUMN},
+        _bradley_terry_ties,
+    ),
+    Case(OrderedProbit, {"loc": 0.2, "cutpoints": CUTPOINTS[:1]}, _ordered_probit),
+    Case(OrderedProbit, {"loc": MARGIN, "cutpoints": CUTPOINTS, "noise": COLUMN}, _ordered_probit),
+    Case(
+        OrderedProbit,
+        {"loc": MARGIN, "cutpoints": CUTPOINTS + np.arange(5.0)[:, None]},
+        _ordered_probit,
+    ),
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+# The case of each class in which every parameter has a shape of its own.
+RICHEST = [max((c for c in CASES if c.cls is cls), key=lambda c: len(c.params)) for cls in CLASSES]
+every_class = pytest.mark.parametrize("case", RICHEST, ids=str)
+
+
+@jax.jit
+def _log_prob(d: Outcomes, value: jax.Array) -> jax.Array:
+    return jnp.asarray(d.log_prob(value))
+
+
+def _log_probs(d: Outcomes) -> jax.Array:
+    """Log probabilities of all outcomes, outcomes on the last axis."""
+    return jnp.moveaxis(_log_prob(d, d.enumerate_support()), 0, -1)
+
+
+@every_case
+def test_probabilities_agree_with_scipy(case):
+    log_probs = _log_probs(case.make())
+    np.testing.assert_allclose(np.exp(log_probs), case.expected(), rtol=1e-12, atol=1e-15)
+
+
+@every_case
+def test_shapes(case):
+    d = case.make()
+    batch_shape = case.expected().shape[:-1]
+    assert (d.batch_shape, d.event_shape, d.event_dim) == (batch_shape, (), 0)
+    sample = jax.eval_shape(lambda key: d.sample(key, (3, 2)), jax.random.key(0))
+    assert sample.shape == (3, 2, *batch_shape)
+    assert jnp.issubdtype(sample.dtype, jnp.integer)
+    assert jax.eval_shape(_log_prob, d, sample).shape == sample.shape
+    assert jax.eval_shape(lambda d: (d.mean, d.variance), d)[0].shape == batch_shape
+    assert d.to_event().event_shape == batch_shape
+
+
+@every_case
+def test_enumerated_support_is_every_outcome_once(case):
+    d, n = case.make(), case.expected().shape[-1]
+    assert d.num_outcomes == n
+    assert d.has_enumerate_support
+    full = d.enumerate_support()
+    assert full.shape == (n, *d.batch_shape)
+    small = d.enumerate_support(expand=False)
+    assert small.shape == (n,) + (1,) * len(d.batch_shape)
+    assert np.array_equal(np.ravel(small), np.arange(n))
+    assert np.array_equal(full, np.broadcast_to(small, full.shape))
+    assert bool(jnp.all(d.support(full)))
+    assert not bool(jnp.any(d.support(full + n)))
+
+
+@every_case
+def test_samples_pass_a_chi_square_test(case):
+    d, draws, probs = case.make(), 20_000, case.expected()
+    sample = np.asarray(d.sample(jax.random.key(7), (draws,)))
+    assert bool(jnp.all(d.support(sample)))
+    counts = np.stack([(sample == y).sum(0) for y in range(probs.shape[-1])], -1)
+    expected = draws * probs
+    common = expected >= 5
+    statistic = ((counts - expected) ** 2 / np.where(common, expected, np.inf)).sum(-1)
+    assert np.all(statistic < stats.chi2.isf(1e-4, probs.shape[-1]))
+    assert np.all(counts[~common] < 25)
+
+
+@every_class
+def test_mean_and_variance_agree_with_scipy_probabilities(case):
+    probs = case.expected()
+    outcomes = np.arange(probs.shape[-1])
+    mean = probs @ outcomes
+    computed = jax.jit(lambda d: (d.probs, d.mean, d.variance))(case.make())
+    np.testing.assert_allclose(computed[0], probs, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(computed[1], mean, rtol=1e-11)
+    np.testing.assert_allclose(computed[2], probs @ outcomes**2 - mean**2, atol=1e-12)
+
+
+@every_class
+def test_expanding_repeats_the_batch(case):
+    d = case.make()
+    wide = d.expand((4, *d.batch_shape))
+    assert wide.batch_shape == (4, *d.batch_shape)
+    value = case.outcomes(4)
+    np.testing.assert_array_equal(_log_prob(wide, value), _log_prob(d, value))
+    assert jax.eval_shape(wide.sample, jax.random.key(1)).shape == wide.batch_shape
+
+
+@every_class
+def test_jit_of_the_whole_life_of_a_distribution(case):
+    @jax.jit
+    def life(params, key):
+        d = case.cls(**params)
+        sample = d.sample(key)
+        return d.log_prob(sample), sample
+
+    log_prob, sample = life(case.params, jax.random.key(2))
+    np.testing.assert_array_equal(sample, case.make().sample(jax.random.key(2)))
+    np.testing.assert_allclose(log_prob, _log_prob(case.make(), sample), rtol=1e-13)
+
+
+@every_case
+def test_pytree_round_trip(case):
+    d = case.make()
+    leaves, tree = jax.tree.flatten(d)
+    assert len(leaves) == len(case.cls.arg_constraints)
+    back = jax.tree.unflatten(tree, leaves)
+    assert type(back) is case.cls
+    assert (back.batch_shape, back.event_shape) == (d.batch_shape, d.event_shape)
+    passed = jax.jit(lambda x: x)(d)
+    for again in (back, passed):
+        np.testing.assert_array_equal(_log_probs(again), _log_probs(d))
+
+
+@every_class
+@pytest.mark.parametrize("of", ["the predictor", "every parameter"])
+def test_vmap_over_a_batch_of_distributions(case, of):
+    value = case.outcomes()
+    names = [case.cls.predictor] if of == "the predictor" else list(case.params)
+    rows = [{name: factor * case.params[name] for name in names} for factor in (0.5, 2.0)]
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    axes = vmap_over(case.make(), **dict.fromkeys(names, 0))
+    made = jax.vmap(lambda changes: case.make(**changes), out_axes=axes)(batch)
+    together = jax.jit(jax.vmap(lambda d: d.log_prob(value), in_axes=(axes,)))(made)
+    one_by_one = jnp.stack([_log_prob(case.make(**row), value) for row in rows])
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-12)
+
+
+@every_class
+def test_gradients_agree_with_finite_differences(case):
+    value = case.outcomes()
+
+    @jax.jit
+    def total(params):
+        return jnp.sum(case.cls(**params).log_prob(value))
+
+    params = {name: jnp.asarray(value, float) for name, value in case.params.items()}
+    gradients = jax.jit(jax.grad(total))(params)
+    for name, gradient in gradients.items():
+        for index in np.ndindex(gradient.shape):
+            ends = [{**params, name: params[name].at[index].add(h)} for h in (1e-5, -1e-5)]
+            slope = (total(ends[0]) - total(ends[1])) / 2e-5
+            np.testing.assert_allclose(gradient[index], slope, rtol=1e-6, atol=1e-8)
+
+
+@every_class
+def test_single_precision_is_kept(case):
+    params = {name: jnp.asarray(value, jnp.float32) for name, value in case.params.items()}
+    d = case.cls(**params)
+    log_probs = _log_probs(d)
+    assert log_probs.dtype == jax.eval_shape(lambda d: d.mean, d).dtype == jnp.float32
+    np.testing.assert_allclose(np.exp(log_probs), case.expected(), rtol=2e-5, atol=1e-9)
+
+
+@every_case
+def test_predictor_names_an_argument(case):
+    assert case.cls.predictor == next(iter(case.params))
+    np.testing.assert_array_equal(
+        getattr(case.make(), case.cls.predictor), case.params[case.cls.predictor]
+    )
+
+
+@pytest.mark.parametrize("standard", [-1e4, -40.0, -5.0, 0.0, 5.0, 40.0, 1e4])
+@pytest.mark.parametrize("noise", [1e-3, 1.0, 1e3])
+def test_far_tails_are_finite_and_right(standard, noise):
+    normal = stats.norm.logcdf([-standard, standard])
+    margin = standard * np.sqrt(2.0) * noise
+    np.testing.assert_allclose(_log_probs(Thurstone(margin, noise)), normal, rtol=1e-12)
+    logistic = special.log_expit([-standard, standard])
+    np.testing.assert_allclose(_log_probs(BradleyTerry(standard * noise, noise)), logistic)
+
+    # Of a level that is far away, all the mass is at its nearer end.
+    cutpoints = noise * np.array([-3.0, 0.0, 3.0])
+    edges = np.array([-3.0, 0.0, 3.0]) - standard
+    near = np.where(edges[:-1] > 0, edges[:-1], -edges[1:])
+    log_probs = _log_probs(OrderedProbit(standard * noise, cutpoints, noise))
+    assert bool(jnp.all(jnp.isfinite(log_probs)))
+    np.testing.assert_allclose(log_probs[0], stats.norm.logcdf(edges[0]), rtol=1e-12)
+    np.testing.assert_allclose(log_probs[-1], stats.norm.logsf(edges[-1]), rtol=1e-12)
+    far = near > 4.5
+    np.testing.assert_allclose(log_probs[1:-1][far], stats.norm.logsf(near[far]), rtol=1e-5)
+
+
+@every_case
+@pytest.mark.parametrize("shift", [-1e3, -40.0, 40.0, 1e3])
+def test_probabilities_add_up_to_one_in_the_tails(case, shift):
+    moved = jnp.asarray(case.params[case.cls.predictor]) + shift
+    d = case.make(**{case.cls.predictor: moved})
+    np.testing.assert_allclose(jax.nn.logsumexp(_log_probs(d), axis=-1), 0.0, atol=1e-13)
+
+
+@every_case
+def test_swapping_the_items_mirrors_the_outcomes(case):
+    moved = {case.cls.predictor: -jnp.asarray(case.params[case.cls.predictor])}
+    if case.cls is OrderedProbit:
+        moved["cutpoints"] = -case.params["cutpoints"][..., ::-1]
+    mirrored = _log_probs(case.make(**moved))[..., ::-1]
+    np.testing.assert_allclose(mirrored, _log_probs(case.make()), rtol=1e-13)
+
+
+def test_ties_are_ordinal_levels_of_the_margin():
+    edges = jnp.array([-0.6, 0.6])
+    probit = OrderedProbit(MARGIN, edges, jnp.sqrt(2.0) * 0.7)
+    np.testing.assert_allclose(
+        _log_probs(ThurstoneTies(MARGIN, 0.6, 0.7)), _log_probs(probit), rtol=1e-13
+    )
+    logistic = OrderedLogistic(MARGIN, edges)
+    np.testing.assert_allclose(BradleyTerryTies(MARGIN, 0.6).probs, logistic.probs, rtol=1e-9)
+
+
+def test_bradley_terry_ties_is_rao_and_kupper_in_strengths():
+    strength_a, strength_b, theta = np.exp(MARGIN), 1.0, np.exp(0.6)
+    first = strength_a / (strength_a + theta * strength_b)
+    second = strength_b / (strength_b + theta * strength_a)
+    expected = np.stack([second, 1 - first - second, first], -1)
+    np.testing.assert_allclose(BradleyTerryTies(MARGIN, 0.6).probs, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("with_ties", "without"), [(ThurstoneTies, Thurstone), (BradleyTerryTies, BradleyTerry)]
+)
+def test_without_width_there_are_no_ties(with_ties, without):
+    log_probs = _log_probs(with_ties(MARGIN, 1e-12))
+    np.testing.assert_allclose(log_probs[:, [0, 2]], _log_probs(without(MARGIN)), rtol=1e-9)
+    # A tie has the density at equal performance, times the width of the window.
+    normal, logistic = stats.norm.logpdf(MARGIN, scale=np.sqrt(2.0)), stats.logistic.logpdf(MARGIN)
+    at_par = normal if without is Thurstone else logistic
+    np.testing.assert_allclose(log_probs[:, 1], at_par + np.log(2e-12), rtol=1e-9)
+
+
+def test_outcomes_may_be_boolean_or_floating():
+    for d in (Thurstone(MARGIN), BradleyTerry(MARGIN)):
+        for value in (MARGIN > 0, (MARGIN > 0).astype(float)):
+            as_integers = _log_prob(d, (MARGIN > 0).astype(int))
+            np.testing.assert_array_equal(_log_prob(d, value), as_integers)
+
+
+def test_in_a_program_with_a_plate_and_an_observed_site():
+    def model(value=None):
+        with numpyro.plate("comparisons", 5):
+            numpyro.sample("comparison", ThurstoneTies(MARGIN, 0.3, validate_args=True), obs=value)
+
+    drawn = handlers.trace(handlers.seed(model, 0)).get_trace()["comparison"]["value"]
+    assert drawn.shape == (5,)
+    total, _ = log_density(model, (drawn,), {}, {})
+    np.testing.assert_allclose(total, jnp.sum(ThurstoneTies(MARGIN, 0.3).log_prob(drawn)))
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter"),
+    [
+        (lambda: Thurstone(0.0, -1.0, validate_args=True), "noise"),
+        (lambda: Thurstone(np.nan, validate_args=True), "margin"),
+        (lambda: BradleyTerry(0.0, 0.0, validate_args=True), "scale"),
+        (lambda: ThurstoneTies(0.0, 0.0, validate_args=True), "tie_width"),
+        (lambda: ThurstoneTies(0.0, 1.0, -1.0, validate_args=True), "noise"),
+        (lambda: BradleyTerryTies(0.0, -0.1, validate_args=True), "tie_width"),
+        (lambda: BradleyTerryTies(0.0, 0.1, -1.0, validate_args=True), "scale"),
+        (lambda: OrderedProbit(0.0, CUTPOINTS[::-1], validate_args=True), "cutpoints"),
+        (lambda: OrderedProbit(0.0, CUTPOINTS, 0.0, validate_args=True), "noise"),
+        (lambda: OrderedProbit(np.inf, CUTPOINTS, validate_args=True), "loc"),
+    ],
+)
+def test_invalid_parameters_are_named(make, parameter):
+    with pytest.raises(ValueError, match=f"invalid {parameter} parameter"):
+        make()
+
+
+@pytest.mark.parametrize("cutpoints", [0.0, np.zeros(0), np.zeros((3, 0))])
+def test_cutpoints_without_an_edge_are_refused(cutpoints):
+    with pytest.raises(ValueError, match="`cutpoints` has shape .* at least one edge"):
+        OrderedProbit(0.0, cutpoints)
+
+
+@every_class
+def test_sampling_without_a_key_is_refused(case):
+    with pytest.raises(ValueError, match="`key` is None"):
+        case.make().sample(None)
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=str)
+def test_outcomes_out_of_support_have_no_probability(case):
+    d = case.make(validate_args=True)
+    with pytest.warns(UserWarning, match="Out-of-support"):
+        log_prob = d.log_prob(jnp.full(d.batch_shape, d.num_outcomes))
+    assert bool(jnp.all(log_prob == -jnp.inf))

@@ -1,0 +1,221 @@
+"""Closed-form tilted moments against high precision, quadrature and calculus."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from bayesrank.distributions import (
+    BradleyTerry,
+    BradleyTerryTies,
+    OrderedProbit,
+    Thurstone,
+    ThurstoneTies,
+)
+
+NAMES = ["Thurstone", "ThurstoneTies", "OrderedProbit"]
+every_likelihood = pytest.mark.parametrize("name", NAMES)
+both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+# Means in units of the predictive standard deviation: both sides of every change of formula.
+STANDARD = np.array(
+    [-1e4, -300.0, -40.0, -8.0, -4.01, -3.99, -2.0, -0.5, 0.0, 1e-3, 1.0, 4.0, 20.0, 37.0, 1e4]
+)
+# Distances between edges in the same units: those below one half are narrow.
+WIDTHS = np.array([1e-6, 1e-3, 0.1, 0.499, 0.5, 0.8, 2.0, 10.0, 100.0])
+VARIANCES = np.array([1e-8, 1.0, 1e8])
+
+
+class Rows(NamedTuple):
+    """Arguments of tilted moments, a row each; ``edges`` (row, edge) separate the outcomes."""
+
+    value: Any
+    mean: Any
+    variance: Any
+    noise: Any
+    edges: Any
+
+
+def _moments(name: str, rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
+    if name == "Thurstone":
+        likelihood = Thurstone(0.0, rows.noise)
+    elif name == "ThurstoneTies":
+        likelihood = ThurstoneTies(0.0, rows.edges[..., 1], rows.noise)
+    else:
+        likelihood = OrderedProbit(0.0, rows.edges, rows.noise)
+    return likelihood.tilted_moments(rows.value, rows.mean, rows.variance)
+
+
+@cache
+def _rows(name: str, dtype: type) -> Rows:
+    """Every combination of outcome, standard mean, cavity variance and width."""
+    outcomes = np.arange(2 if name == "Thurstone" else 3)
+    widths = WIDTHS[:1] if name == "Thurstone" else WIDTHS
+    grid = np.meshgrid(outcomes, STANDARD, VARIANCES, widths, [1e-3, 1.0], indexing="ij")
+    value, standard, variance, width, noise = (axis.ravel() for axis in grid)
+    sd = np.sqrt(variance + _error_variance(name, noise))
+    offsets = {"Thurstone": [0.0], "ThurstoneTies": [-0.5, 0.5], "OrderedProbit": [0.0, 1.0]}
+    edges = (width * sd)[:, None] * np.array(offsets[name])
+    return Rows(value, *(a.astype(dtype) for a in (standard * sd, variance, noise, edges)))
+
+
+def _error_variance(name: str, noise: Any) -> Any:
+    return noise**2 if name == "OrderedProbit" else 2 * noise**2
+
+
+@cache
+def _reference(name: str, dtype: type) -> np.ndarray:
+    """Moments of every row to 80 digits, rounded: columns log_z, d1, d2."""
+    rows, table = _rows(name, dtype), []
+    with mpmath.workdps(80):
+        for value, mean, variance, noise, edges in zip(*rows, strict=True):
+            ends = [-mpmath.inf, *(mpmath.mpf(float(edge)) for edge in edges), mpmath.inf]
+            total = mpmath.mpf(float(variance)) + _error_variance(name, mpmath.mpf(float(noise)))
+            table.append(_exact(ends[value], ends[value + 1], mpmath.mpf(float(mean)), total))
+    return np.array(table)
+
+
+def _exact(lower, upper, mean, variance):
+    """Log mass of a normal between two ends and its derivatives, in plain high precision."""
+    sd = mpmath.sqrt(variance)
+    a, b, sign = (lower - mean) / sd, (upper - mean) / sd, 1
+    if a + b < 0:
+        a, b, sign = -b, -a, -1
+    above_a, above_b = mpmath.erfc(a / mpmath.sqrt(2)) / 2, mpmath.erfc(b / mpmath.sqrt(2)) / 2
+    mass = above_a - above_b
+    below_a = mpmath.erfc(-a / mpmath.sqrt(2)) / 2
+    log_mass = mpmath.log1p(-(below_a + above_b)) if mass > 0.5 else mpmath.log(mass)
+    hazard_a = mpmath.npdf(a) / mass
+    hazard_b, slope_b = (0, 0) if b == mpmath.inf else (mpmath.npdf(b) / mass, b * mpmath.npdf(b))
+    first = hazard_a - hazard_b
+    second = a * hazard_a - slope_b / mass - first**2
+    return float(log_mass), float(sign * first / sd), float(second / variance)
+
+
+@both_dtypes
+@every_likelihood
+def test_moments_agree_with_high_precision(name, dtype):
+    """Of d2, what is compared is how far it is from 0; both dtypes underflow to exact zeros."""
+    computed = jax.jit(_moments, static_argnums=0)(name, _rows(name, dtype))
+    rtol, tiny = (2e-12, 1e-300) if dtype is np.float64 else (5e-5, 1e-37)
+    for got, wanted in zip(computed, _reference(name, dtype).T, strict=True):
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=tiny * np.abs(wanted).max())
+
+
+@both_dtypes
+@every_likelihood
+def test_likelihoods_are_log_concave_and_no_sharper_than_certainty(name, dtype):
+    rows = _rows(name, dtype)
+    _, _, d2 = jax.jit(_moments, static_argnums=0)(name, rows)
+    assert bool(jnp.all(d2 <= 0))
+    assert bool(jnp.all(d2 * rows.variance >= -1))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("Thurstone", np.float64),
+        ("Thurstone", np.float32),
+        ("ThurstoneTies", np.float64),
+        ("OrderedProbit", np.float32),
+    ],
+)
+def test_gradients_of_all_three_are_finite_everywhere(name, dtype):
+    rows = _rows(name, dtype)
+
+    @jax.jit
+    def gradients(*floats):
+        moments, pullback = jax.vjp(lambda *floats: _moments(name, Rows(rows[0], *floats)), *floats)
+        one, zero = jnp.ones_like(moments[0]), jnp.zeros_like(moments[0])
+        return [
+            pullback(type(moments)(*(one if i == j else zero for j in range(3)))) for i in range(3)
+        ]
+
+    for gradient in jax.tree.leaves(gradients(*rows[1:])):
+        assert gradient.dtype == dtype
+        assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
+@every_likelihood
+def test_moments_are_derivatives_of_the_first(name):
+    """In the mean as claimed; and a normal mass obeys the heat equation in mean and variance."""
+    rows = _rows(name, np.float64)
+
+    def total(which, mean, variance):
+        return jnp.sum(_moments(name, rows._replace(mean=mean, variance=variance))[which])
+
+    gradient = jax.jit(jax.grad(total, argnums=(1, 2)), static_argnums=0)
+    _, d1, d2 = jax.jit(_moments, static_argnums=0)(name, rows)
+    log_z_mean, log_z_variance = gradient(0, rows.mean, rows.variance)
+    d1_mean, _ = gradient(1, rows.mean, rows.variance)
+    np.testing.assert_allclose(log_z_mean, d1, rtol=1e-9, atol=1e-290)
+    np.testing.assert_allclose(d1_mean, d2, rtol=1e-9, atol=1e-290)
+    heat = 0.5 * (d2 + d1**2)
+    scale = 0.5 * (np.abs(d2) + d1**2)
+    assert bool(jnp.all(jnp.abs(log_z_variance - heat) <= 1e-9 * scale + 1e-290))
+
+
+@every_likelihood
+@pytest.mark.parametrize("mean", [-3.0, 0.2, 6.0])
+@pytest.mark.parametrize("variance", [0.01, 1.0, 9.0])
+def test_moments_agree_with_quadrature_of_the_likelihood(name, mean, variance):
+    sd = np.sqrt(variance)
+    x = mean + sd * np.linspace(-14, 14, 4001)
+    prior = np.exp(-0.5 * ((x - mean) / sd) ** 2) / np.sqrt(2 * np.pi * variance)
+    likelihood = {
+        "Thurstone": Thurstone(x, 0.8),
+        "ThurstoneTies": ThurstoneTies(x, 0.3, 0.8),
+        "OrderedProbit": OrderedProbit(x, jnp.array([-0.5, 0.1, 1.7]), 0.8),
+    }[name]
+    for value in range(likelihood.num_outcomes):
+        tilted = prior * np.exp(
+            jax.jit(type(likelihood).log_prob)(likelihood, np.full(4001, value))
+        )
+        z = np.trapezoid(tilted, x)
+        tilted_mean = np.trapezoid(tilted * (x - mean), x) / z
+        tilted_variance = np.trapezoid(tilted * (x - mean) ** 2, x) / z - tilted_mean**2
+        moments = jax.jit(type(likelihood).tilted_moments)(likelihood, value, mean, variance)
+        expected = np.log(z), tilted_mean / variance, (tilted_variance / variance - 1) / variance
+        np.testing.assert_allclose([moments[0], moments[1], moments[2]], expected, rtol=1e-8)
+
+
+def test_the_instance_has_no_say_in_the_predictor():
+    cutpoints = jnp.array([0.0, 1.0])
+    for make in (
+        lambda margin: Thurstone(margin, 0.7, validate_args=False),
+        lambda margin: ThurstoneTies(margin, 0.4, validate_args=False),
+        lambda loc: OrderedProbit(loc, cutpoints, validate_args=False),
+    ):
+        pair = [make(predictor).tilted_moments(1, 0.5, 2.0) for predictor in (0.0, np.nan)]
+        np.testing.assert_array_equal(*pair)
+
+
+@pytest.mark.usefixtures("strict_rank")
+def test_arguments_and_parameters_broadcast():
+    value, mean, variance = jnp.array([[0], [1]]), jnp.zeros((1, 5)), jnp.ones((1, 1))
+    for d in (
+        Thurstone(0.0, jnp.ones((2, 5))),
+        ThurstoneTies(0.0, 0.5, jnp.ones((1, 5))),
+        OrderedProbit(0.0, jnp.array([0.0, 1.0])),
+    ):
+        assert {m.shape for m in jax.eval_shape(d.tilted_moments, value, mean, variance)} == {
+            (2, 5)
+        }
+
+
+def test_vmap_over_rows_is_elementwise():
+    rows = jax.tree.map(lambda a: a[::37], _rows("OrderedProbit", np.float64))
+    together = jax.jit(_moments, static_argnums=0)("OrderedProbit", rows)
+    mapped = jax.jit(jax.vmap(lambda row: _moments("OrderedProbit", row)))(rows)
+    for a, b in zip(together, mapped, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+def test_logistic_noise_has_no_closed_form():
+    assert not hasattr(BradleyTerry, "tilted_moments")
+    assert not hasattr(BradleyTerryTies, "tilted_moments")
