@@ -1,0 +1,82 @@
+"""Guarantees: from the figure on a sample to the figure on what is to come.
+
+Two papers' bounds, in log space where they overflow, and the intervals that stand beside them:
+
+* k-partite ranking [1]_: `skew_vector`, `level_constants` and `skew_factor`, Theorem 1
+  (`finite_class_bound`), Theorem 2 (`uniform_bound`) with Theorem 3 (`linear_shatter`,
+  `polynomial_shatter`), and their inversions `finite_class_examples`, `uniform_examples`;
+* ranking with unlabelled queries [2]_: `ranking_distance`, `mcdiarmid_term` and
+  `cross_validation_bound`;
+* intervals of the expected error: `normal_error`, `bootstrap_error`, `posterior_error`, side by
+  side in `error_intervals`, and `bootstrap_queries` for any figure of `bayesrank.metrics`;
+* `simulate_coverage`: does a bound hold, and how loose is it?
+
+References
+----------
+.. [1] S. Rajaram and S. Agarwal, "Generalization bounds for k-partite ranking", NIPS 2005
+       workshop on Learning to Rank.
+.. [2] N. Usunier, V. Truong, M. R. Amini and P. Gallinari, "Ranking with unlabeled data: a first
+       study", NIPS 2005 workshop on Learning to Rank.
+"""
+
+from bayesrank.bounds._cross_validation import CrossValidationBound as CrossValidationBound
+from bayesrank.bounds._cross_validation import Queries as Queries
+from bayesrank.bounds._cross_validation import cross_validation_bound as cross_validation_bound
+from bayesrank.bounds._disagreement import mcdiarmid_term as mcdiarmid_term
+from bayesrank.bounds._disagreement import ranking_distance as ranking_distance
+from bayesrank.bounds._intervals import ErrorInterval as ErrorInterval
+from bayesrank.bounds._intervals import bootstrap_error as bootstrap_error
+from bayesrank.bounds._intervals import bootstrap_queries as bootstrap_queries
+from bayesrank.bounds._intervals import error_intervals as error_intervals
+from bayesrank.bounds._intervals import normal_error as normal_error
+from bayesrank.bounds._intervals import posterior_error as posterior_error
+from bayesrank.bounds._k_partite import finite_class_bound as finite_class_bound
+from bayesrank.bounds._k_partite import finite_class_examples as finite_class_examples
+from bayesrank.bounds._k_partite import uniform_bound as uniform_bound
+from bayesrank.bounds._k_partite import uniform_examples as uniform_examples
+from bayesrank.bounds._shatter import any_shatter as any_shatter
+from bayesrank.bounds._shatter import finite_shatter as finite_shatter
+from bayesrank.bounds._shatter import linear_shatter as linear_shatter
+from bayesrank.bounds._shatter import polynomial_shatter as polynomial_shatter
+from bayesrank.bounds._simulation import Coverage as Coverage
+from bayesrank.bounds._simulation import GaussianQueries as GaussianQueries
+from bayesrank.bounds._simulation import GaussianRatings as GaussianRatings
+from bayesrank.bounds._simulation import least_squares as least_squares
+from bayesrank.bounds._simulation import pick_best as pick_best
+from bayesrank.bounds._simulation import simulate_coverage as simulate_coverage
+from bayesrank.bounds._skew import level_constants as level_constants
+from bayesrank.bounds._skew import pair_share as pair_share
+from bayesrank.bounds._skew import skew_factor as skew_factor
+from bayesrank.bounds._skew import skew_vector as skew_vector
+
+__all__ = [
+    "Coverage",
+    "CrossValidationBound",
+    "ErrorInterval",
+    "GaussianQueries",
+    "GaussianRatings",
+    "Queries",
+    "any_shatter",
+    "bootstrap_error",
+    "bootstrap_queries",
+    "cross_validation_bound",
+    "error_intervals",
+    "finite_class_bound",
+    "finite_class_examples",
+    "finite_shatter",
+    "least_squares",
+    "level_constants",
+    "linear_shatter",
+    "mcdiarmid_term",
+    "normal_error",
+    "pair_share",
+    "pick_best",
+    "polynomial_shatter",
+    "posterior_error",
+    "ranking_distance",
+    "simulate_coverage",
+    "skew_factor",
+    "skew_vector",
+    "uniform_bound",
+    "uniform_examples",
+]

@@ -1,0 +1,203 @@
+"""Bound of a learned ranking function's risk by cross-validation and unlabelled queries.
+
+The function learned from all labelled queries has no test set left. Its cousins of ``K``-fold
+cross-validation have one each, and how far it is from them is seen on queries without labels:
+
+    risk(f) <= mean_k (test error of f_k + term) + mean distance of f and f_k + term     (2)
+
+with probability at least ``1 - delta``; half of `delta` goes to each part, and the first half is
+shared by the folds. In print the size of a fold is ``floor(1 / K)``; it is ``floor(n / K)``.
+
+A query whose candidates are all relevant, or all not, has loss 0 whatever the ranking (a loss that
+is left undefined could not be averaged with the unlabelled distances, whose queries may be of that
+kind too).
+
+References
+----------
+.. [1] N. Usunier, V. Truong, M. R. Amini and P. Gallinari, "Ranking with unlabeled data: a first
+       study", NIPS 2005 workshop on Learning to Rank.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.bounds._disagreement import mcdiarmid_term, ranking_distance
+from bayesrank.bounds._skew import check_delta
+from bayesrank.metrics import auc
+
+Fit = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Any]
+Score = Callable[[Any, NDArray[Any]], ArrayLike]
+
+
+class Queries(NamedTuple):
+    """Candidates of some queries.
+
+    Parameters
+    ----------
+    features
+        Shape ``(n, ...)``, one row a candidate.
+    query
+        Shape ``(n,)``, the query of each.
+    labels
+        Shape ``(n,)``, 1 for relevant and 0 for not; None if unlabelled.
+    """
+
+    features: NDArray[Any]
+    query: NDArray[Any]
+    labels: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class CrossValidationBound:
+    """A bound of the risk of a ranking function, and what it is made of.
+
+    Parameters
+    ----------
+    bound
+        Upper bound of the expected pairwise error of `model`; the sum of the four that follow.
+    error
+        Mean over the folds of the error of a fold's function on the fold.
+    error_term
+        What is added for the chance of the folds.
+    distance
+        Mean over the unlabelled queries of the distance between `model` and the folds' functions.
+    distance_term
+        What is added for the chance of the unlabelled queries.
+    fold_errors
+        Shape ``(K,)``.
+    fold_sizes
+        Number of queries in each fold, shape ``(K,)``.
+    model
+        What `fit` returned for all labelled queries.
+    """
+
+    bound: float
+    error: float
+    error_term: float
+    distance: float
+    distance_term: float
+    fold_errors: NDArray[np.float64]
+    fold_sizes: NDArray[np.intp]
+    model: Any
+
+
+def cross_validation_bound(
+    fit: Fit,
+    score: Score,
+    labelled: Queries,
+    unlabelled: Queries,
+    *,
+    num_folds: int = 5,
+    delta: float = 0.05,
+    average: bool = True,
+    rng: int | np.random.Generator = 0,
+) -> CrossValidationBound:
+    """Bound the expected pairwise error of what `fit` learns from all labelled queries [1]_ (2).
+
+    Parameters
+    ----------
+    fit
+        ``fit(features, labels, query) -> model``.
+    score
+        ``score(model, features) -> scores``, higher is better.
+    labelled, unlabelled
+        Queries drawn independently from one distribution, with labels 0 and 1, and without.
+    num_folds
+        Number ``K`` of parts that the labelled queries are split into.
+    delta
+        Probability that the bound may fail.
+    average
+        Compare the model with every fold's function on every unlabelled query, and average; it is
+        as valid and less noisy. If False, with one function drawn for each, as in [1]_.
+    rng
+        Seed or generator for the folds, and for that draw.
+
+    Returns
+    -------
+    CrossValidationBound
+        The bound, its parts and the model.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer labelled queries than folds, no unlabelled ones, a label other than 0
+        and 1, or scores of the wrong shape.
+    """
+    check_delta(delta)
+    generator = np.random.default_rng(rng)
+    labels, fold = _labels(labelled), _folds(labelled.query, num_folds, generator)
+    models, errors, sizes = [], [], []
+    for k in range(num_folds):
+        kept = fold != k
+        models.append(fit(labelled.features[kept], labels[kept], labelled.query[kept]))
+        query = labelled.query[~kept]
+        scores = _scored(score, models[k], labelled.features[~kept])
+        errors.append(1.0 - auc(scores, labels[~kept], query=query, undefined=1.0).mean)
+        sizes.append(len(np.unique(query)))
+    model = fit(labelled.features, labels, labelled.query)
+    distances = _distances(score, model, models, unlabelled)
+    if not average:
+        drawn = generator.integers(num_folds, size=distances.shape[1])
+        distances = distances[drawn, np.arange(distances.shape[1])]
+    terms = [mcdiarmid_term(size, delta / (2 * num_folds)) for size in sizes]
+    parts = {
+        "error": float(np.mean(errors)),
+        "error_term": float(np.mean(terms)),
+        "distance": float(np.mean(distances)),
+        "distance_term": mcdiarmid_term(distances.shape[-1], delta / 2),
+    }
+    return CrossValidationBound(
+        bound=sum(parts.values()),
+        **parts,
+        fold_errors=np.array(errors),
+        fold_sizes=np.array(sizes),
+        model=model,
+    )
+
+
+def _folds(query: NDArray[Any], num_folds: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Fold of each candidate; folds differ by one query at most."""
+    names, inverse = np.unique(query, return_inverse=True)
+    if not 2 <= num_folds <= len(names):
+        raise ValueError(
+            f"num_folds must lie between 2 and the number of labelled queries {len(names)}, "
+            f"got {num_folds}"
+        )
+    return generator.permutation(np.arange(len(names)) % num_folds)[inverse]
+
+
+def _labels(labelled: Queries) -> NDArray[Any]:
+    if labelled.labels is None:
+        raise ValueError("labelled queries need labels, one of 0 and 1 for each candidate")
+    labels = np.asarray(labelled.labels)
+    if not np.isin(labels, (0, 1)).all():
+        bad = labels[~np.isin(labels, (0, 1))][0]
+        raise ValueError(f"labels must be 0 or 1, got {bad}; use labels >= a level")
+    return labels
+
+
+def _scored(score: Score, model: Any, features: NDArray[Any]) -> NDArray[np.float64]:
+    scores = np.asarray(score(model, features), dtype=np.float64)
+    if scores.shape != (len(features),):
+        raise ValueError(
+            f"score returned shape {scores.shape} for {len(features)} candidates; "
+            "it must give one score each"
+        )
+    return scores
+
+
+def _distances(
+    score: Score, model: Any, models: list[Any], unlabelled: Queries
+) -> NDArray[np.float64]:
+    """Distance of the model and each fold's function on each query, shape ``(K, queries)``."""
+    if len(unlabelled.query) == 0:
+        raise ValueError("there are no unlabelled queries; the distance needs some")
+    scores = _scored(score, model, unlabelled.features)
+    others = [_scored(score, other, unlabelled.features) for other in models]
+    return np.stack(
+        [ranking_distance(scores, other, query=unlabelled.query).values for other in others]
+    )

@@ -1,0 +1,160 @@
+"""Problems whose expected error is known, to see whether a bound holds and how loose it is."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtr
+
+from bayesrank.bounds._cross_validation import Queries
+from bayesrank.bounds._skew import check_skew, pair_share, skew_vector
+from bayesrank.metrics import k_partite_error
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianRatings:
+    """Ratings whose features are Gaussian inside each level, with unit covariance.
+
+    Parameters
+    ----------
+    means
+        Mean of the features in each level, shape ``(k, d)``, lowest level first.
+    chances
+        Probability of each level, shape ``(k,)``.
+    """
+
+    means: Array
+    chances: Array
+
+    def sample(self, num_examples: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.intp]]:
+        """Draw features, shape ``(M, d)``, and ratings ``1 .. k``, shape ``(M,)``."""
+        level = rng.choice(len(self.chances), size=num_examples, p=self.chances)
+        noise = rng.normal(size=(num_examples, self.means.shape[1]))
+        return self.means[level] + noise, level + 1
+
+    def expected_error(self, weights: Array, rho: ArrayLike, alpha: float = 0.0) -> float:
+        """Exact expected error of the ranking function ``weights @ x`` (Definition 2)."""
+        shares = check_skew(rho)
+        centres = self.means @ weights / (math.sqrt(2.0) * float(np.linalg.norm(weights)))
+        total = sum(
+            shares[low] * shares[high] * (high - low) ** alpha * ndtr(centres[low] - centres[high])
+            for low in range(len(shares))
+            for high in range(low + 1, len(shares))
+        )
+        return float(total / pair_share(shares))
+
+
+@dataclass(frozen=True)
+class GaussianQueries:
+    """Queries of `size` candidates with Gaussian features and logistic relevance.
+
+    Parameters
+    ----------
+    weights
+        Log odds of relevance are ``weights @ x`` less `offset`, shape ``(d,)``.
+    size
+        Number of candidates of a query.
+    offset
+        The larger, the fewer are relevant.
+    """
+
+    weights: Array
+    size: int = 10
+    offset: float = 1.0
+
+    def sample(self, num_queries: int, rng: np.random.Generator) -> Queries:
+        """Draw labelled queries."""
+        features = rng.normal(size=(num_queries * self.size, len(self.weights)))
+        relevant = rng.random(len(features)) < expit(features @ self.weights - self.offset)
+        return Queries(features, np.repeat(np.arange(num_queries), self.size), relevant.astype(int))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How a bound did over many samples.
+
+    Parameters
+    ----------
+    deviation
+        Distance of empirical and expected error in each sample.
+    bound
+        The bound in each sample.
+    """
+
+    deviation: Array
+    bound: Array
+
+    @property
+    def coverage(self) -> float:
+        """Share of the samples in which the bound held."""
+        return float(np.mean(self.deviation < self.bound))
+
+    def looseness(self, delta: float) -> float:
+        """Mean bound over the distance that would have been enough, its ``1 - delta`` quantile."""
+        return float(np.mean(self.bound) / np.quantile(self.deviation, 1.0 - delta))
+
+
+def simulate_coverage(
+    problem: GaussianRatings,
+    learn: Callable[[Array, NDArray[np.intp]], Array],
+    bound: Callable[[Array, int], float],
+    *,
+    num_examples: int,
+    num_draws: int,
+    alpha: float = 0.0,
+    rng: int | np.random.Generator = 0,
+) -> Coverage:
+    """Learn from many samples and compare the deviations with a bound.
+
+    Parameters
+    ----------
+    problem
+        Where samples come from.
+    learn
+        ``learn(features, labels) -> weights`` of a linear ranking function.
+    bound
+        ``bound(rho, num_examples)``, of the deviation of empirical and expected error.
+    num_examples
+        Size of each sample.
+    num_draws
+        Number of samples.
+    alpha
+        Weight of mistakes.
+    rng
+        Seed or generator.
+
+    Returns
+    -------
+    Coverage
+        One deviation and one bound a sample.
+    """
+    generator = np.random.default_rng(rng)
+    deviation, bounds = np.empty(num_draws), np.empty(num_draws)
+    for draw in range(num_draws):
+        features, labels = problem.sample(num_examples, generator)
+        weights = learn(features, labels)
+        rho = skew_vector(labels, len(problem.chances))
+        empirical = k_partite_error(features @ weights, labels, alpha).mean
+        deviation[draw] = abs(empirical - problem.expected_error(weights, rho, alpha))
+        bounds[draw] = bound(rho, num_examples)
+    return Coverage(deviation, bounds)
+
+
+def pick_best(candidates: Array, alpha: float = 0.0) -> Callable[[Array, NDArray[np.intp]], Array]:
+    """Learn by picking the row of `candidates`, shape ``(F, d)``, with least empirical error."""
+
+    def learn(features: Array, labels: NDArray[np.intp]) -> Array:
+        errors = k_partite_error(candidates @ features.T, labels, alpha).mean
+        return candidates[int(np.argmin(errors))]
+
+    return learn
+
+
+def least_squares(features: Array, labels: NDArray[np.intp]) -> Array:
+    """Learn the linear ranking function that fits the ratings by least squares."""
+    centred = features - features.mean(axis=0)
+    return np.linalg.lstsq(centred, labels - labels.mean(), rcond=None)[0]

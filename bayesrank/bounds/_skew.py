@@ -1,0 +1,126 @@
+"""Skew vectors and what they do to the k-partite ranking error.
+
+Notation of Rajaram and Agarwal, "Generalization bounds for k-partite ranking" (NIPS 2005 workshop
+on Learning to Rank): levels ``1 .. k``, of which ``rho_l`` is the share of level ``l`` in the
+sample (the *skew vector*), ``gamma(rho) = sum_{l < m} rho_l rho_m``, and
+
+    C_{l, alpha} = sum_{m != l} |m - l|**alpha rho_m / gamma(rho).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def skew_vector(labels: ArrayLike, num_levels: int | None = None) -> Array:
+    """Shares of the levels in a sample (Definition 3).
+
+    Parameters
+    ----------
+    labels
+        Ratings, whole numbers, shape ``(M,)``.
+    num_levels
+        Length of the result; the levels are then ``1 .. num_levels``. Without it they run from the
+        lowest to the highest label (only differences of levels enter the bounds).
+
+    Returns
+    -------
+    ndarray
+        Shape ``(k,)``, sums to 1.
+
+    Raises
+    ------
+    ValueError
+        If there are no labels, or a label is not a whole number or not among the levels.
+
+    Examples
+    --------
+    >>> skew_vector([1, 1, 2, 4])
+    array([0.5 , 0.25, 0.  , 0.25])
+    """
+    values = np.asarray(labels, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"labels must have shape (M,) with M >= 1, got {values.shape}")
+    if not np.all(values == np.round(values)):
+        bad = values[values != np.round(values)][0]
+        raise ValueError(f"labels must be whole numbers, got {bad:g}; number the levels")
+    first = values.min() if num_levels is None else 1
+    last = values.max() if num_levels is None else num_levels
+    if values.min() < first or values.max() > last:
+        raise ValueError(
+            f"labels run from {values.min():g} to {values.max():g}, which are not all among the "
+            f"levels 1 .. {num_levels}; renumber them, or leave num_levels out"
+        )
+    counts = np.bincount((values - first).astype(int), minlength=int(last - first) + 1)
+    return counts / values.size
+
+
+def check_skew(rho: ArrayLike) -> Array:
+    """Return the skew vector if it is one of at least two levels that occur."""
+    shares = np.asarray(rho, dtype=np.float64)
+    if shares.ndim != 1 or np.any(shares < 0) or not math.isclose(shares.sum(), 1, abs_tol=1e-8):
+        raise ValueError(f"rho must be shares that sum to 1, got {rho}; see skew_vector")
+    if np.count_nonzero(shares) < 2:
+        raise ValueError("rho has one level only: with a single rating there is nothing to rank")
+    return shares
+
+
+def check_positive(name: str, value: float, above: float = 0.0) -> float:
+    """Return `value` if it is a finite number above a limit."""
+    if not above < value < math.inf:
+        raise ValueError(f"{name} must be a finite number above {above:g}, got {value}")
+    return float(value)
+
+
+def check_delta(delta: float) -> float:
+    """Return `delta` if it is a probability of failure that a bound can be given for."""
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}; 0.05 is usual")
+    return float(delta)
+
+
+def pair_share(rho: ArrayLike) -> float:
+    """Share ``gamma(rho)`` of pairs of unlike level among ordered pairs of examples."""
+    shares = check_skew(rho)
+    return float((1.0 - np.sum(shares**2)) / 2.0)
+
+
+def level_constants(rho: ArrayLike, alpha: float = 0.0) -> Array:
+    """Constants ``C_{l, alpha}`` of Theorem 1: how much one example of a level can change.
+
+    Parameters
+    ----------
+    rho
+        Skew vector, shape ``(k,)``.
+    alpha
+        Weight of mistakes, ``(m - l)**alpha``; not below zero.
+
+    Returns
+    -------
+    ndarray
+        Shape ``(k,)``.
+
+    Raises
+    ------
+    ValueError
+        If `rho` is no skew vector of at least two levels, or `alpha` is below zero.
+    """
+    shares = check_skew(rho)
+    if not alpha >= 0:
+        raise ValueError(f"alpha must not be below zero, got {alpha}; 0 counts pairs alike")
+    level = np.arange(len(shares))
+    gap = np.abs(level[:, None] - level)
+    weight = np.where(gap > 0, np.maximum(gap, 1.0) ** alpha, 0.0)
+    return weight @ shares / pair_share(shares)
+
+
+def skew_factor(rho: ArrayLike, alpha: float = 0.0) -> float:
+    """Factor ``sum_l rho_l C_{l, alpha}**2`` in which the skew enters both theorems.
+
+    For two levels it is ``1 / (rho_1 rho_2)``, at least 4.
+    """
+    shares = check_skew(rho)
+    return float(shares @ level_constants(shares, alpha) ** 2)
