@@ -11,11 +11,14 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
+from jax.scipy.special import ndtr
 from numpyro.infer import HMC, MCMC, NUTS, SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from numpyro.infer.svi import SVIRunResult
+from scipy.special import expit
 from scipy.stats import norm
 
+from bayesrank.infer import EP
 from bayesrank.inferencedata import PosteriorResult, SVIPosterior, to_arviz
 
 NAMES = ["ann", "bob", "eve", "kim"]
@@ -168,10 +171,69 @@ def test_predictive_key_decides_the_replicates():
     assert not np.allclose(one["margin"], three["margin"])
 
 
+def test_ep_result():
+    result = EP(model).run(jax.random.key(0), PAIRS, margin=MARGIN, num_samples=4000)
+    assert isinstance(result, PosteriorResult)
+    data = to_arviz(result, coords={"item": NAMES}, num_predictive=5)
+    _, mean, cov, left_out = exact()
+    f = data["posterior"]["f"]
+    np.testing.assert_array_equal(f.values[0], result.get_samples()["f"])
+    np.testing.assert_allclose(f.values[0].mean(0), mean, atol=4.5 * np.sqrt(cov[0, 0] / 4000))
+    np.testing.assert_allclose(data["constant_data"]["noise"], NOISE)
+    attrs = data["posterior"].attrs
+    assert attrs["inference_method"] == "EPResult" and attrs["converged"] == 1
+    np.testing.assert_allclose(attrs["log_evidence"], result.log_evidence)
+    summary = az.summary(data, var_names=["f"], round_to="none")
+    assert list(summary.index) == [f"f[{name}]" for name in NAMES]
+    assert np.isfinite(summary.drop(columns="r_hat").to_numpy()).all()
+    loo: Any = az.loo(data)
+    elpd = loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd
+    np.testing.assert_allclose(elpd, left_out.sum(), atol=0.1)
+
+
+def test_ep_result_of_comparisons(tmp_path):
+    """Outcomes 0/1, a hyperparameter with a prior, and an outcome yet to come."""
+
+    def program(pairs, new):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        prior = dist.MultivariateNormal(jnp.zeros(4), jnp.eye(4))
+        f: Any = numpyro.sample("f", prior, infer={"event_dims": ["item"]})
+        with numpyro.plate("comparison", len(pairs)):
+            gap = (f[pairs[:, 0]] - f[pairs[:, 1]]) / scale
+            numpyro.sample("won", dist.Bernoulli(probs=ndtr(gap)), obs=jnp.ones(len(pairs)))
+        numpyro.sample("won_new", dist.Bernoulli(logits=f[new[0]] - f[new[1]]))
+
+    key, new = jax.random.key(0), np.array([0, 3])
+    result = EP(program).run(key, PAIRS[:3], new, params={"scale": 2.0}, num_samples=2000)
+    data = to_arviz(result, coords={"item": NAMES})
+    assert set(data["posterior"].data_vars) == {"f"}
+    assert data["posterior"]["f"].dims == ("chain", "draw", "item")
+    np.testing.assert_allclose(data["constant_data"]["scale"], 2.0, rtol=1e-6)
+    f = data["posterior"]["f"].values[0]
+    gap = (f[:, PAIRS[:3, 0]] - f[:, PAIRS[:3, 1]]) / 2.0
+    np.testing.assert_allclose(
+        data["log_likelihood"]["won"].values[0], norm.logcdf(gap), rtol=1e-5, atol=1e-6
+    )
+    assert set(data["log_likelihood"].data_vars) == {"won"}
+    predictive = data["posterior_predictive"]
+    assert set(predictive.data_vars) == {"won", "won_new"}
+    error = 4.5 * 0.5 / np.sqrt(2000)
+    np.testing.assert_allclose(
+        predictive["won"].values[0].mean(0), norm.cdf(gap).mean(0), atol=error
+    )
+    expected = expit(f[:, 0] - f[:, 3]).mean()
+    np.testing.assert_allclose(predictive["won_new"].values.mean(), expected, atol=error)
+    summary: Any = az.summary(data, var_names=["f"])
+    assert len(summary) == 4 and az.loo(data) is not None
+    data.to_netcdf(tmp_path / "fit.nc")
+    with xr.open_dataset(tmp_path / "fit.nc", group="constant_data", engine="h5netcdf") as back:
+        np.testing.assert_allclose(back["scale"], 2.0, rtol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def mcmc():
     sampler = MCMC(
-        NUTS(model), num_warmup=150, num_samples=250, num_chains=2, chain_method="vectorized",
+        NUTS(model), num_warmup=150, num_samples=250, num_chains=2, chain_method="sequential",
         progress_bar=False,
     )  # fmt: skip
     sampler.run(

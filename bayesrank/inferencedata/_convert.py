@@ -65,13 +65,12 @@ def to_arviz(
     --------
     >>> import numpyro.distributions as dist
     >>> from numpyro import plate, sample
-    >>> from numpyro.infer import NUTS
+    >>> from bayesrank.infer import EP
     >>> def model(y):
     ...     with plate("item", 3):
     ...         sample("y", dist.Normal(sample("skill", dist.Normal(0.0, 1.0)), 1.0), obs=y)
-    >>> mcmc = MCMC(NUTS(model), num_warmup=50, num_samples=20, progress_bar=False)
-    >>> mcmc.run(jax.random.key(0), np.arange(3.0))
-    >>> data = to_arviz(mcmc, coords={"item": ["ann", "bob", "eve"]})
+    >>> result = EP(model).run(jax.random.key(0), np.arange(3.0), num_samples=10)
+    >>> data = to_arviz(result, coords={"item": ["ann", "bob", "eve"]})
     >>> data.posterior["skill"].dims
     ('chain', 'draw', 'item')
     """
@@ -122,7 +121,7 @@ def _groups(
         "observed_data": (observed, None),
         "constant_data": (posterior.fixed | still, None),
     }
-    if observed and len(pick):
+    if posterior.predicted and len(pick):
         contents["posterior_predictive"] = (posterior.predictive(rng_key, pick), pick)
     if observed and log_likelihood:
         contents["log_likelihood"] = (posterior.log_likelihood(), draw)

@@ -56,6 +56,16 @@ class Posterior:
             if site["type"] == "sample" and site["is_observed"] and not isinstance(site["fn"], Unit)
         ]
 
+    @property
+    def predicted(self) -> list[str]:
+        """Names of the observed sites and of those that the engine left out: no data see them."""
+        known = self.draws | self.fixed
+        return self.observed + [
+            name
+            for name, site in self.sites.items()
+            if site["type"] == "sample" and not site["is_observed"] and name not in known
+        ]
+
     def rows(self, pick: np.ndarray) -> Arrays:
         """Stack the picked draws of all chains; repeat the fixed values."""
         rows = {}
@@ -89,22 +99,22 @@ class Posterior:
 
     def predictive(self, rng_key: jax.Array, pick: np.ndarray) -> Arrays:
         """Replicated observations at the picked draws of each chain."""
-        predictive = Predictive(
-            uncondition(self.model), self.rows(pick), return_sites=self.observed
-        )
+        names = self.predicted
+        predictive = Predictive(uncondition(self.model), self.rows(pick), return_sites=names)
         try:
             values = predictive(rng_key, *self.args, **self.kwargs)
         except NotImplementedError as error:
             raise ValueError(
-                f"one of the observed sites {self.observed} has a distribution that cannot be "
-                "sampled; pass num_predictive=0 to leave posterior_predictive out"
+                f"one of the sites {names} has a distribution that cannot be sampled; pass "
+                "num_predictive=0 to leave posterior_predictive out"
             ) from error
-        return self.by_chain(values, self.observed)
+        return self.by_chain(values, names)
 
     def log_likelihood(self) -> Arrays:
         """Log density of each observation at each draw."""
         rows = self.rows(np.arange(self.shape[1]))
-        values = log_likelihood(self.model, rows, *self.args, **self.kwargs)
+        model = seed(self.model, jax.random.key(0))  # for sites that no data depend on
+        values = log_likelihood(model, rows, *self.args, **self.kwargs)
         return self.by_chain(values, self.observed)
 
 

@@ -53,13 +53,13 @@ def mean_rank(low: Array, high: Array) -> Array:
     return (low.mean(axis=0, dtype=np.float64) + high.mean(axis=0, dtype=np.float64)) / 2.0
 
 
-def equal_tailed(low: Array, high: Array, prob: float) -> Array:
-    """Equal-tailed interval of integer ranks, shape ``(n, 2)``."""
+def equal_tailed(low: Array, high: Array, prob: float) -> tuple[Array, Array]:
+    """Order statistics of each column that leave at most ``(1 - prob) / 2`` outside either end."""
     draws = low.shape[0]
     outside = int(np.floor(draws * (1.0 - prob) / 2.0 + 1e-9))
-    lower = np.partition(low.T, outside, axis=1)[:, outside]
-    upper = np.partition(high.T, draws - 1 - outside, axis=1)[:, draws - 1 - outside]
-    return np.stack([lower, upper], axis=1).astype(np.int64)
+    below = np.sort(low.T, axis=1)
+    above = below if low is high else np.sort(high.T, axis=1)
+    return below[:, outside], above[:, draws - 1 - outside]
 
 
 def rank_samples(
@@ -203,7 +203,7 @@ def rank_interval(samples: ArrayLike, prob: float = 0.9) -> Array:
         If ``samples`` is not a finite ``(draws, n)`` array or ``prob`` is out of range.
     """
     low, high = rank_bounds(check_samples(samples))
-    return equal_tailed(low, high, check_prob(prob))
+    return np.stack(equal_tailed(low, high, check_prob(prob)), axis=1).astype(np.int64)
 
 
 def rank_distribution(samples: ArrayLike) -> Array:

@@ -39,7 +39,8 @@ class RankSummary:
     mean, sd
         Posterior mean and standard deviation of skill, in the units of the draws.
     skill_lower, skill_upper
-        Equal-tailed credible interval of skill.
+        Equal-tailed credible interval of skill: draws that leave at most half of ``1 - prob``
+        outside either end.
     prob_best, prob_top_k
         Probability of being the best, and among the best ``k``.
     expected_rank
@@ -179,9 +180,8 @@ def summarize(
     low, high = rank_bounds(array)
     ranks = mean_rank(low, high)
     order = np.argsort(ranks, kind="stable")
-    interval = equal_tailed(low, high, prob)
-    tail = (1.0 - prob) / 2.0
-    lower, upper = np.quantile(array, [tail, 1.0 - tail], axis=0)
+    rank_lower, rank_upper = equal_tailed(low, high, prob)
+    lower, upper = equal_tailed(array, array, prob)
     return RankSummary(
         item=order,
         name=[labels[i] for i in order],
@@ -192,8 +192,8 @@ def summarize(
         prob_best=top_k_share(low, high, 1)[order],
         prob_top_k=top_k_share(low, high, k)[order],
         expected_rank=ranks[order],
-        rank_lower=interval[order, 0],
-        rank_upper=interval[order, 1],
+        rank_lower=rank_lower[order].astype(np.int64),
+        rank_upper=rank_upper[order].astype(np.int64),
         prob=prob,
         k=k,
     )
