@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 import bayesrank
+from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._settings import Settings
 
@@ -129,6 +130,9 @@ def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
 
     inputs = (comparisons,) if items is None else (comparisons, items)
     run(read_comparisons(comparisons, items), Settings(**options, inputs=inputs))
+
+
+cli.add_command(evaluate)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

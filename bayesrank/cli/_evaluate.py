@@ -1,0 +1,145 @@
+"""The command `evaluate`: a run and its judgements in, a table of figures out."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bayesrank.evaluation import Evaluation, FigureRow
+
+_HELP = """\
+Judge the ranked lists of a RUN by the relevance judgements in QRELS.
+
+Both are comma-separated UTF-8 text with a header, or files in the formats of TREC. A column draw in
+RUN tells posterior draws of a score apart; intervals are then credible intervals, and else
+bootstrap intervals over queries.
+
+\b
+  query,item,score          query,item,label
+  q1,Espresso,0.9           q1,Espresso,2
+  q1,Filter,0.4             q1,Instant,0
+
+An item that is not judged counts as label 0; a judged item that is not in RUN counts as not
+retrieved. Ties count by their expected value under random tie-breaking.
+With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("qrels", type=click.Path(path_type=Path))
+@click.option(
+    "-k", type=click.IntRange(min=1), default=10, show_default=True, help="Places for @k."
+)
+@click.option(
+    "--gain",
+    type=click.Choice(["exponential", "linear"]),
+    default="exponential",
+    show_default=True,
+    help="Gain of NDCG: 2^label - 1, or the label.",
+)
+@click.option(
+    "--min-relevant",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Labels from here on are relevant.",
+)
+@click.option(
+    "--ties",
+    type=click.Choice(["expected", "trec", "input"]),
+    default="expected",
+    show_default=True,
+    help="What equal scores are worth: their expected value, trec_eval's order, or file order.",
+)
+@click.option(
+    "--undefined",
+    default="skip",
+    show_default=True,
+    metavar="skip|NUMBER",
+    help="What a query counts where a figure is not defined.",
+)
+@click.option(
+    "--unjudged",
+    type=click.Choice(["zero", "skip"]),
+    default="zero",
+    show_default=True,
+    help="Items without judgement: label 0, or left out.",
+)
+@click.option(
+    "--negative-labels",
+    type=click.Choice(["refuse", "zero"]),
+    default="refuse",
+    show_default=True,
+    help="Labels below zero.",
+)
+@click.option(
+    "--prob",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.9,
+    show_default=True,
+    help="Probability of the intervals.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Bootstrap.")
+def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
+    """Read the files, print the table and what was left out."""
+    from bayesrank.cli._tables import stdout_console
+    from bayesrank.evaluation import evaluate as figures_of
+    from bayesrank.evaluation import read_qrels, read_run
+
+    value = _undefined(undefined)
+    judgements = read_qrels(qrels, negative=negative_labels)
+    evaluation = figures_of(read_run(run), judgements, undefined=value, **options)
+    console = stdout_console()
+    console.print(evaluation_table(evaluation))
+    for line in _captions(evaluation):
+        console.print(line, style="dim", markup=False, highlight=False)
+
+
+def evaluation_table(evaluation: "Evaluation") -> "Table":
+    """Lay out figures: name, mean, interval, the queries they are defined in, the best value."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Figure")
+    for title in ("Mean", f"{100 * evaluation.prob:g}% interval", "Queries", "Best"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in evaluation.rows:
+        table.add_row(row.name, _number(row.mean), _ends(row), str(row.queries), f"{row.best:g}")
+    return table
+
+
+def _undefined(text: str) -> Any:
+    if text == "skip":
+        return "skip"
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise click.BadParameter(
+            f"{text!r} is neither 'skip' nor a number.", param_hint="'--undefined'"
+        )
+    return value
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.4f}"
+
+
+def _ends(row: "FigureRow") -> str:
+    return "-" if row.low != row.low else f"{row.low:.4f} to {row.high:.4f}"
+
+
+def _captions(evaluation: "Evaluation") -> list[str]:
+    source = (
+        f"{evaluation.draws} posterior draws"
+        if evaluation.draws
+        else "resampled queries (bootstrap)"
+    )
+    lines = [f"{evaluation.queries} judged queries. Intervals are from {source}."]
+    return lines + list(evaluation.notes)

@@ -1,0 +1,185 @@
+"""A run and its judgements made into a table of figures with intervals."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bayesrank import metrics
+from bayesrank.bounds import bootstrap_queries
+from bayesrank.datasets import DataError
+from bayesrank.evaluation._files import Qrels, Run
+from bayesrank.metrics import PerQuery
+from bayesrank.metrics._validate import Ties
+
+_SAMPLES = 1000
+
+
+class FigureRow(NamedTuple):
+    """One figure of a run."""
+
+    name: str
+    mean: float  #: over queries, and over draws if there are any; NaN if defined in no query
+    low: float  #: ends of the interval; NaN where there is none
+    high: float
+    queries: int  #: in which the figure is defined
+    best: float  #: the value of a perfect ranking
+    result: PerQuery
+
+
+class Evaluation(NamedTuple):
+    """Figures of a run."""
+
+    rows: tuple[FigureRow, ...]
+    queries: int  #: that are judged
+    draws: int  #: of each score; 0 if the run has none
+    prob: float  #: of the intervals
+    notes: tuple[str, ...]  #: what was left out or filled in, one line each
+
+
+class _Problem(NamedTuple):
+    scores: np.ndarray  #: (draws, n), -inf where not retrieved
+    labels: np.ndarray
+    query: np.ndarray
+    item: np.ndarray
+    notes: tuple[str, ...]
+
+
+def evaluate(
+    run: Run,
+    qrels: Qrels,
+    *,
+    k: int = 10,
+    gain: Literal["exponential", "linear"] = "exponential",
+    min_relevant: int = 1,
+    ties: Ties = "expected",
+    undefined: float | Literal["skip"] = "skip",
+    unjudged: Literal["zero", "skip"] = "zero",
+    prob: float = 0.9,
+    seed: int = 0,
+) -> Evaluation:
+    """Compute the figures of a run.
+
+    The queries are those that are judged. Judged items that the run does not have are *not
+    retrieved* (see `bayesrank.metrics`); a judged query that the run does not have is one without
+    retrieved items. Queries of the run that are not judged are left out. All this is noted.
+
+    Intervals are credible intervals where the run has draws, and else bootstrap intervals over
+    queries, which need two of them.
+
+    Parameters
+    ----------
+    run, qrels
+        What `read_run` and `read_qrels` return.
+    k
+        Places that count in the figures with an ``@``.
+    gain, min_relevant, ties
+        As in `bayesrank.metrics`. With ``gain="linear"``, ``ties="trec"`` and ``undefined=0.0`` the
+        figures are trec_eval's.
+    undefined
+        What a query counts in which a figure is not defined: nothing, or a value.
+    unjudged
+        Items of the run without judgement count as label 0, or are left out.
+    prob
+        Probability of the intervals.
+    seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    Evaluation
+        One row a figure.
+
+    Raises
+    ------
+    DataError
+        If the files have no query in common.
+    ValueError
+        If an option is out of range.
+    """
+    if not 0.0 < prob < 1.0:
+        raise ValueError(f"prob must lie strictly between 0 and 1, got {prob}; use 0.9 for 90%")
+    problem = _join(run, qrels, unjudged)
+    call = {"query": problem.query, "ties": ties, "item": problem.item, "undefined": undefined}
+    scores = problem.scores if len(problem.scores) > 1 else problem.scores[0]
+    rows = []
+    for name, best, figure in _figures(k, gain, min_relevant):
+        result = figure(scores, problem.labels, **call)
+        low, high = _interval(result, prob, seed)
+        known = np.atleast_2d(~np.isnan(result.values))[0]
+        mean = float(np.mean(result.mean))
+        rows.append(FigureRow(name, mean, low, high, int(known.sum()), best, result))
+    draws = len(problem.scores) if len(problem.scores) > 1 else 0
+    queries = len(rows[0].result)
+    return Evaluation(tuple(rows), queries, draws, prob, problem.notes)
+
+
+def _figures(
+    k: int, gain: Literal["exponential", "linear"], min_relevant: int
+) -> list[tuple[str, float, Callable[..., PerQuery]]]:
+    """Name, value of a perfect ranking, and call of each figure."""
+    relevance = {"min_relevant": min_relevant}
+    return [
+        ("NDCG", 1.0, partial(metrics.ndcg, gain=gain)),
+        (f"NDCG@{k}", 1.0, partial(metrics.ndcg, gain=gain, k=k)),
+        ("Average precision (MAP)", 1.0, partial(metrics.average_precision, **relevance)),
+        ("Reciprocal rank (MRR)", 1.0, partial(metrics.reciprocal_rank, **relevance)),
+        (f"Precision@{k}", 1.0, partial(metrics.precision_at, k=k, **relevance)),
+        ("Break-even point", 1.0, partial(metrics.break_even_point, **relevance)),
+        ("AUC", 1.0, partial(metrics.auc, **relevance)),
+        ("Kendall's tau-b", 1.0, metrics.kendall_tau),
+        ("Winner takes all (cost)", 0.0, partial(metrics.winner_takes_all, **relevance)),
+        ("Pairwise error", 0.0, metrics.pairwise_error),
+        ("k-partite error, alpha = 1", 0.0, partial(metrics.k_partite_error, alpha=1.0)),
+        ("Disagreement error", 0.0, metrics.disagreement_error),
+    ]
+
+
+def _interval(result: PerQuery, prob: float, seed: int) -> tuple[float, float]:
+    if np.ndim(result.values) > 1:
+        return result.interval(prob)
+    if np.count_nonzero(~np.isnan(result.values)) < 2:
+        return np.nan, np.nan
+    means = bootstrap_queries(result, num_samples=_SAMPLES, rng=seed)
+    low, high = np.quantile(means, [(1 - prob) / 2, (1 + prob) / 2])
+    return float(low), float(high)
+
+
+def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _Problem:
+    """Lay out judged queries with all their items, judged or retrieved."""
+    judged = dict.fromkeys(query for query, _ in qrels.labels)
+    seen = dict.fromkeys(query for _, query, _ in run.scores)
+    if not judged.keys() & seen.keys():
+        raise DataError(
+            run.path,
+            f"none of its {len(seen)} queries is judged in {qrels.path}",
+            "check that both name queries alike",
+        )
+    retrieved = dict.fromkeys((query, item) for _, query, item in run.scores if query in judged)
+    extra = [pair for pair in retrieved if pair not in qrels.labels]
+    pairs = list(qrels.labels) + (extra if unjudged == "zero" else [])
+    row = {pair: i for i, pair in enumerate(pairs)}
+    draws = {name: i for i, name in enumerate(dict.fromkeys(draw for draw, _, _ in run.scores))}
+    scores = np.full((len(draws), len(pairs)), -np.inf)
+    for (draw, query, item), score in run.scores.items():
+        if (query, item) in row:
+            scores[draws[draw], row[query, item]] = score
+    counted = {
+        "queries of the run are not judged, and left out": len(seen.keys() - judged.keys()),
+        "judged queries are not in the run, and count as found nothing": len(
+            judged.keys() - seen.keys()
+        ),
+        "items of the run are not judged, and "
+        + ("count as label 0" if unjudged == "zero" else "left out"): len(extra),
+        "judged items are not in the run, and count as not retrieved": sum(
+            pair not in retrieved for pair in qrels.labels
+        ),
+    }
+    return _Problem(
+        scores,
+        np.array([qrels.labels.get(pair, 0) for pair in pairs]),
+        np.array([query for query, _ in pairs]),
+        np.array([item for _, item in pairs]),
+        tuple(f"{count} {what}." for what, count in counted.items() if count),
+    )

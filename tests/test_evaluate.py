@@ -1,0 +1,234 @@
+"""Runs and judgements in files, the table of figures, and how bad files are refused."""
+
+import numpy as np
+import pytest
+
+from bayesrank import metrics
+from bayesrank.cli import main
+from bayesrank.datasets import DataError
+from bayesrank.evaluation import evaluate, read_qrels, read_run
+
+RUN = "query,item,score\nq1,a,3\nq1,b,2\nq1,c,1\nq2,a,1\nq2,b,2\n"
+QRELS = "query,item,label\nq1,a,0\nq1,b,2\nq1,c,1\nq2,a,1\nq2,b,0\n"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(run=RUN, qrels=QRELS):
+        (tmp_path / "run.csv").write_text(run)
+        (tmp_path / "qrels.csv").write_text(qrels)
+        return tmp_path / "run.csv", tmp_path / "qrels.csv"
+
+    return write
+
+
+def both(paths, **options):
+    return evaluate(read_run(paths[0]), read_qrels(paths[1]), **options)
+
+
+def value(evaluation, name):
+    return next(row.mean for row in evaluation.rows if row.name == name)
+
+
+def test_figures_are_those_of_the_arrays(files):
+    evaluation = both(files(), k=2, gain="linear")
+    scores, labels, query = [3, 2, 1, 1, 2], [0, 2, 1, 1, 0], [1, 1, 1, 2, 2]
+    ndcg = metrics.ndcg(scores, labels, query=query, gain="linear", k=2)
+    assert value(evaluation, "NDCG@2") == ndcg.mean
+    error = metrics.k_partite_error(scores, labels, 1.0, query=query)
+    assert value(evaluation, "k-partite error, alpha = 1") == error.mean
+    assert evaluation.queries == 2 and evaluation.draws == 0 and evaluation.notes == ()
+
+
+def test_trec_files_give_the_same(files, tmp_path):
+    table = both(files())
+    lines = [line.split(",") for line in RUN.splitlines()[1:]]
+    run = "".join(f"{q}\tQ0 {d} 1 {s} tag\n" for q, d, s in lines)
+    labels = [line.split(",") for line in QRELS.splitlines()[1:]]
+    qrels = "\n".join(f"{q} 0 {d} {y}" for q, d, y in labels) + "\n\n"
+    trec = both(files(run, qrels))
+    assert [row[:6] for row in trec.rows] == [row[:6] for row in table.rows]
+
+
+def test_other_column_names_and_columns(files):
+    run = "tag,Score,docno,qid\nx,3,a,q1\n"
+    assert read_run(files(run)[0]).scores == {("", "q1", "a"): 3.0}
+    qrels = "TOPIC,document,grade\nq1,a,2.0\n"
+    assert read_qrels(files(RUN, qrels)[1]).labels == {("q1", "a"): 2}
+
+
+def test_what_is_missing_is_filled_in_and_noted(files):
+    run = "query,item,score\nq1,a,3\nq1,x,2\nq9,a,1\n"
+    evaluation = both(files(run))
+    assert evaluation.notes == (
+        "1 queries of the run are not judged, and left out.",
+        "1 judged queries are not in the run, and count as found nothing.",
+        "1 items of the run are not judged, and count as label 0.",
+        "4 judged items are not in the run, and count as not retrieved.",
+    )
+    assert evaluation.queries == 2
+    assert value(evaluation, "Average precision (MAP)") == 0.0
+    # q1: b and c after a and x, and tied with each other; q2: a and b tied.
+    assert value(evaluation, "Pairwise error") == pytest.approx(np.mean([4.5 / 5, 0.5]))
+    left_out = both(files(run), unjudged="skip")
+    assert value(left_out, "Pairwise error") == pytest.approx(np.mean([2.5 / 3, 0.5]))
+
+
+def test_queries_of_one_class_are_left_out_or_counted(files):
+    qrels = QRELS + "q3,a,0\n"
+    run = RUN + "q3,a,1\n"
+    row = both(files(run, qrels)).rows[0]
+    assert row.queries == 2
+    counted = both(files(run, qrels), undefined=0.0).rows[0]
+    assert counted.queries == 3 and counted.mean == pytest.approx(row.mean * 2 / 3)
+
+
+def test_bootstrap_interval_is_that_of_the_queries(files):
+    rng = np.random.default_rng(0)
+    run, qrels = ["query,item,score"], ["query,item,label"]
+    for q in range(50):
+        for d, (s, y) in enumerate(zip(rng.normal(size=8), rng.integers(0, 3, 8), strict=True)):
+            run.append(f"q{q},d{d},{s}")
+            qrels.append(f"q{q},d{d},{y}")
+    evaluation = both(files("\n".join(run), "\n".join(qrels)), prob=0.8)
+    for row in evaluation.rows:
+        known = row.result.values[~np.isnan(row.result.values)]
+        half = 1.2816 * known.std() / np.sqrt(len(known))
+        assert (row.high - row.low) / 2 == pytest.approx(half, rel=0.15)
+        assert row.low < row.mean < row.high
+
+
+def test_draws_give_credible_intervals(files):
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(30, 3))
+    lines = [f"{i},q1,{d},{s}" for i in range(30) for d, s in zip("abc", draws[i], strict=True)]
+    run = "\n".join(["draw,query,item,score", *lines])
+    qrels = "query,item,label\nq1,a,0\nq1,b,2\nq1,c,1\n"
+    evaluation = both(files(run, qrels))
+    expected = metrics.ndcg(draws, [0, 2, 1])
+    assert evaluation.draws == 30
+    row = evaluation.rows[0]
+    assert (row.low, row.high) == expected.interval(0.9)
+    assert row.mean == pytest.approx(expected.mean.mean())
+
+
+def test_one_query_without_draws_has_no_interval(files):
+    row = both(files(qrels="query,item,label\nq1,a,0\nq1,b,1\n")).rows[0]
+    assert np.isnan(row.low) and np.isnan(row.high)
+
+
+def run_cli(capsys, *args):
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", *args])
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_command_prints_the_table(files, capsys):
+    files()
+    code, out, err = run_cli(capsys, "run.csv", "qrels.csv", "-k", "3", "--undefined", "0")
+    assert code == 0 and err == ""
+    lines = out.splitlines()
+    assert lines[0].split() == ["Figure", "Mean", "90%", "interval", "Queries", "Best"]
+    assert any(line.startswith("NDCG@3") for line in lines)
+    assert "2 judged queries. Intervals are from resampled queries (bootstrap)." in lines
+
+
+def test_command_prints_a_dash_where_there_is_no_value(files, capsys):
+    files(qrels="query,item,label\nq1,a,0\nq1,b,0\n")
+    code, out, _ = run_cli(capsys, "run.csv", "qrels.csv")
+    row = next(line.split() for line in out.splitlines() if line.startswith("AUC"))
+    assert code == 0 and row == ["AUC", "-", "-", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("run", "qrels", "message"),
+    [
+        ("", QRELS, "run.csv: the file is empty"),
+        ("query,item,score\n", QRELS, "run.csv: there is a header but no row"),
+        ("query,item,score\nq1,a,nan\n", QRELS, "run.csv, row 2, column 'score': the score 'nan'"),
+        (
+            "query,item,score\nq1,a,good\n",
+            QRELS,
+            "run.csv, row 2, column 'score': the score 'good'",
+        ),
+        ("query,item,score\nq1,a,-inf\n", QRELS, "the score '-inf' is not a finite number"),
+        ("query,item,score\n,a,1\n", QRELS, "run.csv, row 2, column 'query': the cell is empty"),
+        ("query,docno,score\nq1,,1\n", QRELS, "run.csv, row 2, column 'docno': the cell is empty"),
+        (
+            "query,item,score\nq1,a,1\nq1,a,2\n",
+            QRELS,
+            "row 3, column 'score': item 'a' is in query",
+        ),
+        ("query,item\nq1,a\n", QRELS, "run.csv, row 1: there is no column 'score'"),
+        ("q1 Q0 a 1 2.5 t\nq1 Q0 b 2\n", QRELS, "run.csv, row 2: 4 fields where a TREC line has 6"),
+        ("query,item,score\nq7,a,1\n", QRELS, "run.csv: none of its 1 queries is judged in"),
+        (RUN, "query,item,label\nq1,a,-1\n", "qrels.csv, row 2, column 'label': the label -1 is"),
+        (RUN, "query,item,label\nq1,a,0.5\n", "the label '0.5' is not a whole number"),
+        (RUN, "query,item,rel\nq1,a,\n", "qrels.csv, row 2, column 'rel': the label ''"),
+        (RUN, "q1 0 a 1\nq1 0 a 0\n", "qrels.csv, row 2, column 'label': item 'a' is judged twice"),
+    ],
+)
+def test_bad_files_get_one_line_and_exit_code_2(files, capsys, run, qrels, message):
+    files(run, qrels)
+    code, out, err = run_cli(capsys, "run.csv", "qrels.csv")
+    assert code == 2 and out == ""
+    assert message in err and err.count("\n") == 1
+
+
+def test_labels_below_zero_can_be_taken_as_zero(files):
+    qrels = read_qrels(files(qrels="q1 0 a -2\nq1 0 b 1\n")[1], negative="zero")
+    assert qrels.labels == {("q1", "a"): 0, ("q1", "b"): 1}
+
+
+@pytest.mark.parametrize("text", ["often", "nan", "inf"])
+def test_option_that_is_no_number(files, capsys, text):
+    files()
+    code, _, err = run_cli(capsys, "run.csv", "qrels.csv", "--undefined", text)
+    assert code == 2 and f"{text!r} is neither 'skip' nor a number" in err
+
+
+def test_refused_in_the_library_too(files):
+    with pytest.raises(ValueError, match="prob must lie strictly between"):
+        both(files(), prob=1.0)
+    with pytest.raises(DataError, match="there is no such file"):
+        read_run("nowhere.csv")
+
+
+def test_options_of_trec_eval(files):
+    """With its conventions the table is trec_eval's."""
+    ir_measures = pytest.importorskip("ir_measures")
+    rng = np.random.default_rng(2)
+    run, qrels = [], []
+    for q in range(25):
+        for d in range(20):
+            if rng.random() < 0.8:
+                run.append(f"q{q} Q0 d{d} 1 {rng.integers(0, 6)} t")
+            if rng.random() < 0.8:
+                qrels.append(f"q{q} 0 d{d} {rng.integers(-1, 3)}")
+    paths = files("\n".join(run), "\n".join(qrels))
+    ours = evaluate(
+        read_run(paths[0]),
+        read_qrels(paths[1], negative="zero"),
+        ties="trec",
+        gain="linear",
+        undefined=0.0,
+        k=5,
+    )
+    names = {
+        "NDCG": "nDCG",
+        "NDCG@5": "nDCG@5",
+        "Average precision (MAP)": "AP",
+        "Reciprocal rank (MRR)": "RR",
+        "Precision@5": "P@5",
+        "Break-even point": "Rprec",
+    }
+    measures = {name: ir_measures.parse_measure(text) for name, text in names.items()}
+    theirs = ir_measures.calc_aggregate(
+        measures.values(),
+        list(ir_measures.read_trec_qrels(str(paths[1]))),
+        list(ir_measures.read_trec_run(str(paths[0]))),
+    )
+    for name, measure in measures.items():
+        assert value(ours, name) == pytest.approx(theirs[measure], abs=1e-6), name
