@@ -151,8 +151,8 @@ def _evaluate(equation: Equation, operands: list[Any]) -> list[Value]:
 # ---------------------------------------------------------------- degrees
 
 _STRUCTURAL = frozenset(
-    "reshape broadcast_in_dim transpose squeeze expand_dims slice rev copy copy_p gather dynamic_slice concatenate "
-    "pad select_n split unstack".split()
+    "reshape broadcast_in_dim transpose squeeze slice rev tile copy gather dynamic_slice concatenate "
+    "stack pad select_n split unstack".split()
 )
 # Operands in which the primitive is jointly linear, the others being held fixed.
 _LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
@@ -162,18 +162,20 @@ _LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
     "sub": lambda count: (0, 1),
     "convert_element_type": lambda count: (0,),
     "reduce_precision": lambda count: (0,),
+    "stop_gradient": lambda count: (0,),
     "div": lambda count: (0,),
     "reduce_sum": lambda count: (0,),
     "cumsum": lambda count: (0,),
     "reduce_window_sum": lambda count: (0,),
     "triangular_solve": lambda count: (1,),
     "scatter-add": lambda count: (0, 2),
+    "scatter-sub": lambda count: (0, 2),
     "scatter": lambda count: (0, 2),
-    "scatter_add": lambda count: (0, 2),
     "dynamic_update_slice": lambda count: (0, 1),
     "gather": lambda count: (0,),
     "dynamic_slice": lambda count: (0,),
     "concatenate": lambda count: tuple(range(count)),
+    "stack": lambda count: tuple(range(count)),
     "pad": lambda count: (0, 1),
     "select_n": lambda count: tuple(range(1, count)),
 }
