@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
 
 from bayesrank.infer._affine import Value, identity, walk
@@ -135,13 +136,35 @@ def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
 
 
 def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
-    fn, value = site["fn"], site["value"]
+    fn, value, scale = _elementwise(site["fn"]), site["value"], site["scale"]
     base, mask = unwrap(fn)
     closed_form = None
-    if site["scale"] is None and isinstance(base, SupportsTiltedMoments):
+    if scale is None and isinstance(base, SupportsTiltedMoments):
         predictor = getattr(base, base.predictor)
         closed_form = (base, predictor, jnp.asarray(value), mask)
-    return ObservedOutputs(fn.log_prob(value), site["scale"], closed_form)
+    if scale is not None:
+        scale = _with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
+    return ObservedOutputs(fn.log_prob(value), scale, closed_form)
+
+
+def _elementwise(fn: dist.Distribution) -> dist.Distribution:
+    """The same distribution without `to_event`, which sums the log densities of independent elements."""
+    if isinstance(fn, dist.Independent):
+        return _elementwise(fn.base_dist)
+    if not isinstance(fn, (dist.ExpandedDistribution, dist.MaskedDistribution)):
+        return fn
+    inner = _elementwise(fn.base_dist)
+    split = fn.event_dim - inner.event_dim
+    if not split:
+        return fn
+    if isinstance(fn, dist.MaskedDistribution):
+        return inner.mask(_with_trailing_axes(fn._mask, split))
+    return inner.expand(fn.batch_shape + fn.event_shape[:split])
+
+
+def _with_trailing_axes(x: Any, count: int) -> Any:
+    """Append axes of length one, for the elements of an event; a scalar needs none."""
+    return jnp.reshape(x, jnp.shape(x) + (1,) * count) if jnp.ndim(x) else x
 
 
 def _reachability(trace: FlatTrace, names: list[str]) -> Callable[[Any], frozenset[str]]:
