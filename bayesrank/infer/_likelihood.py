@@ -101,10 +101,6 @@ def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictor
     offsets = jnp.concatenate([a.offset for a in flat])
     owner = np.maximum(components.predictor, 0)
     used = jnp.asarray(components.predictor >= 0)
-    order = np.flatnonzero(components.predictor >= 0)[::-1]
-    first = np.zeros(components.count, int)
-    first[components.predictor[order]] = order
-    of_component = first[owner]
 
     def product(left: Any, right: Any) -> Array:
         if columns is None:
@@ -114,8 +110,13 @@ def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictor
         return jnp.sum(jnp.where(same, pairs, 0.0), axis=(-1, -2))
 
     every = np.arange(offsets.shape[0])
-    squared, reference = product(every, every), product(of_component, of_component)
-    cross = product(every, of_component)
+    squared = jnp.where(used, product(every, every), -1.0)
+    # The longest row of a component stands for it: others may be zero (the reference category of a softmax).
+    longest = jnp.zeros(components.count, squared.dtype).at[owner].max(squared)
+    candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
+    first = jnp.full(components.count, every.size).at[owner].min(candidates)
+    of_component = first[owner]
+    reference, cross = squared[of_component], product(every, of_component)
     scale = cross / jnp.where(reference > 0, reference, 1.0)
     residual = jnp.abs(squared - scale * cross)
     straight = ~used | (residual <= jnp.sqrt(jnp.finfo(values.dtype).eps) * squared)
@@ -143,19 +144,17 @@ def quadrature_moments(
 
 
 def gaussian_moments(log_likelihood: ElementwiseFunction) -> Callable[[Array, Array], Moments]:
-    """Tilted moments of factors whose log is a quadratic in the predictor, ``c + nu eta - tau eta^2 / 2``."""
+    """Tilted moments of factors whose log is a quadratic in the predictor, by its expansion at the cavity's mean."""
 
     def moments(mean: Array, variance: Array) -> Moments:
-        zero, one = jnp.zeros_like(mean), jnp.ones_like(mean)
+        one = jnp.ones_like(mean)
 
         def slope(eta: Array) -> tuple[Array, Array]:
             return jax.jvp(log_likelihood, (eta,), (one,))
 
-        (constant, nu), (_, curvature) = jax.jvp(slope, (zero,), (one,))
-        tau = -curvature
-        widening = 1 + tau * variance
-        quadratic = tau * mean**2 - 2 * nu * mean - nu**2 * variance
-        log_z = constant - 0.5 * jnp.log(widening) - 0.5 * quadratic / widening
-        return Moments(log_z, (nu - tau * mean) / widening, -tau / widening)
+        (value, first), (_, second) = jax.jvp(slope, (mean,), (one,))
+        widening = 1 - second * variance
+        log_z = value + 0.5 * first**2 * variance / widening - 0.5 * jnp.log(widening)
+        return Moments(log_z, first / widening, second / widening)
 
     return moments
