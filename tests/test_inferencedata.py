@@ -11,13 +11,13 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
-from jax.scipy.special import ndtr
 from numpyro.infer import HMC, MCMC, NUTS, SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from numpyro.infer.svi import SVIRunResult
 from scipy.special import expit
 from scipy.stats import norm
 
+from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
 from bayesrank.inferencedata import PosteriorResult, SVIPosterior, to_arviz
 
@@ -199,8 +199,8 @@ def test_ep_result_of_comparisons(tmp_path):
         prior = dist.MultivariateNormal(jnp.zeros(4), jnp.eye(4))
         f: Any = numpyro.sample("f", prior, infer={"event_dims": ["item"]})
         with numpyro.plate("comparison", len(pairs)):
-            gap = (f[pairs[:, 0]] - f[pairs[:, 1]]) / scale
-            numpyro.sample("won", dist.Bernoulli(probs=ndtr(gap)), obs=jnp.ones(len(pairs)))
+            gap = f[pairs[:, 0]] - f[pairs[:, 1]]
+            numpyro.sample("won", Thurstone(gap, scale / np.sqrt(2)), obs=jnp.ones(len(pairs)))
         numpyro.sample("won_new", dist.Bernoulli(logits=f[new[0]] - f[new[1]]))
 
     key, new = jax.random.key(0), np.array([0, 3])
@@ -265,20 +265,21 @@ def test_mcmc(mcmc):
     assert np.isfinite(az.summary(data, var_names=["f"], round_to="none")["r_hat"]).all()
 
 
-def fit_svi(steps=100):
+def start_svi():
+    """Return SVI and the parameters it starts from, which are a posterior like any other here."""
     svi = SVI(model, AutoMultivariateNormal(model), numpyro.optim.Adam(0.05), Trace_ELBO())
-    return svi, svi.run(jax.random.key(0), steps, PAIRS, MARGIN, progress_bar=False)
+    return svi, svi.get_params(svi.init(jax.random.key(0), PAIRS, MARGIN))
 
 
 def test_svi_draws_match_the_guide_and_stay_the_same():
-    svi, fit = fit_svi()
+    svi, params = start_svi()
     posterior = SVIPosterior(
-        svi, fit.params, model_args=(PAIRS,), model_kwargs={"margin": MARGIN}, num_samples=3000
+        svi, params, model_args=(PAIRS,), model_kwargs={"margin": MARGIN}, num_samples=3000
     )
     assert isinstance(posterior, PosteriorResult)
     first, second = posterior.get_samples(), posterior.get_samples(group_by_chain=True)
     np.testing.assert_array_equal(first["f"], second["f"][0])
-    guide = svi.guide.get_posterior(fit.params)
+    guide = svi.guide.get_posterior(params)
     error = np.sqrt(np.diag(guide.covariance_matrix) / 3000)
     assert (np.abs(first["f"].mean(0) - guide.mean) < 4.5 * error).all()
     np.testing.assert_allclose(
@@ -286,11 +287,11 @@ def test_svi_draws_match_the_guide_and_stay_the_same():
     )
     data = to_arviz(posterior, coords={"item": NAMES}, num_predictive=10)
     assert set(data["posterior"].data_vars) == {"f", "gap"}
-    np.testing.assert_allclose(data["constant_data"]["noise"], fit.params["noise"])
+    np.testing.assert_allclose(data["constant_data"]["noise"], params["noise"])
     np.testing.assert_array_equal(data["posterior"]["f"], second["f"])
     assert data["posterior"].attrs["inference_method"] == "SVIPosterior"
     other = SVIPosterior(
-        svi, fit.params, model_args=(PAIRS, MARGIN), num_samples=100, rng_key=jax.random.key(9)
+        svi, params, model_args=(PAIRS, MARGIN), num_samples=100, rng_key=jax.random.key(9)
     )
     assert not np.allclose(other.get_samples()["f"], first["f"][:100])
 
