@@ -23,6 +23,7 @@ from bayesrank.infer._jaxpr import (
     Constant,
     Equation,
     FlatTrace,
+    UnknownValueError,
     bind,
     concrete_value,
     flat_trace,
@@ -102,10 +103,10 @@ def find_components(
         size = int(np.prod(shape, dtype=int))
         marks[number] = total + np.arange(size).reshape(shape)
         total += size
-    walker = _Walker(partial(concrete_value, trace))
+    walker = _Walker(partial(concrete_value, trace), total)
     with jax.ensure_compile_time_eval():
         walker.run(equations, marks)
-    label = walker.labels(total)
+    label = walker.labels()
     out = np.asarray(marks[output]).reshape(-1)
     used = out >= 0
     # Components are numbered in the order in which outputs need them.
@@ -122,15 +123,17 @@ def find_components(
 class _Walker:
     """Propagates marks through equations and collects which marks are mixed."""
 
-    def __init__(self, value_of: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, value_of: Callable[[int], np.ndarray], total: int) -> None:
         self.value_of = value_of
+        self.total = total
         self.pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def labels(self, total: int) -> np.ndarray:
+    def labels(self) -> np.ndarray:
         if not self.pairs:
-            return np.arange(total)
+            return np.arange(self.total)
         left, right = (np.concatenate(side) for side in zip(*self.pairs, strict=True))
-        graph = coo_array((np.ones(left.size, bool), (left, right)), shape=(total, total))
+        shape = (self.total, self.total)
+        graph = coo_array((np.ones(left.size, bool), (left, right)), shape=shape)
         _, component = connected_components(graph, directed=False)
         _, representative = np.unique(component, return_index=True)
         return representative[component]
@@ -183,6 +186,28 @@ class _Walker:
         return [np.full(each, mixed) for each in equation.shapes]
 
     def _move(self, equation: Equation, operands: list[np.ndarray | None]) -> list[np.ndarray]:
+        try:
+            return self._move_exactly(equation, operands)
+        except UnknownValueError:
+            # Where to does not matter for elements that hang together anyway (a level looked up in a row of levels).
+            if equation.name != "gather" or operands[0] is None:
+                raise
+            axes = tuple(equation.params["dimension_numbers"].start_index_map)
+            joined = self._shared(operands[0], axes).astype(np.int32)
+            anywhere = np.zeros(equation.input_shapes[1], np.int32)
+            return [np.asarray(x) for x in bind(equation, [joined, anywhere])]
+
+    def _shared(self, marks: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+        """The one mark of all elements along `axes`; an error if these do not hang together."""
+        top = np.broadcast_to(marks.max(axis=axes, keepdims=True, initial=-1), marks.shape)
+        label = self.labels()
+        if np.any((marks >= 0) & (label[marks] != label[top])):
+            raise UnknownValueError
+        return top
+
+    def _move_exactly(
+        self, equation: Equation, operands: list[np.ndarray | None]
+    ) -> list[np.ndarray]:
         moved = []
         for operand, marks in zip(equation.inputs, operands, strict=True):
             if marks is not None:
@@ -215,9 +240,9 @@ class _Walker:
         def value_of(number: int) -> np.ndarray:
             return self._value(outer[number]) if number in outer else concrete_value(trace, number)
 
-        walker = _Walker(value_of)
+        walker = _Walker(value_of, self.total)
+        walker.pairs = self.pairs
         walker.run(trace.equations, marks)
-        self.pairs += walker.pairs
         unmarked = [np.full(shape, -1) for shape in equation.shapes]
         return [
             marks.get(number, none) if isinstance(number, int) else none

@@ -39,13 +39,14 @@ class Constant(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """One primitive operation; variables are numbers, literals are `Constant`."""
+    """One primitive operation; variables are numbers, literals are `Constant`; `shapes` are of the outputs."""
 
     primitive: Any
     inputs: tuple[int | Constant, ...]
     outputs: tuple[int, ...]
     params: dict[str, Any]
     shapes: tuple[tuple[int, ...], ...]
+    input_shapes: tuple[tuple[int, ...], ...]
 
     @property
     def name(self) -> str:
@@ -122,8 +123,13 @@ class _Flattener:
                 self._inline_call(eqn, operands)
                 continue
             outputs = tuple(self.new(var) for var in eqn.outvars)
-            shapes = tuple(tuple(getattr(var.aval, "shape", ())) for var in eqn.outvars)
-            self.equations.append(Equation(eqn.primitive, operands, outputs, eqn.params, shapes))
+            shapes, input_shapes = (
+                tuple(tuple(getattr(var.aval, "shape", ())) for var in variables)
+                for variables in (eqn.outvars, eqn.invars)
+            )
+            self.equations.append(
+                Equation(eqn.primitive, operands, outputs, eqn.params, shapes, input_shapes)
+            )
         return [self._operand(var) for var in closed.jaxpr.outvars]
 
     def _inline_call(self, eqn: Any, operands: Sequence[int | Constant]) -> None:
