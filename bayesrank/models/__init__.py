@@ -1,1 +1,16 @@
-"""NumPyro programs, one a file: the generative story and nothing else."""
+"""The generative stories, one file each: plain NumPyro programs that any engine can take.
+
+A program says what is believed and nothing about how to compute with it; see ``bayesrank.infer``
+for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.
+
+==================== ==============================================================================
+file                 programs
+==================== ==============================================================================
+``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
+==================== ==============================================================================
+"""
+
+from bayesrank.models.preference import preference_gp as preference_gp
+from bayesrank.models.preference import thurstone as thurstone
+
+__all__ = ["preference_gp", "thurstone"]

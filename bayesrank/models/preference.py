@@ -1,0 +1,193 @@
+r"""Skills of items from comparisons of two items at a time.
+
+Each item has a skill :math:`f`. In a comparison each item performs at its skill plus noise, and
+the better performance wins, so that item :math:`v` beats :math:`u` with probability
+:math:`\Phi((f_v - f_u) / (\sqrt 2 \sigma))`. The skills are a Gaussian process of the items'
+features, or independent where there are none.
+
+Comparisons only ever show skills relative to the noise: multiplying ``amplitude``, ``noise`` and
+all skills by one number changes no probability. So one of them has to set the unit, and it is the
+noise: its prior is tight around one, and its median is one, which makes a skill difference of
+:math:`\sqrt 2` a win by :math:`\Phi(1)`, 84 times in 100. Adding a number to all skills changes no
+probability either; the zero-mean prior decides the level.
+
+References
+----------
+.. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
+   semi-supervised and active learning. NIPS Workshop on Learning to Rank.
+.. [2] Thurstone, L. L. (1927). A law of comparative judgement. Psychological Review, 34, 273-286.
+"""
+
+import math
+from typing import Literal
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+
+from bayesrank import gp
+from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
+from bayesrank.models._checks import (
+    check_comparisons,
+    check_count,
+    check_features,
+    check_outcomes,
+)
+
+__all__ = ["preference_gp", "thurstone"]
+
+LIKELIHOODS = {"probit": (Thurstone, ThurstoneTies), "logit": (BradleyTerry, BradleyTerryTies)}
+
+
+def preference_gp(
+    X: ArrayLike,
+    comparisons: ArrayLike | None = None,
+    *,
+    X_new: ArrayLike | None = None,
+    outcomes: ArrayLike | None = None,
+    likelihood: Literal["probit", "logit"] = "probit",
+    ard: bool = False,
+) -> None:
+    r"""Gaussian-process skills of items with features, compared two at a time.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``amplitude``    LogNormal(0, 1)                prior sd of a skill
+    ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
+    ``noise``        LogNormal(0, 0.1)              sd of a performance; sets the unit of skill
+    ``tie_width``    LogNormal(log 0.5, 1)          least decisive difference (with ``outcomes``)
+    ``f``            Gaussian process, shape (n,)   skills
+    ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
+    ``comparison``   observed, shape (K,)           1 for each comparison, or ``outcomes``
+    ================ ============================== ============================================
+
+    The priors suppose standardised features, of mean zero and standard deviation one: two items are
+    then at a distance of about :math:`\sqrt{2 d}`. In the paper's symbols,
+    :math:`\kappa_o = \mathtt{amplitude}^2`, :math:`\kappa = 1 / \mathtt{lengthscale}^2` and
+    :math:`\sigma = \mathtt{noise}`.
+
+    Parameters
+    ----------
+    X : ArrayLike
+        Features of the items, shape (n, d).
+    comparisons : ArrayLike, optional
+        Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
+        it the program is the prior. To draw outcomes of given pairs, run the program under
+        ``numpyro.handlers.uncondition``.
+    X_new : ArrayLike, optional
+        Features of items that are in no comparison, shape (m, d).
+    outcomes : ArrayLike, optional
+        Integers of shape (K,) that make ties possible: 2 if the first item of the row wins, 1 if
+        there is no difference, 0 if the second wins. Without it the first item wins.
+    likelihood : {"probit", "logit"}
+        Normal noise (Thurstone), or logistic noise of scale ``noise`` on the difference
+        (Bradley-Terry).
+    ard : bool, default False
+        Whether each feature has a lengthscale of its own; then ``lengthscale`` has shape (d,).
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from numpyro.infer import Predictive
+    >>> X = np.array([[-1.0], [0.0], [1.0]])
+    >>> prior = Predictive(preference_gp, num_samples=100)(jax.random.key(0), X)
+    >>> prior["f"].shape
+    (100, 3)
+    """
+    X = check_features(X, "X")
+    n_features = X.shape[1]
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    scale_prior = dist.LogNormal(0.5 * math.log(n_features), 1.0)
+    scale_prior = scale_prior.expand([n_features]).to_event(1) if ard else scale_prior
+    lengthscale = numpyro.sample("lengthscale", scale_prior)
+    noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
+
+    kernel = gp.rbf(amplitude, lengthscale)
+    prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+    f = jnp.asarray(numpyro.sample("f", prior))
+    if X_new is not None:
+        X_new = check_features(X_new, "X_new", columns=n_features)
+        numpyro.sample("f_new", gp.conditional(kernel, X, prior.scale_tril, f, X_new))
+    _compare(f, comparisons, outcomes, likelihood, noise)
+
+
+def thurstone(
+    n_items: int,
+    comparisons: ArrayLike | None = None,
+    *,
+    scale: ArrayLike | None = None,
+    outcomes: ArrayLike | None = None,
+    likelihood: Literal["probit", "logit"] = "probit",
+) -> None:
+    """Independent skills of items without features, compared two at a time.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``scale``        LogNormal(0, 1)                prior sd of a skill (unless given)
+    ``tie_width``    LogNormal(log 0.5, 1)          least decisive difference (with ``outcomes``)
+    ``f``            Normal(0, scale), shape (n,)   skills, in units of the noise
+    ``comparison``   observed, shape (K,)           1 for each comparison, or ``outcomes``
+    ================ ============================== ============================================
+
+    Parameters
+    ----------
+    n_items : int
+        Number of items.
+    comparisons : ArrayLike, optional
+        Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
+        it the program is the prior.
+    scale : ArrayLike, optional
+        Prior standard deviation of a skill, positive. Without it ``scale`` is a site.
+    outcomes : ArrayLike, optional
+        Integers of shape (K,) that make ties possible, as for ``preference_gp``.
+    likelihood : {"probit", "logit"}
+        Normal noise of standard deviation 1 on each performance (Thurstone), or logistic noise of
+        scale 1 on their difference (Bradley-Terry).
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    n_items = check_count(n_items, "n_items")
+    if scale is None:
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    with numpyro.plate("items", n_items):
+        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
+    _compare(f, comparisons, outcomes, likelihood, 1.0)
+
+
+def _compare(
+    f: Array,
+    comparisons: ArrayLike | None,
+    outcomes: ArrayLike | None,
+    likelihood: str,
+    noise: ArrayLike,
+) -> None:
+    """Observe the outcomes of comparing items of given skills."""
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
+    if comparisons is None:
+        if outcomes is not None:
+            raise ValueError("`outcomes` is given without `comparisons`; pass the pairs compared.")
+        return
+    pairs = check_comparisons(comparisons, f.shape[-1])
+    margin = f[pairs[:, 0]] - f[pairs[:, 1]]
+    without_ties, with_ties = LIKELIHOODS[likelihood]
+    if outcomes is None:
+        law, observed = without_ties(margin, noise), jnp.ones(pairs.shape[0], int)
+    else:
+        observed = check_outcomes(outcomes, pairs.shape[0])
+        tie_width = numpyro.sample("tie_width", dist.LogNormal(math.log(0.5), 1.0))
+        law = with_ties(margin, tie_width, noise)
+    with numpyro.plate("comparisons", pairs.shape[0]):
+        numpyro.sample("comparison", law, obs=observed)

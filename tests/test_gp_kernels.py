@@ -1,0 +1,97 @@
+"""Kernels and conditioning against closed forms, tinygp and the joint covariance."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from tinygp import GaussianProcess
+from tinygp.kernels import ExpSquared
+
+from bayesrank import gp
+
+RNG = np.random.default_rng(3)
+X = jnp.asarray(RNG.normal(size=(7, 3)))
+X_NEW = jnp.asarray(RNG.normal(size=(4, 3)))
+ARD = np.array([0.5, 1.0, 4.0])
+
+
+def _closed_form(a, b, amplitude, lengthscale):
+    return amplitude**2 * np.exp(-0.5 * cdist(a / lengthscale, b / lengthscale) ** 2)
+
+
+@pytest.mark.parametrize("lengthscale", [0.7, ARD], ids=["shared", "per feature"])
+def test_rbf_is_the_closed_form(lengthscale):
+    kernel = gp.rbf(1.5, lengthscale)
+    expected = _closed_form(X, X_NEW, 1.5, lengthscale)
+    np.testing.assert_allclose(kernel(X, X_NEW), expected, rtol=1e-12)
+
+
+def test_equal_lengthscales_are_one_lengthscale():
+    shared = 1.5**2 * ExpSquared(jnp.asarray(0.7))
+    np.testing.assert_allclose(gp.rbf(1.5, jnp.full(3, 0.7))(X, X_NEW), shared(X, X_NEW))
+
+
+def test_an_endless_lengthscale_switches_its_feature_off():
+    kernel = gp.rbf(1.0, jnp.array([0.5, 1.0, 1e12]))
+    np.testing.assert_allclose(kernel(X, X), gp.rbf(1.0, ARD[:2])(X[:, :2], X[:, :2]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("jitter", "fraction"), [(None, 1e-6), (0.0, 0.0), (0.1, 0.1)])
+def test_jitter_is_a_fraction_of_the_prior_variance(jitter, fraction):
+    covariance = gp.gram(gp.rbf(3.0, ARD), X, jitter=jitter)
+    expected = _closed_form(X, X, 3.0, ARD) + fraction * 9.0 * np.eye(7)
+    np.testing.assert_allclose(covariance, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("lengthscale", [0.3, 3.0, 100.0])
+def test_default_jitter_makes_the_covariance_factorise(dtype, lengthscale):
+    items = RNG.normal(size=(200, 2)).astype(dtype)
+    items[1] = items[0]
+    covariance = gp.gram(gp.rbf(dtype(2.0), dtype(lengthscale)), jnp.asarray(items))
+    assert covariance.dtype == dtype
+    assert bool(jnp.all(jnp.isfinite(jnp.linalg.cholesky(covariance))))
+
+
+def test_gradient_in_the_hyperparameters_agrees_with_finite_differences():
+    weights = RNG.normal(size=(7, 7))
+
+    @jax.jit
+    def total(parameters):
+        return jnp.sum(weights * gp.gram(gp.rbf(parameters[0], parameters[1:]), X))
+
+    at = np.array([1.5, *ARD])
+    steps = 1e-6 * np.eye(4)
+    slopes = [(total(at + h) - total(at - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(jax.grad(total)(at), slopes, rtol=1e-6)
+
+
+def test_conditional_agrees_with_the_joint_covariance_and_with_tinygp():
+    kernel, f = gp.rbf(1.5, ARD), jnp.asarray(RNG.normal(size=7))
+    scale_tril = jnp.linalg.cholesky(gp.gram(kernel, X, jitter=1e-3))
+    given: Any = gp.conditional(kernel, X, scale_tril, f, X_NEW, jitter=1e-5)
+
+    both = np.vstack([X, X_NEW])
+    joint = _closed_form(both, both, 1.5, ARD)
+    joint[np.diag_indices(11)] += 1.5**2 * np.array([1e-3] * 7 + [1e-5] * 4)
+    covariance = np.linalg.inv(np.linalg.inv(joint)[7:, 7:])
+    mean = joint[7:, :7] @ np.linalg.solve(joint[:7, :7], f)
+    np.testing.assert_allclose(given.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(given.covariance_matrix, covariance, rtol=1e-8, atol=1e-12)
+
+    process = GaussianProcess(kernel, X, diag=jnp.asarray(1e-3 * 1.5**2))
+    conditioned = process.condition(f, X_NEW, diag=jnp.asarray(1e-5 * 1.5**2)).gp
+    np.testing.assert_allclose(given.mean, conditioned.loc, rtol=1e-9)
+    np.testing.assert_allclose(
+        given.covariance_matrix, conditioned.covariance, rtol=1e-8, atol=1e-12
+    )
+
+
+def test_conditional_at_the_items_themselves_returns_their_values():
+    kernel, f = gp.rbf(1.5, ARD), jnp.asarray(RNG.normal(size=7))
+    given = gp.conditional(kernel, X, jnp.linalg.cholesky(gp.gram(kernel, X)), f, X)
+    np.testing.assert_allclose(given.mean, f, atol=1e-4)
+    assert np.max(given.variance) < 1e-5 * 1.5**2

@@ -1,0 +1,347 @@
+"""Programs of pairwise preference: their priors, densities, posteriors and messages."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.infer import MCMC, NUTS, Predictive
+from numpyro.infer.util import log_density
+from scipy import special, stats
+
+from bayesrank.models import preference_gp, thurstone
+
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(8, 2))
+X_NEW = RNG.normal(size=(3, 2))
+SKILL = np.sin(2.0 * X[:, 0]) - X[:, 1]
+PAIRS = np.array([RNG.choice(8, size=2, replace=False) for _ in range(20)])
+FIRST_WINS = stats.norm.cdf(SKILL[PAIRS[:, 0]] - SKILL[PAIRS[:, 1]]) > RNG.uniform(size=20)
+COMPARISONS = np.where(FIRST_WINS[:, None], PAIRS, PAIRS[:, ::-1])
+OUTCOMES = RNG.integers(0, 3, size=20)
+HYPER: dict[str, Any] = {"amplitude": 1.4, "lengthscale": 0.9, "noise": 0.8}
+
+
+def _trace(model, *args, **kwargs) -> Any:
+    return handlers.trace(handlers.seed(model, 0)).get_trace(*args, **kwargs)
+
+
+def _covariance(a, b, amplitude, lengthscale):
+    squares = ((a[:, None] - b[None]) / lengthscale) ** 2
+    return amplitude**2 * np.exp(-0.5 * squares.sum(-1))
+
+
+def _prior_covariance(amplitude=1.4, lengthscale=0.9):
+    jitter = 1e-6 * amplitude**2 * np.eye(len(X))
+    return _covariance(X, X, amplitude, lengthscale) + jitter
+
+
+# --- What the programs say ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "kwargs", "shapes"),
+    [
+        (
+            preference_gp,
+            (X, COMPARISONS),
+            {},
+            {"amplitude": (), "lengthscale": (), "noise": (), "f": (8,), "comparison": (20,)},
+        ),
+        (
+            preference_gp,
+            (X, COMPARISONS),
+            {"ard": True, "X_new": X_NEW, "outcomes": OUTCOMES},
+            {
+                "amplitude": (),
+                "lengthscale": (2,),
+                "noise": (),
+                "f": (8,),
+                "f_new": (3,),
+                "tie_width": (),
+                "comparison": (20,),
+            },
+        ),
+        (preference_gp, (X,), {}, {"amplitude": (), "lengthscale": (), "noise": (), "f": (8,)}),
+        (thurstone, (8, COMPARISONS), {}, {"scale": (), "f": (8,), "comparison": (20,)}),
+        (thurstone, (8, COMPARISONS), {"scale": 2.0}, {"f": (8,), "comparison": (20,)}),
+        (
+            thurstone,
+            (8, COMPARISONS),
+            {"outcomes": OUTCOMES},
+            {"scale": (), "f": (8,), "tie_width": (), "comparison": (20,)},
+        ),
+        (thurstone, (8,), {}, {"scale": (), "f": (8,)}),
+    ],
+)
+def test_sites_and_shapes(model, args, kwargs, shapes):
+    trace = _trace(model, *args, **kwargs)
+    sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+    assert {name: jnp.shape(site["value"]) for name, site in sites.items()} == shapes
+    assert [name for name, site in sites.items() if site["is_observed"]] == (
+        ["comparison"] if "comparison" in shapes else []
+    )
+
+
+def test_the_prior_of_the_skills_is_the_gaussian_process_of_the_paper():
+    kappa_o, kappa = HYPER["amplitude"] ** 2, 1 / HYPER["lengthscale"] ** 2
+    squares = ((X[:, None] - X[None]) ** 2).sum(-1)
+    expected = kappa_o * np.exp(-kappa / 2 * squares) + 1e-6 * kappa_o * np.eye(8)
+    prior = _trace(handlers.condition(preference_gp, HYPER), X)["f"]["fn"]
+    np.testing.assert_allclose(prior.covariance_matrix, expected, rtol=1e-10)
+    np.testing.assert_array_equal(prior.mean, 0.0)
+    assert isinstance(prior, dist.MultivariateNormal)
+
+
+def test_hyperpriors_set_the_unit_by_the_noise_and_the_distance_by_the_features():
+    trace = _trace(preference_gp, X, COMPARISONS, outcomes=OUTCOMES)
+    medians = {
+        name: float(trace[name]["fn"].icdf(0.5))
+        for name in ("amplitude", "lengthscale", "noise", "tie_width")
+    }
+    expected = {"amplitude": 1.0, "lengthscale": np.sqrt(2.0), "noise": 1.0, "tie_width": 0.5}
+    assert medians == pytest.approx(expected)
+    assert float(trace["noise"]["fn"].icdf(0.975)) < 1.25
+
+
+def _log_probability(margin, likelihood, outcomes=None, noise=1.0, tie_width=None):
+    """Log probability of the outcomes by SciPy, summed; each outcome a win if none are given."""
+    law, scale = (
+        (stats.norm, np.sqrt(2) * noise) if likelihood == "probit" else (stats.logistic, noise)
+    )
+    if outcomes is None:
+        return law.logcdf(margin, scale=scale).sum()
+    first, second = (law.cdf(s * margin - tie_width, scale=scale) for s in (1, -1))
+    table = np.log(np.stack([second, 1 - first - second, first]))
+    return np.take_along_axis(table, outcomes[None], axis=0).sum()
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit"])
+@pytest.mark.parametrize("outcomes", [None, OUTCOMES], ids=["wins", "ties"])
+def test_log_density_of_preference_gp_is_the_one_computed_by_hand(likelihood, outcomes):
+    f, f_new = RNG.normal(size=8), RNG.normal(size=3)
+    values = {**HYPER, "f": f, "f_new": f_new}
+    lognormal = {"amplitude": (0, 1), "lengthscale": (0.5 * np.log(2), 1), "noise": (0, 0.1)}
+    if outcomes is not None:
+        values["tie_width"] = 0.3
+        lognormal["tie_width"] = (np.log(0.5), 1)
+    expected = sum(
+        stats.lognorm.logpdf(values[name], s, scale=np.exp(loc))
+        for name, (loc, s) in lognormal.items()
+    )
+    prior = _prior_covariance()
+    across = _covariance(X, X_NEW, 1.4, 0.9)
+    weights = np.linalg.solve(prior, across)
+    new = _covariance(X_NEW, X_NEW, 1.4, 0.9) + 1e-6 * 1.4**2 * np.eye(3) - across.T @ weights
+    expected += stats.multivariate_normal.logpdf(f, cov=prior)
+    expected += stats.multivariate_normal.logpdf(f_new, weights.T @ f, new)
+    margin = f[COMPARISONS[:, 0]] - f[COMPARISONS[:, 1]]
+    expected += _log_probability(margin, likelihood, outcomes, HYPER["noise"], 0.3)
+
+    kwargs = {"X_new": X_NEW, "likelihood": likelihood, "outcomes": outcomes}
+    computed, _ = log_density(preference_gp, (X, COMPARISONS), kwargs, values)
+    np.testing.assert_allclose(computed, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit"])
+@pytest.mark.parametrize("outcomes", [None, OUTCOMES], ids=["wins", "ties"])
+def test_log_density_of_thurstone_is_the_one_computed_by_hand(likelihood, outcomes):
+    f = RNG.normal(size=8)
+    values = {"f": f, "scale": 1.7, **({} if outcomes is None else {"tie_width": 0.3})}
+    expected = stats.lognorm.logpdf(1.7, 1.0) + stats.norm.logpdf(f, scale=1.7).sum()
+    if outcomes is not None:
+        expected += stats.lognorm.logpdf(0.3, 1.0, scale=0.5)
+    margin = f[COMPARISONS[:, 0]] - f[COMPARISONS[:, 1]]
+    expected += _log_probability(margin, likelihood, outcomes, tie_width=0.3)
+    kwargs = {"likelihood": likelihood, "outcomes": outcomes}
+    computed, _ = log_density(thurstone, (8, COMPARISONS), kwargs, values)
+    np.testing.assert_allclose(computed, expected, rtol=1e-9)
+
+
+def test_one_scale_of_amplitude_noise_and_skills_is_not_identified():
+    """The likelihood keeps its value if all of them double: why the noise has a tight prior."""
+    f = RNG.normal(size=8)
+    totals = []
+    for factor in (1.0, 2.0):
+        values = {"amplitude": factor, "lengthscale": 0.9, "noise": factor, "f": factor * f}
+        _, trace = log_density(preference_gp, (X, COMPARISONS), {}, values)
+        site = trace["comparison"]
+        totals.append(jnp.sum(site["fn"].log_prob(site["value"])))
+    np.testing.assert_allclose(*totals, rtol=1e-12)
+
+
+def test_renumbering_the_items_changes_nothing():
+    f, order = RNG.normal(size=8), RNG.permutation(8)
+    renumbered = np.argsort(order)[COMPARISONS]
+    one, _ = log_density(preference_gp, (X, COMPARISONS), {}, {**HYPER, "f": f})
+    other, _ = log_density(preference_gp, (X[order], renumbered), {}, {**HYPER, "f": f[order]})
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_repeated_comparisons_count():
+    values = {"f": RNG.normal(size=8)}
+    once, prior = (
+        log_density(thurstone, (8, pairs), {"scale": 1.0}, values)[0]
+        for pairs in (COMPARISONS, None)
+    )
+    twice, _ = log_density(thurstone, (8, np.tile(COMPARISONS, (2, 1))), {"scale": 1.0}, values)
+    np.testing.assert_allclose(twice - prior, 2 * (once - prior), rtol=1e-9)
+
+
+# --- With the engines of NumPyro ----------------------------------------------------------------
+
+
+def test_prior_predictive_skills_have_the_prior_covariance():
+    fixed = handlers.condition(preference_gp, HYPER)
+    draws = Predictive(fixed, num_samples=20_000)(jax.random.key(0), X, X_new=X_NEW)
+    skills = np.concatenate([draws["f"], draws["f_new"]], axis=1)
+    both = np.concatenate([X, X_NEW])
+    expected = _covariance(both, both, 1.4, 0.9)
+    # The sd of an entry of a sample covariance of normals.
+    error = np.sqrt((expected**2 + 1.4**4) / 20_000)
+    assert np.max(np.abs(np.cov(skills.T) - expected) / error) < 4.5
+
+
+def test_outcomes_of_given_pairs_are_drawn_without_conditioning():
+    """``uncondition`` turns the program into a predictive one; frequencies are the likelihood's."""
+    f = jnp.tile(jnp.asarray(SKILL), (4000, 1))
+    samples = {"f": f, "scale": jnp.ones(4000), "tie_width": jnp.full(4000, 0.3)}
+    margin = SKILL[COMPARISONS[:, 0]] - SKILL[COMPARISONS[:, 1]]
+    drawn = Predictive(handlers.uncondition(thurstone), samples)(jax.random.key(1), 8, COMPARISONS)
+    probability = stats.norm.cdf(margin / np.sqrt(2))
+    error = np.sqrt(probability * (1 - probability) / 4000)
+    assert np.max(np.abs(drawn["comparison"].mean(0) - probability) / error) < 4.5
+
+    with_ties = Predictive(handlers.uncondition(thurstone), samples)(
+        jax.random.key(1), 8, COMPARISONS, outcomes=OUTCOMES
+    )
+    first = stats.norm.cdf((margin - 0.3) / np.sqrt(2))
+    error = np.sqrt(first * (1 - first) / 4000)
+    assert np.max(np.abs((with_ties["comparison"] == 2).mean(0) - first) / error) < 4.5
+
+
+def test_nuts_agrees_with_importance_sampling_from_the_prior():
+    """Exact up to Monte Carlo error, which both routes report."""
+    draws = RNG.multivariate_normal(np.zeros(8), _prior_covariance(), size=200_000)
+    margin = draws[:, COMPARISONS[:, 0]] - draws[:, COMPARISONS[:, 1]]
+    log_weights = special.log_ndtr(margin / (np.sqrt(2) * HYPER["noise"])).sum(1)
+    weights = special.softmax(log_weights)
+    mean = weights @ draws
+    error = np.sqrt(weights**2 @ (draws - mean) ** 2)
+
+    kernel = NUTS(handlers.condition(preference_gp, HYPER))
+    mcmc = MCMC(kernel, num_warmup=300, num_samples=1200, progress_bar=False)
+    mcmc.run(jax.random.key(0), X, COMPARISONS)
+    samples = np.asarray(mcmc.get_samples()["f"])
+    batches = samples.reshape(30, -1, 8).mean(1)
+    mcmc_error = batches.std(0, ddof=1) / np.sqrt(30)
+    z = (samples.mean(0) - mean) / np.hypot(error, mcmc_error)
+    assert np.max(np.abs(z)) < 4.0
+    assert np.max(error) < 0.05
+
+
+# --- Arguments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray, lambda a: a.tolist()])
+def test_arrays_of_any_kind_are_taken(kind):
+    one, _ = log_density(preference_gp, (X, COMPARISONS), {}, {**HYPER, "f": SKILL})
+    args = kind(X), kind(COMPARISONS)
+    other, _ = log_density(preference_gp, args, {}, {**HYPER, "f": SKILL})
+    np.testing.assert_array_equal(one, other)
+
+
+def test_whole_numbered_features_are_numbers():
+    prior = _trace(preference_gp, np.array([[0], [1], [2]]))["f"]["fn"]
+    assert jnp.issubdtype(prior.covariance_matrix.dtype, jnp.floating)
+
+
+def test_single_precision_is_kept():
+    hyper = jax.tree.map(jnp.float32, HYPER)
+    values = {**hyper, "f": jnp.asarray(SKILL, jnp.float32)}
+    args = jnp.asarray(X, jnp.float32), jnp.asarray(COMPARISONS, jnp.int32)
+    single, trace = log_density(preference_gp, args, {}, values)
+    assert trace["f"]["fn"].covariance_matrix.dtype == jnp.float32
+    double = log_density(preference_gp, (X, COMPARISONS), {}, {**HYPER, "f": SKILL})[0]
+    np.testing.assert_allclose(single, double, rtol=1e-2)
+
+
+def test_programs_can_be_traced_in_all_their_arrays():
+    """Under jit and vmap no value is known, so none is looked at."""
+
+    def density(X, comparisons, outcomes, f):
+        kwargs = {"outcomes": outcomes, "X_new": X_NEW}
+        values = {**HYPER, "tie_width": 0.3, "f": f, "f_new": np.zeros(3)}
+        return log_density(preference_gp, (X, comparisons), kwargs, values)[0]
+
+    args = X, COMPARISONS, OUTCOMES, SKILL
+    direct = density(*args)
+    np.testing.assert_allclose(jax.jit(density)(*args), direct, rtol=1e-9)
+    mirrored = COMPARISONS[:, ::-1], 2 - OUTCOMES
+    stacked = (np.stack(pair) for pair in zip(args[1:3], mirrored, strict=True))
+    batch = jax.jit(jax.vmap(density, in_axes=(None, 0, 0, None)))(X, *stacked, SKILL)
+    np.testing.assert_allclose(batch, np.full(2, direct), rtol=1e-9)
+
+
+def _with(array, index, value):
+    changed = np.array(array)
+    changed[index] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "kwargs", "message"),
+    [
+        (preference_gp, (X[:, 0],), {}, r"`X` has shape \(8,\); pass \(n, d\)"),
+        (preference_gp, (X[:0],), {}, r"`X` has shape \(0, 2\)"),
+        (preference_gp, (X.astype(str),), {}, "`X` has dtype <U32; pass a table of numbers"),
+        (preference_gp, (_with(X, (3, 1), np.nan),), {}, "`X` is nan in row 3, column 1; remove"),
+        (preference_gp, (_with(X, (0, 0), -np.inf),), {}, "`X` is -inf in row 0, column 0"),
+        (
+            preference_gp,
+            (X,),
+            {"X_new": X_NEW[:, :1]},
+            "`X_new` has 1 columns, but `X` has 2; describe the new items by the same features",
+        ),
+        (preference_gp, (X,), {"X_new": _with(X_NEW, (2, 0), np.nan)}, "`X_new` is nan in row 2"),
+        (preference_gp, (X, COMPARISONS[:, :1]), {}, r"`comparisons` has shape \(20, 1\); pass"),
+        (preference_gp, (X, COMPARISONS[:0]), {}, "`comparisons` has no rows; pass None"),
+        (preference_gp, (X, COMPARISONS * 1.0), {}, "`comparisons` has dtype float64; pass"),
+        (
+            preference_gp,
+            (X, _with(COMPARISONS, (4, 1), 8)),
+            {},
+            "`comparisons` names item 8 in row 4, but the 8 items are numbered 0 to 7",
+        ),
+        (thurstone, (8, _with(COMPARISONS, (2, 0), -1)), {}, "names item -1 in row 2"),
+        (thurstone, (8, _with(COMPARISONS, 5, [3, 3])), {}, "compares item 3 with itself in row 5"),
+        (thurstone, (8,), {"outcomes": OUTCOMES}, "`outcomes` is given without `comparisons`"),
+        (
+            thurstone,
+            (8, COMPARISONS),
+            {"outcomes": OUTCOMES[1:]},
+            r"`outcomes` has shape \(19,\); pass \(20,\)",
+        ),
+        (thurstone, (8, COMPARISONS), {"outcomes": OUTCOMES * 1.0}, "`outcomes` has dtype float64"),
+        (
+            thurstone,
+            (8, COMPARISONS),
+            {"outcomes": _with(OUTCOMES, 7, 3)},
+            "`outcomes` is 3 in row 7; pass 2 if the first item wins",
+        ),
+        (
+            thurstone,
+            (8, COMPARISONS),
+            {"likelihood": "cauchit"},
+            "`likelihood` is 'cauchit'; choose 'probit' or 'logit'",
+        ),
+        (thurstone, (0,), {}, "`n_items` is 0; pass a positive whole number"),
+        (thurstone, (2.5,), {}, "`n_items` is 2.5; pass a positive whole number"),
+    ],
+)
+def test_unusable_arguments_are_refused_by_name(model, args, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        _trace(model, *args, **kwargs)
