@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Arguments", "as_working_dtype", "split_arguments"]
+from bayesrank.infer._refusals import TracedStructureError
+
+__all__ = ["Arguments", "CompileCache", "as_working_dtype", "split_arguments"]
 
 
 class Arguments(NamedTuple):
@@ -28,6 +30,79 @@ class Arguments(NamedTuple):
     arrays: tuple[Any, ...]
     join: Callable[[Sequence[Any]], tuple[tuple, dict[str, Any]]]
     key: Hashable
+
+
+class CompileCache:
+    """Compiled code of functions of programs, kept for calls with arguments of the same shapes."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Hashable, tuple[Callable[..., Any], dict[str, Any]]] = {}
+
+    def __call__(
+        self,
+        function: Callable[[Any, tuple, dict[str, Any]], tuple[Any, Any]],
+        dynamic: Any,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+    ) -> tuple[Any, Any]:
+        """Call a function, compiled.
+
+        Parameters
+        ----------
+        function
+            ``function(dynamic, args, kwargs) -> (arrays, static)``, where the second result is not made of arrays and is
+            the same for all calls with arguments of the same shapes.
+        dynamic
+            A tree of arrays.
+        args, kwargs
+            What the program is called with.  Where it looks at the values of its arrays, or its structure depends on
+            them, code is compiled for these values.
+
+        Returns
+        -------
+        tuple
+            The function's results.
+        """
+        dynamic, args, kwargs = as_working_dtype((dynamic, args, dict(kwargs)))
+        try:
+            return self._call(function, dynamic, split_arguments(args, kwargs, by_value=False))
+        except _NEEDS_VALUES:
+            return self._call(function, dynamic, split_arguments(args, kwargs, by_value=True))
+
+    def _call(
+        self, function: Callable[..., tuple[Any, Any]], dynamic: Any, arguments: Arguments
+    ) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(dynamic)
+        shapes = tuple((jnp.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+        key = (function.__qualname__, structure, shapes, arguments.key)
+        if key not in self._entries:
+            self._entries[key] = _compile(function, arguments)
+        compiled, static = self._entries[key]
+        arrays = compiled(dynamic, arguments.arrays)
+        return arrays, static["static"]
+
+
+def _compile(
+    function: Callable[..., tuple[Any, Any]], arguments: Arguments
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    static: dict[str, Any] = {}
+
+    def traced(dynamic: Any, arrays: tuple[Any, ...]) -> Any:
+        args, kwargs = arguments.join(arrays)
+        # The static result is kept while tracing; compiled code returns the arrays.
+        result, static["static"] = function(dynamic, args, kwargs)
+        return result
+
+    return jax.jit(traced), static
+
+
+_NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+    TracedStructureError,
+)
 
 
 def as_working_dtype(tree: Any) -> Any:

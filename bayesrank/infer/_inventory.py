@@ -38,6 +38,8 @@ class Inventory(NamedTuple):
         Values (draws) of the unobserved sites with discrete support.
     hyperparameters
         Values of `param` sites and of all other unobserved sites, whether given or chosen.
+    supports
+        Supports of the hyperparameters that `params` does not hold fixed.
     sampled
         Names of the hyperparameters that are `sample` sites, and so have a prior.
     observed
@@ -48,6 +50,7 @@ class Inventory(NamedTuple):
     families: dict[str, str]
     discrete: dict[str, Array]
     hyperparameters: dict[str, Array]
+    supports: dict[str, Any]
     sampled: tuple[str, ...]
     observed: tuple[str, ...]
 
@@ -94,16 +97,19 @@ def take_inventory(
         sites = handlers.trace(chosen).get_trace(*args, **kwargs)
     _refuse_subsampling(sites)
     _check_params(sites, params)
-    latents, families, discrete, hyper, sampled, observed = {}, {}, {}, {}, [], []
+    latents, families, discrete, hyper, supports = {}, {}, {}, {}, {}
+    sampled, observed = [], []
     for name, site in sites.items():
         if site["type"] == "param":
-            hyper[name] = jnp.asarray(site["value"])
+            hyper[name] = _as_float(site["value"])
+            if name not in params:
+                supports[name] = site["kwargs"].get("constraint", constraints.real)
         if site["type"] != "sample":
             continue
         if site["is_observed"]:
             observed.append(name)
         elif name in params:
-            hyper[name] = jnp.asarray(site["value"])
+            hyper[name] = _as_float(site["value"])
         elif site["fn"].support.is_discrete:
             discrete[name] = site["value"]
         elif isinstance(site["fn"], dist.Delta):
@@ -112,7 +118,8 @@ def take_inventory(
             latents[name] = jnp.shape(site["value"])
             families[name] = type(unwrap(site["fn"])[0]).__name__
         else:
-            hyper[name] = jnp.asarray(site["value"])
+            hyper[name] = _as_float(site["value"])
+            supports[name] = site["fn"].support
             sampled.append(name)
     if not latents:
         raise ValueError(
@@ -124,7 +131,14 @@ def take_inventory(
             "the model has no observed site, so there is nothing to learn from; pass the data that it "
             "conditions on"
         )
-    return Inventory(latents, families, discrete, hyper, tuple(sampled), tuple(observed))
+    return Inventory(
+        latents, families, discrete, hyper, supports, tuple(sampled), tuple(observed)
+    )
+
+
+def _as_float(value: Any) -> Array:
+    value = jnp.asarray(value)
+    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
 
 
 def _is_real(support: Any) -> bool:

@@ -83,11 +83,11 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
     if mask is not None:
         return None
     if isinstance(base, dist.Normal):
-        loc, scale = (jnp.broadcast_to(x, shape) for x in (base.loc, base.scale))
+        loc, scale = (_float(jnp.broadcast_to(x, shape)) for x in (base.loc, base.scale))
         return GaussianForm(loc, scale, None, jnp.all(scale > 0))
     if not isinstance(base, (dist.MultivariateNormal, dist.LowRankMultivariateNormal)):
         return None
-    covariance = base.covariance_matrix
+    covariance = _float(base.covariance_matrix)
     factor = (
         base.scale_tril
         if isinstance(base, dist.MultivariateNormal)
@@ -96,8 +96,12 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
     proper = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0)
     batch = (*shape[:-1], shape[-1], shape[-1])
     return GaussianForm(
-        jnp.broadcast_to(base.loc, shape), None, jnp.broadcast_to(covariance, batch), proper
+        _float(jnp.broadcast_to(base.loc, shape)), None, jnp.broadcast_to(covariance, batch), proper
     )
+
+
+def _float(x: Array) -> Array:
+    return x.astype(jnp.result_type(float))
 
 
 def block_diagonal(matrices: Array) -> Array:

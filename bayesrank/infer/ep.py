@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +12,11 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.infer import sites
-from bayesrank.infer._compile import Arguments, as_working_dtype, split_arguments
-from bayesrank.infer._refusals import Refusal, TracedStructureError
+from bayesrank.infer._compile import CompileCache
+from bayesrank.infer._refusals import Refusal
 from bayesrank.infer.program import Program, read_program
 from bayesrank.infer.result import EPResult
-from bayesrank.infer.sites import EPState
+from bayesrank.infer.sites import EPState, Sites
 
 __all__ = ["EP", "ConvergenceWarning"]
 
@@ -118,7 +118,7 @@ class EP:
         self.max_sweeps = int(max_sweeps)
         self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
         self.precision = precision
-        self._compiled: dict[Hashable, tuple[Callable[..., Solution], dict[str, Layout]]] = {}
+        self.compiled = CompileCache()
 
     # ------------------------------------------------------------ pure functions
 
@@ -138,7 +138,7 @@ class EP:
         self,
         params: Mapping[str, Any],
         *args: Any,
-        init_state: EPState | None = None,
+        init_sites: Sites | None = None,
         **kwargs: Any,
     ) -> tuple[Program, EPState]:
         """Sweep until convergence.  Pure, like `step`; failure to converge is seen from ``state.delta``.
@@ -149,8 +149,8 @@ class EP:
             Values of sites to be held fixed, by name.
         *args, **kwargs
             Arguments of the program.
-        init_state
-            State whose sites to start from; its posterior is rebuilt for these hyperparameters.
+        init_sites
+            Sites ``(tau, nu)`` to start from, as in ``state.tau, state.nu`` of an earlier solution.
 
         Returns
         -------
@@ -158,13 +158,13 @@ class EP:
             The program as read, and the last state.
         """
         program = self.read(params, *args, **kwargs)
-        return program, self._sweep(program, init_state)
+        return program, self._sweep(program, init_sites)
 
-    def _sweep(self, program: Program, init_state: EPState | None = None) -> EPState:
+    def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
         problem = program.problem
         state = sites.init(problem)
-        if init_state is not None:
-            state = sites.restart(problem, state, init_state)
+        if init_sites is not None:
+            state = sites.restart(problem, state, init_sites)
         if not problem.blocks:
             return state._replace(delta=jnp.zeros_like(state.delta))
         if program.gaussian and self.power == self.damping == 1:
@@ -195,7 +195,7 @@ class EP:
         self,
         params: Mapping[str, Any],
         *args: Any,
-        init_state: EPState | None = None,
+        init_sites: Sites | None = None,
         **kwargs: Any,
     ) -> tuple[Array, EPState]:
         """EP's log evidence, differentiable, and the state that it was evaluated at.
@@ -209,8 +209,8 @@ class EP:
             Values of hyperparameters (differentiable), by name; the others take their defaults.
         *args, **kwargs
             Arguments of the program.
-        init_state
-            State whose sites to start from.
+        init_sites
+            Sites to start from.
 
         Returns
         -------
@@ -219,7 +219,7 @@ class EP:
             density is not part of it); and the state, without derivative.
         """
         fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
-        _, state = self.solve(fixed_params, *fixed_args, init_state=init_state, **fixed_kwargs)
+        _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
         tau, nu = lax.stop_gradient((state.tau, state.nu))
         problem = self.read(params, *args, **kwargs).problem
         return sites.log_evidence(problem, tau, nu), state
@@ -264,7 +264,7 @@ class EP:
         """
         params = dict(params or {})
         with jax.enable_x64(self.precision == "float64"):
-            solution, layout = self._solve_compiled(params, args, kwargs)
+            solution, layout = self.compiled(self._solve_all, params, args, kwargs)
             for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
                 refusal.raise_unless(np.asarray(passed))
             result = self._result(rng_key, solution, layout, args, kwargs, num_samples)
@@ -272,50 +272,25 @@ class EP:
             warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=2)
         return result
 
-    def _solve_compiled(
-        self, params: dict[str, Any], args: tuple, kwargs: Mapping[str, Any]
+    def _solve_all(
+        self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]
     ) -> tuple[Solution, Layout]:
-        params, args, kwargs = as_working_dtype((params, args, dict(kwargs)))
-        try:
-            return self._call(params, split_arguments(args, kwargs, by_value=False))
-        except _NEEDS_VALUES:
-            # The program looks at the values of its arguments, or its structure depends on them.
-            return self._call(params, split_arguments(args, kwargs, by_value=True))
-
-    def _call(self, params: dict[str, Any], arguments: Arguments) -> tuple[Solution, Layout]:
-        shapes = tuple((name, jnp.shape(value)) for name, value in sorted(params.items()))
-        key = (shapes, arguments.key)
-        if key not in self._compiled:
-            self._compiled[key] = self._compile(arguments)
-        compiled, layouts = self._compiled[key]
-        solution = compiled(params, arguments.arrays)
-        return solution, layouts["layout"]
-
-    def _compile(self, arguments: Arguments) -> tuple[Callable[..., Solution], dict[str, Layout]]:
-        layouts: dict[str, Layout] = {}
-
-        def solve(params: dict[str, Any], arrays: tuple[Array, ...]) -> Solution:
-            args, kwargs = arguments.join(arrays)
-            program, state = self.solve(params, *args, **kwargs)
-            # Written while tracing: the static half of what the program was read as.
-            layouts["layout"] = Layout(
-                program.shapes,
-                program.sampled,
-                program.dropped,
-                program.block_sites,
-                tuple(refusal for refusal, _ in program.checks),
-            )
-            mean, covariance = program.all_latents(state.posterior.mean, state.posterior.covariance)
-            return Solution(
-                state,
-                mean,
-                covariance,
-                sites.log_evidence(program.problem, state.tau, state.nu),
-                program.hyperparameters,
-                tuple(passed for _, passed in program.checks),
-            )
-
-        return jax.jit(solve), layouts
+        program, state = self.solve(params, *args, **kwargs)
+        posterior = state.posterior
+        mean, covariance = program.all_latents(posterior.mean, posterior.covariance)
+        solution = Solution(
+            state,
+            mean,
+            covariance,
+            sites.log_evidence(program.problem, state.tau, state.nu, posterior),
+            program.hyperparameters,
+            tuple(passed for _, passed in program.checks),
+        )
+        refusals = tuple(refusal for refusal, _ in program.checks)
+        layout = Layout(
+            program.shapes, program.sampled, program.dropped, program.block_sites, refusals
+        )
+        return solution, layout
 
     def _result(
         self,
@@ -350,15 +325,6 @@ class EP:
             num_samples=int(num_samples),
             rng_key=rng_key,
         )
-
-
-_NEEDS_VALUES = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-    TracedStructureError,
-)
 
 
 def _without_derivative(tree: Any) -> Any:

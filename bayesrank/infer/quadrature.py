@@ -36,6 +36,7 @@ LogLikelihood = Callable[[Array], Array]
 _PANELS = 36
 _NODES = 8
 _REFINEMENTS = 5
+_SEARCHES = 28
 
 
 class Moments(NamedTuple):
@@ -140,55 +141,59 @@ def _interval(
     mean: Array,
     variance: Array,
 ) -> tuple[Array, Array, Array]:
-    """Ends of the mass with the mode and the likelihood's peak between them (4, G); the top level; the depth kept."""
+    """Ends of the mass, with the mode and the likelihood's peak between them; the top level; the depth kept.
+
+    Returns
+    -------
+    tuple
+        Shapes (4, G), (G,) and ().
+    """
     scale = jnp.sqrt(variance)
-    mode = _uphill_zero(lambda x: log_density(x)[1], mean, scale)
-    peak = _uphill_zero(lambda x: _value_and_slope(log_likelihood, x)[1], mean, scale)
+    pull = jnp.stack([1 / variance, jnp.zeros_like(variance)])
+
+    def slopes(x: Array) -> Array:
+        """Of the tilted log density at x[0] and of the log likelihood at x[1]."""
+        return jax.vmap(lambda y: _value_and_slope(log_likelihood, y)[1])(x) - pull * (x - mean)
+
+    turns = _uphill_zero(slopes, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
     depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)
-    at_mode, at_peak = log_density(mode)[0], log_density(peak)[0]
-    top = jnp.maximum(at_mode, at_peak)
+    levels = jax.vmap(log_density)(turns)[0]
+    top = jnp.max(levels, axis=0)
     # A peak that is not reached (a monotone likelihood) or holds no mass adds no cut.
-    peak = jnp.where(at_peak > top - depth, peak, mode)
-    low, high = jnp.minimum(mode, peak), jnp.maximum(mode, peak)
+    turns = turns.at[1].set(jnp.where(levels[1] > top - depth, turns[1], turns[0]))
+    turns = jnp.sort(turns, axis=0)
     reach = jnp.sqrt(2 * depth) * scale
-
-    def above(x: Array) -> Array:
-        return log_density(x)[0] > top - depth
-
-    left = _falling_edge(above, low, jnp.minimum(low, mean) - reach)
-    right = _falling_edge(above, high, jnp.maximum(high, mean) + reach)
-    return jnp.stack([left, low, high, right]), top, depth
+    beyond = jnp.stack(
+        [jnp.minimum(turns[0], mean) - reach, jnp.maximum(turns[1], mean) + reach]
+    )
+    ends = _falling_edge(lambda x: jax.vmap(log_density)(x)[0] > top - depth, turns, beyond)
+    return jnp.stack([ends[0], turns[0], turns[1], ends[1]]), top, depth
 
 
 def _uphill_zero(slope: LogLikelihood, start: Array, scale: Array) -> Array:
-    """The first zero of a slope in its uphill direction, or where the search ends without one.
+    """Find the first zero of a slope in its uphill direction, or where the search ends without one.
 
     Strides double from the cavity's standard deviation until the slope has changed its sign; then bisection.
     """
     direction = jnp.sign(slope(start))
 
-    def expand(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        near, far, stride = state
-        uphill = direction * slope(far) > 0
-        further = far + direction * stride
-        return (
-            jnp.where(uphill, far, near),
-            jnp.where(uphill, further, far),
-            jnp.where(uphill, 2 * stride, stride),
-        )
+    def search(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        near, far, stride, bracketed = state
+        probe = jnp.where(bracketed, 0.5 * (near + far), far)
+        uphill = direction * slope(probe) > 0
+        striding = uphill & ~bracketed
+        near = jnp.where(uphill, probe, near)
+        far = jnp.where(striding, probe + direction * stride, jnp.where(uphill, far, probe))
+        return near, far, jnp.where(striding, 2 * stride, stride), bracketed | ~uphill
 
-    def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        near, far = bracket
-        middle = 0.5 * (near + far)
-        uphill = direction * slope(middle) > 0
-        return jnp.where(uphill, middle, near), jnp.where(uphill, far, middle)
-
-    near, far, _ = lax.fori_loop(0, 8, expand, (start, start + direction * scale, scale))
-    near, far = lax.fori_loop(0, 24, bisect, (near, far))
+    first = (start, start + direction * scale, scale, jnp.zeros(start.shape, bool))
+    near, far, *_ = lax.fori_loop(0, _SEARCHES, search, first)
     return 0.5 * (near + far)
 
 
-def _falling_edge(above: LogLikelihood, inside: Array, outside: Array) -> Array:
+def _falling_edge(
+    above: Callable[[Array], Array], inside: Array, outside: Array
+) -> Array:
     """Where a density falls below a level between a point inside and one outside, by bisection."""
 
     def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -197,7 +202,7 @@ def _falling_edge(above: LogLikelihood, inside: Array, outside: Array) -> Array:
         high = above(middle)
         return jnp.where(high, middle, inside), jnp.where(high, outside, middle)
 
-    return lax.fori_loop(0, 24, bisect, (inside, outside))[1]
+    return lax.fori_loop(0, _SEARCHES, bisect, (inside, outside))[1]
 
 
 def _spread_edges(cuts: Array) -> Array:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from bayesrank.infer._rows import Rows
 from bayesrank.infer.quadrature import Moments
@@ -37,6 +37,7 @@ __all__ = [
     "EPState",
     "Posterior",
     "Problem",
+    "Sites",
     "cavity",
     "gaussian_posterior",
     "init",
@@ -48,6 +49,9 @@ __all__ = [
 ]
 
 _SMALLEST_DAMPING = 0.05
+# Sweeps are made in single precision while margins move by more than this, and no more than so many of them.
+_COARSE = 0.02
+_COARSE_SWEEPS = 10
 
 
 class Block(NamedTuple):
@@ -110,6 +114,10 @@ class Posterior(NamedTuple):
     valid: Array
 
 
+# Site precisions and precision-means, one array for each block.
+Sites = tuple[tuple[Array, ...], tuple[Array, ...]]
+
+
 class EPState(NamedTuple):
     """What one sweep hands to the next.
 
@@ -155,20 +163,28 @@ def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Pos
     Returns
     -------
     Posterior
-        By one LU factorisation of ``I + K S``, which is well conditioned whether or not ``K`` is.
+        By one LU factorisation of ``I + K S``, or for a diagonal ``K = D D`` a Cholesky factorisation of ``I + D S D``; both are
+        well conditioned whether or not ``K`` is.
     """
-    diagonal = covariance.ndim == 1
-    product = covariance[:, None] * precision if diagonal else covariance @ precision
-    matrix = product + jnp.eye(precision.shape[0], dtype=precision.dtype)
-    factors, pivots, _ = jax.lax.linalg.lu(matrix)
-    right = jnp.diag(covariance) if diagonal else covariance
-    posterior = jax.scipy.linalg.lu_solve((factors, pivots), right)
-    posterior = 0.5 * (posterior + posterior.T)
-    upper = jnp.diagonal(factors)
-    swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0], dtype=pivots.dtype))
-    sign = jnp.prod(jnp.sign(upper)) * (1 - 2 * (swaps % 2))
-    valid = (sign > 0) & jnp.all(jnp.isfinite(posterior)) & jnp.all(jnp.diagonal(posterior) >= 0)
-    return Posterior(posterior @ shift, posterior, jnp.sum(jnp.log(jnp.abs(upper))), valid)
+    identity = jnp.eye(precision.shape[0], dtype=precision.dtype)
+    if covariance.ndim == 1:
+        root = jnp.sqrt(covariance)
+        factor = jnp.linalg.cholesky(identity + root[:, None] * precision * root)
+        inverse = jax.scipy.linalg.cho_solve((factor, True), identity)
+        posterior = root[:, None] * inverse * root
+        pivots = jnp.diagonal(factor) ** 2
+        positive = jnp.all(pivots > 0)
+    else:
+        factors, swaps, _ = lax.linalg.lu(identity + covariance @ precision)
+        posterior = jax.scipy.linalg.lu_solve((factors, swaps), covariance)
+        posterior = 0.5 * (posterior + posterior.T)
+        pivots = jnp.diagonal(factors)
+        swapped = jnp.sum(swaps != jnp.arange(swaps.shape[0], dtype=swaps.dtype))
+        positive = (jnp.prod(jnp.sign(pivots)) * (1 - 2 * (swapped % 2)) > 0) & jnp.all(
+            jnp.diagonal(posterior) >= 0
+        )
+    valid = positive & jnp.all(jnp.isfinite(posterior))
+    return Posterior(posterior @ shift, posterior, jnp.sum(jnp.log(jnp.abs(pivots))), valid)
 
 
 def cavity(
@@ -216,23 +232,38 @@ def init(problem: Problem) -> EPState:
     )
 
 
-def restart(problem: Problem, fresh: EPState, previous: EPState) -> EPState:
-    """The fresh state of a problem with the sites of another state, where these make a proper posterior."""
-    posterior = posterior_of(problem, previous.tau, previous.nu)
-    valid = posterior.valid
+def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
+    """Put given sites into the fresh state of a problem, if they make a proper posterior there.
+
+    They are taken to be near the fixed point.
+    """
+    posterior = posterior_of(problem, *site_values)
     tau, nu, posterior = jax.tree.map(
-        lambda a, b: jnp.where(valid, a, b),
-        (previous.tau, previous.nu, posterior),
+        lambda a, b: jnp.where(posterior.valid, a, b),
+        (*site_values, posterior),
         (fresh.tau, fresh.nu, fresh.posterior),
     )
-    return fresh._replace(tau=tau, nu=nu, posterior=posterior)
+    near = jnp.full_like(fresh.delta, _COARSE)
+    return fresh._replace(tau=tau, nu=nu, posterior=posterior, delta=near)
 
 
-def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
+def step(
+    problem: Problem, state: EPState, max_damping: float = 1.0
+) -> EPState:
     """One parallel sweep: match every site to its tilted moments, take a damped step, rebuild the posterior.
 
     A step to sites that make no proper posterior is not taken, and the next one is half as long; when a sweep changes
     the margins more than the one before it, the next one is half as long too; otherwise damping recovers by a fifth.
+
+    In double precision, a sweep that starts far from the fixed point solves for the posterior in single precision, which is
+    faster and enough there; the sweep after it counts again.
+
+    Parameters
+    ----------
+    problem, state
+        The problem and the state that the last sweep left.
+    max_damping
+        Largest share of a proposed change to take.
     """
     tau, nu, skipped = [], [], jnp.zeros((), jnp.int32)
     damping = jnp.minimum(state.damping, max_damping)
@@ -244,11 +275,14 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
         skipped += jnp.sum(kept, dtype=jnp.int32)
         tau.append(old_tau + damping * (new_tau - old_tau))
         nu.append(old_nu + damping * (new_nu - old_nu))
-    posterior = posterior_of(problem, tuple(tau), tuple(nu))
+    coarse = _far_from_fixed_point(state)
+    posterior = posterior_of(problem, tuple(tau), tuple(nu), coarse)
     changed = [_margins(block, posterior) for block in problem.blocks]
     valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in changed]).all()
     delta = _largest_change(margins, changed) / damping
-    worse = ~valid | (delta > state.delta)
+    worse = ~valid | ((delta > state.delta) & (state.sweep > 0))
+    # What single precision settles is not settled yet.
+    delta = jnp.where(coarse, jnp.maximum(delta, _COARSE), delta)
     next_damping = jnp.where(worse, 0.5 * damping, 1.2 * damping)
     old = (state.tau, state.nu, state.posterior, state.delta)
     new = (tuple(tau), tuple(nu), posterior, delta)
@@ -265,15 +299,42 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     )
 
 
-def posterior_of(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Posterior:
-    """The Gaussian that prior and sites make."""
+def _far_from_fixed_point(state: EPState) -> Array | bool:
+    if state.delta.dtype != jnp.float64:
+        return False
+    return (state.delta > _COARSE) & (state.sweep < _COARSE_SWEEPS)
+
+
+def posterior_of(
+    problem: Problem,
+    tau: tuple[Array, ...],
+    nu: tuple[Array, ...],
+    coarse: Array | bool = False,
+) -> Posterior:
+    """Multiply the prior by the sites, in single precision where `coarse`."""
     pairs = list(zip(problem.blocks, tau, nu, strict=True))
-    precision = sum(block.rows.gram(t) for block, t, _ in pairs)
-    shift = sum(block.rows.transpose_apply(n) for block, _, n in pairs)
-    return gaussian_posterior(problem.covariance, precision, shift)
+    parts = (
+        problem.covariance,
+        sum(block.rows.gram(t) for block, t, _ in pairs),
+        sum(block.rows.transpose_apply(n) for block, _, n in pairs),
+    )
+    if coarse is False:
+        return gaussian_posterior(*parts)
+    return lax.cond(coarse, _rounded_posterior, gaussian_posterior, *parts)
 
 
-def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Array:
+def _rounded_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
+    single = (x.astype(jnp.float32) for x in (covariance, precision, shift))
+    *arrays, valid = gaussian_posterior(*single)
+    return Posterior(*(x.astype(covariance.dtype) for x in arrays), valid)
+
+
+def log_evidence(
+    problem: Problem,
+    tau: tuple[Array, ...],
+    nu: tuple[Array, ...],
+    posterior: Posterior | None = None,
+) -> Array:
     """EP's approximation of the log integral of prior times factors.
 
     With cavity mean m and variance v of each margin, and ``p`` for `power`,
@@ -283,8 +344,18 @@ def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]
 
     which for ``p = 1`` is equation (11) of Chu and Ghahramani.  At a fixed point its gradient in anything but the
     sites is the total derivative, since there it is stationary in the sites: hold them fixed and differentiate.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    tau, nu
+        The sites.
+    posterior
+        The posterior that they make, where it is known and no derivative is wanted.
     """
-    posterior = posterior_of(problem, tau, nu)
+    if posterior is None:
+        posterior = posterior_of(problem, tau, nu)
     power = problem.power
     total = jnp.asarray(problem.log_constant)
     for block, t, n in zip(problem.blocks, tau, nu, strict=True):

@@ -1,0 +1,274 @@
+"""Hyperparameters by maximum evidence (type-II maximum likelihood, or MAP where they have priors)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from scipy.optimize import OptimizeResult, minimize
+
+from bayesrank.infer._inventory import Inventory, run_with, take_inventory
+from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.sites import EPState, Sites
+
+__all__ = ["EvidenceMaximum", "maximize_evidence"]
+
+# The search leaves no hyperparameter further from its start than this, on its unconstrained scale (a logarithm, for
+# positive ones: a factor of about 3,000).
+_REACH = 8.0
+
+
+@dataclass(frozen=True)
+class EvidenceMaximum:
+    """Where the evidence is largest; unpacks as ``params, log_evidence``.
+
+    Attributes
+    ----------
+    params
+        Values of the hyperparameters, those held fixed included.
+    log_evidence
+        EP's log evidence there, in nats, without the prior density of the hyperparameters.
+    log_prior
+        Log prior density of the `sample` hyperparameters there.
+    converged
+        Whether the optimiser has converged, inside the bounds.
+    at_bound
+        Hyperparameters that stopped at the edge of the region searched.
+    message
+        What the optimiser said.
+    num_evaluations
+        Number of times the evidence was computed, over all restarts.
+    restarts
+        ``log_evidence + log_prior`` at the end of each start.
+    """
+
+    params: dict[str, np.ndarray]
+    log_evidence: float
+    log_prior: float
+    converged: bool
+    at_bound: tuple[str, ...]
+    message: str
+    num_evaluations: int
+    restarts: tuple[float, ...] = field(repr=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.params
+        yield self.log_evidence
+
+
+class _Evaluation(NamedTuple):
+    objective: Array
+    log_evidence: Array
+    log_prior: Array
+    state: EPState
+
+
+class _Start(NamedTuple):
+    """The end of one run of the optimiser, with the evaluation there."""
+
+    outcome: OptimizeResult
+    evaluation: _Evaluation
+
+
+def maximize_evidence(
+    model: Callable[..., Any] | EP,
+    *args: Any,
+    params: Mapping[str, Any] | None = None,
+    init: Mapping[str, Any] | None = None,
+    num_restarts: int = 0,
+    rng_key: Array | None = None,
+    max_steps: int = 200,
+    tol: float = 1e-6,
+    callback: Callable[[int, float], None] | None = None,
+    **kwargs: Any,
+) -> EvidenceMaximum:
+    """Find the hyperparameters that make the data most probable.
+
+    Maximises EP's log evidence plus the log prior density of the hyperparameters that are `sample` sites (their values'
+    own density, as in `numpyro.infer.autoguide.AutoDelta`); `param` sites have no prior and count by the evidence alone.
+    Gradients hold EP's sites fixed; each evaluation starts from the sites of the one before it.  The optimiser is SciPy's L-BFGS-B on
+    the unconstrained scale.
+
+    Parameters
+    ----------
+    model
+        The NumPyro program; or an `EP` engine of it, whose settings and compiled code are then used.
+    *args, **kwargs
+        Arguments of the program.
+    params
+        Values of sites to be held fixed, by name.
+    init
+        Where to start, by name; hyperparameters not named start at their initial value or prior median.
+    num_restarts
+        Number of further starts, from points spread around the first by one unit on the unconstrained scale.
+    rng_key
+        Random key for these; by default ``jax.random.key(0)``.
+    max_steps
+        Number of steps after which a start is given up.
+    tol
+        A start has converged when a step gains less than this share of the objective.
+    callback
+        Called after each evaluation with its number and the best objective so far.
+
+    Returns
+    -------
+    EvidenceMaximum
+
+    Raises
+    ------
+    ValueError
+        If the program is not one that EP can take, has no free hyperparameters, or `init` names others.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the optimiser has not converged, or stopped at the edge of the region searched.
+    """
+    engine = model if isinstance(model, EP) else EP(model)
+    with jax.enable_x64(engine.precision == "float64"):
+        search = _Search(engine, args, kwargs, dict(params or {}), dict(init or {}), callback)
+        starts = search.starting_points(num_restarts, rng_key)
+        ends = [search.climb(start, max_steps, tol) for start in starts]
+        maximum = search.best(ends)
+    if not maximum.converged:
+        where = f"; at the edge of the search: {', '.join(maximum.at_bound)}" if maximum.at_bound else ""
+        warnings.warn(
+            f"the search for hyperparameters has not converged: {maximum.message}{where}. Give it more max_steps, "
+            "another init, num_restarts, or a prior on these hyperparameters",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return maximum
+
+
+class _Search:
+    """One maximisation: what is searched, and what has been evaluated."""
+
+    def __init__(
+        self,
+        engine: EP,
+        args: tuple,
+        kwargs: dict[str, Any],
+        params: dict[str, Any],
+        init: dict[str, Any],
+        callback: Callable[[int, float], None] | None,
+    ) -> None:
+        self.engine, self.args, self.kwargs, self.params = engine, args, kwargs, params
+        self.callback = callback
+        # Refuses what EP cannot take before anything is searched.
+        first = engine.run(jax.random.key(0), *args, params={**params, **init}, num_samples=1, **kwargs)
+        self.inventory: Inventory = take_inventory(engine.model, args, kwargs, params)
+        self.names = tuple(self.inventory.supports)
+        if not self.names:
+            raise ValueError(
+                "the model has no free hyperparameters to learn: it has no param site and no sample site other than "
+                "its Gaussian latents that params does not hold fixed"
+            )
+        unknown = sorted(set(init) - set(self.names))
+        if unknown:
+            raise ValueError(f"init names {unknown}; the free hyperparameters are {list(self.names)}")
+        values = {**self.inventory.hyperparameters, **init}
+        self.transforms = {k: dist.biject_to(s) for k, s in self.inventory.supports.items()}
+        start = {k: jnp.asarray(self.transforms[k].inv(jnp.asarray(values[k], float))) for k in self.names}
+        self.first, self.unravel = ravel_pytree(start)
+        tau, nu = zip(*first.sites.values(), strict=True) if first.sites else ((), ())
+        self.sites: Sites = (tau, nu)
+        self.count, self.best_objective = 0, -np.inf
+
+    def starting_points(self, num_restarts: int, rng_key: Array | None) -> list[np.ndarray]:
+        """The first point, and others spread around it."""
+        first = np.asarray(self.first)
+        key = jax.random.key(0) if rng_key is None else rng_key
+        spread = np.asarray(jax.random.normal(key, (num_restarts, first.size)))
+        return [first, *(first + spread)]
+
+    def objective(self, point: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, None]:
+        """Value and gradient of what is maximised; traced."""
+        unconstrained, site_values, fixed = point
+
+        def evaluate(flat: Array) -> tuple[Array, _Evaluation]:
+            values = {k: self.transforms[k](u) for k, u in self.unravel(flat).items()}
+            params = {**fixed, **values}
+            evidence, end = self.engine.evidence_and_state(
+                params, *args, init_sites=site_values, **kwargs
+            )
+            prior = self._log_prior(params, args, kwargs)
+            return evidence + prior, _Evaluation(evidence + prior, evidence, prior, end)
+
+        (_, evaluation), gradient = jax.value_and_grad(evaluate, has_aux=True)(unconstrained)
+        return (evaluation, gradient), None
+
+    def _log_prior(self, params: dict[str, Array], args: tuple, kwargs: dict[str, Any]) -> Array:
+        names = [k for k in self.names if k in self.inventory.sampled]
+        zeros = {k: jnp.zeros(shape) for k, shape in self.inventory.latents.items()}
+        traced = run_with(
+            self.engine.model, args, kwargs, {**self.inventory.discrete, **zeros, **params}
+        )
+        return sum(
+            (jnp.sum(traced[k]["fn"].log_prob(traced[k]["value"])) for k in names), jnp.zeros(())
+        )
+
+    def evaluate(self, point: np.ndarray) -> tuple[_Evaluation, np.ndarray]:
+        """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
+        (evaluation, gradient), _ = self.engine.compiled(
+            self.objective, (point, self.sites, self.params), self.args, self.kwargs
+        )
+        objective = float(evaluation.objective)
+        usable = np.isfinite(objective) and bool(np.isfinite(evaluation.state.delta))
+        if usable:
+            self.sites = (evaluation.state.tau, evaluation.state.nu)
+        self.count += 1
+        self.best_objective = max(self.best_objective, objective) if usable else self.best_objective
+        if self.callback is not None:
+            self.callback(self.count, self.best_objective)
+        return evaluation, np.asarray(gradient, float)
+
+    def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _Start:
+        """Run the optimiser from one point."""
+
+        def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
+            evaluation, gradient = self.evaluate(point)
+            value = -float(evaluation.objective)
+            # A covariance that is no longer positive definite: the line search backs off from infinity.
+            if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
+                return np.inf, np.zeros_like(gradient)
+            return value, -gradient
+
+        bounds = [(x - _REACH, x + _REACH) for x in np.asarray(self.first)]
+        outcome = minimize(
+            downhill,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": max_steps, "ftol": tol, "gtol": 1e-3},
+        )
+        return _Start(outcome, self.evaluate(outcome.x)[0])
+
+    def best(self, ends: list[_Start]) -> EvidenceMaximum:
+        """The best of several ends."""
+        end = max(ends, key=lambda e: float(e.evaluation.objective))
+        with_bounds = np.abs(end.outcome.x - np.asarray(self.first)) >= _REACH - 1e-6
+        edges = self.unravel(jnp.asarray(with_bounds, float))
+        at_bound = tuple(k for k in self.names if bool(jnp.any(edges[k] > 0)))
+        values = self.unravel(jnp.asarray(end.outcome.x))
+        learned = {k: np.asarray(self.transforms[k](values[k])) for k in self.names}
+        fixed = {k: np.asarray(v) for k, v in self.inventory.hyperparameters.items()}
+        return EvidenceMaximum(
+            params={**fixed, **learned},
+            log_evidence=float(end.evaluation.log_evidence),
+            log_prior=float(end.evaluation.log_prior),
+            converged=bool(end.outcome.success) and not at_bound,
+            at_bound=at_bound,
+            message=str(end.outcome.message),
+            num_evaluations=self.count,
+            restarts=tuple(float(e.evaluation.objective) for e in ends),
+        )
