@@ -39,9 +39,7 @@ def model(pairs, margin=None):
 
 def exact():
     """Posterior mean and covariance of ``f``, and the log density of each left-out margin."""
-    design = np.zeros((len(PAIRS), 4))
-    design[np.arange(len(PAIRS)), PAIRS[:, 0]] = 1.0
-    design[np.arange(len(PAIRS)), PAIRS[:, 1]] = -1.0
+    design = np.eye(4)[PAIRS[:, 0]] - np.eye(4)[PAIRS[:, 1]]
     cov = np.linalg.inv(np.eye(4) + design.T @ design / NOISE**2)
     mean = cov @ design.T @ MARGIN / NOISE**2
     marginal = design @ design.T + NOISE**2 * np.eye(len(PAIRS))
@@ -193,7 +191,7 @@ def test_ep_result():
     np.testing.assert_allclose(elpd(data), left_out.sum(), atol=0.1)
 
 
-def test_ep_result_of_comparisons(tmp_path):
+def test_ep_result_of_comparisons():
     """Outcomes 0/1, a hyperparameter with a prior, and an outcome yet to come."""
 
     def program(pairs, new):
@@ -227,9 +225,6 @@ def test_ep_result_of_comparisons(tmp_path):
     np.testing.assert_allclose(predictive["won_new"].values.mean(), expected, atol=error)
     summary: Any = az.summary(data, var_names=["f"])
     assert len(summary) == 4 and az.loo(data) is not None
-    data.to_netcdf(tmp_path / "fit.nc")
-    with xr.open_dataset(tmp_path / "fit.nc", group="constant_data", engine="h5netcdf") as back:
-        np.testing.assert_allclose(back["scale"], 2.0, rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -255,11 +250,9 @@ def test_mcmc(mcmc):
     assert stats["diverging"].dtype == bool and "n_steps" in stats
     energy = mcmc.get_extra_fields(group_by_chain=True)["potential_energy"]
     np.testing.assert_array_equal(stats["lp"], -energy)
-    np.testing.assert_allclose(
-        data["log_likelihood"]["margin"].values,
-        norm.logpdf(MARGIN, f.values[..., PAIRS[:, 0]] - f.values[..., PAIRS[:, 1]], NOISE),
-        rtol=1e-6,
-    )
+    gap = f.values[..., PAIRS[:, 0]] - f.values[..., PAIRS[:, 1]]
+    density = norm.logpdf(MARGIN, gap, NOISE)
+    np.testing.assert_allclose(data["log_likelihood"]["margin"].values, density, rtol=1e-6)
     assert data["posterior"].attrs["inference_method"] == "MCMC with NUTS"
     np.testing.assert_allclose(elpd(data), left_out.sum(), atol=0.4)
     assert np.isfinite(az.summary(data, var_names=["f"], round_to="none")["r_hat"]).all()
