@@ -106,13 +106,13 @@ def test_groups_dims_coords_and_attributes(data):
     assert data["log_likelihood"]["margin"].dims == ("chain", "draw", "comparison")
     attrs = posterior.attrs
     assert attrs["inference_library"] == "bayesrank" and attrs["inference_method"] == "Gaussian"
-    assert attrs["log_evidence"] == -12.5 and attrs["converged"] == 1
-    assert attrs["num_sweeps"] == 1 and attrs["skipped_sites"] == 0
+    figures = [attrs[k] for k in ("log_evidence", "converged", "num_sweeps", "skipped_sites")]
+    assert figures == [-12.5, 1, 1, 0]
 
 
 def test_posterior_and_log_likelihood_are_the_draws(data):
-    f = Gaussian().get_samples()["f"]
-    np.testing.assert_array_equal(data["posterior"]["f"].values[0], f)
+    f = data["posterior"]["f"].values[0]
+    np.testing.assert_array_equal(f, Gaussian().get_samples()["f"])
     gap = f[:, PAIRS[:, 0]] - f[:, PAIRS[:, 1]]
     np.testing.assert_allclose(data["posterior"]["gap"].values[0], gap)
     np.testing.assert_allclose(
@@ -165,10 +165,8 @@ def test_optional_groups_can_be_left_out():
 
 
 def test_predictive_key_decides_the_replicates():
-    one, two, three = (
-        to_arviz(Gaussian(num_samples=5), rng_key=jax.random.key(seed))["posterior_predictive"]
-        for seed in (1, 1, 2)
-    )
+    keys, fit = map(jax.random.key, (1, 1, 2)), Gaussian(num_samples=5)
+    one, two, three = (to_arviz(fit, rng_key=key)["posterior_predictive"] for key in keys)
     np.testing.assert_array_equal(one["margin"], two["margin"])
     assert not np.allclose(one["margin"], three["margin"])
 
@@ -223,8 +221,7 @@ def test_ep_result_of_comparisons():
     )
     expected = expit(f[:, 0] - f[:, 3]).mean()
     np.testing.assert_allclose(predictive["won_new"].values.mean(), expected, atol=error)
-    summary: Any = az.summary(data, var_names=["f"])
-    assert len(summary) == 4 and az.loo(data) is not None
+    assert len(az.summary(data, var_names=["f"])) == 4 and np.isfinite(elpd(data))
 
 
 @pytest.fixture(scope="module")
@@ -305,9 +302,9 @@ def test_svi_with_a_guide_function():
     mean = data["posterior"]["f"].mean(("chain", "draw"))
     np.testing.assert_allclose(mean, np.arange(4.0), atol=4.5 * 0.5 / np.sqrt(2000))
 
-    lost = SVI(program, lambda *_: None, numpyro.optim.Adam(0.02), Trace_ELBO())
+    svi.guide = lambda pairs, margin: None
     with pytest.raises(ValueError, match=r"guide draws no value for the model's sites \['f'\]"):
-        SVIPosterior(lost, {}, model_args=(PAIRS, None)).get_samples()
+        SVIPosterior(svi, {}, model_args=(PAIRS, None)).get_samples()
 
 
 def several(y, z):
