@@ -1,10 +1,11 @@
 """Affine predictors found in a trace, with sparse rows where rows touch few latents.
 
-Walking through the equations of a traced program, every intermediate array is one of four things as a function of the
-latents ``z`` (length ``n``): constant, affine, quadratic, or none of these.  An affine array is carried as its value at
-``z = 0`` and its rows.  Rows are kept in ELLPACK form, ``r`` pairs (column, value) for each element, for as long as
-``r < n``; so the difference ``f[winner] - f[loser]`` of K comparisons takes K x 2 numbers and never a K x n array.
-Everything here is traceable: which columns a row touches may depend on the data, how many it touches may not.
+Walking through the equations of a traced program, every intermediate array is one of four things as
+a function of the latents ``z`` (length ``n``): constant, affine, quadratic, or none of these.  An
+affine array is carried as its value at ``z = 0`` and its rows.  Rows are kept in ELLPACK form,
+``r`` pairs (column, value) for each element, for as long as ``r < n``; so the difference
+``f[winner] - f[loser]`` of K comparisons takes K x 2 numbers and never a K x n array. Everything
+here is traceable: which columns a row touches may depend on the data, how many it touches may not.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ def walk(trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
     Returns
     -------
     dict
-        The value of every variable: arrays where it is constant, `Affine` where it is affine, a `Degree` otherwise.
+        The value of every variable: arrays where it is constant, `Affine` where it is affine, a
+        `Degree` otherwise.
     """
     env: dict[int, Value] = dict(trace.constants)
     env.update(zip(trace.inputs, inputs, strict=True))
@@ -138,7 +140,7 @@ def walk(trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
     return env
 
 
-def _evaluate(equation: Equation, operands: list[Any]) -> list[Value]:
+def _evaluate(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     if not any(isinstance(x, (Affine, Degree)) for x in operands):
         return bind(equation, operands)
     degree = _degree(equation, operands)
@@ -151,8 +153,8 @@ def _evaluate(equation: Equation, operands: list[Any]) -> list[Value]:
 # ---------------------------------------------------------------- degrees
 
 _STRUCTURAL = frozenset(
-    "reshape broadcast_in_dim transpose squeeze slice rev tile copy gather dynamic_slice concatenate "
-    "stack pad select_n split unstack".split()
+    "reshape broadcast_in_dim transpose squeeze slice rev tile copy gather dynamic_slice "
+    "concatenate stack pad select_n split unstack".split()
 )
 # Operands in which the primitive is jointly linear, the others being held fixed.
 _LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
@@ -216,7 +218,7 @@ def _degree(equation: Equation, operands: list[Any]) -> int:
 # ---------------------------------------------------------------- affine results
 
 
-def _affine_rule(equation: Equation, operands: list[Any]) -> list[Value]:
+def _affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     name = equation.name
     if name in ("neg", "mul", "div", "convert_element_type", "reduce_precision", "integer_pow"):
         return [_scale_rows(equation, operands)]
@@ -356,7 +358,7 @@ def _grouped(array: Array, batch: Sequence[int], contract: Sequence[int], traili
     return array.transpose(order).reshape(*sizes, *array.shape[ndim:])
 
 
-def _linear_map(equation: Equation, operands: list[Any]) -> list[Value]:
+def _linear_map(equation: Equation, operands: list[Any]) -> list[Affine]:
     """Any other linear operation: applied to each column of the dense rows."""
     offsets = _offset(equation, operands)
     affine = [x for x in operands if isinstance(x, Affine)]

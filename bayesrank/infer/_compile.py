@@ -1,4 +1,4 @@
-"""Splits a program's arguments into arrays, which compiled code takes anew, and what it is compiled for."""
+"""Compiled code of functions of programs, shared by calls with arguments of the same shapes."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class CompileCache:
         Parameters
         ----------
         function
-            ``function(dynamic, args, kwargs) -> (arrays, static)``, where the second result is not made of arrays and is
-            the same for all calls with arguments of the same shapes.
+            ``function(dynamic, args, kwargs) -> (arrays, static)``, where the second result is not
+            made of arrays and is the same for all calls with arguments of the same shapes.
         dynamic
             A tree of arrays.
         args, kwargs
-            What the program is called with.  Where it looks at the values of its arrays, or its structure depends on
-            them, code is compiled for these values.
+            What the program is called with.  Where it looks at the values of its arrays, or its
+            structure depends on them, code is compiled for these values.
 
         Returns
         -------
@@ -126,7 +126,8 @@ def split_arguments(args: tuple, kwargs: Mapping[str, Any], *, by_value: bool) -
     args, kwargs
         What the program is called with.
     by_value
-        Whether arrays, too, are part of what the code is compiled for: for programs whose structure depends on them.
+        Whether arrays, too, are part of what the code is compiled for: for programs whose structure
+        depends on them.
     """
     leaves, structure = jax.tree.flatten((tuple(args), dict(kwargs)))
     dynamic = [not by_value and _is_array(leaf) for leaf in leaves]

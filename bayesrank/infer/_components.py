@@ -1,10 +1,11 @@
 """Which elements of a trace's outputs hang together through its nonlinear part.
 
-EP replaces factors one by one, so each element of a likelihood must be evaluated at its own predictor.  The nonlinear
-part of a program takes arrays of affine predictors in and gives arrays of log densities out.  Here every element of
-every intermediate array carries the number of a predictor that it depends on; where an operation mixes elements with
-different numbers, these are joined.  What is joined in the end is one component: one factor of the model.  An
-operation that is not known is taken to mix everything, which is safe.
+EP replaces factors one by one, so each element of a likelihood must be evaluated at its own
+predictor.  The nonlinear part of a program takes arrays of affine predictors in and gives arrays of
+log densities out.  Here every element of every intermediate array carries the number of a predictor
+that it depends on; where an operation mixes elements with different numbers, these are joined.
+What is joined in the end is one component: one factor of the model.  An operation that is not known
+is taken to mix everything, which is safe.
 """
 
 from __future__ import annotations
@@ -32,14 +33,19 @@ from bayesrank.infer._jaxpr import (
 __all__ = ["Components", "find_components"]
 
 _ELEMENTWISE = frozenset(
-    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp "
-    "convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt igamma "
-    "igammac imag integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul ne neg nextafter not "
-    "one_minus_square or polygamma polynomial pow real reduce_precision regularized_incomplete_beta rem "
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
+    "clamp "
+    "convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge "
+    "gt igamma "
+    "igammac imag integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul ne neg "
+    "nextafter not "
+    "one_minus_square or polygamma polynomial pow real reduce_precision "
+    "regularized_incomplete_beta rem "
     "round rsqrt select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta".split()
 )
 _MOVES = frozenset(
-    "reshape broadcast_in_dim transpose squeeze slice rev tile gather dynamic_slice concatenate stack pad split "
+    "reshape broadcast_in_dim transpose squeeze slice rev tile gather dynamic_slice concatenate "
+    "stack pad split "
     "unstack".split()
 )
 _REDUCTIONS = frozenset(
@@ -54,22 +60,23 @@ class Components(NamedTuple):
 
     Attributes
     ----------
-    count
+    size
         Number of components G.
     predictor
-        For each predictor element (all arrays laid end to end), its component 0..G-1, or -1 when no output needs it.
+        For each predictor element (all arrays laid end to end), its component 0..G-1, or -1 when no
+        output needs it.
     output
         For each output element (flattened), its component, or -1 when it depends on no latent.
     """
 
-    count: int
+    size: int
     predictor: np.ndarray
     output: np.ndarray
 
     @property
     def elementwise(self) -> bool:
         """Whether predictors and outputs pair up one to one, in order."""
-        order = np.arange(self.count)
+        order = np.arange(self.size)
         return np.array_equal(self.predictor, order) and np.array_equal(self.output, order)
 
 
@@ -189,7 +196,8 @@ class _Walker:
         try:
             return self._move_exactly(equation, operands)
         except UnknownValueError:
-            # Where to does not matter for elements that hang together anyway (a level looked up in a row of levels).
+            # Where to does not matter for elements that hang together anyway (a level looked up in
+            # a row of levels).
             if equation.name != "gather" or operands[0] is None:
                 raise
             axes = tuple(equation.params["dimension_numbers"].start_index_map)
@@ -214,7 +222,8 @@ class _Walker:
                 # 32 bits, so that JAX in its default configuration keeps them as they are.
                 moved.append(marks.astype(np.int32))
                 continue
-            # A number that is moved along depends on nothing; an index or a predicate says where to.
+            # A number that is moved along depends on nothing; an index or a predicate says where
+            # to.
             array = self._value(operand)
             is_float = np.issubdtype(array.dtype, np.floating)
             moved.append(np.full(array.shape, -1, np.int32) if is_float else array)

@@ -1,9 +1,9 @@
 """The sites of a NumPyro program: which are latent, which are hyperparameters, which are observed.
 
-The program is run once with every unobserved site at a chosen value.  A site with real support is taken for a latent;
-whether the latents are jointly Gaussian is found out later, from the program's own densities.  Sites with any other
-continuous support, and `param` sites, are hyperparameters and get the value given in `params`, else their initial value or
-the median of their prior.
+The program is run once with every unobserved site at a chosen value.  A site with real support is
+taken for a latent; whether the latents are jointly Gaussian is found out later, from the program's
+own densities.  Sites with any other continuous support, and `param` sites, are hyperparameters and
+get the value given in `params`, else their initial value or the median of their prior.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def take_inventory(
     Raises
     ------
     ValueError
-        If `params` names a site that the program does not have or that is observed, if a plate is subsampled, or if
-        the program has no latent or no observed site.
+        If `params` names a site that the program does not have or that is observed, if a plate is
+        subsampled, or if the program has no latent or no observed site.
     """
     seeded = handlers.seed(model, jax.random.key(0))
     given = handlers.substitute(seeded, data={k: jnp.asarray(v) for k, v in params.items()})
@@ -123,22 +123,24 @@ def take_inventory(
             sampled.append(name)
     if not latents:
         raise ValueError(
-            "the model has no unobserved sample site with real support for EP to infer; give it one, or leave it out "
+            "the model has no unobserved sample site with real support for EP to infer; give it "
+            "one, or leave it out "
             f"of params (params names: {sorted(params)})"
         )
     if not observed:
         raise ValueError(
-            "the model has no observed site, so there is nothing to learn from; pass the data that it "
+            "the model has no observed site, so there is nothing to learn from; pass the data "
+            "that it "
             "conditions on"
         )
-    return Inventory(
-        latents, families, discrete, hyper, supports, tuple(sampled), tuple(observed)
-    )
+    return Inventory(latents, families, discrete, hyper, supports, tuple(sampled), tuple(observed))
 
 
 def _as_float(value: Any) -> Array:
     value = jnp.asarray(value)
-    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
+    return (
+        value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
+    )
 
 
 def _is_real(support: Any) -> bool:
@@ -148,7 +150,7 @@ def _is_real(support: Any) -> bool:
 
 
 def _initial_value(site: dict[str, Any]) -> Array | None:
-    """Value of an unobserved site for the first run: zeros where it is real, else the median of its prior."""
+    """Zeros for an unobserved site with real support, else the median of its prior."""
     if site["type"] != "sample" or site["is_observed"] or site["value"] is not None:
         return None
     fn, key = site["fn"], site["kwargs"]["rng_key"]
@@ -161,7 +163,7 @@ def _initial_value(site: dict[str, Any]) -> Array | None:
 
 
 def _median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
-    """Median of a prior: exact where the quantile function is known, else of a fixed number of draws."""
+    """Median of a prior, from its quantile function or else a fixed number of draws."""
     try:
         median = fn.icdf(jnp.full(fn.shape(shape), 0.5))
     except NotImplementedError:
@@ -178,7 +180,8 @@ def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
         size, subsample_size = site["args"]
         if subsample_size is not None and subsample_size != size:
             raise ValueError(
-                f"plate {name!r} is subsampled (subsample_size={subsample_size} of {size}); EP needs every element: "
+                f"plate {name!r} is subsampled (subsample_size={subsample_size} of {size}); EP "
+                "needs every element: "
                 "leave out subsample_size"
             )
 

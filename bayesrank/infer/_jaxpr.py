@@ -1,8 +1,9 @@
 """A flat list of equations from a JAX trace, and its evaluation.
 
-A traced function may call other traced functions (``jit``, ``remat``).  Reading how its outputs depend on its inputs
-is simpler on one flat list, so calls are inlined and every variable gets a number.  Functions with a derivative of
-their own (``custom_jvp``) stay whole: their numerics were chosen with care.
+A traced function may call other traced functions (``jit``, ``remat``).  Reading how its outputs
+depend on its inputs is simpler on one flat list, so calls are inlined and every variable gets a
+number.  Functions with a derivative of their own (``custom_jvp``) stay whole: their numerics were
+chosen with care.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.extend import core
 
 __all__ = [
@@ -39,7 +41,7 @@ class Constant(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """One primitive operation; variables are numbers, literals are `Constant`; `shapes` are of the outputs."""
+    """One primitive operation; `shapes` are of its outputs."""
 
     primitive: Any
     inputs: tuple[int | Constant, ...]
@@ -151,14 +153,14 @@ def bind(equation: Equation, operands: Sequence[Any]) -> list[Any]:
 
 
 def concrete_value(trace: FlatTrace, number: int) -> np.ndarray:
-    """Value of a variable that depends on nothing but constants, also while something else is being traced.
+    """Value of a variable that depends on constants only, also under an outer trace.
 
     Raises
     ------
     UnknownValueError
         If it depends on an input of the trace, or on an array that an outer trace does not know.
     """
-    constants = {k: v for k, v in trace.constants.items() if not isinstance(v, jax.core.Tracer)}
+    constants = {k: v for k, v in trace.constants.items() if not isinstance(v, Tracer)}
     with jax.ensure_compile_time_eval():
         known = dict(constants)
         for equation in needed_equations(trace.equations, [number], constants):

@@ -30,7 +30,8 @@ class ObservedOutputs(NamedTuple):
     scale
         Factor put on it by `handlers.scale`, or None.
     closed_form
-        The distribution with its predictor, value and mask, if it knows its tilted moments; else None.
+        The distribution with its predictor, value and mask, if it knows its tilted moments; else
+        None.
     """
 
     log_prob: Any
@@ -50,7 +51,8 @@ class Joint(NamedTuple):
     env
         Value of every variable of the trace, see `walk`.
     latent, observed
-        For each site its outputs' values; `GaussianForm` or the log density of a latent, `ObservedOutputs`.
+        For each site its outputs' values; `GaussianForm` or the log density of a latent,
+        `ObservedOutputs`.
     observed_numbers
         Variable numbers of the observed sites' outputs.
     reach
@@ -102,7 +104,8 @@ def trace_joint(
 
     dtype = jnp.result_type(float)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
-    # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the program.
+    # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the
+    # program.
     order = sorted(zeros)
     trace, structure = flat_trace(densities, zeros, inventory.discrete)
     sizes = {name: zeros[name].size for name in inventory.latents}
@@ -148,7 +151,7 @@ def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
 
 
 def _elementwise(fn: dist.Distribution) -> dist.Distribution:
-    """The same distribution without `to_event`, which sums the log densities of independent elements."""
+    """The same distribution without `to_event`, which sums over independent elements."""
     if isinstance(fn, dist.Independent):
         return _elementwise(fn.base_dist)
     if not isinstance(fn, (dist.ExpandedDistribution, dist.MaskedDistribution)):

@@ -48,7 +48,7 @@ class SupportsTiltedMoments(Protocol):
 
 
 class Predictors(NamedTuple):
-    """One predictor for each component of an observed site, and how the program's own predictors follow from it.
+    """One predictor for each component of an observed site, and how the program's follow from it.
 
     Attributes
     ----------
@@ -82,14 +82,15 @@ def evaluate(
 def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictors:
     """Choose one predictor for each component, and express the others by it.
 
-    Elements of one component see the latents along one direction: row ``a_j`` is ``c_j`` times its component's row.
+    Elements of one component see the latents along one direction: row ``a_j`` is ``c_j`` times its
+    component's row.
     """
     shapes = [a.shape for a in arrays]
     flat = [a.reshape((int(np.prod(a.shape, dtype=int)),)) for a in arrays]
     if len(flat) == 1 and components.elementwise:
         (only,) = flat
         rows = Rows(only.values, only.columns, only.size)
-        collinear = jnp.ones(components.count, bool)
+        collinear = jnp.ones(components.size, bool)
         return Predictors(rows, only.offset, lambda eta: [eta.reshape(shapes[0])], collinear)
     if any(a.columns is None for a in flat):
         flat = [a.densified() for a in flat]
@@ -97,7 +98,8 @@ def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictor
         width = max(a.values.shape[-1] for a in flat)
         flat = [a.widened(width) for a in flat]
     values = jnp.concatenate([a.values for a in flat])
-    columns = None if flat[0].columns is None else jnp.concatenate([a.columns for a in flat])
+    sparse = [a.columns for a in flat if a.columns is not None]
+    columns = jnp.concatenate(sparse) if sparse else None
     offsets = jnp.concatenate([a.offset for a in flat])
     owner = np.maximum(components.predictor, 0)
     used = jnp.asarray(components.predictor >= 0)
@@ -111,16 +113,17 @@ def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictor
 
     every = np.arange(offsets.shape[0])
     squared = jnp.where(used, product(every, every), -1.0)
-    # The longest row of a component stands for it: others may be zero (the reference category of a softmax).
-    longest = jnp.zeros(components.count, squared.dtype).at[owner].max(squared)
+    # The longest row of a component stands for it: others may be zero (the reference category of a
+    # softmax).
+    longest = jnp.zeros(components.size, squared.dtype).at[owner].max(squared)
     candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
-    first = jnp.full(components.count, every.size).at[owner].min(candidates)
+    first = jnp.full(components.size, every.size).at[owner].min(candidates)
     of_component = first[owner]
     reference, cross = squared[of_component], product(every, of_component)
     scale = cross / jnp.where(reference > 0, reference, 1.0)
     residual = jnp.abs(squared - scale * cross)
     straight = ~used | (residual <= jnp.sqrt(jnp.finfo(values.dtype).eps) * squared)
-    collinear = jnp.ones(components.count, bool).at[owner].min(straight)
+    collinear = jnp.ones(components.size, bool).at[owner].min(straight)
     cuts = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])[:-1]
 
     def expand(eta: Array) -> list[Array]:
@@ -144,7 +147,7 @@ def quadrature_moments(
 
 
 def gaussian_moments(log_likelihood: ElementwiseFunction) -> Callable[[Array, Array], Moments]:
-    """Tilted moments of factors whose log is a quadratic in the predictor, by its expansion at the cavity's mean."""
+    """Tilted moments of factors whose log is quadratic, by its expansion at the cavity's mean."""
 
     def moments(mean: Array, variance: Array) -> Moments:
         one = jnp.ones_like(mean)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayesrank.infer._affine import Affine, Degree
+from bayesrank.infer._affine import Affine, Degree, Value
 from bayesrank.infer._components import Components, find_components
 from bayesrank.infer._jaxpr import UnknownValueError, needed_equations
 from bayesrank.infer._joint import Joint
@@ -58,8 +58,8 @@ def observed_factors(joint: Joint, name: str, power: float) -> Factors | Array |
     Returns
     -------
     Factors, Array or None
-        The sum of the log densities when the site sees no latent; None when it is quadratic in the latents and mixes
-        them, so that it belongs to the Gaussian part.
+        The sum of the log densities when the site sees no latent; None when it is quadratic in the
+        latents and mixes them, so that it belongs to the Gaussian part.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _shape(joint: Joint, name: str) -> tuple[int, ...]:
 
 
 def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
-    """Factors of a distribution that knows its tilted moments, if only its predictor depends on the latents."""
+    """Factors of a distribution that knows its tilted moments, if only its predictor varies."""
     base, predictor, value, mask = closed_form
     if not isinstance(predictor, Affine):
         return None
@@ -140,7 +140,9 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float) -> Factors | 
     if quadratic and not _one_each(components):
         return None
     predictors = predictors_of(arrays, components)
-    fixed = {k: v for k, v in joint.env.items() if not isinstance(v, (Affine, Degree))}
+    fixed: dict[int, Value] = {
+        k: v for k, v in joint.env.items() if not isinstance(v, (Affine, Degree))
+    }
 
     def elements(eta: Array) -> Array:
         given = dict(zip(numbers, predictors.expand(eta), strict=True))
@@ -175,4 +177,4 @@ def _sum_by_component(elements: Array, components: Components) -> Array:
         return elements
     kept = np.flatnonzero(components.output >= 0)
     owner = components.output[kept]
-    return jnp.zeros(components.count, elements.dtype).at[owner].add(elements[kept])
+    return jnp.zeros(components.size, elements.dtype).at[owner].add(elements[kept])

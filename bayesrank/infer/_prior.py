@@ -1,8 +1,8 @@
-"""The joint Gaussian of a program's latents, put together from the conditionals that the program states.
+"""The joint Gaussian of a program's latents, from the conditionals that the program states.
 
-A program draws its latents one after another, each Gaussian given those before it, with a mean that is affine in them:
-``z_s | z_<s ~ N(c_s + J_s z_<s, Q_s)``.  Means and covariances of the joint follow site by site and nothing is inverted:
-``K_ss = J_s K J_s' + Q_s`` and ``K_s,< = J_s K``.
+A program draws its latents one after another, each Gaussian given those before it, with a mean that
+is affine in them: ``z_s | z_<s ~ N(c_s + J_s z_<s, Q_s)``.  Means and covariances of the joint
+follow site by site and nothing is inverted: ``K_ss = J_s K J_s' + Q_s`` and ``K_s,< = J_s K``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Conditional(NamedTuple):
 
 
 def unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, Any]:
-    """The distribution inside expansions, reinterpretations and masks; and the mask, if there is one."""
+    """The distribution inside expansions, reinterpretations and masks; and the mask."""
     mask = None
     while isinstance(fn, (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)):
         if isinstance(fn, dist.MaskedDistribution):
@@ -83,25 +83,24 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
     if mask is not None:
         return None
     if isinstance(base, dist.Normal):
-        loc, scale = (_float(jnp.broadcast_to(x, shape)) for x in (base.loc, base.scale))
+        loc, scale = (jnp.broadcast_to(_float(x), shape) for x in (base.loc, base.scale))
         return GaussianForm(loc, scale, None, jnp.all(scale > 0))
     if not isinstance(base, (dist.MultivariateNormal, dist.LowRankMultivariateNormal)):
         return None
     covariance = _float(base.covariance_matrix)
-    factor = (
-        base.scale_tril
-        if isinstance(base, dist.MultivariateNormal)
-        else jnp.linalg.cholesky(covariance)
-    )
+    if isinstance(base, dist.MultivariateNormal):
+        factor = _float(base.scale_tril)
+    else:
+        factor = jnp.linalg.cholesky(covariance)
     proper = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0)
     batch = (*shape[:-1], shape[-1], shape[-1])
     return GaussianForm(
-        _float(jnp.broadcast_to(base.loc, shape)), None, jnp.broadcast_to(covariance, batch), proper
+        jnp.broadcast_to(_float(base.loc), shape), None, jnp.broadcast_to(covariance, batch), proper
     )
 
 
-def _float(x: Array) -> Array:
-    return x.astype(jnp.result_type(float))
+def _float(x: Any) -> Array:
+    return jnp.asarray(x, jnp.result_type(float))
 
 
 def block_diagonal(matrices: Array) -> Array:
@@ -121,7 +120,8 @@ def prior_covariance(conditionals: Sequence[Conditional]) -> tuple[Array, Array]
     Returns
     -------
     tuple
-        The covariance is a diagonal (n,) when all sites are independent with independent elements, else (n, n).
+        The covariance is a diagonal (n,) when all sites are independent with independent elements,
+        else (n, n).
     """
     if all(c.rows is None and c.covariance.ndim == 1 for c in conditionals):
         return (

@@ -20,7 +20,8 @@ class Rows(NamedTuple):
     values
         Entries, shape (G, r).
     columns
-        Their columns, int, shape (G, r), repeated columns adding up; None when rows are dense (r = n).
+        Their columns, int, shape (G, r), repeated columns adding up; None when rows are dense (r =
+        n).
     size
         Number of latents n.
     """

@@ -63,9 +63,10 @@ class Layout(NamedTuple):
 class EP:
     """Expectation propagation on a NumPyro program.
 
-    The program is any NumPyro model whose unobserved real-valued sites are jointly Gaussian once its hyperparameters
-    are fixed, and in which each element of an observed site's log density sees them through one affine scalar
-    predictor.  It needs no mark: predictors and likelihoods are found in its trace, see `bayesrank.infer.program`.
+    The program is any NumPyro model whose unobserved real-valued sites are jointly Gaussian once
+    its hyperparameters are fixed, and in which each element of an observed site's log density sees
+    them through one affine scalar predictor.  It needs no mark: predictors and likelihoods are
+    found in its trace, see `bayesrank.infer.program`.
 
     Parameters
     ----------
@@ -74,15 +75,17 @@ class EP:
     power
         Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation.
     damping
-        Largest share of a proposed change that a sweep takes, in (0, 1].  Sweeps that make things worse shorten it.
+        Largest share of a proposed change that a sweep takes, in (0, 1].  Sweeps that make things
+        worse shorten it.
     max_sweeps
         Number of parallel sweeps after which to give up.
     tol
-        EP has converged when no margin's mean moves by more than this many posterior standard deviations in a sweep,
-        nor its log variance by more than this.
+        EP has converged when no margin's mean moves by more than this many posterior standard
+        deviations in a sweep, nor its log variance by more than this.
     precision
-        "float64" computes in double precision whatever JAX is configured to; "float32" in single precision, about
-        twice as fast, with an accuracy near 1e-3 posterior standard deviations and a `tol` no smaller than 1e-3.
+        "float64" computes in double precision whatever JAX is configured to; "float32" in single
+        precision, about twice as fast, with an accuracy near 1e-3 posterior standard deviations and
+        a `tol` no smaller than 1e-3.
 
     Examples
     --------
@@ -131,7 +134,7 @@ class EP:
         return sites.init(self.read(params, *args, **kwargs).problem)
 
     def step(self, state: EPState, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
-        """One sweep.  Pure: may be used under `jit`, `vmap` and `lax.scan`, in the precision that JAX is set to."""
+        """Make one sweep.  Pure, for use under `jit`, `vmap` and `lax.scan`, in JAX's precision."""
         return sites.step(self.read(params, *args, **kwargs).problem, state, self.damping)
 
     def solve(
@@ -141,7 +144,7 @@ class EP:
         init_sites: Sites | None = None,
         **kwargs: Any,
     ) -> tuple[Program, EPState]:
-        """Sweep until convergence.  Pure, like `step`; failure to converge is seen from ``state.delta``.
+        """Sweep until convergence.  Pure, like `step`; ``state.delta`` tells how far it came.
 
         Parameters
         ----------
@@ -169,7 +172,8 @@ class EP:
             return state._replace(delta=jnp.zeros_like(state.delta))
         if program.gaussian and self.power == self.damping == 1:
             # The tilted distributions are Gaussian themselves: one sweep is exact.
-            state = sites.step(problem, state, self.damping)
+            near = state._replace(delta=jnp.zeros_like(state.delta))
+            state = sites.step(problem, near, self.damping)
             return state._replace(delta=jnp.where(state.posterior.valid, 0.0, jnp.inf))
 
         def unfinished(state: EPState) -> Array:
@@ -182,7 +186,7 @@ class EP:
         return lax.while_loop(unfinished, sweep, state)
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
-        """EP's log evidence as a differentiable function of hyperparameters; see `evidence_and_state`.
+        """EP's log evidence, differentiable in the hyperparameters; see `evidence_and_state`.
 
         Returns
         -------
@@ -200,8 +204,8 @@ class EP:
     ) -> tuple[Array, EPState]:
         """EP's log evidence, differentiable, and the state that it was evaluated at.
 
-        The sites are held fixed in the derivative, which at EP's fixed point is the total derivative: there the
-        evidence is stationary in them.  Pure, like `step`.
+        The sites are held fixed in the derivative, which at EP's fixed point is the total
+        derivative: there the evidence is stationary in them.  Pure, like `step`.
 
         Parameters
         ----------
@@ -215,8 +219,9 @@ class EP:
         Returns
         -------
         tuple
-            The log of the integral of the program's density over its latents, at these hyperparameters (their own prior
-            density is not part of it); and the state, without derivative.
+            The log of the integral of the program's density over its latents, at these
+            hyperparameters (their own prior density is not part of it); and the state, without
+            derivative.
         """
         fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
@@ -243,8 +248,8 @@ class EP:
         *args, **kwargs
             Arguments of the program.  Code is compiled once for arguments of the same shapes.
         params
-            Values of sites to be held fixed, by name.  Hyperparameters that are not named take their initial value
-            (`param` sites) or the median of their prior.
+            Values of sites to be held fixed, by name.  Hyperparameters that are not named take
+            their initial value (`param` sites) or the median of their prior.
         num_samples
             Number of posterior draws that the result keeps.
 
@@ -255,7 +260,8 @@ class EP:
         Raises
         ------
         ValueError
-            If the program is not one that EP can take; the message names the site, what is wrong and the cure.
+            If the program is not one that EP can take; the message names the site, what is wrong
+            and the cure.
 
         Warns
         -----
@@ -333,8 +339,10 @@ def _without_derivative(tree: Any) -> Any:
 
 def _not_converged(result: EPResult, engine: EP) -> str:
     return (
-        f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a margin by {result.delta:.2g} "
-        f"posterior standard deviations (tol={engine.tol:.2g}), and {result.skipped_sites} site updates were skipped. "
+        f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
+        f"margin by {result.delta:.2g} "
+        f"posterior standard deviations (tol={engine.tol:.2g}), and {result.skipped_sites} site "
+        "updates were skipped. "
         "Try a smaller damping (0.5), power=0.5, or more max_sweeps"
     )
 

@@ -1,4 +1,4 @@
-"""Hyperparameters by maximum evidence (type-II maximum likelihood, or MAP where they have priors)."""
+"""Hyperparameters by maximum evidence, or by MAP where they have priors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bayesrank.infer.sites import EPState, Sites
 
 __all__ = ["EvidenceMaximum", "maximize_evidence"]
 
-# The search leaves no hyperparameter further from its start than this, on its unconstrained scale (a logarithm, for
-# positive ones: a factor of about 3,000).
+# The search leaves no hyperparameter further from its start than this, on its unconstrained scale
+# (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
 
 
@@ -92,23 +92,27 @@ def maximize_evidence(
 ) -> EvidenceMaximum:
     """Find the hyperparameters that make the data most probable.
 
-    Maximises EP's log evidence plus the log prior density of the hyperparameters that are `sample` sites (their values'
-    own density, as in `numpyro.infer.autoguide.AutoDelta`); `param` sites have no prior and count by the evidence alone.
-    Gradients hold EP's sites fixed; each evaluation starts from the sites of the one before it.  The optimiser is SciPy's L-BFGS-B on
-    the unconstrained scale.
+    Maximises EP's log evidence plus the log prior density of the hyperparameters that are `sample`
+    sites (their values' own density, as in `numpyro.infer.autoguide.AutoDelta`); `param` sites have
+    no prior and count by the evidence alone. Gradients hold EP's sites fixed; each evaluation
+    starts from the sites of the one before it.  The optimiser is SciPy's L-BFGS-B on the
+    unconstrained scale.
 
     Parameters
     ----------
     model
-        The NumPyro program; or an `EP` engine of it, whose settings and compiled code are then used.
+        The NumPyro program; or an `EP` engine of it, whose settings and compiled code are then
+        used.
     *args, **kwargs
         Arguments of the program.
     params
         Values of sites to be held fixed, by name.
     init
-        Where to start, by name; hyperparameters not named start at their initial value or prior median.
+        Where to start, by name; hyperparameters not named start at their initial value or prior
+        median.
     num_restarts
-        Number of further starts, from points spread around the first by one unit on the unconstrained scale.
+        Number of further starts, from points spread around the first by one unit on the
+        unconstrained scale.
     rng_key
         Random key for these; by default ``jax.random.key(0)``.
     max_steps
@@ -125,7 +129,8 @@ def maximize_evidence(
     Raises
     ------
     ValueError
-        If the program is not one that EP can take, has no free hyperparameters, or `init` names others.
+        If the program is not one that EP can take, has no free hyperparameters, or `init` names
+        others.
 
     Warns
     -----
@@ -139,9 +144,14 @@ def maximize_evidence(
         ends = [search.climb(start, max_steps, tol) for start in starts]
         maximum = search.best(ends)
     if not maximum.converged:
-        where = f"; at the edge of the search: {', '.join(maximum.at_bound)}" if maximum.at_bound else ""
+        where = (
+            f"; at the edge of the search: {', '.join(maximum.at_bound)}"
+            if maximum.at_bound
+            else ""
+        )
         warnings.warn(
-            f"the search for hyperparameters has not converged: {maximum.message}{where}. Give it more max_steps, "
+            f"the search for hyperparameters has not converged: {maximum.message}{where}. Give "
+            "it more max_steps, "
             "another init, num_restarts, or a prior on these hyperparameters",
             ConvergenceWarning,
             stacklevel=2,
@@ -164,20 +174,28 @@ class _Search:
         self.engine, self.args, self.kwargs, self.params = engine, args, kwargs, params
         self.callback = callback
         # Refuses what EP cannot take before anything is searched.
-        first = engine.run(jax.random.key(0), *args, params={**params, **init}, num_samples=1, **kwargs)
+        first = engine.run(
+            jax.random.key(0), *args, params={**params, **init}, num_samples=1, **kwargs
+        )
         self.inventory: Inventory = take_inventory(engine.model, args, kwargs, params)
         self.names = tuple(self.inventory.supports)
         if not self.names:
             raise ValueError(
-                "the model has no free hyperparameters to learn: it has no param site and no sample site other than "
+                "the model has no free hyperparameters to learn: it has no param site and no "
+                "sample site other than "
                 "its Gaussian latents that params does not hold fixed"
             )
         unknown = sorted(set(init) - set(self.names))
         if unknown:
-            raise ValueError(f"init names {unknown}; the free hyperparameters are {list(self.names)}")
+            raise ValueError(
+                f"init names {unknown}; the free hyperparameters are {list(self.names)}"
+            )
         values = {**self.inventory.hyperparameters, **init}
         self.transforms = {k: dist.biject_to(s) for k, s in self.inventory.supports.items()}
-        start = {k: jnp.asarray(self.transforms[k].inv(jnp.asarray(values[k], float))) for k in self.names}
+        start = {
+            k: jnp.asarray(self.transforms[k].inv(jnp.asarray(values[k], float)))
+            for k in self.names
+        }
         self.first, self.unravel = ravel_pytree(start)
         tau, nu = zip(*first.sites.values(), strict=True) if first.sites else ((), ())
         self.sites: Sites = (tau, nu)
@@ -237,7 +255,8 @@ class _Search:
         def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
             evaluation, gradient = self.evaluate(point)
             value = -float(evaluation.objective)
-            # A covariance that is no longer positive definite: the line search backs off from infinity.
+            # A covariance that is no longer positive definite: the line search backs off from
+            # infinity.
             if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
                 return np.inf, np.zeros_like(gradient)
             return value, -gradient

@@ -1,11 +1,12 @@
 """Reads a plain NumPyro program as a Gaussian prior and factors of scalar predictors.
 
-Nothing in the program is marked.  It is run once to list its sites and once more under JAX's tracing, with the latents as
-inputs and the densities of its sites as outputs.  In that trace every array that is affine in the latents is found
-with its rows; the likelihood is what is done to those arrays afterwards.
+Nothing in the program is marked.  It is run once to list its sites and once more under JAX's
+tracing, with the latents as inputs and the densities of its sites as outputs.  In that trace every
+array that is affine in the latents is found with its rows; the likelihood is what is done to those
+arrays afterwards.
 
-A program is read at given hyperparameters and may be read under `jit`, `vmap` and `grad`: what a `Program` is made of
-is static, its arrays may be traced.
+A program is read at given hyperparameters and may be read under `jit`, `vmap` and `grad`: what a
+`Program` is made of is static, its arrays may be traced.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ class Program(NamedTuple):
     Attributes
     ----------
     problem
-        The Gaussian over the core latents, those that the data touch, measured from `mean`; and the factors.
+        The Gaussian over the core latents, those that the data touch, measured from `mean`; and the
+        factors.
     mean
         Prior mean of the core latents, shape (n,).
     leaves
-        Latents on which no data depend, in order, given those before; they follow from the posterior without EP.
+        Latents on which no data depend, in order, given those before; they follow from the
+        posterior without EP.
     shapes
         Shape of every latent site: the core's, then the leaves'.
     hyperparameters
@@ -74,7 +77,7 @@ class Program(NamedTuple):
     checks: tuple[tuple[Refusal, Array], ...]
 
     def all_latents(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """Mean and covariance of core and leaves from those of the core, measured from the prior mean."""
+        """Mean and covariance of core and leaves from those of the centred core."""
         return extend(self.mean + mean, covariance, self.leaves)
 
 
@@ -93,7 +96,8 @@ def read_program(
     model, args, kwargs
         The program and what it is called with.
     params
-        Values of sites to be held fixed, by name; other hyperparameters take their initial value or prior median.
+        Values of sites to be held fixed, by name; other hyperparameters take their initial value or
+        prior median.
     power
         Power of EP, to which the factors are raised.
 
@@ -104,7 +108,8 @@ def read_program(
     Raises
     ------
     ValueError
-        When the program is not one that EP can take; the message names the site, what is wrong and the cure.
+        When the program is not one that EP can take; the message names the site, what is wrong and
+        the cure.
     """
     inventory = take_inventory(model, args, kwargs, dict(params or {}))
     joint = trace_joint(model, args, kwargs, inventory)

@@ -1,22 +1,25 @@
-"""Moments of tilted distributions by one quadrature in log space, for any smooth likelihood of a scalar predictor.
+"""Moments of tilted distributions, for any likelihood of a scalar predictor, by quadrature.
 
-The tilted density ``p(x) = exp(l(x)) N(x; m, v) / Z`` can be a thousand times narrower than its cavity, sit forty
-standard deviations away from the cavity's mean, or be cut off on one side within a ten-thousandth of its width.  A
-rule with fixed nodes misses such shapes, so the nodes are placed afresh for each element:
+The tilted density ``p(x) = exp(l(x)) N(x; m, v) / Z`` can be a thousand times narrower than its
+cavity, sit forty standard deviations away from the cavity's mean, or be cut off on one side within
+a ten-thousandth of its width.  A rule with fixed nodes misses such shapes, so the nodes are placed
+afresh for each element:
 
-1. the ends of the interval are where the density has fallen by a fixed number of nats beyond its mode and beyond the
-   likelihood's own peak (a likelihood with heavy tails has mass at both);
-2. the interval's panels are moved, a few times, so that each holds the same share of the variation of the log density
-   and of the logarithm of its slope (equidistribution; de Boor, 1973): panels crowd where the density drops or kinks;
+1. the ends of the interval are where the density has fallen by a fixed number of nats beyond
+   its mode and beyond the likelihood's own peak (a likelihood with heavy tails has mass at both);
+2. the interval's panels are moved, a few times, so that each holds the same share of the variation
+   of the log density and of the logarithm of its slope (equidistribution; de Boor, 1973): panels
+   crowd where the density drops or kinks;
 3. each panel gets a Gauss-Legendre rule.
 
-The derivatives of ``log Z`` come from identities that hold for every likelihood, with expectations under ``p``,
+The derivatives of ``log Z`` come from identities that hold for every likelihood, with expectations
+under ``p``,
 
     d log Z / dm   = E[l'(x)]           = (E[x] - m) / v
     d2 log Z / dm2 = Cov[l'(x), x] / v  = (Var[x] - v) / v**2.
 
-The middle forms keep their digits for narrow cavities, where the right ones cancel.  The right ones do not depend on
-the slope of the likelihood, which a wide cavity sees as a spike.
+The middle forms keep their digits for narrow cavities, where the right ones cancel.  The right ones
+do not depend on the slope of the likelihood, which a wide cavity sees as a spike.
 """
 
 from __future__ import annotations
@@ -68,12 +71,13 @@ def tilted_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array) 
     Returns
     -------
     Moments
-        `log_z` is differentiable in mean, variance and whatever `log_likelihood` closes over: the nodes are held
-        fixed, which changes neither the integral nor its derivative.
+        `log_z` is differentiable in mean, variance and whatever `log_likelihood` closes over: the
+        nodes are held fixed, which changes neither the integral nor its derivative.
 
     References
     ----------
-    de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and Approximation Theory.
+    de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and
+    Approximation Theory.
     """
     x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance))
     # Nodes are mapped over, so that the likelihood only ever sees arrays of its own shape.
@@ -141,7 +145,7 @@ def _interval(
     mean: Array,
     variance: Array,
 ) -> tuple[Array, Array, Array]:
-    """Ends of the mass, with the mode and the likelihood's peak between them; the top level; the depth kept.
+    """Ends of the mass and the cuts between them; the top level; the depth kept.
 
     Returns
     -------
@@ -163,9 +167,7 @@ def _interval(
     turns = turns.at[1].set(jnp.where(levels[1] > top - depth, turns[1], turns[0]))
     turns = jnp.sort(turns, axis=0)
     reach = jnp.sqrt(2 * depth) * scale
-    beyond = jnp.stack(
-        [jnp.minimum(turns[0], mean) - reach, jnp.maximum(turns[1], mean) + reach]
-    )
+    beyond = jnp.stack([jnp.minimum(turns[0], mean) - reach, jnp.maximum(turns[1], mean) + reach])
     ends = _falling_edge(lambda x: jax.vmap(log_density)(x)[0] > top - depth, turns, beyond)
     return jnp.stack([ends[0], turns[0], turns[1], ends[1]]), top, depth
 
@@ -173,7 +175,8 @@ def _interval(
 def _uphill_zero(slope: LogLikelihood, start: Array, scale: Array) -> Array:
     """Find the first zero of a slope in its uphill direction, or where the search ends without one.
 
-    Strides double from the cavity's standard deviation until the slope has changed its sign; then bisection.
+    Strides double from the cavity's standard deviation until the slope has changed its sign; then
+    bisection.
     """
     direction = jnp.sign(slope(start))
 
@@ -191,9 +194,7 @@ def _uphill_zero(slope: LogLikelihood, start: Array, scale: Array) -> Array:
     return 0.5 * (near + far)
 
 
-def _falling_edge(
-    above: Callable[[Array], Array], inside: Array, outside: Array
-) -> Array:
+def _falling_edge(above: Callable[[Array], Array], inside: Array, outside: Array) -> Array:
     """Where a density falls below a level between a point inside and one outside, by bisection."""
 
     def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -219,8 +220,8 @@ def _equidistribute(
 ) -> Array:
     """Move panel edges so that each panel holds the same share of variation.
 
-    Variation counts less where the density is low: by the power 1 / (2 * nodes) at which a Gauss-Legendre rule's error
-    sees it.
+    Variation counts less where the density is low: by the power 1 / (2 * nodes) at which a
+    Gauss-Legendre rule's error sees it.
     """
     value, slope = jax.vmap(log_density)(edges)
     level = jnp.maximum(value - top, -depth)

@@ -32,9 +32,11 @@ class EPResult:
     joint_mean, joint_covariance
         Of all latents laid end to end, shapes (n,) and (n, n), float64.
     sites
-        For each observed site that has factors, their site parameters ``(tau, nu)`` of margins measured from the prior mean.
+        For each observed site that has factors, their site parameters ``(tau, nu)`` of margins
+        measured from the prior mean.
     log_evidence
-        EP's approximation of the log of the integral of the program's density over the latents, in nats.
+        EP's approximation of the log of the integral of the program's density over the latents, in
+        nats.
     converged
         Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
     num_sweeps
@@ -44,8 +46,8 @@ class EPResult:
     delta
         How far the last sweep moved the margin that moved most, in posterior standard deviations.
     dropped_sites
-        Unobserved sites on which no data depend and that are not Gaussian.  They are not part of the posterior; `numpyro.infer.Predictive` draws
-        them.
+        Unobserved sites on which no data depend and that are not Gaussian.  They are not part of
+        the posterior; `numpyro.infer.Predictive` draws them.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
     """
@@ -112,8 +114,9 @@ class EPResult:
         Returns
         -------
         dict
-            For each latent site, draws of shape (num_samples,) + its own; and for each hyperparameter its value,
-            repeated, so that `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood` see all sites.
+            For each latent site, draws of shape (num_samples,) + its own; and for each
+            hyperparameter its value, repeated, so that `numpyro.infer.Predictive` and
+            `numpyro.infer.log_likelihood` see all sites.
         """
         samples = dict(self._draws)
         for name, value in self.params.items():
@@ -148,7 +151,7 @@ def _root(covariance: np.ndarray) -> np.ndarray:
     try:
         return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
-        # A posterior may be singular to rounding (two items with the same features): eigenvalues that are negative
-        # at rounding level are zero.
+        # A posterior may be singular to rounding (two items with the same features): eigenvalues
+        # that are negative at rounding level are zero.
         values, vectors = np.linalg.eigh(covariance)
         return vectors * np.sqrt(np.maximum(values, 0.0))

@@ -1,28 +1,31 @@
 r"""Expectation propagation in natural parameters, as pure functions of arrays.
 
-The model is a Gaussian ``x ~ N(0, K)`` and factors ``t_k``, each of which sees ``x`` through one scalar margin
-``a_k' x``.  EP replaces each factor by a site ``exp(nu_k s - tau_k s^2 / 2)`` of its margin ``s`` so that, with every
-other site in place, factor and site give the margin the same mean and variance (Minka, 2001).  With
-``S = A' diag(tau) A`` and ``psi = A' nu`` the posterior is
+The model is a Gaussian ``x ~ N(0, K)`` and factors ``t_k``, each of which sees ``x`` through one
+scalar margin ``a_k' x``.  EP replaces each factor by a site ``exp(nu_k s - tau_k s^2 / 2)`` of its
+margin ``s`` so that, with every other site in place, factor and site give the margin the same mean
+and variance (Minka, 2001).  With ``S = A' diag(tau) A`` and ``psi = A' nu`` the posterior is
 
     covariance ``C = K (I + S K)^-1``,  mean ``C psi``,
 
-so neither ``K`` is inverted nor anything of size (factors x factors) built: the work is in the space of the latents.
-Chu and Ghahramani (2005, appendix A) keep a 2 x 2 site for each comparison; since a comparison sees its two items only
-through their difference, that site has rank one and is the scalar site used here.
+so neither ``K`` is inverted nor anything of size (factors x factors) built: the work is in the
+space of the latents. Chu and Ghahramani (2005, appendix A) keep a 2 x 2 site for each comparison;
+since a comparison sees its two items only through their difference, that site has rank one and is
+the scalar site used here.
 
-Power EP (Minka, 2004) removes only a fraction ``power`` of a site and matches the moments of the factor raised to that power.
+Power EP (Minka, 2004) removes only a fraction ``power`` of a site and matches the moments of the
+factor raised to that power.
 
 References
 ----------
-Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
-Minka, T. (2004). Power EP. Microsoft Research technical report MSR-TR-2004-149.
-Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking. NIPS workshop on learning to rank.
+Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT. Minka,
+T. (2004). Power EP. Microsoft Research technical report MSR-TR-2004-149. Chu, W. and Ghahramani, Z.
+(2005). Extensions of Gaussian processes for ranking. NIPS workshop on learning to rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -49,7 +52,8 @@ __all__ = [
 ]
 
 _SMALLEST_DAMPING = 0.05
-# Sweeps are made in single precision while margins move by more than this, and no more than so many of them.
+# Sweeps are made in single precision while margins move by more than this, and no more than so many
+# of them.
 _COARSE = 0.02
 _COARSE_SWEEPS = 10
 
@@ -64,7 +68,8 @@ class Block(NamedTuple):
     offset
         What is added to a margin ``a_k' x`` to make the predictor that the factor sees, shape (G,).
     moments
-        ``moments(mean, variance) -> Moments`` of the factors, raised to ``power``, at cavities of the predictor.
+        ``moments(mean, variance) -> Moments`` of the factors, raised to ``power``, at cavities of
+        the predictor.
     """
 
     rows: Rows
@@ -130,8 +135,8 @@ class EPState(NamedTuple):
     damping
         Share of the proposed change that the next sweep takes.
     delta
-        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard deviations, or of its
-        log variance.
+        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard
+        deviations, or of its log variance.
     sweep
         Number of sweeps made.
     skipped
@@ -163,8 +168,8 @@ def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Pos
     Returns
     -------
     Posterior
-        By one LU factorisation of ``I + K S``, or for a diagonal ``K = D D`` a Cholesky factorisation of ``I + D S D``; both are
-        well conditioned whether or not ``K`` is.
+        By one LU factorisation of ``I + K S``, or for a diagonal ``K = D D`` a Cholesky
+        factorisation of ``I + D S D``; both are well conditioned whether or not ``K`` is.
     """
     identity = jnp.eye(precision.shape[0], dtype=precision.dtype)
     if covariance.ndim == 1:
@@ -190,9 +195,13 @@ def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Pos
 def cavity(
     tau: Array, nu: Array, mean: Array, variance: Array, power: float = 1.0
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance of margins with a fraction `power` of their own site taken out, and whether that is proper.
+    """Take a fraction `power` of their own site out of margins.
 
-    Where it is not proper, the mean and variance returned are those of the posterior.
+    Returns
+    -------
+    tuple
+        Mean and variance of the cavities, and whether each is proper; where one is not, its mean
+        and variance are those of the posterior.
     """
     left = 1 - power * tau * variance
     proper = (left > 0) & (variance > 0)
@@ -247,16 +256,15 @@ def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
     return fresh._replace(tau=tau, nu=nu, posterior=posterior, delta=near)
 
 
-def step(
-    problem: Problem, state: EPState, max_damping: float = 1.0
-) -> EPState:
-    """One parallel sweep: match every site to its tilted moments, take a damped step, rebuild the posterior.
+def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
+    """Sweep once in parallel: match sites to tilted moments, step, rebuild the posterior.
 
-    A step to sites that make no proper posterior is not taken, and the next one is half as long; when a sweep changes
-    the margins more than the one before it, the next one is half as long too; otherwise damping recovers by a fifth.
+    A step to sites that make no proper posterior is not taken, and the next one is half as long;
+    when a sweep changes the margins more than the one before it, the next one is half as long too;
+    otherwise damping recovers by a fifth.
 
-    In double precision, a sweep that starts far from the fixed point solves for the posterior in single precision, which is
-    faster and enough there; the sweep after it counts again.
+    In double precision, a sweep that starts far from the fixed point solves for the posterior in
+    single precision, which is faster and enough there; the sweep after it counts again.
 
     Parameters
     ----------
@@ -315,8 +323,8 @@ def posterior_of(
     pairs = list(zip(problem.blocks, tau, nu, strict=True))
     parts = (
         problem.covariance,
-        sum(block.rows.gram(t) for block, t, _ in pairs),
-        sum(block.rows.transpose_apply(n) for block, _, n in pairs),
+        _total(block.rows.gram(t) for block, t, _ in pairs),
+        _total(block.rows.transpose_apply(n) for block, _, n in pairs),
     )
     if coarse is False:
         return gaussian_posterior(*parts)
@@ -325,8 +333,13 @@ def posterior_of(
 
 def _rounded_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
     single = (x.astype(jnp.float32) for x in (covariance, precision, shift))
-    *arrays, valid = gaussian_posterior(*single)
-    return Posterior(*(x.astype(covariance.dtype) for x in arrays), valid)
+    rounded = gaussian_posterior(*single)
+    mean, posterior, log_det = (x.astype(covariance.dtype) for x in rounded[:3])
+    return Posterior(mean, posterior, log_det, rounded.valid)
+
+
+def _total(arrays: Iterable[Array]) -> Array:
+    return reduce(jnp.add, arrays)
 
 
 def log_evidence(
@@ -339,11 +352,13 @@ def log_evidence(
 
     With cavity mean m and variance v of each margin, and ``p`` for `power`,
 
-        sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p tau v) ]
+        sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p
+        tau v) ]
           - 1/2 log |I + S K| + 1/2 psi' C psi,
 
-    which for ``p = 1`` is equation (11) of Chu and Ghahramani.  At a fixed point its gradient in anything but the
-    sites is the total derivative, since there it is stationary in the sites: hold them fixed and differentiate.
+    which for ``p = 1`` is equation (11) of Chu and Ghahramani.  At a fixed point its gradient in
+    anything but the sites is the total derivative, since there it is stationary in the sites: hold
+    them fixed and differentiate.
 
     Parameters
     ----------
@@ -385,7 +400,8 @@ def _matched(
     moments = block.moments(block.offset + m, v)
     new_tau, new_nu, matched = match(moments, m, v, power)
     usable = proper & matched
-    # A margin that touches no latent has nothing to learn: it is left alone, and not counted as skipped.
+    # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
+    # skipped.
     kept = ~usable & (variance > 0)
     return jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu), kept
 
