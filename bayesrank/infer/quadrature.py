@@ -105,8 +105,9 @@ def _value_and_slope(log_likelihood: LogLikelihood, x: Array) -> tuple[Array, Ar
     A rate of ``exp(800)`` makes ``inf - inf``; no mass is lost by dropping such a point.
     """
     value, slope = jax.jvp(log_likelihood, (x,), (jnp.ones_like(x),))
-    known = jnp.isfinite(value) & jnp.isfinite(slope)
-    return jnp.where(known, value, -jnp.inf), jnp.where(known, slope, 0.0)
+    known = jnp.isfinite(value)
+    slope = jnp.where(known & jnp.isfinite(slope), slope, 0.0)
+    return jnp.where(known, value, -jnp.inf), slope
 
 
 # ---------------------------------------------------------------- placing the nodes
