@@ -13,7 +13,7 @@ Beyond an edge :math:`x \ge 0`, write the restricted variable as :math:`x + Y`. 
     1 / M(x) = x + E[Y], \quad E[Y] = \frac{1}{x + r(x)}, \quad E[Y^2] = E[Y]\, r(x), \quad
     r(x) = \cfrac{2}{x + \cfrac{3}{x + \dots}},
 
-in which nothing cancels, so that even :math:`h + 1 \approx 1/x^2` is right at :math:`x = 10^4`.
+in which nothing cancels, however far out the edge is.
 
 References
 ----------
