@@ -34,19 +34,15 @@ __all__ = ["Components", "find_components"]
 
 _ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
-    "clamp "
-    "convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge "
-    "gt igamma "
-    "igammac imag integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul ne neg "
-    "nextafter not "
-    "one_minus_square or polygamma polynomial pow real reduce_precision "
-    "regularized_incomplete_beta rem "
-    "round rsqrt select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta".split()
+    "clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 "
+    "floor ge gt igamma igammac imag integer_pow is_finite le lgamma log log1p log2 logistic lt "
+    "max min mul ne neg nextafter not one_minus_square or polygamma polynomial pow real "
+    "reduce_precision regularized_incomplete_beta rem round rsqrt select_n sign sin sinh sqrt "
+    "square stop_gradient sub tan tanh xor zeta".split()
 )
 _MOVES = frozenset(
     "reshape broadcast_in_dim transpose squeeze slice rev tile gather dynamic_slice concatenate "
-    "stack pad split "
-    "unstack".split()
+    "stack pad split unstack".split()
 )
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin".split()

@@ -44,6 +44,8 @@ class Inventory(NamedTuple):
         Names of the hyperparameters that are `sample` sites, and so have a prior.
     observed
         Names of the observed sites, factors included, in order.
+    factors
+        Which of them are `numpyro.factor` statements.
     """
 
     latents: dict[str, tuple[int, ...]]
@@ -53,6 +55,7 @@ class Inventory(NamedTuple):
     supports: dict[str, Any]
     sampled: tuple[str, ...]
     observed: tuple[str, ...]
+    factors: frozenset[str]
 
 
 def run_with(
@@ -116,7 +119,8 @@ def take_inventory(
             continue
         elif _is_real(site["fn"].support):
             latents[name] = jnp.shape(site["value"])
-            families[name] = type(unwrap(site["fn"])[0]).__name__
+            base, mask = unwrap(site["fn"])
+            families[name] = ("" if mask is None else "masked ") + type(base).__name__
         else:
             hyper[name] = _as_float(site["value"])
             supports[name] = site["fn"].support
@@ -124,23 +128,30 @@ def take_inventory(
     if not latents:
         raise ValueError(
             "the model has no unobserved sample site with real support for EP to infer; give it "
-            "one, or leave it out "
-            f"of params (params names: {sorted(params)})"
+            f"one, or leave it out of params (params names: {sorted(params)})"
         )
     if not observed:
         raise ValueError(
             "the model has no observed site, so there is nothing to learn from; pass the data "
-            "that it "
-            "conditions on"
+            "that it conditions on"
         )
-    return Inventory(latents, families, discrete, hyper, supports, tuple(sampled), tuple(observed))
+    factors = frozenset(k for k in observed if isinstance(sites[k]["fn"], dist.Unit))
+    return Inventory(
+        latents,
+        families,
+        discrete,
+        hyper,
+        supports,
+        tuple(sampled),
+        tuple(observed),
+        factors,
+    )
 
 
 def _as_float(value: Any) -> Array:
     value = jnp.asarray(value)
-    return (
-        value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
-    )
+    is_float = jnp.issubdtype(value.dtype, jnp.floating)
+    return value if is_float else value.astype(jnp.result_type(float))
 
 
 def _is_real(support: Any) -> bool:
@@ -181,8 +192,7 @@ def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
         if subsample_size is not None and subsample_size != size:
             raise ValueError(
                 f"plate {name!r} is subsampled (subsample_size={subsample_size} of {size}); EP "
-                "needs every element: "
-                "leave out subsample_size"
+                "needs every element: leave out subsample_size"
             )
 
 

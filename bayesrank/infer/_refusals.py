@@ -19,18 +19,12 @@ _MESSAGES = {
     ),
     "loc_not_affine": (
         "the prior mean of latent site {name!r} is not an affine function of the other latents, "
-        "so they "
-        "are not jointly Gaussian. Make it affine, or fix the latents that it depends on with "
-        "params"
+        "so they are not jointly Gaussian. Make it affine, or fix the latents that it depends on "
+        "with params"
     ),
     "scale_not_constant": (
         "the prior scale of latent site {name!r} depends on latent site(s) {detail}, so they are "
-        "not "
-        "jointly Gaussian. Fix these with params={{...}}; they then count as hyperparameters"
-    ),
-    "masked_latent": (
-        "latent site {name!r} is masked, which leaves some of its elements without a prior. "
-        "Mask the observed sites only"
+        "not jointly Gaussian. Fix these with params={{...}}; they then count as hyperparameters"
     ),
     "scaled_latent": (
         "latent site {name!r} stands under handlers.scale, so its prior is tempered. Scale the "
@@ -38,32 +32,29 @@ _MESSAGES = {
     ),
     "two_directions": (
         "{detail} of observed site {name!r} depends on more than one affine function of the "
-        "latents: "
-        "its predictor is not affine, or it sees two directions of the latents. Write the "
-        "likelihood as a function of one affine predictor per element (say, logits=f[i] - f[j]), "
-        "or use NUTS"
+        "latents: its predictor is not affine, or it sees two directions of the latents. Write "
+        "the likelihood as a function of one affine predictor per element (say, logits=f[i] - "
+        "f[j]), or use NUTS"
     ),
     "not_quadratic": (
         "factor {name!r} mixes latents in a way that is neither quadratic nor a function of one "
-        "affine "
-        "predictor per element. Write it as an array with one such element per term, or use NUTS"
+        "affine predictor per element. Write it as an array with one such element per term, or "
+        "use NUTS"
     ),
     "improper_factor": (
-        "factor(s) {name!r} leave the Gaussian part of the model without a finite integral: "
-        "the precision they add is too negative for the prior. Check the sign (a penalty is -f @ "
-        "L @ f / 2)"
+        "factor(s) {name!r} leave the Gaussian part of the model without a finite integral: the "
+        "precision they add is too negative for the prior. Check the sign (a penalty is -f @ L @ "
+        "f / 2)"
     ),
     "improper_prior": (
         "the prior of latent site {name!r} is not a proper Gaussian: its scale or covariance is "
-        "not "
-        "positive (definite) or not finite. Add jitter to the covariance's diagonal, or check the "
-        "model's arguments and hyperparameters ({detail})"
+        "not positive (definite) or not finite. Add jitter to the covariance's diagonal, or check "
+        "the model's arguments and hyperparameters ({detail})"
     ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "
-        "traced "
-        "by jit or vmap. Index before the first nonlinear operation (exp(f[i]), not exp(f)[i]), "
-        "or close over that array instead of passing it"
+        "traced by jit or vmap. Index before the first nonlinear operation (exp(f[i]), not "
+        "exp(f)[i]), or close over that array instead of passing it"
     ),
 }
 

@@ -340,10 +340,9 @@ def _without_derivative(tree: Any) -> Any:
 def _not_converged(result: EPResult, engine: EP) -> str:
     return (
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
-        f"margin by {result.delta:.2g} "
-        f"posterior standard deviations (tol={engine.tol:.2g}), and {result.skipped_sites} site "
-        "updates were skipped. "
-        "Try a smaller damping (0.5), power=0.5, or more max_sweeps"
+        f"margin by {result.delta:.2g} posterior standard deviations (tol={engine.tol:.2g}), and "
+        f"{result.skipped_sites} site updates were skipped. Try a smaller damping (0.5), "
+        "power=0.5, or more max_sweeps"
     )
 
 

@@ -150,9 +150,8 @@ def maximize_evidence(
             else ""
         )
         warnings.warn(
-            f"the search for hyperparameters has not converged: {maximum.message}{where}. Give "
-            "it more max_steps, "
-            "another init, num_restarts, or a prior on these hyperparameters",
+            f"the search for hyperparameters has not converged: {maximum.message}{where}. Give it "
+            "more max_steps, another init, num_restarts, or a prior on these hyperparameters",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -182,8 +181,7 @@ class _Search:
         if not self.names:
             raise ValueError(
                 "the model has no free hyperparameters to learn: it has no param site and no "
-                "sample site other than "
-                "its Gaussian latents that params does not hold fixed"
+                "sample site other than its Gaussian latents that params does not hold fixed"
             )
         unknown = sorted(set(init) - set(self.names))
         if unknown:

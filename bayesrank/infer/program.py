@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 
 from bayesrank.infer._affine import Affine, Degree
+from bayesrank.infer._gaussian import gaussian_posterior
 from bayesrank.infer._inventory import take_inventory
 from bayesrank.infer._joint import Joint, trace_joint
 from bayesrank.infer._observed import Factors, observed_factors
@@ -31,7 +32,7 @@ from bayesrank.infer._prior import (
     prior_covariance,
 )
 from bayesrank.infer._refusals import Refusal
-from bayesrank.infer.sites import Block, Problem, gaussian_posterior
+from bayesrank.infer.sites import Block, Problem
 
 __all__ = ["Program", "read_program"]
 
@@ -130,7 +131,8 @@ def read_program(
             factors[name] = found
             constant += found.constant
             if found.collinear is not None:
-                checks.append((Refusal("two_directions", name), found.collinear))
+                reason = "not_quadratic" if name in inventory.factors else "two_directions"
+                checks.append((Refusal(reason, name), found.collinear))
         elif found is None:
             quadratic.append(name)
         else:
@@ -274,9 +276,6 @@ def _absorb(
     tuple
         Mean and covariance of the product, log of its integral, and whether it is proper.
     """
-    for name in names:
-        if joint.observed[name].log_prob is Degree.NONLINEAR:
-            raise Refusal("not_quadratic", name).error()
     shapes = joint.inventory.latents
     cuts = np.cumsum([int(np.prod(shapes[name], dtype=int)) for name in core])[:-1]
     others = {k: jnp.zeros(shape, mean.dtype) for k, shape in shapes.items() if k not in core}

@@ -1,0 +1,77 @@
+"""The product of a Gaussian prior and Gaussian sites, without inverting the prior covariance."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+__all__ = ["Posterior", "gaussian_posterior", "single_precision_posterior"]
+
+
+class Posterior(NamedTuple):
+    """A Gaussian posterior.
+
+    Attributes
+    ----------
+    mean
+        Shape (n,), measured from the prior mean.
+    covariance
+        Shape (n, n).
+    log_det
+        ``log |I + S K|``.
+    valid
+        Whether the covariance is finite and the determinant positive.
+    """
+
+    mean: Array
+    covariance: Array
+    log_det: Array
+    valid: Array
+
+
+def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
+    """Multiply ``N(0, K)`` by ``exp(psi' x - x' S x / 2)``.
+
+    Parameters
+    ----------
+    covariance
+        ``K``, shape (n, n) or, for a diagonal one, (n,).
+    precision, shift
+        ``S`` (n, n) and ``psi`` (n,).
+
+    Returns
+    -------
+    Posterior
+        By one LU factorisation of ``I + K S``, or for a diagonal ``K = D D`` a Cholesky
+        factorisation of ``I + D S D``; both are well conditioned whether or not ``K`` is.
+    """
+    identity = jnp.eye(precision.shape[0], dtype=precision.dtype)
+    if covariance.ndim == 1:
+        root = jnp.sqrt(covariance)
+        factor = jnp.linalg.cholesky(identity + root[:, None] * precision * root)
+        inverse = jax.scipy.linalg.cho_solve((factor, True), identity)
+        posterior = root[:, None] * inverse * root
+        pivots = jnp.diagonal(factor) ** 2
+        positive = jnp.all(pivots > 0)
+    else:
+        factors, swaps, _ = lax.linalg.lu(identity + covariance @ precision)
+        posterior = jax.scipy.linalg.lu_solve((factors, swaps), covariance)
+        posterior = 0.5 * (posterior + posterior.T)
+        pivots = jnp.diagonal(factors)
+        swapped = jnp.sum(swaps != jnp.arange(swaps.shape[0], dtype=swaps.dtype))
+        positive = (jnp.prod(jnp.sign(pivots)) * (1 - 2 * (swapped % 2)) > 0) & jnp.all(
+            jnp.diagonal(posterior) >= 0
+        )
+    valid = positive & jnp.all(jnp.isfinite(posterior))
+    return Posterior(posterior @ shift, posterior, jnp.sum(jnp.log(jnp.abs(pivots))), valid)
+
+
+def single_precision_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
+    """Do the work of `gaussian_posterior` in single precision; arguments and results are in double."""
+    single = (x.astype(jnp.float32) for x in (covariance, precision, shift))
+    rounded = gaussian_posterior(*single)
+    mean, posterior, log_det = (x.astype(covariance.dtype) for x in rounded[:3])
+    return Posterior(mean, posterior, log_det, rounded.valid)
