@@ -1,0 +1,1 @@
+"""Benchmarks of bayesrank; run ``python -m benchmarks --help`` in the checkout."""

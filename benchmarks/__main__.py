@@ -1,0 +1,139 @@
+"""Command line of the benchmarks: ``python -m benchmarks COMMAND``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.group()
+def main() -> None:
+    """Measure bayesrank, print the figures, and compare with others where they are installed."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+    threads = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+    load = os.getloadavg()[0]
+    click.echo(
+        f"{os.cpu_count()} cores; threads: {threads or 'as each library likes'}; load {load:.1f}"
+    )
+
+
+def _in_new_process(kind: str, name: str) -> dict[str, Any] | None:
+    """Measure one case in a process of its own, so that first calls and memory are its own."""
+    output = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "one", kind, name],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+@main.command(hidden=True)
+@click.argument("kind")
+@click.argument("name")
+def one(kind: str, name: str) -> None:
+    """Measure one case in this process and print it as JSON."""
+    if kind == "speed":
+        from benchmarks.speed import measure as run
+    else:
+        from benchmarks.peers import measure_peer as run
+    click.echo(json.dumps(run(name)))
+
+
+@main.command()
+@click.option("--only", default="", help="Run the cases whose name contains this.")
+def speed(only: str) -> None:
+    """First call, later calls and memory of the engine."""
+    from benchmarks.speed import CASES
+
+    click.echo(f"{'case':45} {'first s':>8} {'median s':>9} {'min s':>8} {'target':>7} {'MB':>6}")
+    for name in CASES:
+        row = _in_new_process("speed", name) if only in name else None
+        if row is not None:
+            click.echo(
+                f"{name:45} {row['first_s']:8.2f} {row['median_s']:9.4f} {row['min_s']:8.4f} "
+                f"{row['target_s']:7.2f} {row['peak_mb']:6.0f}"
+            )
+
+
+@main.command()
+@click.option("--only", default="", help="Run the cases whose name contains this.")
+def peers(only: str) -> None:
+    """First call and later calls of other libraries on the same comparisons."""
+    from benchmarks.peers import PEERS
+
+    click.echo(f"{'case':45} {'first s':>8} {'median s':>9}")
+    for name in PEERS:
+        if only not in name:
+            continue
+        row = _in_new_process("peer", name)
+        text = "not installed" if row is None else f"{row['first_s']:8.2f} {row['median_s']:9.3f}"
+        click.echo(f"{name:45} {text}")
+
+
+@main.command()
+@click.option("--draws", default=5_000, help="NUTS draws in each chain.")
+@click.option("--chains", default=2, help="NUTS chains.")
+@click.option("--only", default="", help="Run the cases (n=100, K=50, v=4) that contain this.")
+def accuracy(draws: int, chains: int, only: str) -> None:
+    """EP against long NUTS runs: pair differences, and log loss of fresh pairs."""
+    from benchmarks.accuracy import few_comparisons
+
+    cases = [(100, 50, 4.0), (100, 100, 25.0), (100, 200, 100.0), (300, 1_500, 4.0)]
+    click.echo("error: r.m.s. over pair differences, in posterior sd; mc: NUTS's own part of it")
+    for n, count, variance in cases:
+        name = f"n={n}, K={count}, v={variance:g}"
+        if only in name:
+            row = few_comparisons(n, count, variance, draws=draws, chains=chains)
+            click.echo(
+                f"{name:25} error {row['error']:.4f} (mc {row['monte_carlo']:.4f})  "
+                f"sd ratio {row['sd_ratio']:.4f}  log loss EP {row['log_loss_ep']:.4f} "
+                f"NUTS {row['log_loss_nuts']:.4f}"
+            )
+
+
+@main.command()
+@click.option("--draws", default=100_000)
+def evidence(draws: int) -> None:
+    """EP's log evidence against importance sampling."""
+    from benchmarks.accuracy import importance_evidence
+
+    for n, count in ((100, 500), (300, 1_500)):
+        row = importance_evidence(n, count, 4.0, draws)
+        click.echo(
+            f"n={n}, K={count}: EP {row['ep']:.3f}, importance sampling {row['importance']:.3f} "
+            f"+- {row['standard_error']:.3f} ({row['effective_draws']:.0f} effective draws)"
+        )
+
+
+@main.command()
+@click.option("--datasets", default=500)
+@click.option("--items", default=100)
+@click.option("--comparisons", default=500)
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> None:
+    """Coverage of 90% rank intervals over simulated data sets."""
+    from benchmarks.coverage import calibrate, plot
+
+    result = calibrate(datasets, items, comparisons, 4.0)
+    error = result.coverage.std() / len(result.coverage) ** 0.5
+    click.echo(
+        f"{datasets} data sets of {items} items and {comparisons} comparisons: 90% rank intervals "
+        f"cover {100 * result.coverage.mean():.2f}% +- {100 * error:.2f}%"
+    )
+    if path is not None:
+        plot(
+            result,
+            path,
+            f"{datasets} simulated data sets, {items} items, {comparisons} comparisons",
+        )
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks")

@@ -1,0 +1,85 @@
+"""Simulation-based calibration: are the posterior's intervals as often right as they say?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayesrank.infer import EP
+from bayesrank.ranking import rank_interval
+from benchmarks import problems
+
+__all__ = ["Calibration", "calibrate", "plot"]
+
+
+class Calibration(NamedTuple):
+    """Outcome of a calibration study.
+
+    Attributes
+    ----------
+    coverage
+        For each data set, the share of items whose true rank lies in its 90% interval.
+    skill_ranks
+        Rank of each true skill among its posterior draws, as a fraction, (data sets, items).
+    """
+
+    coverage: np.ndarray
+    skill_ranks: np.ndarray
+
+
+def calibrate(
+    datasets: int, n: int, count: int, variance: float, draws: int = 1_000
+) -> Calibration:
+    """Draw skills and comparisons from the model, infer, and look where the truth lies.
+
+    References
+    ----------
+    Talts, S. et al. (2018). Validating Bayesian inference algorithms with simulation-based
+    calibration.
+    """
+    engine = EP(problems.fixed_gp)
+    coverage, ranks = np.empty(datasets), np.empty((datasets, n))
+    for seed in range(datasets):
+        problem = problems.gp_problem(n, count, variance, seed)
+        result = engine.run(
+            jax.random.key(seed),
+            problem.X,
+            problem.winner,
+            problem.loser,
+            np.asarray(variance),
+            num_samples=draws,
+        )
+        samples = result.get_samples()["f"]
+        low, high = np.asarray(rank_interval(samples, prob=0.9)).T
+        true_rank = np.empty(n)
+        true_rank[np.argsort(-problem.skill)] = np.arange(1, n + 1)
+        coverage[seed] = np.mean((low <= true_rank) & (true_rank <= high))
+        ranks[seed] = np.mean(samples < problem.skill, axis=0)
+    return Calibration(coverage, ranks)
+
+
+def plot(calibration: Calibration, path: Path, title: str) -> None:
+    """Draw both halves of the study and write them to a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.hist(100 * calibration.coverage, bins=25, color="tab:blue", alpha=0.8)
+    mean = 100 * calibration.coverage.mean()
+    left.axvline(90, color="black", ls="--", label="what the intervals promise: 90%")
+    left.axvline(mean, color="tab:red", label=f"what they keep: {mean:.1f}%")
+    left.set_xlabel("items whose true rank lies in the interval (%)")
+    left.set_ylabel("simulated data sets")
+    left.legend(frameon=False)
+    bins = 20
+    values: Any = calibration.skill_ranks.ravel()
+    right.hist(values, bins=bins, color="tab:blue", alpha=0.8)
+    right.axhline(values.size / bins, color="black", ls="--", label="calibrated: flat")
+    right.set_xlabel("where the true skill lies among its posterior draws")
+    right.set_ylabel("items")
+    right.legend(frameon=False, loc="lower center")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=110)
