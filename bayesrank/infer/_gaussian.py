@@ -70,7 +70,7 @@ def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Pos
 
 
 def single_precision_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
-    """Do the work of `gaussian_posterior` in single precision; arguments and results are in double."""
+    """Do the work of `gaussian_posterior` in single precision, on arrays in double."""
     single = (x.astype(jnp.float32) for x in (covariance, precision, shift))
     rounded = gaussian_posterior(*single)
     mean, posterior, log_det = (x.astype(covariance.dtype) for x in rounded[:3])
