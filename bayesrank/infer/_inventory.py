@@ -90,11 +90,12 @@ def take_inventory(
     Raises
     ------
     ValueError
-        If `params` names a site that the program does not have or that is observed, if a plate is
-        subsampled, or if the program has no latent or no observed site.
+        If `params` names a site that the program does not have or that is observed, or has a value
+        of another shape for it; if a plate is subsampled, or if the program has no latent or no
+        observed site.
     """
     seeded = handlers.seed(model, jax.random.key(0))
-    given = handlers.substitute(seeded, data={k: jnp.asarray(v) for k, v in params.items()})
+    given = handlers.substitute(seeded, substitute_fn=_given_value(params))
     chosen = handlers.substitute(given, substitute_fn=_initial_value)
     with handlers.block():
         sites = handlers.trace(chosen).get_trace(*args, **kwargs)
@@ -196,18 +197,43 @@ def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
             )
 
 
+def _given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array | None]:
+    """Look up the value at which the caller holds a site, and refuse one that does not fit it."""
+
+    def value(site: dict[str, Any]) -> Array | None:
+        name = site["name"]
+        if name not in params or site["type"] not in ("sample", "param"):
+            return None
+        if site["type"] == "sample" and site["is_observed"]:
+            what = (
+                "a factor and has no value to fix"
+                if isinstance(site["fn"], dist.Unit)
+                else "observed; pass other data to the model instead"
+            )
+            raise ValueError(f"params names {name!r}, which is {what}")
+        given, shape = jnp.asarray(params[name]), _shape(site)
+        if given.shape != shape:
+            raise ValueError(
+                f"params[{name!r}] has shape {given.shape}, the site has shape {shape}"
+            )
+        return given
+
+    return value
+
+
+def _shape(site: dict[str, Any]) -> tuple[int, ...]:
+    if site["type"] == "sample":
+        return site["fn"].shape(site["kwargs"].get("sample_shape", ()))
+    initial = site["args"][0]
+    if callable(initial):
+        return jax.eval_shape(initial, jax.random.key(0)).shape
+    return jnp.shape(initial)
+
+
 def _check_params(sites: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     for name in params:
-        site = sites.get(name)
-        if site is None or site["type"] not in ("sample", "param"):
+        if name not in sites or sites[name]["type"] not in ("sample", "param"):
             known = sorted(k for k, s in sites.items() if s["type"] in ("sample", "param"))
             raise ValueError(
                 f"params names {name!r}, which is not a site of the model; its sites are {known}"
-            )
-        if site["type"] == "sample" and site["is_observed"] and site["infer"].get("is_auxiliary"):
-            raise ValueError(f"params names {name!r}, which is a factor and has no value to fix")
-        if jnp.shape(params[name]) != jnp.shape(site["value"]):
-            raise ValueError(
-                f"params[{name!r}] has shape {jnp.shape(params[name])}, the site has shape "
-                f"{jnp.shape(site['value'])}"
             )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from bayesrank.infer._affine import Affine, Degree
 from bayesrank.infer._gaussian import gaussian_posterior
@@ -290,4 +290,9 @@ def _absorb(
     precision = -jax.hessian(log_factor)(zero)
     posterior = gaussian_posterior(covariance, precision, slope)
     log_integral = value - 0.5 * posterior.log_det + 0.5 * slope @ posterior.mean
-    return mean + posterior.mean, posterior.covariance, log_integral, posterior.valid
+    # A determinant does not tell two negative directions from none.
+    rounding = jnp.finfo(mean.dtype).eps ** 0.5 * jnp.max(jnp.diagonal(posterior.covariance))
+    jitter = rounding * jnp.eye(mean.size, dtype=mean.dtype)
+    root = jnp.linalg.cholesky(lax.stop_gradient(posterior.covariance + jitter))
+    valid = posterior.valid & jnp.all(jnp.isfinite(root))
+    return mean + posterior.mean, posterior.covariance, log_integral, valid
