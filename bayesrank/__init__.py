@@ -12,6 +12,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayesrank.estimators import PreferenceGP as PreferenceGP
     from bayesrank.inferencedata import to_arviz as to_arviz
 
 try:
@@ -19,9 +20,12 @@ try:
 except metadata.PackageNotFoundError:  # a source tree on the path, never installed
     __version__ = "0+unknown"
 
-_EXPORTS = {"to_arviz": "bayesrank.inferencedata"}
+_EXPORTS = {
+    "PreferenceGP": "bayesrank.estimators",
+    "to_arviz": "bayesrank.inferencedata",
+}
 
-__all__ = ["__version__", "to_arviz"]
+__all__ = ["PreferenceGP", "__version__", "to_arviz"]
 
 
 def __getattr__(name: str) -> Any:

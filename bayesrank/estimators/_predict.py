@@ -1,0 +1,112 @@
+r"""From the posterior of compared items to new items, and to comparisons yet to be made.
+
+The posterior :math:`f \sim N(m, S)` of the items compared is carried to new ones by the Gaussian
+process,
+
+.. math::
+    f_* \sim N(W' m, \; K_{**} - W' K_* + W' S W), \qquad W = K^{-1} K_*,
+
+and to outcomes by averaging the likelihood over the difference of two skills: for the probit
+likelihood, :math:`\Phi((m_i - m_j) / \sqrt{2 \sigma^2 + \mathrm{Var}(f_i - f_j)})`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from bayesrank import gp
+from bayesrank.infer import EPResult
+from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.models.preference import LIKELIHOODS
+
+__all__ = ["NewItems", "new_items", "outcome_probability"]
+
+Array = NDArray[np.float64]
+
+
+class NewItems(NamedTuple):
+    """Skills of items that were not compared, given those of items that were.
+
+    Attributes
+    ----------
+    mean
+        Posterior means, shape (m,).
+    prior
+        Prior covariance, shape (m, m), or only the prior variances, shape (m,).
+    weights, change
+        Matrices (n, m): the posterior covariance is the prior one plus ``weights.T @ change``.
+    """
+
+    mean: Array
+    prior: Array
+    weights: Array
+    change: Array
+
+    @property
+    def variance(self) -> Array:
+        """Posterior variances, shape (m,)."""
+        prior = self.prior if self.prior.ndim == 1 else np.diagonal(self.prior)
+        return prior + np.einsum("nm,nm->m", self.weights, self.change)
+
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariance, shape (m, m)."""
+        return self.prior + self.weights.T @ self.change
+
+
+def new_items(result: EPResult, features: Array, *, joint: bool) -> NewItems:
+    """Carry the posterior of `bayesrank.models.preference_gp` to new items.
+
+    Parameters
+    ----------
+    result
+        EP's result on that program.
+    features
+        Features of the new items on the scale of those that the program was given, shape (m, d).
+    joint
+        Whether the covariance of the new items will be wanted, and not the variances alone.
+    """
+    with jax.enable_x64(True):
+        known, new = jnp.asarray(result.model_args[0]), jnp.asarray(features)
+        kernel = gp.rbf(*(jnp.asarray(result.params[k]) for k in ("amplitude", "lengthscale")))
+        covariance = np.asarray(gp.gram(kernel, known))
+        across = np.asarray(kernel(known, new))
+        if joint:
+            prior = np.asarray(gp.gram(kernel, new))
+        else:
+            prior = np.asarray((1.0 + gp.JITTER[np.dtype(np.float64)]) * kernel(new))
+    weights = cho_solve(cho_factor(covariance, lower=True), across)
+    change = result.covariance["f"] @ weights - across
+    return NewItems(weights.T @ result.mean["f"], prior, weights, change)
+
+
+def outcome_probability(
+    likelihood: str, params: dict[str, NDArray], value: int, mean: Array, variance: Array
+) -> Array:
+    """Probability of an outcome of comparisons whose margins are normal.
+
+    Parameters
+    ----------
+    likelihood
+        A key of ``bayesrank.models.preference.LIKELIHOODS``.
+    params
+        Hyperparameters; with ``tie_width`` among them, ties are possible.
+    value
+        The outcome, as the likelihood's distribution counts.
+    mean, variance
+        Of the margins, shape (P,).
+    """
+    with jax.enable_x64(True):
+        family = LIKELIHOODS[likelihood]["tie_width" in params]
+        scales = [jnp.asarray(params[k]) for k in ("tie_width", "noise") if k in params]
+        law = family(jnp.zeros(()), *scales)
+        margins = jnp.asarray(mean), jnp.asarray(variance)
+        if hasattr(law, "tilted_moments"):
+            log_z = law.tilted_moments(value, *margins).log_z
+        else:
+            log_z = tilted_moments(lambda m: family(m, *scales).log_prob(value), *margins).log_z
+        return np.exp(np.asarray(log_z))

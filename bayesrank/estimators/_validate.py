@@ -1,0 +1,100 @@
+"""Checks of what a person hands to an estimator, with one clear message for each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["check_hyperparameters", "check_pairs", "check_ties", "location_and_scale"]
+
+Array = NDArray[np.float64]
+
+
+def check_hyperparameters(
+    hyperparameters: Any, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, Array], bool]:
+    """Return the hyperparameters that are fixed, and whether any is to be learned.
+
+    Raises
+    ------
+    ValueError
+        If it is not "evidence", "prior" or a mapping to positive values of these shapes.
+    """
+    if not isinstance(hyperparameters, Mapping):
+        if hyperparameters not in ("evidence", "prior"):
+            raise ValueError(
+                f"hyperparameters is {hyperparameters!r}; choose 'evidence', 'prior' or a mapping "
+                "from names to values"
+            )
+        return {}, hyperparameters == "evidence"
+    values = {}
+    for name, value in hyperparameters.items():
+        if name not in shapes:
+            raise ValueError(f"hyperparameters names {name!r}; there are {tuple(shapes)}")
+        array = np.asarray(value, np.float64)
+        if array.shape != shapes[name] or not (np.isfinite(array) & (array > 0.0)).all():
+            wanted = f"{shapes[name][0]} positive numbers" if shapes[name] else "a positive number"
+            raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
+        values[name] = array
+    return values, len(values) < len(shapes)
+
+
+def location_and_scale(features: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation of each feature, both of shape (d,).
+
+    Raises
+    ------
+    ValueError
+        If a feature is the same for every item.
+    """
+    constant = np.flatnonzero(np.ptp(features, axis=0) == 0.0)
+    if constant.size:
+        raise ValueError(
+            f"X has the same value for every item in column {constant[0]}; remove the column: it "
+            "cannot tell items apart"
+        )
+    return features.mean(axis=0), features.std(axis=0)
+
+
+def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
+    """Return which comparisons were tied, shape (K,).
+
+    Raises
+    ------
+    ValueError
+        If there is not True or False for each comparison.
+    """
+    if ties is None:
+        return np.zeros(n_comparisons, bool)
+    tied = np.asarray(ties)
+    if tied.shape != (n_comparisons,) or not np.isin(tied, (0, 1)).all():
+        raise ValueError(
+            f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({n_comparisons},), True "
+            "or False for each row of comparisons"
+        )
+    return tied.astype(bool)
+
+
+def check_pairs(pairs: ArrayLike, n_items: int) -> NDArray[np.intp]:
+    """Return pairs of items as integers of shape (P, 2).
+
+    Raises
+    ------
+    ValueError
+        If they are not pairs of items' row numbers.
+    """
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"pairs has shape {array.shape} and dtype {array.dtype}; pass integers (P, 2), the row "
+            "numbers of two items for each pair"
+        )
+    unknown = (array < 0) | (array >= n_items)
+    if unknown.any():
+        row, column = np.argwhere(unknown)[0]
+        raise ValueError(
+            f"pairs names item {array[row, column]} in row {row}, but the {n_items} items are "
+            f"numbered 0 to {n_items - 1}"
+        )
+    return array.astype(np.intp)
