@@ -54,8 +54,9 @@ def few_comparisons(
     Returns
     -------
     dict
-        Root mean square error of the means of all pair differences in posterior standard deviations, with the part of it that is
-        NUTS's own Monte Carlo error; median ratio of standard deviations; mean log losses over the fresh pairs.
+        Root mean square error of the means of all pair differences in posterior standard
+        deviations, with the part of it that is NUTS's own Monte Carlo error; median ratio of
+        standard deviations; mean log losses over the fresh pairs.
     """
     problem = problems.gp_problem(n, count, variance, seed)
     result = EP(problems.fixed_gp).run(

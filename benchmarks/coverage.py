@@ -1,4 +1,4 @@
-"""Simulation-based calibration: are the posterior's intervals as often right as they say?"""
+"""Simulation-based calibration: how often the posterior's intervals hold the truth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Calibration(NamedTuple):
     coverage
         For each data set, the share of items whose true rank lies in its 90% interval.
     skill_ranks
-        Rank of each true skill among its posterior draws, as a fraction, (data sets, items).
+        Rank of each true skill among its posterior draws, as a fraction, (data sets, items); skills
+        are measured from their mean.
     """
 
     coverage: np.ndarray
@@ -57,7 +58,9 @@ def calibrate(
         true_rank = np.empty(n)
         true_rank[np.argsort(-problem.skill)] = np.arange(1, n + 1)
         coverage[seed] = np.mean((low <= true_rank) & (true_rank <= high))
-        ranks[seed] = np.mean(samples < problem.skill, axis=0)
+        # Comparisons say nothing of the level that all skills share: it is taken out of both.
+        centred = samples - samples.mean(axis=1, keepdims=True)
+        ranks[seed] = np.mean(centred < problem.skill - problem.skill.mean(), axis=0)
     return Calibration(coverage, ranks)
 
 
@@ -65,15 +68,18 @@ def plot(calibration: Calibration, path: Path, title: str) -> None:
     """Draw both halves of the study and write them to a PNG file."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.hist(100 * calibration.coverage, bins=25, color="tab:blue", alpha=0.8)
-    mean = 100 * calibration.coverage.mean()
+    percent = 100 * calibration.coverage
+    edges = np.arange(np.floor(percent.min()) - 0.5, 101.5)
+    left.hist(percent, bins=edges, color="tab:blue", alpha=0.8)
+    mean = percent.mean()
     left.axvline(90, color="black", ls="--", label="what the intervals promise: 90%")
     left.axvline(mean, color="tab:red", label=f"what they keep: {mean:.1f}%")
     left.set_xlabel("items whose true rank lies in the interval (%)")
     left.set_ylabel("simulated data sets")
-    left.legend(frameon=False)
+    left.set_ylim(0, 1.35 * left.get_ylim()[1])
+    left.legend(frameon=False, loc="upper left")
     bins = 20
     values: Any = calibration.skill_ranks.ravel()
     right.hist(values, bins=bins, color="tab:blue", alpha=0.8)

@@ -66,8 +66,8 @@ def measure(name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        Seconds of the first call (tracing and compiling included), median and smallest of the later ones, and
-        the peak of the process's memory above what it held after imports, in MB.
+        Seconds of the first call (tracing and compiling included), median and smallest of the
+        later ones, and the peak of the process's memory above what it held after imports, in MB.
     """
     set_up, repeats, target = CASES[name]
     run = set_up()
