@@ -166,10 +166,10 @@ class EP:
     def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
         problem = program.problem
         state = sites.init(problem)
-        if init_sites is not None:
-            state = sites.restart(problem, state, init_sites)
         if not problem.blocks:
             return state._replace(delta=jnp.zeros_like(state.delta))
+        if init_sites is not None:
+            state = sites.restart(problem, state, init_sites)
         if program.gaussian and self.power == self.damping == 1:
             # The tilted distributions are Gaussian themselves: one sweep is exact.
             near = state._replace(delta=jnp.zeros_like(state.delta))

@@ -303,10 +303,12 @@ def log_evidence(
     posterior
         The posterior that they make, where it is known and no derivative is wanted.
     """
+    total = jnp.asarray(problem.log_constant)
+    if not problem.blocks:
+        return total
     if posterior is None:
         posterior = posterior_of(problem, tau, nu)
     power = problem.power
-    total = jnp.asarray(problem.log_constant)
     for block, t, n in zip(problem.blocks, tau, nu, strict=True):
         mean, variance = _margins(block, posterior)
         m, v, _ = cavity(t, n, mean, variance, power)
