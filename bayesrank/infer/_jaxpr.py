@@ -114,11 +114,13 @@ class _Flattener:
         return number
 
     def _operand(self, var: Any) -> int | Constant:
-        return Constant(var.val) if isinstance(var, core.Literal) else self._numbers[var]
+        if isinstance(var, core.Literal):
+            return Constant(_as_traced(var.val, var))
+        return self._numbers[var]
 
     def inline(self, closed: Any) -> list[int | Constant]:
         for var, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
-            self.constants[self.new(var)] = value
+            self.constants[self.new(var)] = _as_traced(value, var)
         for eqn in closed.jaxpr.eqns:
             operands = tuple(self._operand(var) for var in eqn.invars)
             if eqn.primitive.name in _INLINED:
@@ -143,6 +145,13 @@ class _Flattener:
             self._numbers[var] = operand
         for var, result in zip(eqn.outvars, self.inline(inner), strict=True):
             self._numbers[var] = result
+
+
+def _as_traced(value: Any, var: Any) -> Any:
+    """A constant in the type it was traced with: a NumPy array of float64 otherwise stays one."""
+    if isinstance(value, jax.Array) or jax.dtypes.issubdtype(var.aval.dtype, jax.dtypes.extended):
+        return value
+    return np.asarray(value, var.aval.dtype)
 
 
 def bind(equation: Equation, operands: Sequence[Any]) -> list[Any]:
