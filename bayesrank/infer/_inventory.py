@@ -176,13 +176,14 @@ def _initial_value(site: dict[str, Any]) -> Array | None:
 
 def _median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
     """Median of a prior, from its quantile function or else a fixed number of draws."""
+    base, _ = unwrap(fn)
     try:
-        median = fn.icdf(jnp.full(fn.shape(shape), 0.5))
-    except NotImplementedError:
-        transform = dist.biject_to(fn.support)
-        draws = transform.inv(fn.sample(key, (_MEDIAN_DRAWS, *shape)))
+        median = base.icdf(jnp.full(base.shape(), 0.5))
+    except (NotImplementedError, ImportError):  # some quantile functions need a further package
+        transform = dist.biject_to(base.support)
+        draws = transform.inv(base.sample(key, (_MEDIAN_DRAWS,)))
         median = transform(jnp.median(draws, axis=0))
-    return jnp.asarray(median)
+    return jnp.broadcast_to(median, fn.shape(shape))
 
 
 def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
