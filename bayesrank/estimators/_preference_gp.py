@@ -287,6 +287,9 @@ class PreferenceGP(BaseEstimator):
     ) -> RankSummary:
         """Rank the items of `fit`, with uncertainty.
 
+        Skills are reported as they stand above or below the average of these items: comparisons say
+        nothing of the level that all skills share, whose uncertainty would swamp that of each.
+
         Parameters
         ----------
         names : sequence, optional
@@ -308,7 +311,8 @@ class PreferenceGP(BaseEstimator):
         ValueError
             If an argument does not fit.
         """
-        return summarize(self.result.get_samples()["f"], names, prob=prob, k=k)
+        skills = self.result.get_samples()["f"]
+        return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
 
     def __sklearn_clone__(self) -> Self:
         other = type(self)(**clone(self.get_params(deep=False), safe=False))
