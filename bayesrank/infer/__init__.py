@@ -4,6 +4,16 @@ from bayesrank.infer.ep import EP as EP
 from bayesrank.infer.ep import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.evidence import EvidenceMaximum as EvidenceMaximum
 from bayesrank.infer.evidence import maximize_evidence as maximize_evidence
+from bayesrank.infer.reparam import WhitenReparam as WhitenReparam
+from bayesrank.infer.reparam import whiten as whiten
 from bayesrank.infer.result import EPResult as EPResult
 
-__all__ = ["EP", "ConvergenceWarning", "EPResult", "EvidenceMaximum", "maximize_evidence"]
+__all__ = [
+    "EP",
+    "ConvergenceWarning",
+    "EPResult",
+    "EvidenceMaximum",
+    "WhitenReparam",
+    "maximize_evidence",
+    "whiten",
+]
