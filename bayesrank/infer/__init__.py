@@ -1,5 +1,8 @@
 """Inference engines for plain NumPyro programs."""
 
+from bayesrank.infer._crosscheck_result import CrossCheck as CrossCheck
+from bayesrank.infer._crosscheck_result import NUTSResult as NUTSResult
+from bayesrank.infer.crosscheck import crosscheck as crosscheck
 from bayesrank.infer.ep import EP as EP
 from bayesrank.infer.ep import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.evidence import EvidenceMaximum as EvidenceMaximum
@@ -11,9 +14,12 @@ from bayesrank.infer.result import EPResult as EPResult
 __all__ = [
     "EP",
     "ConvergenceWarning",
+    "CrossCheck",
     "EPResult",
     "EvidenceMaximum",
+    "NUTSResult",
     "WhitenReparam",
+    "crosscheck",
     "maximize_evidence",
     "whiten",
 ]

@@ -1,0 +1,98 @@
+"""Does an engine give the same answer as NUTS? Its estimates and uncertainties beside NUTS's."""
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bayesrank.infer import CrossCheck
+    from bayesrank.infer._crosscheck_compare import Comparison
+
+
+def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
+    """Draw an engine's means and standard deviations against NUTS's, one dot a quantity.
+
+    Parameters
+    ----------
+    check
+        What `bayesrank.infer.crosscheck` returns.
+    engine
+        "ep" or "svi"; the one that ``check.verdict`` is about if not given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A new figure. Where the engines agree the dots lie on the line; the band around it in the
+        right panel is the tolerance.
+
+    Raises
+    ------
+    ValueError
+        If NUTS or ``engine`` was not among the engines run.
+    """
+    from matplotlib import pyplot as plt
+
+    engine = check.verdict.engine if engine is None else engine
+    comparisons = [c for c in check.comparisons if c.engine == engine]
+    if not comparisons:
+        raise ValueError(
+            f"engine {engine!r} was not compared with NUTS; run crosscheck with both among its "
+            f"engines (compared: {sorted({c.engine for c in check.comparisons})})"
+        )
+    name = engine.upper()
+    sentence = textwrap.wrap(check.verdicts[engine].sentence, 95)
+    size = (9.0, 4.9 + 0.25 * len(sentence))
+    figure, (left, right) = plt.subplots(1, 2, figsize=size, layout="constrained")
+    for comparison in comparisons:
+        reference = comparison.reference
+        style = {"s": 16, "alpha": 0.6, "linewidths": 0, "label": comparison.site}
+        left.scatter(reference.mean, comparison.mean, **style)
+        right.scatter(reference.sd, comparison.sd, **style)
+    pairs = any(c.reference.contrast.second is not None for c in comparisons)
+    dot = "each dot is the difference of two" if pairs else "each dot is one unknown"
+    for ax, title, what in (
+        (left, "Estimates", "Estimate"),
+        (right, "Uncertainties", "Standard deviation"),
+    ):
+        ax.set_title(f"{title}\n{dot}; on the line: the same answer", fontsize="small")
+        _frame(ax, what, name)
+    ends = np.array(right.get_xlim())
+    band = check.tolerance * ends
+    percent = f"within {100 * check.tolerance:g}%"
+    right.fill_between(ends, ends - band, ends + band, color="0.9", zorder=0, label=percent)
+    _note(left, "typical difference: " + _typical_error(comparisons))
+    _note(right, "typical difference: " + _typical_change(comparisons))
+    for ax in (left, right) if len(comparisons) > 1 else (right,):
+        ax.legend(loc="upper left", frameon=False)
+    question = f"Does {name} give the same answer as NUTS, the slow and trusted method?"
+    figure.suptitle("\n".join([question, *sentence]), fontsize="medium")
+    return figure
+
+
+def _frame(ax: "Axes", what: str, name: str) -> None:
+    """Draw the line of equality over a square that holds all dots."""
+    low = min(ax.get_xlim()[0], ax.get_ylim()[0])
+    high = max(ax.get_xlim()[1], ax.get_ylim()[1])
+    ax.plot([low, high], [low, high], color="0.5", linewidth=1, zorder=1)
+    ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+    ax.set_xlabel(f"{what} by NUTS")
+    ax.set_ylabel(f"{what} by {name}")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _note(ax: "Axes", text: str) -> None:
+    ax.text(0.98, 0.03, text, ha="right", transform=ax.transAxes, fontsize="small", color="0.3")
+
+
+def _typical_error(comparisons: "list[Comparison]") -> str:
+    error = np.concatenate([c.error for c in comparisons])
+    return f"{np.sqrt(np.mean(error**2)):.1%} of the uncertainty"
+
+
+def _typical_change(comparisons: "list[Comparison]") -> str:
+    ratio = np.concatenate([c.ratio for c in comparisons])
+    return f"{np.median(np.abs(ratio - 1.0)):.1%}"
