@@ -6,9 +6,24 @@ and returns that. Matplotlib is imported when a picture is drawn, and its backen
 left alone.
 """
 
+from bayesrank.plots._bounds import plot_bound_curves as plot_bound_curves
+from bayesrank.plots._bounds import plot_bound_parts as plot_bound_parts
+from bayesrank.plots._bounds import plot_coverage as plot_coverage
+from bayesrank.plots._bounds import plot_error_intervals as plot_error_intervals
+from bayesrank.plots._bounds import plot_figure_posterior as plot_figure_posterior
 from bayesrank.plots._crosscheck import plot_crosscheck as plot_crosscheck
 from bayesrank.plots._heatmaps import plot_pairwise as plot_pairwise
 from bayesrank.plots._heatmaps import plot_rank_distribution as plot_rank_distribution
 from bayesrank.plots._ranking import plot_ranking as plot_ranking
 
-__all__ = ["plot_crosscheck", "plot_pairwise", "plot_rank_distribution", "plot_ranking"]
+__all__ = [
+    "plot_bound_curves",
+    "plot_bound_parts",
+    "plot_coverage",
+    "plot_crosscheck",
+    "plot_error_intervals",
+    "plot_figure_posterior",
+    "plot_pairwise",
+    "plot_rank_distribution",
+    "plot_ranking",
+]
