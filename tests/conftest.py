@@ -15,3 +15,11 @@ def strict_rank() -> Iterator[None]:
     """
     with jax.numpy_rank_promotion("raise"):
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_compilation() -> Iterator[None]:
+    """Have XLA spend less time on optimising: for tests that compile much and compute little."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -1,0 +1,207 @@
+"""How good EP is as an approximation, and the gradients of its evidence."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from infer_oracles import (
+    gaussian_posterior,
+    grid_posterior,
+    log_normal,
+    pair_rows,
+    rbf,
+    sequential_ep,
+)
+from numpy.testing import assert_allclose
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import MCMC, NUTS
+from scipy.special import log_expit, logsumexp
+from scipy.stats import t
+
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+KEY = jax.random.key(1)
+RNG = np.random.default_rng(5)
+X = RNG.uniform(size=(12, 2))
+WINNER, LOSER = np.array([RNG.choice(12, 2, replace=False) for _ in range(40)]).T
+
+
+def kernel(x: jax.Array, amplitude: Any, lengthscale: Any) -> jax.Array:
+    square = jnp.sum((x[:, None] - x[None]) ** 2, axis=-1)
+    return amplitude**2 * jnp.exp(-0.5 * square / lengthscale**2) + 1e-6 * jnp.eye(len(x))
+
+
+def program(x, winner, loser, y):
+    """Hyperparameters of a prior, its mean, an absorbed factor, and likelihoods of every kind."""
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    lengthscale = numpyro.param("lengthscale", 0.7, constraint=dist.constraints.positive)
+    noise: Any = numpyro.sample("noise", dist.HalfNormal(1.0))
+    lean = numpyro.param("lean", 0.1)
+    pull: Any = numpyro.param("pull", 0.1)
+    degrees = numpyro.param("degrees", 4.0, constraint=dist.constraints.positive)
+    f: Any = numpyro.sample("f", dist.MultivariateNormal(lean, kernel(x, amplitude, lengthscale)))
+    numpyro.factor("near_zero", -0.5 * pull * jnp.sum(f) ** 2)
+    numpyro.sample("win", Thurstone(f[winner] - f[loser], noise), obs=1)
+    numpyro.sample("y", dist.StudentT(degrees, f[:3], noise), obs=y)
+    numpyro.sample("total", dist.Normal(jnp.sum(f), 3.0 * noise), obs=1.0)
+
+
+def test_gradient():
+    """With the sites held fixed it is the total derivative: that of whole solutions."""
+    engine = EP(program, tol=1e-10)
+    args = X, WINNER, LOSER, np.array([0.5, -4.0, 1.0])
+    params = {
+        "amplitude": 1.3,
+        "lengthscale": 0.6,
+        "noise": 0.5,
+        "lean": 0.2,
+        "pull": 0.1,
+        "degrees": 4.0,
+    }
+    evidence = jax.jit(jax.value_and_grad(lambda params: engine.log_evidence(params, *args)))
+    _, gradient = evidence(params)
+    step = 1e-4
+    for name, value in params.items():
+        up, down = (evidence({**params, name: value + sign * step})[0] for sign in (1.0, -1.0))
+        assert_allclose(gradient[name], (up - down) / (2 * step), rtol=1e-5, err_msg=name)
+
+
+# ---------------------------------------------------------------- exact for Gaussian programs
+
+
+def regression(x, y, new):
+    """Sites added, a hierarchical mean, several observed sites, latents that no data touch."""
+    level: Any = numpyro.sample("level", dist.Normal(1000.0, 2.0))
+    slope: Any = numpyro.sample("slope", dist.Normal(jnp.zeros(2), 1.5).to_event(1))
+    offset: Any = numpyro.sample("offset", dist.Normal(level, 0.5).expand([2]))
+    with numpyro.plate("row", len(y)):
+        mean = x @ slope + offset[jnp.arange(len(y)) % 2]
+        numpyro.sample("y", dist.Normal(mean, 0.1), obs=y)
+    numpyro.sample("z", dist.Normal(offset[0], 2.0), obs=998.0)
+    numpyro.sample("y_new", dist.Normal(new @ slope + level, 0.3))
+    numpyro.sample("label", dist.Bernoulli(logits=slope[0]))
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_gaussian_program_is_exact(power):
+    """Posterior, evidence and what follows from them, in one sweep; in power EP, in some."""
+    x, new = RNG.normal(size=(7, 2)), RNG.normal(size=(3, 2))
+    y = x @ [1.0, -2.0] + 1000.5 + RNG.normal(size=7)
+    result = EP(regression, power=power, tol=1e-12).run(KEY, x, y, new)
+    # Latents in order: level, slope, offset, y_new.
+    prior = np.zeros((8, 8))
+    loading = np.zeros((8, 5))
+    loading[0, 0] = loading[3, 0] = loading[4, 0] = 1.0
+    loading[1, 1] = loading[2, 2] = loading[3, 3] = loading[4, 4] = 1.0
+    loading[5:, 0], loading[5:, 1:3] = 1.0, new
+    prior = loading @ np.diag([4.0, 2.25, 2.25, 0.25, 0.25]) @ loading.T
+    prior[5:, 5:] += 0.09 * np.eye(3)
+    mean = np.array([1000.0, 0, 0, 1000, 1000, 1000, 1000, 1000])
+    design = np.zeros((8, 8))
+    design[:7, 1:3], design[np.arange(7), 3 + np.arange(7) % 2], design[7, 3] = x, 1.0, 1.0
+    noise = np.array([0.1] * 7 + [2.0])
+    exact = gaussian_posterior(mean, prior, design, np.append(y, 998.0), noise)
+    assert result.converged
+    assert result.num_sweeps == 1 or power < 1
+    assert result.latent_sites == ("level", "slope", "offset", "y_new")
+    assert result.dropped_sites == ("label",)
+    assert_allclose(result.joint_mean, exact.mean, rtol=1e-9)
+    assert_allclose(result.joint_covariance, exact.covariance, atol=1e-9)
+    assert_allclose(result.log_evidence, exact.log_evidence, rtol=1e-9)
+    assert_allclose(result.stddev["y_new"] ** 2, np.diag(exact.covariance)[5:], rtol=1e-8)
+    assert result.covariance["slope"].shape == (2, 2) and result.mean["level"].shape == ()
+
+
+# ---------------------------------------------------------------- against the truth
+
+K3 = rbf(np.array([[0.0], [0.5], [1.5]]), 1.0)
+FEW = np.array([0, 0, 1, 0]), np.array([1, 2, 2, 1])
+
+
+def white_pairs(root, winner, loser):
+    """Skills ``f = root @ z``, so that NUTS does well too."""
+    z: Any = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([root.shape[0]]))
+    f: Any = numpyro.deterministic("f", root @ z)
+    numpyro.sample("win", dist.Bernoulli(logits=f[winner] - f[loser]), obs=1)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return EP(white_pairs)
+
+
+@pytest.mark.parametrize(("amplitude", "error"), [(1.0, 0.003), (6.0, 0.05)])
+def test_against_a_grid(engine, amplitude, error):
+    """Three items: means, standard deviations and evidence by summing over all of space.
+
+    EP approximates posteriors that are skewed; with a prior six times wider it errs most.
+    """
+    root = amplitude * np.linalg.cholesky(K3)
+    result = engine.run(KEY, root, *FEW)
+    rows = pair_rows(3, *FEW) @ root
+
+    def log_density(z):
+        return log_normal(z, np.zeros(3), np.eye(3)) + log_expit(z @ rows.T).sum(-1)
+
+    exact = grid_posterior(log_density, result.mean["z"], result.covariance["z"], points=81)
+    sd = np.sqrt(np.diag(exact.covariance))
+    assert_allclose((result.mean["z"] - exact.mean) / sd, 0.0, atol=error)
+    assert_allclose(result.stddev["z"] / sd, 1.0, atol=error)
+    assert_allclose(result.log_evidence, exact.log_evidence, atol=error)
+
+
+def test_against_nuts_and_importance_sampling(engine):
+    root = np.linalg.cholesky(rbf(X, 0.5, 2.0))
+    args = root, WINNER, LOSER
+    result = engine.run(KEY, *args, num_samples=5000)
+    mcmc = MCMC(NUTS(white_pairs), num_warmup=200, num_samples=1000, progress_bar=False)
+    mcmc.run(KEY, *args)
+    draws = np.asarray(mcmc.get_samples()["f"])
+    gaps = draws[:, WINNER] - draws[:, LOSER]
+    ess = np.asarray(effective_sample_size(gaps[None]))
+    rows = pair_rows(12, WINNER, LOSER) @ root
+    mean = rows @ result.mean["z"]
+    sd = np.sqrt(np.einsum("gi,ij,gj->g", rows, result.covariance["z"], rows))
+    # 4.5 Monte Carlo standard errors over 40 pairs, and 0.02 for EP.
+    assert np.all(np.abs(gaps.mean(0) - mean) / sd < 4.5 / np.sqrt(ess) + 0.02)
+    assert np.all(np.abs(np.log(gaps.std(0) / sd)) < 4.5 / np.sqrt(ess / 2) + 0.02)
+    z = result.get_samples()["z"]
+    log_weight = log_normal(z, np.zeros(12), np.eye(12)) + log_expit(z @ rows.T).sum(-1)
+    log_weight -= log_normal(z, result.mean["z"], result.covariance["z"])
+    estimate = logsumexp(log_weight) - np.log(len(z))
+    share = np.exp(log_weight - logsumexp(log_weight))
+    error = np.sqrt(np.sum(share**2))
+    assert error < 0.05
+    assert abs(result.log_evidence - estimate) < 0.05 + 4 * error
+
+
+# ---------------------------------------------------------------- power, damping, failure
+
+
+def outliers(y):
+    f: Any = numpyro.sample("f", dist.MultivariateNormal(0.0, 4.0 * jnp.asarray(K3)))
+    numpyro.sample("y", dist.StudentT(2.0, f, 0.1), obs=y)
+
+
+Y = np.array([-3.0, 4.0, 0.0])
+
+
+def student_t_factors():
+    return [lambda x, v=v: t.logpdf(v, 2.0, x, 0.1) for v in Y]
+
+
+def test_power_ep():
+    """Data that contradict each other, and a site removed by half."""
+    exact = sequential_ep(np.zeros(3), 4 * K3, np.eye(3), student_t_factors(), power=0.5)
+    result = EP(outliers, power=0.5, tol=1e-9).run(KEY, Y)
+    assert result.converged
+    assert_allclose(result.mean["f"], exact.mean, atol=1e-6)
+    assert_allclose(result.covariance["f"], exact.covariance, atol=1e-6)
+    assert_allclose(result.log_evidence, exact.log_evidence, atol=1e-6)

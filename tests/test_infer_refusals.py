@@ -1,0 +1,271 @@
+"""What EP cannot take is refused: the message names the site, what is wrong, and the cure."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP, ConvergenceWarning
+from bayesrank.infer.program import read_program
+
+KEY = jax.random.key(0)
+PAIRS = np.array([[0, 1], [1, 2], [0, 2]])
+
+
+def items(*distribution: Any) -> Any:
+    prior = distribution[0] if distribution else dist.Normal(0.0, 1.0)
+    return numpyro.sample("f", prior.expand([3]))
+
+
+def wins(f: Any, name: str = "win") -> None:
+    numpyro.sample(name, Thurstone(f[PAIRS[:, 0]] - f[PAIRS[:, 1]]), obs=1)
+
+
+# ---------------------------------------------------------------- latents
+
+
+def student_t_latent():
+    wins(items(dist.StudentT(4.0, 0.0, 1.0)))
+
+
+def laplace_latent_behind_a_gaussian_one():
+    level = numpyro.sample("level", dist.Laplace(0.0, 1.0))
+    wins(items() + level * jnp.arange(3))
+
+
+def flat_latent():
+    wins(numpyro.sample("f", dist.ImproperUniform(dist.constraints.real, (3,), ())))
+
+
+def discrete_latent():
+    better = numpyro.sample("better", dist.Bernoulli(0.5))
+    f = items()
+    numpyro.sample("win", Thurstone(f[0] - f[1] + better), obs=1)
+
+
+def scale_of_a_latent():
+    log_scale: Any = numpyro.sample("log_scale", dist.Normal(0.0, 1.0))
+    wins(items(dist.Normal(0.0, jnp.exp(log_scale))))
+
+
+def mean_not_affine():
+    level: Any = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    wins(items(dist.Normal(level**2, 1.0)))
+
+
+def masked_latent():
+    with handlers.mask(mask=np.array([True, False, True])):
+        f = items()
+    wins(f)
+
+
+def scaled_latent():
+    with handlers.scale(scale=2.0):
+        f = items()
+    wins(f)
+
+
+# ---------------------------------------------------------------- likelihoods
+
+
+def product_of_latents():
+    f = items()
+    numpyro.sample("win", dist.Bernoulli(logits=f[PAIRS[:, 0]] * f[PAIRS[:, 1]]), obs=1)
+
+
+def product_with_another_site():
+    weight: Any = numpyro.sample("weight", dist.Normal(1.0, 1.0))
+    numpyro.sample("y", dist.Normal(weight * items(), 1.0), obs=jnp.zeros(3))
+
+
+def predictor_not_affine():
+    f = items()
+    numpyro.sample("win", Thurstone(f[PAIRS[:, 0]] ** 2 - f[PAIRS[:, 1]]), obs=1)
+
+
+def two_predictors():
+    f = items()
+    numpyro.sample("y", dist.Normal(f[PAIRS[:, 0]], jnp.exp(f[PAIRS[:, 1]])), obs=jnp.zeros(3))
+
+
+def choice_of_three():
+    numpyro.sample("choice", dist.CategoricalLogits(items()), obs=1)
+
+
+def sum_of_many():
+    f = items()
+    numpyro.factor("win", jnp.sum(jax.nn.log_sigmoid(f[PAIRS[:, 0]] - f[PAIRS[:, 1]])))
+
+
+def repelling_factor():
+    f = items()
+    numpyro.factor("graph", jnp.dot(f, f))
+    wins(f)
+
+
+def factor_improper_in_two_directions():
+    """The determinant is positive, and so is every variance of the matrix that comes out."""
+    f = numpyro.sample("f", dist.MultivariateNormal(0.0, covariance_matrix=jnp.eye(3)))
+    ones = jnp.ones((3, 3)) / 3
+    precision = -1.0 * (jnp.eye(3) - ones) + 0.1 * ones
+    numpyro.factor("graph", -0.5 * f @ (precision - jnp.eye(3)) @ f)
+    wins(f)
+
+
+def subsampled_plate():
+    f = items()
+    with numpyro.plate("pair", 3, subsample_size=2) as pair:
+        rows = jnp.asarray(PAIRS)[pair]
+        numpyro.sample("win", Thurstone(f[rows[:, 0]] - f[rows[:, 1]]), obs=1)
+
+
+def no_data():
+    items()
+
+
+def no_latent():
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    numpyro.sample("y", dist.Normal(0.0, scale), obs=1.0)
+
+
+REFUSED = {
+    student_t_latent: ["'f' (StudentT distribution) is not Gaussian", "params={'f': ...}"],
+    laplace_latent_behind_a_gaussian_one: ["'level' (Laplace", "Normal or MultivariateNormal"],
+    flat_latent: ["'f' (ImproperUniform", "is not Gaussian"],
+    discrete_latent: ["'better' is discrete", "Sum it out", "params={'better': ...}"],
+    scale_of_a_latent: ["prior scale of latent site 'f'", "log_scale", "Fix", "params"],
+    mean_not_affine: ["prior mean of latent site 'f' is not an affine", "Make it affine"],
+    masked_latent: ["'f' (masked Normal distribution) is not Gaussian"],
+    scaled_latent: ["latent site 'f'", "handlers.scale", "Scale the observed sites only"],
+    product_of_latents: ["factor 0 of observed site 'win'", "two directions", "or use NUTS"],
+    product_with_another_site: ["site 'y'", "affine", "or use NUTS"],
+    predictor_not_affine: ["site 'win'", "predictor is not affine", "one affine predictor per"],
+    two_predictors: ["site 'y'", "two directions"],
+    choice_of_three: ["site 'choice'", "more than one affine function"],
+    sum_of_many: ["'win'", "one affine predictor per element"],
+    repelling_factor: ["factor(s) 'graph'", "without a finite integral", "Check the sign"],
+    factor_improper_in_two_directions: ["factor(s) 'graph'", "without a finite integral"],
+    subsampled_plate: ["plate 'pair' is subsampled", "leave out subsample_size"],
+    no_data: ["no observed site", "pass the data"],
+    no_latent: ["no unobserved sample site with real support", "params"],
+}
+
+
+def read(model: Any, *args: Any, **params: Any) -> None:
+    """Read a program and raise what `EP.run` would, without compiling a solution."""
+    refusals = []
+
+    @jax.jit
+    def checks(args, params):
+        program = read_program(model, args, {}, params)
+        refusals.extend(refusal for refusal, _ in program.checks)
+        return [passed for _, passed in program.checks]
+
+    for refusal, passed in zip(refusals, checks(args, params), strict=True):
+        refusal.raise_unless(np.asarray(passed))
+
+
+@pytest.mark.parametrize("model", REFUSED, ids=lambda model: model.__name__)
+def test_refusal(model):
+    with pytest.raises(ValueError) as caught:
+        read(model)
+    for part in REFUSED[model]:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("covariance", [np.ones((3, 3)), -np.eye(3), np.full((3, 3), np.nan)])
+def test_improper_prior(covariance):
+    def model(covariance):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        wins(numpyro.sample("f", dist.MultivariateNormal(0.0, scale * covariance)))
+
+    message = (
+        r"prior of latent site 'f' is not a proper Gaussian.*jitter.*hyperparameters \(scale\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        read(model, covariance)
+
+
+@pytest.mark.parametrize(
+    ("params", "parts"),
+    [
+        ({"skill": 1.0}, ["params names 'skill'", "not a site of the model", "'f'"]),
+        ({"win": np.zeros(3)}, ["params names 'win'", "observed"]),
+        ({"bonus": 1.0}, ["params names 'bonus'", "factor"]),
+        ({"margin": np.zeros(3)}, ["params names 'margin'", "not a site of the model"]),
+        ({"scale": np.ones(2)}, ["params['scale'] has shape (2,)", "the site has shape ()"]),
+    ],
+)
+def test_refused_params(params, parts):
+    def model():
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        f = items(dist.Normal(0.0, scale))
+        numpyro.deterministic("margin", f - f[0])
+        numpyro.factor("bonus", f[0])
+        wins(f)
+
+    with pytest.raises(ValueError) as caught:
+        read(model, **params)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_refused_at_run():
+    """Refusals that need values come out of `run`, too, before any result does."""
+
+    def model(scale):
+        wins(items(dist.Normal(0.0, scale)))
+
+    engine = EP(model)
+    with pytest.raises(ValueError, match="prior of latent site 'f' is not a proper Gaussian"):
+        engine.run(KEY, np.array(0.0))
+    assert engine.run(KEY, np.array(1.0)).converged
+
+
+def test_repelling_elements_are_not_passed_over():
+    """Improper factors of single elements are sites that EP has to skip: it says so."""
+
+    def model(strength):
+        f = items()
+        numpyro.factor("repel", strength * f**2)
+        wins(f)
+
+    engine = EP(model, max_sweeps=20)
+    assert engine.run(KEY, np.array(0.1)).converged
+    with pytest.warns(ConvergenceWarning, match="site updates were skipped"):
+        result = engine.run(KEY, np.array(1.0))
+    assert not result.converged
+    assert result.skipped_sites > 0
+
+
+def test_structure_that_is_being_traced():
+    """Under `jit`, what the elements of a site share has to be known; `run` finds out."""
+
+    def model(index, counts):
+        numpyro.sample("count", dist.Poisson(jnp.exp(items())[index]), obs=counts)
+
+    engine = EP(model)
+    with pytest.raises(ValueError, match=r"site 'count'.*exp\(f\[i\]\), not exp\(f\)\[i\]"):
+        jax.jit(lambda *args: engine.read({}, *args).mean)(PAIRS[:, 0], np.array([1, 2, 0]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"power": 0.0}, "power must be in"),
+        ({"power": 1.5}, "power must be in"),
+        ({"damping": 0.0}, "damping must be in"),
+        ({"max_sweeps": 0}, "max_sweeps must be at least 1"),
+        ({"tol": 0.0}, "tol must be positive"),
+        ({"precision": "float16"}, "precision must be 'float64' or 'float32'"),
+    ],
+)
+def test_refused_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        EP(no_data, **settings)
