@@ -90,6 +90,7 @@ def test_options_without_a_command_are_those_of_the_demo(folder, seen, capsys):
         "seed": 7,
         "crosscheck": False,
         "quiet": True,
+        "notes": settings.notes,
         "inputs": (),
     }
     printed = capsys.readouterr()
@@ -232,6 +233,15 @@ def test_an_existing_folder_keeps_other_files_and_gets_new_results(folder, seen)
     assert Path("o/mine.txt").read_text() == "keep"
     assert Path("o/ranking.csv").read_text().startswith("rank,item")
     assert not _drafts(folder)
+
+
+def test_no_result_of_an_earlier_run_stays_behind(folder, seen):
+    Path("o").mkdir()
+    Path("o/crosscheck.png").write_text("of other data")
+    Path("o/mine.png").write_text("keep")
+    assert _run("rank", "c.csv", "--out", "o", "--no-crosscheck") == 0
+    files = {path.name for path in Path("o").iterdir()}
+    assert files == {"mine.png", "posterior.nc", "ranking.csv", "ranking.png"}
 
 
 def test_new_folder_has_ordinary_permissions(tmp_path):

@@ -56,6 +56,7 @@ def _show(*, terminal: bool, quiet: bool) -> str:
     with steps.running():
         warnings.simplefilter("always")
         with steps.step("Learning [x]") as advance:
+            advance(None, "3 values tried")
             advance(0.5)
             time.sleep(0.01)
             warnings.warn("mind\n  this", UserWarning, stacklevel=1)

@@ -39,6 +39,11 @@ The file of --items has a column item (or name) first, and one numeric column a 
 What is wrong with a file is said in one line, with exit code 2, and nothing is written.
 """
 
+_DEMO_NOTE = (
+    "Mind where the numbers come from: travellers reported the hours and fares of the trips they "
+    "took, and those of the others were computed. Part of what looks like taste is that difference."
+)
+
 
 class _DemoByDefault(click.Group):
     """Runs `demo` where no command is named, with the options given."""
@@ -111,7 +116,7 @@ def demo(**options: Any) -> None:
     from bayesrank.cli.pipeline import run
     from bayesrank.datasets import load_modechoice
 
-    run(load_modechoice(), Settings(**options))
+    run(load_modechoice(), Settings(**options, notes=(_DEMO_NOTE,)))
 
 
 @cli.command(help=_RANK_HELP)

@@ -22,8 +22,8 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
     Parameters
     ----------
     out
-        Where the results go. May exist: files of the names in `files` are replaced, and all
-        others are left alone.
+        Where the results go. May exist: files of the names in `files` are replaced or, if there is
+        no such result now, removed, and all others are left alone.
     files
         Names of the files that may be written.
     inputs
@@ -47,7 +47,7 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
         raise _unwritable(out, error) from None
     try:
         yield draft
-        _publish(draft, out)
+        _publish(draft, out, files)
     except OSError as error:
         raise _unwritable(out, error) from error
     finally:
@@ -70,10 +70,13 @@ def _nearest_folder(out: Path) -> Path:
     return next(path for path in (out, *out.parents) if path.exists())
 
 
-def _publish(draft: Path, out: Path) -> None:
+def _publish(draft: Path, out: Path, files: Sequence[str]) -> None:
     if out.exists():
-        for path in sorted(draft.iterdir()):
+        results = sorted(draft.iterdir())
+        for path in results:
             os.replace(path, out / path.name)
+        for name in set(files) - {path.name for path in results}:
+            (out / name).unlink(missing_ok=True)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     mask = os.umask(0)

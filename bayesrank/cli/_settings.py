@@ -12,4 +12,5 @@ class Settings(NamedTuple):
     seed: int
     crosscheck: bool  #: compare the fast fit with NUTS
     quiet: bool  #: no progress
+    notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten

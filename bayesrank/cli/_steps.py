@@ -2,13 +2,19 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-Advance = Callable[[float], None]  #: takes the share of the step that is done, from 0 to 1
+
+class Advance(Protocol):
+    """Moves the bar of a step."""
+
+    def __call__(self, share: float | None, note: str = "") -> None:
+        """Show the share that is done, from 0 to 1 (None if not known), and a note."""
 
 
 class Steps:
@@ -32,6 +38,7 @@ class Steps:
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
             console=console,
         )
 
@@ -53,9 +60,14 @@ class Steps:
         if self._quiet:
             yield _ignore
         elif self._console.is_terminal:
-            task = self._bars.add_task(title, total=None)
-            yield lambda share: self._bars.update(task, completed=share, total=1)
-            self._bars.update(task, completed=1, total=1)
+            task = self._bars.add_task(title, total=None, note="")
+
+            def advance(share: float | None, note: str = "") -> None:
+                total = None if share is None else 1.0
+                self._bars.update(task, completed=share, total=total, note=note)
+
+            yield advance
+            self._bars.update(task, completed=1.0, total=1.0)
         else:
             yield _ignore
             elapsed = time.perf_counter() - start
@@ -74,5 +86,5 @@ class Steps:
         self._console.print(f"Warning: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _ignore(share: float) -> None:
+def _ignore(share: float | None, note: str = "") -> None:
     """Take no notice of progress."""

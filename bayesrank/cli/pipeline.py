@@ -3,20 +3,30 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
+from bayesrank.cli._notes import notes_on
 from bayesrank.cli._output import output_folder
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
 from bayesrank.cli._tables import ranking_table, stdout_console
 from bayesrank.datasets import ComparisonData
-from bayesrank.ranking import RankSummary
+from bayesrank.ranking import RankSummary, summarize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES = ("ranking.png", "crosscheck.png")
+    from bayesrank.infer import CrossCheck, EPResult
+
+FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 FILES = ("ranking.csv", "posterior.nc", *FIGURES)
+
+_DRAWS = 2000
+_REPLICATED = 500
+_NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
+_ITEMS_IN_PAIRS = 150
+_NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 
 
 class Analysis(NamedTuple):
@@ -51,15 +61,126 @@ def run(data: ComparisonData, settings: Settings) -> None:
         analysis = analyse(data, settings, steps)
         with steps.step("Writing the results"):
             _write(analysis, folder)
+    if console.is_terminal and not settings.quiet:
+        console.print()
     out = stdout_console()
     out.print(ranking_table(analysis.summary, settings.rows))
-    for note in (*analysis.notes, f"Results are in {settings.out}."):
+    written = ["ranking.csv", "posterior.nc", *analysis.figures]
+    where = f"Results are in {settings.out}: {', '.join(written)}."
+    for note in (*analysis.notes, *settings.notes, where):
         out.print(f"\n{note}", markup=False, highlight=False)
 
 
 def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
-    """Learn the hyperparameters, fit, cross-check, and draw."""
-    raise NotImplementedError
+    """Learn the hyperparameters, fit, cross-check, and draw.
+
+    Parameters
+    ----------
+    data
+        The comparisons.
+    settings
+        What the person chose.
+    steps
+        Where to show progress.
+
+    Returns
+    -------
+    Analysis
+        Of 2,000 posterior draws.
+    """
+    with steps.step("Loading JAX and NumPyro"):
+        import jax
+
+        from bayesrank.infer import EP, crosscheck, maximize_evidence
+    fit_key, check_key, predict_key = jax.random.split(jax.random.key(settings.seed), 3)
+    program, args, kwargs = _question(data)
+    engine = EP(program)
+    with steps.step("Learning the scales of skill") as advance:
+        maximum = maximize_evidence(
+            engine,
+            *args,
+            callback=lambda number, best: advance(None, f"{number} values tried"),
+            **kwargs,
+        )
+    with steps.step("Fitting the skills (EP)"):
+        result = engine.run(fit_key, *args, params=maximum.params, num_samples=_DRAWS, **kwargs)
+    check = None
+    if settings.crosscheck:
+        with steps.step("Checking against simulation (NUTS)") as advance:
+            check = crosscheck(
+                result,
+                engines=("ep", "nuts"),
+                contrast="pairs",
+                rng_key=check_key,
+                progress_bar=False,
+                progress=lambda engine, share: advance(share),
+                **_NUTS,
+            )
+    with steps.step("Ranking and drawing"):
+        summary = summarize(result.get_samples()["f"], data.names)
+        figures = _draw(data, summary, result, check)
+    with steps.step("Predicting the comparisons again"):
+        posterior = _to_arviz(data, result, predict_key)
+    return Analysis(summary, notes_on(data, result, check), posterior, figures)
+
+
+def _question(data: ComparisonData) -> tuple[Any, tuple, dict[str, Any]]:
+    """Choose the program for the data, and its arguments."""
+    from bayesrank.models import preference_gp, thurstone
+
+    kwargs: dict[str, Any] = {}
+    if data.tied.any():
+        kwargs["outcomes"] = np.where(data.tied, 1, 2)
+    if data.features is None:
+        return thurstone, (data.n_items, data.comparisons), kwargs
+    # The program's priors suppose standardised features; the reader refuses constant ones.
+    features = data.features - data.features.mean(axis=0)
+    features /= features.std(axis=0)
+    return preference_gp, (features, data.comparisons), kwargs | {"ard": True}
+
+
+def _draw(
+    data: ComparisonData, summary: RankSummary, result: "EPResult", check: "CrossCheck | None"
+) -> dict[str, "Figure"]:
+    import matplotlib
+
+    matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
+    from bayesrank.plots import plot_pairwise, plot_ranking
+
+    best = summary.item[:_ITEMS_IN_PAIRS]
+    draws = result.get_samples()["f"][:, best]
+    axes = {
+        "ranking.png": plot_ranking(summary),
+        "pairs.png": plot_pairwise(draws, [data.names[i] for i in best]),
+    }
+    figures: dict[str, Any] = {name: ax.figure for name, ax in axes.items()}
+    if check is not None:
+        figures["crosscheck.png"] = check.plot()
+    return figures
+
+
+def _to_arviz(data: ComparisonData, result: "EPResult", rng_key: Any) -> Any:
+    """Name the dimensions; leave out what would have a number for each of too many outcomes."""
+    from bayesrank.inferencedata import to_arviz
+
+    coords: dict[str, Any] = {"item": list(data.names)}
+    dims = {"f": ["item"]}
+    if data.features is None:
+        # The program has a plate of items.
+        coords["items"] = coords.pop("item")
+        dims = {}
+    else:
+        coords["feature"] = list(data.feature_names)
+        dims["lengthscale"] = ["feature"]
+    fits = _DRAWS * data.n_comparisons <= _NUMBERS_PER_COMPARISON
+    return to_arviz(
+        result,
+        coords=coords,
+        dims=dims,
+        num_predictive=_REPLICATED if fits else 0,
+        log_likelihood=fits,
+        rng_key=rng_key,
+    )
 
 
 def _write(analysis: Analysis, folder: Path) -> None:

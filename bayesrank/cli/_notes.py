@@ -1,0 +1,79 @@
+"""What to say below the table: the unit of skill, what it depends on, and how far to trust it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtr
+
+from bayesrank.datasets import ComparisonData
+
+if TYPE_CHECKING:
+    from bayesrank.infer import CrossCheck, EPResult
+
+_OUTCOMES = {
+    "agrees": "passed",
+    "close": "passed",
+    "differs": "FAILED",
+    "unclear": "undecided (to run it longer, use bayesrank.infer.crosscheck)",
+}
+
+
+def notes_on(
+    data: ComparisonData, result: "EPResult", check: "CrossCheck | None"
+) -> tuple[str, ...]:
+    """Return sentences for a person who knows none of the methods.
+
+    Parameters
+    ----------
+    data
+        The comparisons.
+    result
+        EP's result on the program that was chosen for them.
+    check
+        The cross-check, if there was one.
+    """
+    notes = [f"{_counts(data)} {_unit(result)}"]
+    if data.features is not None and len(data.feature_names) > 1:
+        order = np.argsort(result.params["lengthscale"], kind="stable")
+        names = ", ".join(data.feature_names[i] for i in order)
+        notes.append(f"Features by how much skill depends on them, most first: {names}.")
+    if check is not None:
+        notes.append(_verdict(check))
+    known = ", ".join(f"{name} {_numbers(value)}" for name, value in result.params.items())
+    notes.append(
+        "The intervals allow for what the comparisons leave open about the skills. The scales of "
+        f"the model are taken as known, at their most probable values: {known}."
+    )
+    return tuple(notes)
+
+
+def _counts(data: ComparisonData) -> str:
+    parts = [_count(data.n_items, "item"), _count(data.n_comparisons, "comparison")]
+    if data.tied.any():
+        parts[-1] += f" ({_count(int(data.tied.sum()), 'tie')})"
+    if data.features is not None:
+        parts.append(_count(len(data.feature_names), "feature"))
+    return ", ".join(parts) + "."
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def _unit(result: "EPResult") -> str:
+    noise = float(result.params.get("noise", 1.0))
+    width = float(result.params.get("tie_width", 0.0))
+    win, loss = (100 * ndtr((side - width) / (np.sqrt(2.0) * noise)) for side in (1.0, -1.0))
+    tie = f", a tie in {100 - win - loss:.0f}" if width else ""
+    return f"A skill higher by 1 wins {win:.0f} comparisons in 100{tie}."
+
+
+def _verdict(check: "CrossCheck") -> str:
+    return (
+        "Cross-check of this fast fit (EP) against a long simulation (NUTS): "
+        f"{_OUTCOMES[check.verdict.status]}. {check.verdict.sentence}"
+    )
+
+
+def _numbers(value: np.ndarray) -> str:
+    return " ".join(f"{number:.3g}" for number in np.atleast_1d(value))

@@ -1,0 +1,164 @@
+"""The main job for real: what is learned, checked, written and said, on small data."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from scipy.special import ndtr
+
+from bayesrank.cli import main, pipeline
+from bayesrank.cli._notes import notes_on
+from bayesrank.datasets import read_comparisons
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Nine drinks whose strength decides, and a price that does not; every fifth game is a tie."""
+    folder = tmp_path_factory.mktemp("drinks")
+    rng = np.random.default_rng(0)
+    names = [f"drink {i}" for i in range(9)]
+    strength, price = rng.permutation(9.0 * np.arange(9)), rng.uniform(1.0, 500.0, 9)
+    rows = ["item,price,strength"]
+    rows += [f"{n},{p:.2f},{s}" for n, p, s in zip(names, price, strength, strict=True)]
+    (folder / "items.csv").write_text("\n".join(rows))
+    games = ["winner,loser,tie"]
+    for k in range(70):
+        i, j = rng.choice(9, 2, replace=False)
+        better = rng.random() < ndtr((strength[i] - strength[j]) / 20.0)
+        winner, loser = (i, j) if better else (j, i)
+        games.append(f"{names[winner]},{names[loser]},{int(k % 5 == 0)}")
+    (folder / "games.csv").write_text("\n".join(games))
+    return folder, dict(zip(names, strength, strict=True))
+
+
+@pytest.fixture(scope="module")
+def job(files, tmp_path_factory):
+    """The command with its cross-check, NUTS kept short, as a process on a pipe."""
+    folder, strength = files
+    out = tmp_path_factory.mktemp("out") / "results"
+    code = (
+        "import sys; from bayesrank.cli import main, pipeline; "
+        "pipeline._NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
+        "main(sys.argv[1:])"
+    )
+    args = ["rank", "games.csv", "--items", "items.csv", "--out", str(out)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_ENABLE_X64": "0"}
+    environment.pop("MPLBACKEND", None)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::FutureWarning", "-c", code, *args],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=folder,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done, out, strength
+
+
+def test_the_best_drinks_come_first(job):
+    done, out, strength = job
+    table = pd.read_csv(out / "ranking.csv")
+    truth = table["item"].map(strength)
+    assert np.corrcoef(truth, table["skill_mean"])[0, 1] > 0.9
+    np.testing.assert_allclose(table["prob_best"].sum(), 1.0, atol=1e-9)
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:2] == ["Rank", "Item"]
+    assert [line.split()[0] for line in lines[1:10]] == [str(i) for i in range(1, 10)]
+    for line, (_, row) in zip(lines[1:10], table.iterrows(), strict=True):
+        assert f"{row['item']} " in line
+        assert f"{row['skill_mean']:+.2f} ± {row['skill_sd']:.2f}" in line
+
+
+def test_what_is_said_below_the_table(job):
+    done, out, _ = job
+    text = done.stdout
+    assert "9 items, 70 comparisons (14 ties), 2 features." in text
+    assert "skill depends on them, most first: strength, price." in text
+    assert "Cross-check of this fast fit (EP) against a long simulation (NUTS): " in text
+    assert "tie_width" in text
+    assert f"Results are in {out}: ranking.csv, posterior.nc, ranking.png, pairs.png, " in text
+    steps = [line.split(":")[0] for line in done.stderr.splitlines()]
+    assert steps == [
+        "Loading JAX and NumPyro",
+        "Learning the scales of skill",
+        "Fitting the skills (EP)",
+        "Checking against simulation (NUTS)",
+        "Ranking and drawing",
+        "Predicting the comparisons again",
+        "Writing the results",
+    ]
+
+
+def test_the_posterior_is_for_arviz(job):
+    _, out, strength = job
+    data = az.from_netcdf(out / "posterior.nc")
+    skill = data["posterior"]["f"]
+    assert skill.dims == ("chain", "draw", "item")
+    assert skill.shape == (1, 2000, 9)
+    assert set(skill["item"].values) == set(strength)
+    table = pd.read_csv(out / "ranking.csv").set_index("item")
+    means = skill.mean(("chain", "draw"))
+    np.testing.assert_allclose(means, table["skill_mean"][means["item"].values], atol=1e-6)
+    assert list(data["constant_data"]["lengthscale"]["feature"].values) == ["price", "strength"]
+    outcomes = data["observed_data"]["comparison"].values
+    np.testing.assert_array_equal(outcomes == 1, np.arange(70) % 5 == 0)
+    assert data["posterior_predictive"]["comparison"].shape == (1, 500, 70)
+    elpd = az.loo(data)
+    assert float(getattr(elpd, "elpd_loo", getattr(elpd, "elpd", np.nan))) < 0.0
+
+
+def test_the_pictures_are_pictures(job):
+    _, out, _ = job
+    assert {path.name for path in out.iterdir()} == set(pipeline.FILES)
+    for name in pipeline.FIGURES:
+        picture = imread(out / name)
+        assert min(picture.shape[:2]) > 400
+        assert len(np.unique(picture[::7, ::7].reshape(-1, picture.shape[2]), axis=0)) > 20
+
+
+def test_items_without_features_and_without_a_cross_check(files, tmp_path, monkeypatch, capsys):
+    folder, strength = files
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as stop:
+        main(["rank", "games.csv", "--no-crosscheck", "--quiet", "--out", str(tmp_path / "o")])
+    assert stop.value.code == 0
+    written = {path.name for path in (tmp_path / "o").iterdir()}
+    assert written == set(pipeline.FILES) - {"crosscheck.png"}
+    table = pd.read_csv(tmp_path / "o" / "ranking.csv")
+    assert np.corrcoef(table["item"].map(strength), table["skill_mean"])[0, 1] > 0.8
+    printed = capsys.readouterr()
+    assert "Cross-check" not in printed.out
+    assert "scale " in printed.out
+    skill = az.from_netcdf(tmp_path / "o" / "posterior.nc")["posterior"]["f"]
+    assert set(skill["items"].values) == set(strength)
+
+
+class _Result:
+    """What the notes read of a result."""
+
+    def __init__(self, **params: float | list[float]) -> None:
+        self.params = {name: np.asarray(value) for name, value in params.items()}
+
+
+def test_the_unit_of_skill_in_words(files, tmp_path):
+    folder, _ = files
+    data = read_comparisons(folder / "games.csv")
+    (said, *_) = notes_on(data, _Result(noise=0.5, tie_width=0.3), None)  # pyright: ignore
+    noise = np.random.default_rng(0).normal(0.0, 0.5, (2, 200_000))
+    margin = 1.0 + noise[0] - noise[1]
+    win, tie = 100 * (margin > 0.3).mean(), 100 * (np.abs(margin) < 0.3).mean()
+    words = said.split(". ")[1].replace(",", "").replace(".", "").split()
+    numbers = [float(word) for word in words if word.isdigit()]
+    assert numbers[0] == 1
+    np.testing.assert_allclose(numbers[1], win, atol=0.7)
+    assert numbers[2] == 100
+    np.testing.assert_allclose(numbers[3], tie, atol=0.7)
