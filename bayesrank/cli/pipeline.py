@@ -117,8 +117,11 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
                 **_NUTS,
             )
     with steps.step("Ranking and drawing"):
-        summary = summarize(result.get_samples()["f"], data.names)
-        figures = _draw(data, summary, result, check)
+        skills = result.get_samples()["f"]
+        # Comparisons say nothing of the level that all skills share: it is taken out.
+        skills = skills - skills.mean(axis=1, keepdims=True)
+        summary = summarize(skills, data.names)
+        figures = _draw(data, summary, skills, check)
     with steps.step("Predicting the comparisons again"):
         posterior = _to_arviz(data, result, predict_key)
     return Analysis(summary, notes_on(data, result, check), posterior, figures)
@@ -140,7 +143,7 @@ def _question(data: ComparisonData) -> tuple[Any, tuple, dict[str, Any]]:
 
 
 def _draw(
-    data: ComparisonData, summary: RankSummary, result: "EPResult", check: "CrossCheck | None"
+    data: ComparisonData, summary: RankSummary, skills: Any, check: "CrossCheck | None"
 ) -> dict[str, "Figure"]:
     import matplotlib
 
@@ -148,7 +151,7 @@ def _draw(
     from bayesrank.plots import plot_pairwise, plot_ranking
 
     best = summary.item[:_ITEMS_IN_PAIRS]
-    draws = result.get_samples()["f"][:, best]
+    draws = skills[:, best]
     axes = {
         "ranking.png": plot_ranking(summary),
         "pairs.png": plot_pairwise(draws, [data.names[i] for i in best]),
