@@ -51,6 +51,8 @@ class Lists:
 
     def total(self, values: Array, ids: Array | None = None, length: int | None = None) -> Array:
         """Sum `values` by list, or by `ids` below `length`."""
+        if length is None and self._alone:
+            return np.array([np.sum(values, dtype=np.float64), 0.0])
         where = self.list_id if ids is None else ids
         length = self.num_lists if length is None else length
         if self.xp is np:
@@ -98,6 +100,11 @@ class Lists:
     def tie_free(self) -> bool:
         """Whether no list has equal scores (False under tracing, where it is not known)."""
         return self.xp is np and bool(self._new_group.all())
+
+    @cached_property
+    def _alone(self) -> bool:
+        """Whether all items are in the first list of two, as those of one query are."""
+        return self.xp is np and self.num_lists == 2 and not self.list_id[-1:].any()
 
     @cached_property
     def _index(self) -> Array:

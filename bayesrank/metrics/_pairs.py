@@ -74,7 +74,7 @@ def _partition(xp: ModuleType, key: Array, bit: Array, zeros: Array) -> Array:
     """Zeros first, then ones, each in the order that they had."""
     if xp is np:
         one = bit.astype(bool)
-        return np.concatenate([key[~one], key[one]])
+        return np.concatenate([key[np.flatnonzero(~one)], key[np.flatnonzero(one)]])
     place = jnp.where(bit == 1, zeros[-1] + jnp.cumsum(bit, dtype=zeros.dtype) - 1, zeros - 1)
     return jnp.zeros_like(key).at[place].set(key)
 
