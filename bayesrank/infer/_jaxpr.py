@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.extend import core
@@ -149,7 +150,7 @@ class _Flattener:
 
 def _as_traced(value: Any, var: Any) -> Any:
     """A constant in the type it was traced with: a NumPy array of float64 otherwise stays one."""
-    if isinstance(value, jax.Array) or jax.dtypes.issubdtype(var.aval.dtype, jax.dtypes.extended):
+    if isinstance(value, jax.Array) or jnp.issubdtype(var.aval.dtype, jax.dtypes.extended):
         return value
     return np.asarray(value, var.aval.dtype)
 

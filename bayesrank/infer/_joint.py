@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import validation_enabled
 
 from bayesrank.infer._affine import Value, identity, walk
 from bayesrank.infer._inventory import Inventory, run_with
@@ -135,7 +136,11 @@ def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
     if site["scale"] is not None:
         raise Refusal("scaled_latent", name).error()
     form = gaussian_form(site["fn"], jnp.shape(site["value"]))
-    return site["fn"].log_prob(site["value"]) if form is None else form
+    if form is not None:
+        return form
+    # A check of the value, as a branch on it, would not be polynomial in it.
+    with validation_enabled(False):
+        return site["fn"].log_prob(site["value"])
 
 
 def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
