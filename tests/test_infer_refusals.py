@@ -141,7 +141,7 @@ REFUSED = {
     discrete_latent: ["'better' is discrete", "Sum it out", "params={'better': ...}"],
     scale_of_a_latent: ["prior scale of latent site 'f'", "log_scale", "Fix", "params"],
     mean_not_affine: ["prior mean of latent site 'f' is not an affine", "Make it affine"],
-    masked_latent: ["'f' (masked Normal distribution) is not Gaussian"],
+    masked_latent: ["latent site 'f' is masked", "Mask the observed sites only"],
     scaled_latent: ["latent site 'f'", "handlers.scale", "Scale the observed sites only"],
     product_of_latents: ["factor 0 of observed site 'win'", "two directions", "or use NUTS"],
     product_with_another_site: ["site 'y'", "affine", "or use NUTS"],
@@ -190,6 +190,36 @@ def test_improper_prior(covariance):
     )
     with pytest.raises(ValueError, match=message):
         read(model, covariance)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "values"),
+    [
+        (lambda f: dist.Normal(f, 1.0), [0.1, np.nan, 2.0]),
+        (lambda f: dist.Poisson(jnp.exp(f)), [2, -1, 0]),
+        (Thurstone, [1, 2, 0]),
+        (lambda f: Thurstone(f).to_event(1), [1.0, np.nan, 0.0]),
+    ],
+)
+def test_values_without_density(distribution, values):
+    def model(y):
+        numpyro.sample("y", distribution(items()), obs=y)
+
+    with pytest.raises(ValueError, match="element 1 of observed site 'y' is not a number, or out"):
+        read(model, np.array(values))
+
+
+def test_arguments_that_are_not_numbers():
+    """They get as far as the solution, which says that it is none."""
+
+    def model(x):
+        numpyro.sample("win", Thurstone(x @ items()), obs=1)
+
+    engine = EP(model, max_sweeps=5)
+    assert engine.run(KEY, np.eye(3)).converged
+    with pytest.warns(ConvergenceWarning, match="no evidence of the data.*not finite"):
+        result = engine.run(KEY, np.full((3, 3), np.nan))
+    assert not result.converged
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,14 @@ class ObservedOutputs(NamedTuple):
     closed_form
         The distribution with its predictor, value and mask, if it knows its tilted moments; else
         None.
+    supported
+        Whether each value lies in the distribution's support; None where it does not validate.
     """
 
     log_prob: Any
     scale: Any
     closed_form: Any
+    supported: Any
 
 
 class Joint(NamedTuple):
@@ -152,7 +155,15 @@ def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
         closed_form = (base, predictor, jnp.asarray(value), mask)
     if scale is not None:
         scale = _with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
-    return ObservedOutputs(fn.log_prob(value), scale, closed_form)
+    return ObservedOutputs(fn.log_prob(value), scale, closed_form, _supported(fn, value))
+
+
+def _supported(fn: dist.Distribution, value: Any) -> Any:
+    base, mask = unwrap(fn)
+    if isinstance(base, dist.Unit) or base.support is None or not base._validate_args:
+        return None
+    inside = base.support(value)
+    return inside if mask is None else inside | ~jnp.asarray(mask)
 
 
 def _elementwise(fn: dist.Distribution) -> dist.Distribution:

@@ -26,6 +26,10 @@ _MESSAGES = {
         "the prior scale of latent site {name!r} depends on latent site(s) {detail}, so they are "
         "not jointly Gaussian. Fix these with params={{...}}; they then count as hyperparameters"
     ),
+    "masked_latent": (
+        "latent site {name!r} is masked, which leaves some of its elements without a prior. "
+        "Mask the observed sites only"
+    ),
     "scaled_latent": (
         "latent site {name!r} stands under handlers.scale, so its prior is tempered. Scale the "
         "observed sites only"
@@ -50,6 +54,10 @@ _MESSAGES = {
         "the prior of latent site {name!r} is not a proper Gaussian: its scale or covariance is "
         "not positive (definite) or not finite. Add jitter to the covariance's diagonal, or check "
         "the model's arguments and hyperparameters ({detail})"
+    ),
+    "unsupported_value": (
+        "{detail} of observed site {name!r} is not a number, or outside the support of its "
+        "distribution, so the data have no density. Correct it, or mask it (obs_mask)"
     ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "
@@ -96,4 +104,6 @@ class Refusal(NamedTuple):
         detail = self.detail
         if self.reason == "two_directions":
             detail = f"factor {int(np.argmin(passed))}"
+        if self.reason == "unsupported_value":
+            detail = f"element {int(np.argmin(passed))}"
         raise self._replace(detail=detail).error()

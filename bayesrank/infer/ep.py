@@ -323,7 +323,11 @@ class EP:
             joint_covariance=np.asarray(solution.covariance, float),
             sites=site_values,
             log_evidence=float(solution.log_evidence),
-            converged=bool(state.delta <= self.tol and state.skipped == 0),
+            converged=bool(
+                state.delta <= self.tol
+                and state.skipped == 0
+                and np.isfinite(solution.log_evidence)
+            ),
             num_sweeps=int(state.sweep),
             skipped_sites=int(state.skipped_total),
             delta=float(state.delta),
@@ -338,6 +342,11 @@ def _without_derivative(tree: Any) -> Any:
 
 
 def _not_converged(result: EPResult, engine: EP) -> str:
+    if not np.isfinite(result.log_evidence) and not result.skipped_sites:
+        return (
+            f"EP found no evidence of the data (its log is {result.log_evidence}). Check the "
+            "model's arguments for values that are not finite, or that the model gives no density"
+        )
     return (
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
         f"margin by {result.delta:.2g} posterior standard deviations (tol={engine.tol:.2g}), and "

@@ -127,6 +127,9 @@ def read_program(
     constant = jnp.zeros((), mean.dtype)
     for name in inventory.observed:
         found = observed_factors(joint, name, power)
+        supported = joint.observed[name].supported
+        if supported is not None and not isinstance(supported, (Affine, Degree)):
+            checks.append((Refusal("unsupported_value", name), supported))
         if isinstance(found, Factors):
             factors[name] = found
             constant += found.constant
@@ -225,6 +228,8 @@ def _conditional_from_density(joint: Joint, name: str, order: list[str]) -> Cond
 
     A density that is quadratic in the latents is Gaussian: minus its Hessian is the precision.
     """
+    if joint.inventory.families[name].startswith("masked "):
+        raise Refusal("masked_latent", name).error()
     if joint.latent[name] is not Degree.QUADRATIC:
         family = f"{joint.inventory.families[name]} distribution"
         raise Refusal("not_gaussian", name, family).error()
