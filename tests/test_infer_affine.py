@@ -60,6 +60,7 @@ AFFINE: dict[str, tuple[Any, int]] = {
     "einsum": (lambda f, g: jnp.einsum("ij,jk->ki", g, N), 3),
     "outer": (lambda f, g: f[:, None] * V, 1),
     "triangular solve": (lambda f, g: solve_triangular(L, f, lower=True), 11),
+    "solve": (lambda f, g: jnp.linalg.solve(L, f), 11),
     "set": (lambda f, g: f.at[1].set(2.0), 11),
     "scatter add": (lambda f, g: jnp.zeros(3).at[np.array([0, 2, 2, 1, 0])].add(f), 11),
     "inner call": (lambda f, g: jax.checkpoint(jax.jit(lambda x: x[LEFT] * 2.0))(f), 1),
@@ -246,3 +247,21 @@ def test_priors_in_every_form():
     for name in result.latent_sites:
         assert_allclose(result.stddev[name], sd[name], atol=1e-8, err_msg=name)
     assert_allclose(result.log_evidence, evidence, rtol=1e-9)
+
+
+def test_values_picked_from_a_row_may_be_traced():
+    """Which level was observed does not say which latents hang together: no need to compile anew."""
+
+    def model(index, rating, cuts):
+        f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([5]))
+        numpyro.sample("rating", dist.OrderedLogistic(f[index], cuts), obs=rating)
+
+    def read(index, rating, cuts):
+        (block,) = read_program(model, (index, rating, cuts), {}).problem.blocks
+        return block.rows.dense()
+
+    rows = jax.jit(read)(LEFT, np.array([0, 1, 2, 1]), np.array([-1.0, 1.0]))
+    assert_allclose(rows, np.eye(5)[LEFT])
+    batch = jax.jit(jax.vmap(read, in_axes=(0, None, None)))
+    rows = batch(np.stack([LEFT, RIGHT]), np.array([0, 1, 2, 1]), np.array([-1.0, 1.0]))
+    assert_allclose(rows, np.stack([np.eye(5)[LEFT], np.eye(5)[RIGHT]]))

@@ -170,6 +170,7 @@ _LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
     "cumsum": lambda count: (0,),
     "reduce_window_sum": lambda count: (0,),
     "triangular_solve": lambda count: (1,),
+    "custom_linear_solve": lambda count: (count - 1,),
     "scatter-add": lambda count: (0, 2),
     "scatter-sub": lambda count: (0, 2),
     "scatter": lambda count: (0, 2),

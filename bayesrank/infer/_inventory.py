@@ -213,7 +213,7 @@ def _given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array 
             )
             raise ValueError(f"params names {name!r}, which is {what}")
         given, shape = jnp.asarray(params[name]), _shape(site)
-        if given.shape != shape:
+        if shape is not None and given.shape != shape:
             raise ValueError(
                 f"params[{name!r}] has shape {given.shape}, the site has shape {shape}"
             )
@@ -222,13 +222,11 @@ def _given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array 
     return value
 
 
-def _shape(site: dict[str, Any]) -> tuple[int, ...]:
+def _shape(site: dict[str, Any]) -> tuple[int, ...] | None:
+    """Shape of a site; None for a `param` site that computes its initial value."""
     if site["type"] == "sample":
         return site["fn"].shape(site["kwargs"].get("sample_shape", ()))
-    initial = site["args"][0]
-    if callable(initial):
-        return jax.eval_shape(initial, jax.random.key(0)).shape
-    return jnp.shape(initial)
+    return jnp.shape(site["args"][0]) if site["args"] else None
 
 
 def _check_params(sites: Mapping[str, Any], params: Mapping[str, Any]) -> None:

@@ -147,18 +147,18 @@ def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
 
 
 def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
-    fn, value, scale = _elementwise(site["fn"]), site["value"], site["scale"]
+    fn, value, scale = _elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
     base, mask = unwrap(fn)
     closed_form = None
     if scale is None and isinstance(base, SupportsTiltedMoments):
         predictor = getattr(base, base.predictor)
-        closed_form = (base, predictor, jnp.asarray(value), mask)
+        closed_form = (base, predictor, value, mask)
     if scale is not None:
         scale = _with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
     return ObservedOutputs(fn.log_prob(value), scale, closed_form, _supported(fn, value))
 
 
-def _supported(fn: dist.Distribution, value: Any) -> Any:
+def _supported(fn: dist.Distribution, value: Array) -> Any:
     base, mask = unwrap(fn)
     if isinstance(base, dist.Unit) or base.support is None or not base._validate_args:
         return None
