@@ -93,7 +93,6 @@ def test_what_is_said_below_the_table(job):
         "Fitting the skills (EP)",
         "Checking against simulation (NUTS)",
         "Ranking and drawing",
-        "Predicting the comparisons again",
         "Writing the results",
     ]
 
@@ -112,7 +111,6 @@ def test_the_posterior_is_for_arviz(job):
     assert list(data["constant_data"]["lengthscale"]["feature"].values) == ["price", "strength"]
     outcomes = data["observed_data"]["comparison"].values
     np.testing.assert_array_equal(outcomes == 1, np.arange(70) % 5 == 0)
-    assert data["posterior_predictive"]["comparison"].shape == (1, 500, 70)
     elpd = az.loo(data)
     assert float(getattr(elpd, "elpd_loo", getattr(elpd, "elpd", np.nan))) < 0.0
 
@@ -157,7 +155,7 @@ def test_the_unit_of_skill_in_words(files, tmp_path):
     noise = np.random.default_rng(0).normal(0.0, 0.5, (2, 200_000))
     margin = 1.0 + noise[0] - noise[1]
     win, tie = 100 * (margin > 0.3).mean(), 100 * (np.abs(margin) < 0.3).mean()
-    words = said.split(". ")[1].replace(",", "").replace(".", "").split()
+    words = said.split("; ")[1].replace(",", "").replace(".", "").split()
     numbers = [float(word) for word in words if word.isdigit()]
     assert numbers[0] == 1
     np.testing.assert_allclose(numbers[1], win, atol=0.7)

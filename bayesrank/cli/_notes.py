@@ -65,7 +65,10 @@ def _unit(result: "EPResult") -> str:
     width = float(result.params.get("tie_width", 0.0))
     win, loss = (100 * ndtr((side - width) / (np.sqrt(2.0) * noise)) for side in (1.0, -1.0))
     tie = f", a tie in {100 - win - loss:.0f}" if width else ""
-    return f"A skill higher by 1 wins {win:.0f} comparisons in 100{tie}."
+    return (
+        "Skills are above (+) or below (-) the average item's; one higher by 1 wins "
+        f"{win:.0f} comparisons in 100{tie}."
+    )
 
 
 def _verdict(check: "CrossCheck") -> str:

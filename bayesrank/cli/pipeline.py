@@ -23,7 +23,6 @@ FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 FILES = ("ranking.csv", "posterior.nc", *FIGURES)
 
 _DRAWS = 2000
-_REPLICATED = 500
 _NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
 _ITEMS_IN_PAIRS = 150
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
@@ -92,7 +91,7 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         import jax
 
         from bayesrank.infer import EP, crosscheck, maximize_evidence
-    fit_key, check_key, predict_key = jax.random.split(jax.random.key(settings.seed), 3)
+    fit_key, check_key = jax.random.split(jax.random.key(settings.seed))
     program, args, kwargs = _question(data)
     engine = EP(program)
     with steps.step("Learning the scales of skill") as advance:
@@ -122,8 +121,7 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         skills = skills - skills.mean(axis=1, keepdims=True)
         summary = summarize(skills, data.names)
         figures = _draw(data, summary, skills, check)
-    with steps.step("Predicting the comparisons again"):
-        posterior = _to_arviz(data, result, predict_key)
+        posterior = _to_arviz(data, result)
     return Analysis(summary, notes_on(data, result, check), posterior, figures)
 
 
@@ -162,8 +160,8 @@ def _draw(
     return figures
 
 
-def _to_arviz(data: ComparisonData, result: "EPResult", rng_key: Any) -> Any:
-    """Name the dimensions; leave out what would have a number for each of too many outcomes."""
+def _to_arviz(data: ComparisonData, result: "EPResult") -> Any:
+    """Name the dimensions; of too many comparisons, leave out the log likelihood of each."""
     from bayesrank.inferencedata import to_arviz
 
     coords: dict[str, Any] = {"item": list(data.names)}
@@ -180,9 +178,8 @@ def _to_arviz(data: ComparisonData, result: "EPResult", rng_key: Any) -> Any:
         result,
         coords=coords,
         dims=dims,
-        num_predictive=_REPLICATED if fits else 0,
+        num_predictive=0,
         log_likelihood=fits,
-        rng_key=rng_key,
     )
 
 
