@@ -202,6 +202,9 @@ class PreferenceGP(BaseEstimator):
     ) -> Array | tuple[Array, Array]:
         """Skills and how well they are known.
 
+        They are values of the Gaussian process, whose level comparisons say nothing of and whose
+        prior mean is zero; `rank` reports skills above or below the average item's instead.
+
         Parameters
         ----------
         X : array-like of shape (m, d), optional
