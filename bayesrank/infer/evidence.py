@@ -24,6 +24,10 @@ __all__ = ["EvidenceMaximum", "maximize_evidence"]
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
+# Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
+# evidence means nothing.
+_LARGEST_DELTA = 0.05
+_NOWHERE = "EP does not converge at these hyperparameters"
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,7 @@ class _Search:
             self.objective, (point, self.sites, self.params), self.args, self.kwargs
         )
         objective = float(evaluation.objective)
-        usable = np.isfinite(objective) and bool(np.isfinite(evaluation.state.delta))
+        usable = self._usable(evaluation)
         if usable:
             self.sites = (evaluation.state.tau, evaluation.state.nu)
         self.count += 1
@@ -249,15 +253,21 @@ class _Search:
 
     def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _Start:
         """Run the optimiser from one point."""
+        first, slope = self.evaluate(start)
+        if not self._usable(first):
+            return _Start(OptimizeResult(x=start, success=False, message=_NOWHERE), first)
+        # With bounds on every side, L-BFGS-B begins with a step of the whole gradient: make that a
+        # step of length one.
+        scale = max(1.0, float(np.linalg.norm(slope)))
+        far_worse = (abs(float(first.objective)) + 100.0 - float(first.objective)) / scale
 
         def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
             evaluation, gradient = self.evaluate(point)
-            value = -float(evaluation.objective)
-            # A covariance that is no longer positive definite: the line search backs off from
-            # infinity.
-            if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
-                return np.inf, np.zeros_like(gradient)
-            return value, -gradient
+            if not self._usable(evaluation) or not np.all(np.isfinite(gradient)):
+                # EP has not converged there, or a covariance is not positive definite: what it
+                # says of the evidence means nothing, and the line search backs off.
+                return far_worse, np.zeros_like(gradient)
+            return -float(evaluation.objective) / scale, -gradient / scale
 
         bounds = [(x - _REACH, x + _REACH) for x in np.asarray(self.first)]
         outcome = minimize(
@@ -266,13 +276,21 @@ class _Search:
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": max_steps, "ftol": tol, "gtol": 1e-3},
+            options={"maxiter": max_steps, "ftol": tol, "gtol": 1e-3 / scale},
         )
-        return _Start(outcome, self.evaluate(outcome.x)[0])
+        end = self.evaluate(outcome.x)[0]
+        if not self._usable(end):
+            outcome.success, outcome.message = False, _NOWHERE
+        return _Start(outcome, end)
+
+    @staticmethod
+    def _usable(evaluation: _Evaluation) -> bool:
+        """Whether EP came near enough to its fixed point for its evidence to mean something."""
+        return bool(np.isfinite(evaluation.objective) and evaluation.state.delta < _LARGEST_DELTA)
 
     def best(self, ends: list[_Start]) -> EvidenceMaximum:
         """The best of several ends."""
-        end = max(ends, key=lambda e: float(e.evaluation.objective))
+        end = max(ends, key=lambda e: (self._usable(e.evaluation), float(e.evaluation.objective)))
         with_bounds = np.abs(end.outcome.x - np.asarray(self.first)) >= _REACH - 1e-6
         edges = self.unravel(jnp.asarray(with_bounds, float))
         at_bound = tuple(k for k in self.names if bool(jnp.any(edges[k] > 0)))
