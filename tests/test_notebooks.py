@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-MACHINE = re.compile(r"/root/|/home/|/tmp/|/Users/|site-packages|[A-Z]:\\")
+MACHINE = re.compile(r"/(?:root|home|tmp|Users)/|site-packages|[A-Z]:\\")
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
