@@ -1,8 +1,25 @@
 """Gaussian-process building blocks on top of tinygp's kernels."""
 
 from bayesrank.gp.conditional import conditional as conditional
+from bayesrank.gp.graphs import knn_graph as knn_graph
+from bayesrank.gp.graphs import laplacian as laplacian
 from bayesrank.gp.kernels import JITTER as JITTER
 from bayesrank.gp.kernels import gram as gram
 from bayesrank.gp.kernels import rbf as rbf
+from bayesrank.gp.warped import Warped as Warped
+from bayesrank.gp.warped import graph_log_normalizer as graph_log_normalizer
+from bayesrank.gp.warped import warp as warp
+from bayesrank.gp.warped import warped_prior as warped_prior
 
-__all__ = ["JITTER", "conditional", "gram", "rbf"]
+__all__ = [
+    "JITTER",
+    "Warped",
+    "conditional",
+    "gram",
+    "graph_log_normalizer",
+    "knn_graph",
+    "laplacian",
+    "rbf",
+    "warp",
+    "warped_prior",
+]

@@ -1,0 +1,189 @@
+r"""Gaussian processes warped by a graph: skills that vary little from neighbour to neighbour.
+
+A graph with Laplacian :math:`L` over items with prior covariance :math:`\Sigma` multiplies the
+prior by :math:`\exp(-w f' L f / 2)`, equation (4) of [1]_. The product, equation (5), is Gaussian
+with covariance
+
+.. math::
+    (\Sigma^{-1} + w L)^{-1} = \Sigma - \Sigma (I + w L \Sigma)^{-1} w L \Sigma
+    = R (I + w R' L R)^{-1} R', \qquad \Sigma = R R',
+
+and :math:`\sqrt{|I + w L \Sigma|}` times the product is a normalised density. Nothing is inverted:
+:math:`I + w R' L R` has no eigenvalue below one. Between the items the process has the kernel of
+[2]_,
+
+.. math::
+    \tilde k(x, z) = k(x, z) - k_x' (I + w L \Sigma)^{-1} w L k_z,
+
+with :math:`k_x` the covariances of :math:`x` with the items of the graph. The graph says nothing
+of other items' skills once those of its own are known, so that given the skills of the graph's
+items, skills elsewhere are distributed as without a graph.
+
+References
+----------
+.. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
+   semi-supervised and active learning. NIPS Workshop on Learning to Rank.
+.. [2] Sindhwani, V., Niyogi, P. and Belkin, M. (2005). Beyond the point cloud: from transductive to
+   semi-supervised learning. ICML.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.linalg import lu_factor, lu_solve, solve_triangular
+from jax.typing import ArrayLike
+from numpyro.distributions import MultivariateNormal
+from scipy import sparse
+from tinygp.kernels import Kernel
+
+from bayesrank.gp.kernels import gram
+
+__all__ = ["Warped", "graph_log_normalizer", "warp", "warped_prior"]
+
+
+class Warped(Kernel):
+    r"""The kernel of a process warped by a graph; build it by `warp`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Kernel of the process before.
+    X : Array
+        Features of the graph's items, shape (n, d).
+    gain : Array
+        :math:`(I + w L \Sigma)^{-1} w L`, symmetric, shape (n, n).
+    """
+
+    kernel: Kernel
+    X: Array
+    gain: Array
+
+    def evaluate(self, X1: Array, X2: Array) -> Array:
+        """Covariance of the values at two points, each of shape (d,)."""
+        # Called with two sets of items, this is vectorised twice, and what depends on one point
+        # alone is computed once for each: two products of matrices in all.
+        across = jax.vmap(self.kernel.evaluate, in_axes=(0, None))
+        change = (across(self.X, X1) @ self.gain) @ across(self.X, X2)
+        return self.kernel.evaluate(X1, X2) - change
+
+    def evaluate_diag(self, X: Array) -> Array:
+        """Variance of the value at a point of shape (d,)."""
+        across = jax.vmap(self.kernel.evaluate, in_axes=(0, None))(self.X, X)
+        return self.kernel.evaluate_diag(X) - (across @ self.gain) @ across
+
+
+def warp(
+    kernel: Kernel,
+    X: Array,
+    laplacian: Any,
+    *,
+    weight: ArrayLike = 1.0,
+    jitter: float | None = None,
+) -> Warped:
+    """Kernel of a Gaussian process warped by a graph over some items; it holds everywhere.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of the process before, of tinygp.
+    X : Array
+        Features of the graph's items, shape (n, d).
+    laplacian : ArrayLike or scipy.sparse array
+        Laplacian of the graph, shape (n, n), symmetric and positive semi-definite.
+    weight : ArrayLike
+        What to multiply the Laplacian by: a scalar, not negative, in units of one over squared
+        skill. At zero the kernel is as it was before.
+    jitter : float, optional
+        Jitter of the items' prior covariance, as in `gram`.
+
+    Returns
+    -------
+    Warped
+        A kernel of tinygp like any other: it can be added to and multiplied by others, and warped
+        again by another graph.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from bayesrank.gp import knn_graph, laplacian, rbf, warp
+    >>> X = jnp.array([[0.0], [1.0], [2.0]])
+    >>> smooth = warp(rbf(1.0, 1.0), X, laplacian(knn_graph(X, 1)), weight=10.0)
+    >>> bool(smooth(X, X)[0, 2] > rbf(1.0, 1.0)(X, X)[0, 2])
+    True
+    """
+    sigma = gram(kernel, X, jitter=jitter)
+    precision = weight * dense(laplacian, sigma.dtype)
+    identity = jnp.eye(sigma.shape[0], dtype=sigma.dtype)
+    gain = lu_solve(lu_factor(identity + precision @ sigma), precision)
+    return Warped(kernel, X, 0.5 * (gain + gain.T))
+
+
+def warped_prior(
+    scale_tril: Array, laplacian: Any, *, weight: ArrayLike = 1.0
+) -> MultivariateNormal:
+    r"""Prior of the skills of a graph's items: a Gaussian times that of the graph.
+
+    Parameters
+    ----------
+    scale_tril : Array
+        Cholesky factor of the prior covariance without the graph, jitter included, shape (n, n).
+    laplacian : ArrayLike or scipy.sparse array
+        Laplacian of the graph, shape (n, n), symmetric and positive semi-definite.
+    weight : ArrayLike
+        What to multiply the Laplacian by: a scalar, not negative.
+
+    Returns
+    -------
+    MultivariateNormal
+        Of mean zero and covariance :math:`(\Sigma^{-1} + w L)^{-1}`, event shape (n,).
+    """
+    # With I + w R'LR = U U', U triangular on the other side than a Cholesky factor, R U'^-1 is
+    # triangular as R is: the covariance's own Cholesky factor, without ever forming it.
+    upper = _upper_factor(_whitened(scale_tril, laplacian, weight))
+    factor = solve_triangular(upper, scale_tril.T, lower=False).T
+    return MultivariateNormal(jnp.zeros_like(factor[0]), scale_tril=factor)
+
+
+def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike = 1.0) -> Array:
+    r"""Log of the mean of :math:`\exp(-w f' L f / 2)` under the prior without the graph.
+
+    The evidence of comparisons *and* graph, equation (11) of [1]_, is that of the comparisons under
+    the warped prior times this.
+
+    Parameters
+    ----------
+    scale_tril, laplacian, weight
+        As for `warped_prior`.
+
+    Returns
+    -------
+    Array
+        :math:`-\log |I + w L \Sigma| / 2`, a scalar, never positive.
+
+    References
+    ----------
+    .. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
+       semi-supervised and active learning. NIPS Workshop on Learning to Rank.
+    """
+    factor = jnp.linalg.cholesky(_whitened(scale_tril, laplacian, weight))
+    return -jnp.sum(jnp.log(jnp.diagonal(factor)))
+
+
+def dense(laplacian: Any, dtype: Any) -> Array:
+    """Return a Laplacian, sparse or dense, as a dense array."""
+    matrix = laplacian.toarray() if sparse.issparse(laplacian) else laplacian
+    return jnp.asarray(matrix, dtype)
+
+
+def _whitened(scale_tril: Array, laplacian: Any, weight: ArrayLike) -> Array:
+    """``I + w R'LR``."""
+    precision = dense(laplacian, scale_tril.dtype)
+    identity = jnp.eye(scale_tril.shape[0], dtype=scale_tril.dtype)
+    return identity + weight * (scale_tril.T @ precision @ scale_tril)
+
+
+def _upper_factor(matrix: Array) -> Array:
+    """Upper triangular U with ``U U'`` the matrix: a Cholesky factor in the reverse order."""
+    return jnp.linalg.cholesky(matrix[::-1, ::-1])[::-1, ::-1]
