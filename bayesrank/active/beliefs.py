@@ -1,0 +1,104 @@
+r"""What is believed of the skills while questions are chosen, and what a question will do to it.
+
+A question is a pair of items, and its answer depends on their skills only through the margin
+:math:`s = f_i - f_j`. So a question touches the Gaussian :math:`N(h, A)` of the skills through two
+numbers, the mean :math:`m` and the variance :math:`v` of its margin, and in one direction,
+:math:`c = A (e_i - e_j)`.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.stats import norm
+from jax.typing import ArrayLike
+
+__all__ = ["Beliefs", "anticipate", "margins"]
+
+
+class Beliefs(NamedTuple):
+    r"""A Gaussian over skills, and the noise of an answer.
+
+    An item performs at its skill plus noise, and the better performance wins:
+    :math:`P(i \succ j) = \Phi((f_i - f_j) / (\sqrt 2 \sigma))`.
+
+    Attributes
+    ----------
+    mean
+        Of the skills, shape (n,).
+    covariance
+        Of the skills, shape (n, n).
+    noise
+        Standard deviation :math:`\sigma` of a performance, on the scale of the skills, positive.
+    """
+
+    mean: Array | np.ndarray
+    covariance: Array | np.ndarray
+    noise: ArrayLike = 1.0
+
+
+def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
+    """Mean and variance of the margins ``f_i - f_j`` of pairs.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs about n skills.
+    pairs : ArrayLike
+        Pairs (i, j) of items, integers of shape (..., 2).
+
+    Returns
+    -------
+    tuple
+        Mean and variance, each of shape (...). A variance is never below the covariance's own
+        rounding, so that a pair of near-duplicates has a small one and not a negative one.
+    """
+    pairs = jnp.asarray(pairs)
+    i, j = pairs[..., 0], pairs[..., 1]
+    mean, covariance = jnp.asarray(beliefs.mean), jnp.asarray(beliefs.covariance)
+    variances = jnp.diagonal(covariance)
+    total = variances[i] + variances[j]
+    rounding = jnp.finfo(covariance.dtype).eps * total
+    return mean[i] - mean[j], jnp.maximum(total - 2.0 * covariance[i, j], rounding)
+
+
+def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
+    r"""Beliefs to be expected once a question has been answered, whatever the answer.
+
+    Answer :math:`y` moves the mean by :math:`g_y c` and takes :math:`\omega_y c c^\top` off the
+    covariance, where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y` in
+    the margin's mean. With :math:`p = \Phi(z)`, :math:`z = m / \sqrt{2 \sigma^2 + v}`, averaging
+    over the answers leaves the mean where it is, and
+
+    .. math::
+        E[A_y] = A - \bar\omega\, c c^\top, \qquad
+        \bar\omega = \frac{1}{2 \sigma^2 + v} \frac{\phi(z)^2}{p (1 - p)} .
+
+    For an even question (:math:`m = 0`) both answers leave exactly this covariance. What is taken
+    off, :math:`\bar\omega\, c c^\top`, is also how much the mean is going to move,
+    :math:`\mathrm{Var}[g_y]\, c c^\top`: nothing is lost, it only becomes known.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs before the question.
+    pair : ArrayLike
+        The question, integers of shape (2,).
+
+    Returns
+    -------
+    Beliefs
+        The same mean and noise, and the expected covariance.
+    """
+    pair = jnp.asarray(pair)
+    mean, variance = margins(beliefs, pair)
+    covariance = jnp.asarray(beliefs.covariance)
+    total = 2.0 * jnp.square(beliefs.noise) + variance
+    z = mean / jnp.sqrt(total)
+    log_information = 2.0 * norm.logpdf(z) - norm.logcdf(z) - norm.logcdf(-z)
+    direction = covariance[pair[0]] - covariance[pair[1]]
+    shrinkage = jnp.exp(log_information) / total
+    return beliefs._replace(
+        covariance=covariance - shrinkage * direction[:, None] * direction[None, :]
+    )
