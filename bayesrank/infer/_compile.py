@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from bayesrank.infer._refusals import TracedStructureError
 
@@ -106,9 +107,14 @@ _NEEDS_VALUES = (
 
 
 def as_working_dtype(tree: Any) -> Any:
-    """Arrays of floats in JAX's present default precision; everything else as it is."""
+    """Arrays of floats in JAX's present default precision; everything else as it is.
+
+    SciPy's sparse matrices become dense ones: compiled code could only take them for constants, and
+    nothing tells whether two of them are equal.
+    """
 
     def convert(leaf: Any) -> Any:
+        leaf = leaf.toarray() if sparse.issparse(leaf) else leaf
         if not _is_array(leaf):
             return leaf
         if jnp.issubdtype(leaf.dtype, jnp.floating):

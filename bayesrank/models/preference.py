@@ -19,7 +19,7 @@ References
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpyro
@@ -33,6 +33,7 @@ from bayesrank.models._checks import (
     check_comparisons,
     check_count,
     check_features,
+    check_laplacian,
     check_outcomes,
 )
 
@@ -49,6 +50,7 @@ def preference_gp(
     outcomes: ArrayLike | None = None,
     likelihood: Literal["probit", "logit"] = "probit",
     ard: bool = False,
+    laplacian: Any = None,
 ) -> None:
     r"""Gaussian-process skills of items with features, compared two at a time.
 
@@ -58,6 +60,7 @@ def preference_gp(
     ``amplitude``    LogNormal(0, 1)                prior sd of a skill
     ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
     ``noise``        LogNormal(0, 0.1)              sd of a performance; sets the unit of skill
+    ``graph_weight`` LogNormal(0, 2)                pull between neighbours (with ``laplacian``)
     ``tie_width``    LogNormal(log 0.5, 1)          least decisive difference (with ``outcomes``)
     ``f``            Gaussian process, shape (n,)   skills
     ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
@@ -67,7 +70,7 @@ def preference_gp(
     The priors suppose standardised features, of mean zero and standard deviation one: two items are
     then at a distance of about :math:`\sqrt{2 d}`. In the paper's symbols,
     :math:`\kappa_o = \mathtt{amplitude}^2`, :math:`\kappa = 1 / \mathtt{lengthscale}^2` and
-    :math:`\sigma = \mathtt{noise}`.
+    :math:`\sigma = \mathtt{noise}`; its graph has the weight one.
 
     Parameters
     ----------
@@ -87,6 +90,12 @@ def preference_gp(
         (Bradley-Terry).
     ard : bool, default False
         Whether each feature has a lengthscale of its own; then ``lengthscale`` has shape (d,).
+    laplacian : ArrayLike or scipy.sparse array, optional
+        Laplacian :math:`L` of a graph of the items, shape (n, n), as `bayesrank.gp.laplacian` makes
+        it. The prior density of ``f`` is then multiplied by :math:`\exp(-w f' L f / 2)`, with
+        :math:`w = \mathtt{graph\_weight}`, and normalised: items that the graph joins have similar
+        skills, also those in no comparison [1]_. New items are related to them by the kernel; the
+        process as a whole has the kernel `bayesrank.gp.warp`.
 
     Raises
     ------
@@ -111,11 +120,17 @@ def preference_gp(
     noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
 
     kernel = gp.rbf(amplitude, lengthscale)
-    prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+    process = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+    prior = process
+    if laplacian is not None:
+        weight = jnp.asarray(numpyro.sample("graph_weight", dist.LogNormal(0.0, 2.0)))
+        graph = check_laplacian(laplacian, X.shape[0])
+        prior = gp.warped_prior(process.scale_tril, graph, weight=weight)
     f = jnp.asarray(numpyro.sample("f", prior))
     if X_new is not None:
         X_new = check_features(X_new, "X_new", columns=n_features)
-        numpyro.sample("f_new", gp.conditional(kernel, X, prior.scale_tril, f, X_new))
+        # Of other items the graph says nothing once f is known: no Laplacian here.
+        numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
     _compare(f, comparisons, outcomes, likelihood, noise)
 
 
