@@ -13,13 +13,22 @@ distribution                 outcomes                         noise
 ``BradleyTerry``             second wins, first wins          logistic
 ``BradleyTerryTies``         second wins, tie, first wins     logistic
 ``OrderedProbit``            levels ``0, ..., r - 1``         normal, closed form
+``OrderedLogit``             levels ``0, ..., r - 1``         logistic
 ============================ ================================ ==================================
 """
 
+from bayesrank.distributions.ordinal import OrderedLogit as OrderedLogit
 from bayesrank.distributions.ordinal import OrderedProbit as OrderedProbit
 from bayesrank.distributions.preference import BradleyTerry as BradleyTerry
 from bayesrank.distributions.preference import BradleyTerryTies as BradleyTerryTies
 from bayesrank.distributions.preference import Thurstone as Thurstone
 from bayesrank.distributions.preference import ThurstoneTies as ThurstoneTies
 
-__all__ = ["BradleyTerry", "BradleyTerryTies", "OrderedProbit", "Thurstone", "ThurstoneTies"]
+__all__ = [
+    "BradleyTerry",
+    "BradleyTerryTies",
+    "OrderedLogit",
+    "OrderedProbit",
+    "Thurstone",
+    "ThurstoneTies",
+]
