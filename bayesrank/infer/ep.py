@@ -30,8 +30,8 @@ class Solution(NamedTuple):
 
     Attributes
     ----------
-    state
-        The last state of EP.
+    tau, nu, delta, sweep, skipped, skipped_total
+        Of the last state of EP; its posterior, as large as the covariance, is left out.
     mean, covariance
         Of all latents, leaves included, laid end to end.
     log_evidence
@@ -42,7 +42,12 @@ class Solution(NamedTuple):
         Arrays that must hold, see `Program.checks`.
     """
 
-    state: EPState
+    tau: tuple[Array, ...]
+    nu: tuple[Array, ...]
+    delta: Array
+    sweep: Array
+    skipped: Array
+    skipped_total: Array
     mean: Array
     covariance: Array
     log_evidence: Array
@@ -285,7 +290,12 @@ class EP:
         posterior = state.posterior
         mean, covariance = program.all_latents(posterior.mean, posterior.covariance)
         solution = Solution(
-            state,
+            state.tau,
+            state.nu,
+            state.delta,
+            state.sweep,
+            state.skipped,
+            state.skipped_total,
             mean,
             covariance,
             sites.log_evidence(program.problem, state.tau, state.nu, posterior),
@@ -307,16 +317,16 @@ class EP:
         kwargs: Mapping[str, Any],
         num_samples: int,
     ) -> EPResult:
-        state = jax.tree.map(np.asarray, solution.state)
+        solution = jax.tree.map(np.asarray, solution)
         site_values = {
             name: (tau, nu)
-            for name, tau, nu in zip(layout.block_sites, state.tau, state.nu, strict=True)
+            for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
         }
         return EPResult(
             model=self.model,
             model_args=args,
             model_kwargs=dict(kwargs),
-            params={k: np.asarray(v) for k, v in solution.hyperparameters.items()},
+            params=dict(solution.hyperparameters),
             free_params=layout.sampled,
             shapes=layout.shapes,
             joint_mean=np.asarray(solution.mean, float),
@@ -324,13 +334,13 @@ class EP:
             sites=site_values,
             log_evidence=float(solution.log_evidence),
             converged=bool(
-                state.delta <= self.tol
-                and state.skipped == 0
+                solution.delta <= self.tol
+                and solution.skipped == 0
                 and np.isfinite(solution.log_evidence)
             ),
-            num_sweeps=int(state.sweep),
-            skipped_sites=int(state.skipped_total),
-            delta=float(state.delta),
+            num_sweeps=int(solution.sweep),
+            skipped_sites=int(solution.skipped_total),
+            delta=float(solution.delta),
             dropped_sites=layout.dropped,
             num_samples=int(num_samples),
             rng_key=rng_key,

@@ -17,7 +17,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from bayesrank.infer._inventory import Inventory, run_with, take_inventory
 from bayesrank.infer.ep import EP, ConvergenceWarning
-from bayesrank.infer.sites import EPState, Sites
+from bayesrank.infer.sites import Sites
 
 __all__ = ["EvidenceMaximum", "maximize_evidence"]
 
@@ -72,7 +72,8 @@ class _Evaluation(NamedTuple):
     objective: Array
     log_evidence: Array
     log_prior: Array
-    state: EPState
+    sites: Sites
+    delta: Array
 
 
 class _Start(NamedTuple):
@@ -221,7 +222,8 @@ class _Search:
                 params, *args, init_sites=site_values, **kwargs
             )
             prior = self._log_prior(params, args, kwargs)
-            return evidence + prior, _Evaluation(evidence + prior, evidence, prior, end)
+            objective = evidence + prior
+            return objective, _Evaluation(objective, evidence, prior, (end.tau, end.nu), end.delta)
 
         (_, evaluation), gradient = jax.value_and_grad(evaluate, has_aux=True)(unconstrained)
         return (evaluation, gradient), None
@@ -244,7 +246,7 @@ class _Search:
         objective = float(evaluation.objective)
         usable = self._usable(evaluation)
         if usable:
-            self.sites = (evaluation.state.tau, evaluation.state.nu)
+            self.sites = evaluation.sites
         self.count += 1
         self.best_objective = max(self.best_objective, objective) if usable else self.best_objective
         if self.callback is not None:
@@ -286,7 +288,7 @@ class _Search:
     @staticmethod
     def _usable(evaluation: _Evaluation) -> bool:
         """Whether EP came near enough to its fixed point for its evidence to mean something."""
-        return bool(np.isfinite(evaluation.objective) and evaluation.state.delta < _LARGEST_DELTA)
+        return bool(np.isfinite(evaluation.objective) and evaluation.delta < _LARGEST_DELTA)
 
     def best(self, ends: list[_Start]) -> EvidenceMaximum:
         """The best of several ends."""
