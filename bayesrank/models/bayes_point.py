@@ -1,0 +1,135 @@
+r"""Levels of examples from a score and thresholds, both linear: the ordinal version space.
+
+An example scores :math:`w \cdot x`, and its level says on which side of each threshold the score
+fell: above those below its level, below the others, up to normal noise,
+
+.. math:: p(y \mid x, w, c) \propto \prod_{r=1}^{k-1}
+    \Phi\left(\frac{l(r)\, (w \cdot x - c(r))}{\sigma}\right), \quad
+    l(r) = +1 \text{ if } y > r \text{ and } -1 \text{ else.}
+
+As the noise goes to zero, what is left of the prior is the version space: all rules that fit the
+data. The posterior mean is its centre, the Bayes point, which `bayesrank.online` approximates on
+streams. Weights and thresholds are jointly Gaussian, and each factor sees one affine margin.
+
+The factors treat the sides of the k - 1 thresholds as k - 1 observations with a noise each. An
+ordered probit has one noise for all; the two differ only where the noise carries a score over two
+thresholds at once, by the product of the probabilities of being wrong about both.
+
+References
+----------
+.. [1] Herbrich, R., Graepel, T. and Campbell, C. (2001). Bayes point machines. Journal of Machine
+   Learning Research, 1, 245-279.
+.. [2] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
+   algorithm. ICML.
+"""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.util import not_jax_tracer
+
+from bayesrank.distributions import Thurstone
+from bayesrank.models._checks import check_count, check_features
+
+__all__ = ["ordinal_version_space"]
+
+
+def ordinal_version_space(
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    n_levels: int,
+    noise: ArrayLike | None = None,
+    weight_scale: ArrayLike = 1.0,
+    threshold_scale: ArrayLike = 1.0,
+) -> None:
+    """Linear scores and thresholds that put examples in their levels.
+
+    ================ ================================== =========================================
+    site             prior                              meaning
+    ================ ================================== =========================================
+    ``noise``        LogNormal(log 0.1, 1)              sd of the noise (unless given)
+    ``weights``      Normal(0, weight_scale), (d,)      of the features
+    ``thresholds``   Normal(0, threshold_scale), (k-1,) between the levels
+    ``above``        observed, shape (n, k - 1)         1 where the level lies above a threshold
+    ================ ================================== =========================================
+
+    The order of the thresholds is not part of the prior: any example has its score above those
+    below its level and below the others, which puts them in order.
+
+    Parameters
+    ----------
+    X : ArrayLike
+        Features of the examples, shape (n, d). A constant feature is not needed: the thresholds
+        set the level of the scores.
+    y : ArrayLike, optional
+        Levels, integers from 1 to ``n_levels``, shape (n,). Without it the program is the prior.
+    n_levels : int
+        Number of levels k, at least 2.
+    noise : ArrayLike, optional
+        Standard deviation of the noise, positive, on the scale of the scores.
+    weight_scale, threshold_scale : ArrayLike, default 1.0
+        Prior standard deviations, positive.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from bayesrank.infer import EP
+    >>> X, y = np.array([[-1.0], [0.0], [1.0]]), np.array([1, 2, 3])
+    >>> result = EP(ordinal_version_space).run(jax.random.key(0), X, y, n_levels=3, noise=0.1)
+    >>> bool(result.mean["thresholds"][0] < result.mean["thresholds"][1])
+    True
+    """
+    X = check_features(X, "X")
+    n_levels = check_count(n_levels, "n_levels")
+    if n_levels < 2:
+        raise ValueError("`n_levels` is 1; there is something to learn from 2 levels on.")
+    if noise is None:
+        noise = numpyro.sample("noise", dist.LogNormal(math.log(0.1), 1.0))
+    weight_prior = dist.Normal(0.0, weight_scale).expand([X.shape[1]]).to_event(1)
+    threshold_prior = dist.Normal(0.0, threshold_scale).expand([n_levels - 1]).to_event(1)
+    weights = jnp.asarray(numpyro.sample("weights", weight_prior))
+    thresholds = jnp.asarray(numpyro.sample("thresholds", threshold_prior))
+    if y is None:
+        return
+    levels = _check_levels(y, X.shape[0], n_levels)
+    margin = (X @ weights)[:, None] - thresholds
+    # Thurstone's noise is that of each of two items, so that their margin has sqrt 2 times as much.
+    law = Thurstone(margin, jnp.asarray(noise) * math.sqrt(0.5))
+    with numpyro.plate("examples", X.shape[0], dim=-2), numpyro.plate("edges", n_levels - 1):
+        numpyro.sample("above", law, obs=(levels[:, None] > jnp.arange(1, n_levels)).astype(int))
+
+
+def _check_levels(y: ArrayLike, n_examples: int, n_levels: int) -> Array:
+    """Return the levels as an integer array of shape (n,); values are checked where known.
+
+    Raises
+    ------
+    ValueError
+        If there is not one level from 1 to ``n_levels`` for each example.
+    """
+    values: Any = np.asarray(y) if not_jax_tracer(y) else y
+    if values.shape != (n_examples,) or values.dtype.kind not in "iu":
+        raise ValueError(
+            f"`y` has shape {values.shape} and dtype {values.dtype}; pass ({n_examples},), an "
+            "integer level for each row of `X`."
+        )
+    if isinstance(values, np.ndarray):
+        unknown = (values < 1) | (values > n_levels)
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            raise ValueError(
+                f"`y` is {values[row]} in row {row}; pass levels from 1 to {n_levels}."
+            )
+    return jnp.asarray(y)
