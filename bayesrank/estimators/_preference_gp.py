@@ -17,6 +17,7 @@ from bayesrank.estimators._validate import (
     check_hyperparameters,
     check_pairs,
     check_ties,
+    graph_laplacian,
     location_and_scale,
 )
 from bayesrank.infer import EP, EPResult, maximize_evidence
@@ -34,9 +35,10 @@ _OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
 class PreferenceGP(BaseEstimator):
     """Skills of items with features, learned from comparisons of two items at a time.
 
-    The skill is a Gaussian process of the features with a squared-exponential kernel. It is on the
-    scale on which ``noise``, the standard deviation of a performance about its skill, is about one;
-    only differences of skill matter.
+    The skill is a Gaussian process of the features with a squared-exponential kernel, and varies
+    little between neighbours in a graph of the items if there is one. It is on the scale on which
+    ``noise``, the standard deviation of a performance about its skill, is about one; only
+    differences of skill matter.
 
     Parameters
     ----------
@@ -47,7 +49,14 @@ class PreferenceGP(BaseEstimator):
     hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
         "evidence" learns them as those under which the data are most probable, their priors
         included. "prior" takes the medians of their priors. A mapping fixes those that it names
-        (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``) and learns the others.
+        (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``, ``graph_weight``) and learns the
+        others.
+    laplacian : int, matrix of shape (n, n), callable or None, default None
+        A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
+        compared help to rank the others. An integer joins each item with so many nearest ones, by
+        the features as the model sees them. A matrix, sparse or dense, is the Laplacian of a graph
+        of the items of `fit`; a callable makes one from their features, say ``lambda X:
+        gp.laplacian(gp.knn_graph(X, 5, weights="heat"))``. None is no graph.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`.
         The priors, and any ``lengthscale`` in `hyperparameters`, suppose features on that scale.
@@ -66,6 +75,8 @@ class PreferenceGP(BaseEstimator):
         Values of the hyperparameters that were used.
     log_evidence_ : float
         EP's log evidence at them, in nats.
+    laplacian_ : csr_array of shape (n, n) or None
+        The Laplacian that was used.
     feature_mean_, feature_scale_ : ndarray of shape (d,)
         What features are centred and divided by.
     n_features_in_, feature_names_in_ : int, ndarray
@@ -98,6 +109,7 @@ class PreferenceGP(BaseEstimator):
         ard: bool = False,
         likelihood: Literal["probit", "logit"] = "probit",
         hyperparameters: str | Mapping[str, Any] = "evidence",
+        laplacian: Any = None,
         standardize: bool = True,
         num_restarts: int = 0,
         num_samples: int = 2000,
@@ -106,6 +118,7 @@ class PreferenceGP(BaseEstimator):
         self.ard = ard
         self.likelihood = likelihood
         self.hyperparameters = hyperparameters
+        self.laplacian = laplacian
         self.standardize = standardize
         self.num_restarts = num_restarts
         self.num_samples = num_samples
@@ -152,11 +165,15 @@ class PreferenceGP(BaseEstimator):
         if tied.any():
             shapes["tie_width"] = ()
             options["outcomes"] = np.where(tied, _OUTCOMES["tie"], _OUTCOMES["win"])
+        data = (features - mean) / scale, pairs
+        graph = graph_laplacian(self.laplacian, data[0])
+        if graph is not None:
+            shapes["graph_weight"] = ()
+            options["laplacian"] = graph
         params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
 
         if not hasattr(self, "_engine"):
             self._engine = EP(preference_gp)
-        data = (features - mean) / scale, pairs
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         search_key, draw_key = jax.random.split(jax.random.key(seed))
         if to_learn:
@@ -174,6 +191,7 @@ class PreferenceGP(BaseEstimator):
         )
         self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence
+        self.laplacian_ = graph
         self.feature_mean_, self.feature_scale_ = mean, scale
         return self
 

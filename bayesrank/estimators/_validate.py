@@ -1,12 +1,24 @@
 """Checks of what a person hands to an estimator, with one clear message for each."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-__all__ = ["check_hyperparameters", "check_pairs", "check_ties", "location_and_scale"]
+from bayesrank import gp
+from bayesrank.models._checks import check_laplacian
+
+__all__ = [
+    "check_hyperparameters",
+    "check_pairs",
+    "check_ties",
+    "graph_laplacian",
+    "location_and_scale",
+]
 
 Array = NDArray[np.float64]
 
@@ -55,6 +67,42 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
             "cannot tell items apart"
         )
     return features.mean(axis=0), features.std(axis=0)
+
+
+def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
+    """Return the Laplacian of the graph that an estimator was asked for, if any.
+
+    Parameters
+    ----------
+    laplacian
+        None, a number of nearest neighbours, a Laplacian, or a function from features to one.
+    features
+        Features of the items as the model sees them, shape (n, d).
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or not one for these items.
+    """
+    if laplacian is None:
+        return None
+    if isinstance(laplacian, Integral) and not isinstance(laplacian, bool):
+        count = int(laplacian)
+        if not 1 <= count < len(features):
+            raise ValueError(
+                f"laplacian is {count}; as a number of nearest neighbours of each of the "
+                f"{len(features)} items it is to be from 1 to {len(features) - 1}"
+            )
+        return gp.laplacian(gp.knn_graph(features, count))
+    matrix = laplacian(features) if callable(laplacian) else laplacian
+    if not sparse.issparse(matrix) and np.asarray(matrix).ndim != 2:
+        raise ValueError(
+            f"laplacian is {laplacian!r}; pass a number of nearest neighbours, the Laplacian of a "
+            "graph of the items as bayesrank.gp.laplacian makes it, or a function from features "
+            "to one"
+        )
+    with jax.enable_x64(True):
+        return sparse.csr_array(np.asarray(check_laplacian(matrix, len(features))))
 
 
 def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
