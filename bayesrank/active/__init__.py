@@ -1,5 +1,8 @@
 """Which pair to compare next."""
 
+from bayesrank.active._history import Answer as Answer
+from bayesrank.active._questions import Question as Question
+from bayesrank.active._stopping import Progress as Progress
 from bayesrank.active.acquisition import Acquisition as Acquisition
 from bayesrank.active.acquisition import bald as bald
 from bayesrank.active.acquisition import entropy_gain as entropy_gain
@@ -9,12 +12,22 @@ from bayesrank.active.acquisition import random_gain as random_gain
 from bayesrank.active.beliefs import Beliefs as Beliefs
 from bayesrank.active.beliefs import anticipate as anticipate
 from bayesrank.active.beliefs import margins as margins
+from bayesrank.active.journal import Journal as Journal
+from bayesrank.active.journal import JournalError as JournalError
+from bayesrank.active.journal import read_journal as read_journal
+from bayesrank.active.loop import QueryLoop as QueryLoop
 from bayesrank.active.selection import best_batch as best_batch
 from bayesrank.active.selection import best_pairs as best_pairs
 
 __all__ = [
     "Acquisition",
+    "Answer",
     "Beliefs",
+    "Journal",
+    "JournalError",
+    "Progress",
+    "QueryLoop",
+    "Question",
     "anticipate",
     "bald",
     "best_batch",
@@ -24,4 +37,5 @@ __all__ = [
     "margin_variance",
     "margins",
     "random_gain",
+    "read_journal",
 ]

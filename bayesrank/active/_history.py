@@ -1,0 +1,107 @@
+"""What the records of a journal add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Answer", "Event", "History", "Memory", "replay"]
+
+
+class Answer(NamedTuple):
+    """Who won, by name, and who said so."""
+
+    winner: Hashable
+    loser: Hashable
+    annotator: str | None
+
+
+class Event(NamedTuple):
+    """An answer (the first item won) or a skipped question, and the record that it came with."""
+
+    record: int
+    kind: str
+    first: int
+    second: int
+    annotator: str | None
+
+
+class History(NamedTuple):
+    """All that was said and not undone.
+
+    Attributes
+    ----------
+    events
+        Answers and skipped questions, in order.
+    learned
+        Hyperparameters that were last learned, or None.
+    learned_at
+        Number of answers that they were learned from.
+    """
+
+    events: tuple[Event, ...] = ()
+    learned: Mapping[str, Any] | None = None
+    learned_at: int = 0
+
+    @property
+    def answers(self) -> tuple[Event, ...]:
+        """The answers."""
+        return tuple(event for event in self.events if event.kind == "answer")
+
+    @property
+    def comparisons(self) -> NDArray[np.intp]:
+        """Winner and loser of each answer, shape (K, 2)."""
+        pairs = [(event.first, event.second) for event in self.answers]
+        return np.array(pairs, np.intp).reshape(-1, 2)
+
+    def last(self, annotator: str | None) -> Event | None:
+        """The last event, or the last of one annotator."""
+        own = [e for e in self.events if annotator is None or e.annotator == annotator]
+        return own[-1] if own else None
+
+
+class Memory:
+    """Stands in for a journal where nothing is to be kept."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Keep a record."""
+        self.records.append({"n": len(self.records) + 1, **record})
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def replay(records: Sequence[Mapping[str, Any]]) -> History:
+    """Add up records.
+
+    Raises
+    ------
+    ValueError
+        If a record is of a kind that this program does not know.
+    """
+    events: dict[int, Event] = {}
+    learned, learned_at = None, 0
+    for record in records:
+        number, kind = record["n"], record["event"]
+        if kind == "answer":
+            pair = record["winner"], record["loser"]
+            events[number] = Event(number, kind, *pair, record["annotator"])
+        elif kind == "skip":
+            pair = record["first"], record["second"]
+            events[number] = Event(number, kind, *pair, record["annotator"])
+        elif kind == "undo":
+            events.pop(record["of"])
+        elif kind == "learned":
+            learned, learned_at = record["params"], record["answers"]
+        else:
+            raise ValueError(
+                f"record {number} of the journal is a {kind!r}, which this version does not know; "
+                "use the version that wrote it"
+            )
+    return History(tuple(events.values()), learned, learned_at)

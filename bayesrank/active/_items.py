@@ -1,0 +1,123 @@
+"""The items that a loop asks about: names of any kind, features, and a fingerprint of both."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Items", "as_items"]
+
+
+class Items(NamedTuple):
+    """Items by name and by number.
+
+    Attributes
+    ----------
+    names
+        Name of each of the n items.
+    index
+        Number of each name.
+    features
+        Shape (n, d), or None.
+    """
+
+    names: tuple[Hashable, ...]
+    index: dict[Hashable, int]
+    features: NDArray[np.float64] | None
+
+    def find(self, name: Hashable) -> int:
+        """Return the number of an item.
+
+        Raises
+        ------
+        ValueError
+            If there is no item of this name.
+        """
+        try:
+            return self.index[name]
+        except (KeyError, TypeError):
+            pass
+        labels = {str(known): known for known in self.names}
+        close = difflib.get_close_matches(str(name), labels, n=1)
+        hint = f"did you mean {labels[close[0]]!r}?" if close else "use the names given to the loop"
+        raise ValueError(f"there is no item {name!r} among the {len(self.names)} items; {hint}")
+
+    def header(self) -> dict[str, Any]:
+        """What binds a journal to these items: their number, and digests of names and features."""
+        names = json.dumps([_canonical(name) for name in self.names])
+        return {
+            "items": len(self.names),
+            "names": _digest(names.encode()),
+            "features": None if self.features is None else _digest(_bytes(self.features)),
+        }
+
+
+def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Items:
+    """Check items and features.
+
+    Parameters
+    ----------
+    items
+        Names, or the number of items, which are then named 0 to n - 1.
+    features
+        Shape (n, d), or None.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two items, a name comes twice or cannot be told from others when a
+        journal is opened again, or the features are not a table of finite numbers, one row an item.
+    """
+    given = range(items) if isinstance(items, (int, np.integer)) else items
+    names = tuple(n.item() if isinstance(n, np.generic) else n for n in given)
+    if isinstance(items, str) or len(names) < 2:
+        raise ValueError(f"items holds {len(names)} names; pass two or more, or their number")
+    index: dict[Hashable, int] = {}
+    for number, name in enumerate(names):
+        if not isinstance(name, Hashable) or " at 0x" in repr(name):
+            raise ValueError(
+                f"items names {name!r}, which is not the same when a journal is opened again; use "
+                "texts, numbers, or tuples of them"
+            )
+        if name in index:
+            raise ValueError(f"items names {name!r} twice; give each item a name of its own")
+        index[name] = number
+    return Items(names, index, _features(features, len(names)))
+
+
+def _features(features: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+    if features is None:
+        return None
+    try:
+        array = np.array(features, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "features holds what is not a number; pass numbers, shape (n, d)"
+        ) from None
+    if array.ndim != 2 or len(array) != n or array.shape[1] == 0:
+        raise ValueError(f"features has shape {array.shape}; pass ({n}, d), one row for each item")
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"features is {array[row, column]} in row {row}, column {column}; fill it in, or leave "
+            "the item out"
+        )
+    return array
+
+
+def _canonical(name: Hashable) -> str:
+    return name if isinstance(name, str) else f"{type(name).__qualname__} {name!r}"
+
+
+def _bytes(array: NDArray[np.float64]) -> bytes:
+    return repr(array.shape).encode() + array.astype("<f8").tobytes()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,232 @@
+"""The program behind a loop of questions: its prior, and hyperparameters learned from answers.
+
+Learning pads the answers to a bucket and masks the padding, so that it compiles once for each
+bucket (64, 128, 256, ... answers) and not at every answer. Where skills are a Gaussian process
+without a graph, items that were never compared drop out of the evidence, and it is computed over
+the compared ones alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from numpyro.primitives import Messenger
+from sklearn.preprocessing import StandardScaler
+
+from bayesrank.active._update import Prior
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP, maximize_evidence
+from bayesrank.models import preference_gp, thurstone
+
+__all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
+
+_SMALLEST_BUCKET = 64
+
+Array = NDArray[np.float64]
+
+
+def bucket_of(count: int) -> int:
+    """Return the number of rows to which `count` answers are padded: 64, 128, 256, ..."""
+    return max(_SMALLEST_BUCKET, 1 << (count - 1).bit_length()) if count else _SMALLEST_BUCKET
+
+
+class AnsweredProgram:
+    """A program of comparisons, some of them padding, or by noisier annotators than others.
+
+    Parameters
+    ----------
+    program
+        `bayesrank.models.preference_gp` or `thurstone`.
+    """
+
+    def __init__(self, program: Callable[..., Any]) -> None:
+        self.program = program
+
+    def __call__(
+        self,
+        *args: Any,
+        counted: Any = None,
+        noise_factor: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Run the program.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the program is called with.
+        counted
+            Whether each comparison counts, shape (K,).
+        noise_factor
+            What the noise is multiplied with in each comparison, shape (K,).
+        """
+        with _Answers(counted, noise_factor):
+            self.program(*args, **kwargs)
+
+
+class _Answers(Messenger):
+    def __init__(self, counted: Any, noise_factor: Any) -> None:
+        self.counted, self.noise_factor = counted, noise_factor
+        super().__init__()
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] != "sample" or msg["name"] != "comparison":
+            return
+        if self.noise_factor is not None:
+            msg["fn"] = Thurstone(msg["fn"].margin, msg["fn"].noise * self.noise_factor)
+        if self.counted is not None:
+            msg["fn"] = msg["fn"].mask(self.counted)
+
+
+@cache
+def _engine(program: Callable[..., Any]) -> EP:
+    """One engine for each program, so that what is compiled once serves every loop."""
+    return EP(AnsweredProgram(program))
+
+
+class SkillProgram:
+    """Skills of items before and after some answers.
+
+    Parameters
+    ----------
+    n_items, features
+        The items; with features (n, d) their skills are a Gaussian process, else independent.
+    fixed
+        Hyperparameters that are given and not learned.
+    options
+        Further arguments of `bayesrank.models.preference_gp`: ``ard``, ``laplacian``.
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        features: Array | None,
+        fixed: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.features, self.options = features, dict(options)
+        self.n_items = n_items
+        self.program = thurstone if features is None else preference_gp
+        self._about = n_items if features is None else StandardScaler().fit_transform(features)
+        self._engine = _engine(self.program)
+        self.fixed = {name: np.asarray(value, float) for name, value in fixed.items()}
+        self.defaults = self._read(self.fixed)[1]
+        self.free = tuple(name for name in self.defaults if name not in self.fixed)
+
+    def call(
+        self, comparisons: NDArray[np.intp], factors: Array
+    ) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
+        """The program and its arguments for some answers, as a person would call it."""
+        pairs = comparisons if len(comparisons) else None
+        if np.all(factors == 1.0):
+            return self.program, (self._about, pairs), self.options
+        options = {**self.options, "noise_factor": factors}
+        return AnsweredProgram(self.program), (self._about, pairs), options
+
+    def prior(self, params: Mapping[str, Any]) -> Prior:
+        """Skills before the first answer at some hyperparameters."""
+        return self._read(params)[0]
+
+    def noise(self, params: Mapping[str, Any]) -> float:
+        """Standard deviation of a performance."""
+        return float(params.get("noise", 1.0))
+
+    def learn(
+        self, comparisons: NDArray[np.intp], factors: Array, start: Mapping[str, Any]
+    ) -> dict[str, Array]:
+        """Hyperparameters under which the answers are most probable.
+
+        Parameters
+        ----------
+        comparisons, factors
+            The answers, (K, 2), and the factors of their noise, (K,).
+        start
+            Where the search starts.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the search has not converged.
+        """
+        about, pairs = self._compared_only(comparisons)
+        count, bucket = len(pairs), bucket_of(len(pairs))
+        padded = np.tile(np.array([0, 1]), (bucket, 1))
+        padded[:count] = pairs
+        noise_factor = np.ones(bucket)
+        noise_factor[:count] = factors
+        maximum = maximize_evidence(
+            self._engine,
+            about,
+            padded,
+            counted=np.arange(bucket) < count,
+            noise_factor=noise_factor,
+            params=self.fixed,
+            init={name: np.asarray(start[name], float) for name in self.free},
+            **self.options,
+        )
+        return maximum.params
+
+    def _compared_only(self, comparisons: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
+        """Leave out items that were never compared, down to a number that a bucket fixes."""
+        kept = min(self.n_items, 2 * bucket_of(len(comparisons)))
+        if "laplacian" in self.options or kept == self.n_items:
+            return self._about, comparisons
+        compared = np.unique(comparisons)
+        others = np.setdiff1d(np.arange(self.n_items), compared)[: kept - compared.size]
+        chosen = np.concatenate([compared, others])
+        number = np.zeros(self.n_items, np.intp)
+        number[chosen] = np.arange(kept)
+        about = kept if self.features is None else self._about[chosen]
+        return about, number[comparisons]
+
+    def _read(self, params: Mapping[str, Any]) -> tuple[Prior, dict[str, Array]]:
+        # The prior does not depend on the comparison; without one there is no factor to read.
+        with jax.enable_x64(True):
+            (mean, covariance, values), _ = self._engine.compiled(
+                self._read_prior,
+                dict(params),
+                (self._about, np.array([[0, 1]])),
+                self.options,
+            )
+        covariance = np.asarray(covariance)
+        covariance = np.diag(covariance) if covariance.ndim == 1 else covariance
+        return Prior(np.asarray(mean), covariance), {k: np.array(v) for k, v in values.items()}
+
+    def _read_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+        program = self._engine.read(params, *args, **kwargs)
+        return (program.mean, program.problem.covariance, program.hyperparameters), None
+
+
+def skill_program(
+    n_items: int, features: Array | None, hyperparameters: Any, ard: bool, laplacian: Any
+) -> SkillProgram:
+    """The program for what a person asked for.
+
+    Raises
+    ------
+    ValueError
+        If the arguments make no sense, or not together.
+    """
+    if not isinstance(hyperparameters, Mapping) and hyperparameters not in ("evidence", "prior"):
+        raise ValueError(
+            f"hyperparameters is {hyperparameters!r}; choose 'evidence', 'prior', or a mapping "
+            "from names to values"
+        )
+    options: dict[str, Any] = {"ard": True} if ard else {}
+    if laplacian is not None:
+        options["laplacian"] = laplacian
+    if options and features is None:
+        raise ValueError(f"{next(iter(options))} is given without features; pass features")
+    fixed = hyperparameters if isinstance(hyperparameters, Mapping) else {}
+    program = SkillProgram(n_items, features, fixed, options)
+    unknown = sorted(set(fixed) - set(program.defaults))
+    if unknown:
+        raise ValueError(
+            f"hyperparameters names {unknown[0]!r}; there are {tuple(program.defaults)}"
+        )
+    return program

@@ -1,0 +1,162 @@
+"""Which pairs are scored for the next question, by what, and which is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from bayesrank.active._history import History
+from bayesrank.active.acquisition import (
+    Acquisition,
+    bald,
+    entropy_gain,
+    eubo,
+    margin_variance,
+    random_gain,
+)
+from bayesrank.active.beliefs import Beliefs, margins
+from bayesrank.active.selection import best_batch, best_pairs
+
+__all__ = ["Asker", "Question"]
+
+Pairs = NDArray[np.int32]
+
+_NAMED = {
+    "bald": bald,
+    "entropy": entropy_gain,
+    "margin_variance": margin_variance,
+    "eubo": eubo,
+}
+_WITHOUT_SCALE = ("eubo", "random")
+
+
+class Question(NamedTuple):
+    """A pair to compare.
+
+    Attributes
+    ----------
+    first, second
+        Names of the two items, in random order.
+    gain
+        Score of the question: with the acquisitions "bald" and "entropy", what the answer is
+        expected to tell, in nats. In a batch, given the questions before it.
+    win_probability
+        Probability that the answer is `first`.
+    """
+
+    first: Hashable
+    second: Hashable
+    gain: float
+    win_probability: float
+
+
+class Asker:
+    """Chooses questions.
+
+    The pairs that are scored always have the same number of rows: those that are out of question
+    become ``(0, 0)``, which the selection passes over, so that nothing compiles anew.
+
+    Parameters
+    ----------
+    n_items
+        Number of items.
+    candidates
+        How many pairs to draw for each choice, or the pairs.
+    acquisition
+        A name, or a function.
+    seed
+        Of draws; each choice has its own, which depends on the number of records before it.
+
+    Attributes
+    ----------
+    has_scale
+        Whether the acquisition's scores tend to zero as questions tell less.
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        candidates: int | Sequence[tuple[int, int]],
+        acquisition: str | Acquisition,
+        seed: int,
+    ) -> None:
+        if isinstance(acquisition, str) and acquisition not in (*_NAMED, "random"):
+            raise ValueError(
+                f"acquisition is {acquisition!r}; choose one of {(*_NAMED, 'random')}, or pass a "
+                "function of beliefs and pairs"
+            )
+        self._n, self._seed, self._acquisition = n_items, seed, acquisition
+        self.has_scale = acquisition not in _WITHOUT_SCALE
+        self._all: Pairs | None = None
+        if not isinstance(candidates, int):
+            self._all = np.array(candidates, np.int32).reshape(-1, 2)
+            self._count = len(self._all)
+        elif n_items * (n_items - 1) // 2 <= candidates:
+            self._all = np.stack(np.triu_indices(n_items, 1), axis=1).astype(np.int32)
+            self._count = len(self._all)
+        else:
+            self._count = candidates
+        if self._count < 1:
+            raise ValueError(f"candidates is {candidates!r}; pass at least one pair")
+
+    def choose(
+        self, beliefs: Beliefs, n: int, history: History, number: int, annotator: str | None
+    ) -> Iterator[tuple[int, int, float, float]]:
+        """Items, score and probability that the first item wins, of each question."""
+        pool = self._pool(history, number, annotator)
+        with jax.enable_x64(True):
+            acquisition = self._function(number)
+            if n == 1:
+                chosen = best_pairs(acquisition, beliefs, 1, candidates=pool)
+            else:
+                chosen = best_batch(acquisition, beliefs, n, candidates=pool)
+            pairs, gains = np.array(chosen[0]), np.asarray(chosen[1])
+            # People favour a side: which item stands first is left to chance.
+            turned = np.random.default_rng([self._seed, number, 1]).random(len(pairs)) < 0.5
+            pairs[turned] = pairs[turned, ::-1]
+            mean, variance = (np.asarray(part) for part in margins(beliefs, pairs))
+        wins = ndtr(mean / np.sqrt(2.0 * np.square(beliefs.noise) + variance))
+        for (i, j), gain, probability in zip(pairs.tolist(), gains, wins, strict=True):
+            if i != j:
+                yield i, j, float(gain), float(probability)
+
+    def scored(
+        self, beliefs: Beliefs, history: History, number: int
+    ) -> tuple[Pairs, NDArray[np.float64]]:
+        """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
+        pool = self._pool(history, number, None)
+        with jax.enable_x64(True):
+            arrays = Beliefs(*(jnp.asarray(part) for part in beliefs))
+            scores = np.asarray(self._function(number)(arrays, jnp.asarray(pool)))
+        usable = pool[:, 0] != pool[:, 1]
+        return pool[usable], scores[usable]
+
+    def _function(self, number: int) -> Acquisition:
+        if not isinstance(self._acquisition, str):
+            return self._acquisition
+        if self._acquisition == "random":
+            return random_gain(jax.random.fold_in(jax.random.key(self._seed), number))
+        return _NAMED[self._acquisition]
+
+    def _pool(self, history: History, number: int, annotator: str | None) -> Pairs:
+        """Pairs to score; those that this annotator has seen are (0, 0)."""
+        if self._all is not None:
+            pairs = self._all.copy()
+        else:
+            rng = np.random.default_rng([self._seed, number, 0])
+            first = rng.integers(self._n, size=self._count)
+            second = (first + rng.integers(1, self._n, size=self._count)) % self._n
+            pairs = np.stack([first, second], axis=1).astype(np.int32)
+        seen = [(e.first, e.second) for e in history.events if e.annotator == annotator]
+        if seen:
+            pairs[np.isin(self._key(pairs), self._key(np.array(seen)))] = 0
+        return pairs
+
+    def _key(self, pairs: NDArray[Any]) -> NDArray[np.int64]:
+        return pairs.min(axis=1).astype(np.int64) * self._n + pairs.max(axis=1)

@@ -1,0 +1,208 @@
+"""What is believed of the skills after the answers of a history, and when to learn its scales."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.active._history import History
+from bayesrank.active._program import SkillProgram
+from bayesrank.active._update import Answers, Fit, Prior, fit_answers
+from bayesrank.infer import EPResult
+from bayesrank.infer.ep import ConvergenceWarning
+
+__all__ = ["Skills", "annotator_factors", "now"]
+
+_DRAWS = 1000
+
+Array = NDArray[np.float64]
+
+
+class Skills:
+    """Skills under a program, brought up to date as a history grows.
+
+    Parameters
+    ----------
+    program
+        The program.
+    factor_of
+        How many times as noisy as the others an annotator is.
+    learn_from
+        Number of answers after which hyperparameters are first learned; None for never. They are
+        learned again whenever the answers have doubled.
+    background
+        Whether to learn them in a thread.
+    seed
+        Of the posterior draws.
+    """
+
+    def __init__(
+        self,
+        program: SkillProgram,
+        factor_of: Callable[[str | None], float],
+        *,
+        learn_from: int | None,
+        background: bool,
+        seed: int,
+    ) -> None:
+        self._program, self._factor_of, self._seed = program, factor_of, seed
+        self._learn_from = learn_from if program.free else None
+        self._background = background
+        self._pending: Future[dict[str, Any]] | None = None
+        self._prior: tuple[Any, Prior] | None = None
+        self._sites: dict[int, tuple[float, float]] = {}
+
+    # ------------------------------------------------------------ the posterior
+
+    def params(self, history: History) -> dict[str, Array]:
+        """Hyperparameters: those learned last, if any, else given or default ones."""
+        params = dict(self._program.defaults)
+        if self._learn_from is None or history.learned is None:
+            return params
+        for name in self._program.free:
+            value = np.array(history.learned.get(name, math.nan), float)
+            if value.shape == params[name].shape and np.isfinite(value).all():
+                params[name] = value
+        return params
+
+    def noise(self, history: History, annotator: str | None) -> float:
+        """Standard deviation of a performance, as an annotator sees it."""
+        return self._program.noise(self.params(history)) * self._factor_of(annotator)
+
+    def fit(self, history: History) -> Fit:
+        """The posterior, starting from the sites of the last one."""
+        params, prior = self.params(history), self._prior_at(history)
+        records = [event.record for event in history.answers]
+        sites = np.array([self._sites.get(r, (0.0, 0.0)) for r in records]).reshape(-1, 2)
+        noise = self._program.noise(params) * self._factors(history)
+        fit = fit_answers(prior, Answers(history.comparisons, noise), (sites[:, 0], sites[:, 1]))
+        self._sites = dict(zip(records, zip(fit.tau, fit.nu, strict=True), strict=True))
+        return fit
+
+    def result(self, history: History, fit: Fit) -> EPResult:
+        """The posterior in the engine's form."""
+        program, args, kwargs = self._program.call(history.comparisons, self._factors(history))
+        if not fit.converged:
+            warnings.warn(
+                f"EP has not converged after {fit.num_sweeps} sweeps; the scales of the skills may "
+                "be too far from the noise: learn them, or give others as hyperparameters",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return EPResult(
+            model=program,
+            model_args=args,
+            model_kwargs=kwargs,
+            params=self.params(history),
+            free_params=(),
+            shapes={"f": fit.mean.shape},
+            joint_mean=fit.mean,
+            joint_covariance=fit.covariance,
+            sites={"comparison": (fit.tau, fit.nu)} if history.answers else {},
+            log_evidence=fit.log_evidence,
+            converged=fit.converged,
+            num_sweeps=fit.num_sweeps,
+            skipped_sites=0,
+            delta=fit.delta,
+            dropped_sites=(),
+            num_samples=_DRAWS,
+            rng_key=jax.random.key(self._seed),
+        )
+
+    def _prior_at(self, history: History) -> Prior:
+        if self._prior is None or self._prior[0] is not history.learned:
+            self._prior = history.learned, self._program.prior(self.params(history))
+        return self._prior[1]
+
+    def _factors(self, history: History) -> Array:
+        return np.array([self._factor_of(event.annotator) for event in history.answers], float)
+
+    # ------------------------------------------------------------ learning
+
+    def learn(self, history: History) -> dict[str, Any]:
+        """Learn now.
+
+        Returns
+        -------
+        dict
+            A record for the journal.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer, or nothing to learn.
+        """
+        if not history.answers or self._learn_from is None:
+            missing = "no free hyperparameter" if history.answers else "no answer to learn from"
+            raise ValueError(f"there is {missing}; use the hyperparameters as they are")
+        return self._find(history)
+
+    def newly_learned(self, history: History) -> dict[str, Any] | None:
+        """Learn if it is time to, or start to in a thread and fetch what it found.
+
+        Returns
+        -------
+        dict or None
+            A record for the journal, if there is news.
+        """
+        if self._pending is not None:
+            if not self._pending.done():
+                return None
+            found, self._pending = self._pending.result(), None
+            return found
+        if not self._due(history):
+            return None
+        if not self._background:
+            return self._find(history)
+        executor = ThreadPoolExecutor(1, thread_name_prefix="bayesrank-learn")
+        self._pending = executor.submit(self._find_quietly, history)
+        executor.shutdown(wait=False)
+        return None
+
+    def _due(self, history: History) -> bool:
+        if self._learn_from is None:
+            return False
+        return len(history.answers) >= max(self._learn_from, 2 * history.learned_at, 1)
+
+    def _find(self, history: History) -> dict[str, Any]:
+        start = self.params(history)
+        found = self._program.learn(history.comparisons, self._factors(history), start)
+        return {
+            "event": "learned",
+            "answers": len(history.answers),
+            "params": {name: found[name].tolist() for name in self._program.free},
+            "time": now(),
+        }
+
+    def _find_quietly(self, history: History) -> dict[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return self._find(history)
+
+
+def annotator_factors(given: Mapping[str, float] | None) -> Callable[[str | None], float]:
+    """Return a function from an annotator to how many times as noisy as the others they are.
+
+    Raises
+    ------
+    ValueError
+        If one is not a positive number.
+    """
+    factors = dict(given or {})
+    for name, factor in factors.items():
+        if not (isinstance(factor, (int, float)) and 0 < factor < math.inf):
+            raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
+    return lambda annotator: 1.0 if annotator is None else float(factors.get(annotator, 1.0))
+
+
+def now() -> str:
+    """The time, for a record."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

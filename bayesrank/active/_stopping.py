@@ -1,0 +1,108 @@
+"""When to stop asking: little left to learn, or the top settled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Progress", "StoppingRule", "check_rule", "top_settled"]
+
+
+class Progress(NamedTuple):
+    """How far a loop has come.
+
+    Attributes
+    ----------
+    answers, skipped
+        Number of answers, and of questions that were skipped.
+    gain
+        Score of the best question that is left; None if none is left.
+    settled
+        Probability that the best `stop_top` items are those that the posterior means say; None
+        without that rule.
+    done
+        Whether a rule says to stop, or no question is left.
+    reason
+        Why, in words; empty if not done.
+    """
+
+    answers: int
+    skipped: int
+    gain: float | None
+    settled: float | None
+    done: bool
+    reason: str
+
+
+class StoppingRule(NamedTuple):
+    """Stop when the best question gains less than `gain`, or the best `top` items are settled.
+
+    Attributes
+    ----------
+    gain
+        Least expected gain that is worth a question, or None.
+    top
+        Number of items at the top, or None.
+    probability
+        With which they have to be the top.
+    """
+
+    gain: float | None = None
+    top: int | None = None
+    probability: float = 0.9
+
+    def judge(
+        self, answers: int, skipped: int, gain: float | None, settled: float | None
+    ) -> Progress:
+        """Say whether to stop, and why."""
+        reason = ""
+        if gain is None:
+            reason = "every question has been asked"
+        elif self.gain is not None and gain < self.gain:
+            reason = f"no question would tell more than {self.gain:g}"
+        elif self.top is not None and settled is not None and settled >= self.probability:
+            best = "best item is" if self.top == 1 else f"best {self.top} items are"
+            reason = f"the {best} settled with probability {settled:.2f}"
+        return Progress(answers, skipped, gain, settled, bool(reason), reason)
+
+
+def check_rule(rule: StoppingRule, n_items: int, gain_has_scale: bool) -> StoppingRule:
+    """Return the rule.
+
+    Raises
+    ------
+    ValueError
+        If a part of it makes no sense.
+    """
+    if rule.gain is not None and not rule.gain > 0:
+        raise ValueError(f"stop_gain is {rule.gain!r}; pass a positive number, or None")
+    if rule.gain is not None and not gain_has_scale:
+        raise ValueError(
+            "stop_gain needs an acquisition that tends to zero as questions tell less, such as "
+            "'bald' or 'entropy'; choose one, or stop by stop_top"
+        )
+    if rule.top is not None and not 1 <= rule.top < n_items:
+        raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {n_items - 1}")
+    if not 0 < rule.probability < 1:
+        raise ValueError(f"stop_probability is {rule.probability!r}; pass a number between 0 and 1")
+    return rule
+
+
+def top_settled(mean: NDArray[np.float64], samples: NDArray[np.float64], k: int) -> float:
+    """Probability that the k items of highest mean are the k best, whatever their order.
+
+    Parameters
+    ----------
+    mean
+        Posterior means, shape (n,).
+    samples
+        Posterior draws, shape (draws, n).
+    k
+        Number of items, less than n.
+    """
+    order = np.argsort(-mean, kind="stable")
+    worst_in = samples[:, order[:k]].min(axis=1)
+    best_out = samples[:, order[k:]].max(axis=1)
+    return float(np.mean(worst_in > best_out))

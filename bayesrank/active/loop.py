@@ -1,0 +1,397 @@
+"""Ask, tell, and never forget: a loop of questions that a person answers.
+
+A loop holds what is believed of the skills of some items, says which pair to compare next, and
+takes the answer. Everything that it knows of the answers is in its journal: opening the journal
+again, with the same items, gives the same loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.active._history import Answer, Event, History, Memory, replay
+from bayesrank.active._items import as_items
+from bayesrank.active._program import skill_program
+from bayesrank.active._questions import Asker, Question
+from bayesrank.active._skills import Skills, annotator_factors, now
+from bayesrank.active._stopping import Progress, StoppingRule, check_rule, top_settled
+from bayesrank.active._update import Fit
+from bayesrank.active.acquisition import Acquisition
+from bayesrank.active.beliefs import Beliefs
+from bayesrank.active.journal import Journal
+from bayesrank.infer import EPResult
+from bayesrank.ranking import RankSummary, summarize
+
+__all__ = ["Answer", "Question", "QueryLoop"]
+
+
+class QueryLoop:
+    """Which pair to compare next, and what follows from the answers.
+
+    Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
+    where there are none (`bayesrank.models.thurstone`). An answer is on disk before `tell` returns,
+    and costs a few warm-started sweeps of EP; nothing compiles as answers grow.
+
+    Parameters
+    ----------
+    items : sequence or int
+        Names of the items, of any kind that is the same tomorrow: texts, numbers, tuples of them.
+        Or the number of items, which are then named 0 to n - 1.
+    features : array-like of shape (n, d), optional
+        Features of the items, in any unit: they are standardised.
+    journal : path, optional
+        File to keep the answers in. If it exists, the loop goes on from there. Without it the
+        answers are in memory only.
+    acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable
+        What makes a question a good one, see `bayesrank.active.acquisition`.
+    candidates : int or sequence of pairs of names, default 10000
+        Number of pairs to choose the next question from, drawn anew each time; all, if there are no
+        more. Or the pairs themselves.
+    hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
+        "evidence" learns them when there are `learn_from` answers, and again whenever the answers
+        have doubled; until then they are the medians of their priors, which "prior" keeps. A
+        mapping fixes those that it names and learns the others.
+    learn_from : int, default 10
+        Number of answers after which hyperparameters are first learned.
+    background : bool, default False
+        Whether to learn them in a thread, and use them from the first question after it is done.
+    ard : bool, default False
+        Whether each feature has a lengthscale of its own.
+    laplacian : sparse or dense array of shape (n, n), optional
+        Laplacian of a graph of items (`bayesrank.gp`) along which skills vary little.
+    annotator_noise : mapping, optional
+        How many times as noisy as the others an annotator is, by name. It is taken as known;
+        annotators not named have 1.
+    stop_gain : float, optional
+        Stop when no question has a score above this.
+    stop_top : int, optional
+        Stop when the best so many items are settled,
+    stop_probability : float, default 0.9
+        with this probability.
+    seed : int, default 0
+        Seed of everything random.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    JournalError
+        If the journal cannot be used: it is open elsewhere, belongs to other items, is damaged, or
+        cannot be written.
+
+    Notes
+    -----
+    Annotators are recorded with each answer. All of them judge the same skills; what differs is
+    `annotator_noise`, and that nobody is asked a question that they have answered or skipped
+    before, though others may be.
+
+    Examples
+    --------
+    >>> from bayesrank.active import QueryLoop
+    >>> loop = QueryLoop(["tea", "coffee", "milk"], seed=1)
+    >>> question = loop.ask()[0]
+    >>> loop.tell(question.first, question.second)
+    >>> loop.tell("coffee", "tea", annotator="Ann")
+    >>> loop.undo()
+    Answer(winner='coffee', loser='tea', annotator='Ann')
+    >>> len(loop.answers)
+    1
+    """
+
+    def __init__(
+        self,
+        items: int | Sequence[Hashable],
+        features: ArrayLike | None = None,
+        *,
+        journal: str | os.PathLike[str] | None = None,
+        acquisition: str | Acquisition = "bald",
+        candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
+        hyperparameters: str | Mapping[str, Any] = "evidence",
+        learn_from: int = 10,
+        background: bool = False,
+        ard: bool = False,
+        laplacian: Any = None,
+        annotator_noise: Mapping[str, float] | None = None,
+        stop_gain: float | None = None,
+        stop_top: int | None = None,
+        stop_probability: float = 0.9,
+        seed: int = 0,
+    ) -> None:
+        self._items = as_items(items, features)
+        n = len(self._items.names)
+        self._asker = Asker(n, self._in_numbers(candidates), acquisition, int(seed))
+        rule = StoppingRule(stop_gain, stop_top, stop_probability)
+        self._rule = check_rule(rule, n, self._asker.has_scale)
+        self._skills = Skills(
+            skill_program(n, self._items.features, hyperparameters, ard, laplacian),
+            annotator_factors(annotator_noise),
+            learn_from=None if hyperparameters == "prior" else int(learn_from),
+            background=background,
+            seed=int(seed),
+        )
+        self._log: Journal | Memory = (
+            Memory() if journal is None else Journal(journal, self._items.header())
+        )
+        self._cached: dict[str, tuple[int, Any]] = {}
+
+    # ------------------------------------------------------------ ask and tell
+
+    def ask(self, n: int = 1, *, annotator: str | None = None) -> list[Question]:
+        """Choose the next questions; the same ones until something is told.
+
+        Parameters
+        ----------
+        n : int, default 1
+            Number of questions. More than one are chosen jointly, each for what it tells beyond
+            those before it. Code is compiled for each new number.
+        annotator : str, optional
+            Who will answer.
+
+        Returns
+        -------
+        list of Question
+            Best first; fewer than `n` if there are no more, and none if all have been asked.
+        """
+        learned = self._skills.newly_learned(self._history)
+        if learned is not None:
+            self._log.append(learned)
+        return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
+
+    def tell(self, winner: Hashable, loser: Hashable, *, annotator: str | None = None) -> None:
+        """Take an answer, to a question that was asked or to any other.
+
+        When this returns the answer is on disk; when it raises, it is not, and the loop is as it
+        was.
+
+        Parameters
+        ----------
+        winner, loser
+            Names of two items.
+        annotator : str, optional
+            Who answered.
+
+        Raises
+        ------
+        ValueError
+            If there is no such item, or they are the same.
+        JournalError
+            If the answer cannot be written.
+        """
+        first, second = self._pair(winner, loser)
+        self._append("answer", annotator, winner=first, loser=second)
+
+    def skip(self, first: Hashable, second: Hashable, *, annotator: str | None = None) -> None:
+        """Take "can't say" for an answer: nothing is learned, and it is not asked again.
+
+        Parameters
+        ----------
+        first, second
+            Names of the two items.
+        annotator : str, optional
+            Who could not say; others may still be asked.
+
+        Raises
+        ------
+        ValueError, JournalError
+            As for `tell`.
+        """
+        one, other = self._pair(first, second)
+        self._append("skip", annotator, first=one, second=other)
+
+    def undo(self, *, annotator: str | None = None) -> Answer | tuple[Hashable, Hashable]:
+        """Take back the last answer or skipped question, or the last one of an annotator.
+
+        It stays in the journal, with a record that it was undone.
+
+        Returns
+        -------
+        Answer or tuple
+            What was taken back: an answer, or the two items of a skipped question.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to take back.
+        JournalError
+            As for `tell`.
+        """
+        event = self._history.last(annotator)
+        if event is None:
+            whose = "" if annotator is None else f" by {annotator!r}"
+            raise ValueError(f"there is no answer{whose} to undo")
+        self._log.append({"event": "undo", "of": event.record, "time": now()})
+        answer = self._answer(event)
+        return answer if event.kind == "answer" else (answer.winner, answer.loser)
+
+    def learn(self) -> dict[str, np.ndarray]:
+        """Learn the hyperparameters from the answers now, whatever the schedule.
+
+        Returns
+        -------
+        dict
+            Their values, which the journal keeps.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer yet, or all hyperparameters are given.
+        """
+        self._log.append(self._skills.learn(self._history))
+        return self.params
+
+    def close(self) -> None:
+        """Release the journal. Nothing is left to be written."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def items(self) -> tuple[Hashable, ...]:
+        """Names of the items."""
+        return self._items.names
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Answers that were not undone, in order."""
+        return [self._answer(event) for event in self._history.answers]
+
+    @property
+    def comparisons(self) -> NDArray[np.intp]:
+        """The same as numbers of items, (winner, loser), shape (K, 2)."""
+        return self._history.comparisons
+
+    @property
+    def skipped(self) -> list[tuple[Hashable, Hashable]]:
+        """Questions that were skipped and not undone, in order."""
+        events = [event for event in self._history.events if event.kind == "skip"]
+        return [(self.items[event.first], self.items[event.second]) for event in events]
+
+    @property
+    def annotators(self) -> dict[str | None, int]:
+        """Number of answers of each annotator; None for those of nobody named."""
+        return dict(Counter(event.annotator for event in self._history.answers))
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Hyperparameters in use."""
+        return self._skills.params(self._history)
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What the acquisition sees: mean, covariance, and the noise of an answer."""
+        return self._beliefs_about(None)
+
+    @property
+    def result(self) -> EPResult:
+        """The posterior, as `bayesrank.infer.EP` gives it on the same program and answers."""
+        return self._remember("result", lambda: self._skills.result(self._history, self._fit))
+
+    def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
+        """Rank the items, with uncertainty; skills are above or below the average item's.
+
+        Parameters
+        ----------
+        prob, k
+            As for `bayesrank.ranking.summarize`.
+
+        Returns
+        -------
+        RankSummary
+            ``print`` it, or call ``to_dataframe()``.
+        """
+        draws = self.result.get_samples()["f"]
+        draws = draws - draws.mean(axis=1, keepdims=True)
+        return summarize(draws, self.items, prob=prob, k=k)
+
+    def candidates(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The pairs that the next question is chosen from, as numbers of items, and their scores.
+
+        Returns
+        -------
+        tuple
+            Pairs (m, 2) and scores (m,).
+        """
+        return self._asker.scored(self.beliefs, self._history, len(self._log.records))
+
+    def progress(self) -> Progress:
+        """How many answers there are, and whether the stopping rule says that they are enough."""
+        history, best = self._history, self.ask()
+        settled = None
+        if self._rule.top is not None:
+            result = self.result
+            settled = top_settled(result.mean["f"], result.get_samples()["f"], self._rule.top)
+        skipped = len(history.events) - len(history.answers)
+        gain = best[0].gain if best else None
+        return self._rule.judge(len(history.answers), skipped, gain, settled)
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _history(self) -> History:
+        return self._remember("history", lambda: replay(self._log.records))
+
+    @property
+    def _fit(self) -> Fit:
+        return self._remember("fit", lambda: self._skills.fit(self._history))
+
+    def _remember(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Compute a value unless nothing was told since it was last computed."""
+        # All state follows from the records, and these change in one step: an interrupt at any
+        # moment leaves memory and disk in agreement.
+        number = len(self._log.records)
+        cached = self._cached.get(name)
+        if cached is None or cached[0] != number:
+            cached = self._cached[name] = (number, compute())
+        return cached[1]
+
+    def _append(self, kind: str, annotator: str | None, **items: int) -> None:
+        if annotator is not None and not isinstance(annotator, str):
+            raise ValueError(f"annotator is {annotator!r}; pass a name as text, or None")
+        labels = [str(self.items[number]) for number in items.values()]
+        record = {"event": kind, **items, "labels": labels, "annotator": annotator}
+        self._log.append({**record, "time": now()})
+
+    def _pair(self, first: Hashable, second: Hashable) -> tuple[int, int]:
+        one, other = self._items.find(first), self._items.find(second)
+        if one == other:
+            raise ValueError(f"item {first!r} is compared with itself; name two items")
+        return one, other
+
+    def _answer(self, event: Event) -> Answer:
+        return Answer(self.items[event.first], self.items[event.second], event.annotator)
+
+    def _in_numbers(self, candidates: Any) -> Any:
+        if isinstance(candidates, (int, np.integer)):
+            return int(candidates)
+        return [self._pair(first, second) for first, second in candidates]
+
+    def _beliefs_about(self, annotator: str | None) -> Beliefs:
+        fit, noise = self._fit, self._skills.noise(self._history, annotator)
+        return Beliefs(fit.mean, fit.covariance, noise)
+
+    def _choose(self, n: int, annotator: str | None) -> list[Question]:
+        beliefs = self._beliefs_about(annotator)
+        number = len(self._log.records)
+        chosen = self._asker.choose(beliefs, n, self._history, number, annotator)
+        return [
+            Question(self.items[i], self.items[j], gain, probability)
+            for i, j, gain, probability in chosen
+        ]

@@ -1,0 +1,323 @@
+"""No answer is lost: real processes killed, files cut at every byte, disks that are full."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from bayesrank.active import journal as module
+from bayesrank.active.journal import Journal, JournalError, read_journal
+
+HEADER = {"items": 3, "names": "a", "features": None}
+
+
+def answer(k):
+    return {"event": "answer", "winner": k % 3, "loser": (k + 1) % 3, "labels": ["é", "\u2028"]}
+
+
+def write(path, count):
+    with Journal(path, HEADER) as journal:
+        for k in range(count):
+            journal.append(answer(k))
+
+
+def winners(records):
+    return [record["winner"] for record in records]
+
+
+def python(code, *args, **options):
+    """A process that has the journal and nothing heavy: the module alone, by its path."""
+    start = f"""
+        import importlib.util, sys
+        spec = importlib.util.spec_from_file_location("journal", {module.__file__!r})
+        journal = importlib.util.module_from_spec(spec)
+        sys.modules["journal"] = journal
+        spec.loader.exec_module(journal)
+        HEADER = {HEADER!r}
+    """
+    program = textwrap.dedent(start) + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_what_is_written_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 3)
+    with Journal(path, HEADER) as journal:
+        assert winners(journal.records) == [0, 1, 2] and journal.torn == b""
+        journal.append(answer(3))
+    contents = read_journal(path)
+    assert [record["n"] for record in contents.records] == [1, 2, 3, 4]
+    assert contents.header["items"] == 3
+    assert all(json.loads(line)["crc"] for line in path.read_text("utf-8").split("\n")[:-1])
+
+
+def test_cut_at_every_byte_of_the_last_record(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 2)
+    before = path.stat().st_size
+    write(path, 0)
+    with Journal(path, HEADER) as journal:
+        journal.append(answer(2))
+    whole = path.read_bytes()
+    for cut in range(before, len(whole)):
+        path.write_bytes(whole[:cut])
+        assert winners(read_journal(path).records) == [0, 1]
+        assert path.stat().st_size == cut  # reading changes nothing
+        with Journal(path, HEADER) as journal:
+            assert winners(journal.records) == [0, 1]
+            assert journal.torn == whole[before:cut]
+            journal.append(answer(2))
+        assert path.read_bytes() == whole
+    with Journal(path, HEADER) as journal:
+        assert winners(journal.records) == [0, 1, 2]
+
+
+def test_cut_at_every_byte_of_the_first_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 0)
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        write(path, 0)
+        assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 40, b'{"n":3,"event":"answer"}\n', b"\xff\n"])
+def test_a_last_line_of_rubbish_is_dropped(tmp_path, tail):
+    path = tmp_path / "a.jsonl"
+    write(path, 2)
+    with path.open("ab") as file:
+        file.write(tail)
+    with Journal(path, HEADER) as journal:
+        assert winners(journal.records) == [0, 1] and journal.torn == tail
+
+
+def test_a_damaged_line_with_others_below_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 3)
+    lines = path.read_bytes().split(b"\n")
+    for damaged in (
+        [lines[0], lines[1].replace(b'"winner":0', b'"winner":2'), *lines[2:]],
+        [lines[0], *lines[2:]],  # a line was taken out
+        [lines[0], lines[2], lines[1], *lines[3:]],
+    ):
+        raw = b"\n".join(damaged)
+        path.write_bytes(raw)
+        with pytest.raises(JournalError, match="line 2 is damaged"):
+            Journal(path, HEADER)
+        assert path.read_bytes() == raw
+
+
+@pytest.mark.parametrize("text", ["item,price\nTea,2\n", "[1", '{"bayesrank":"journal"}\n', "\n\n"])
+def test_another_file_is_left_as_it_is(tmp_path, text):
+    path = tmp_path / "items.csv"
+    path.write_text(text)
+    with pytest.raises(JournalError, match="not a journal"):
+        Journal(path, HEADER)
+    assert path.read_text() == text
+
+
+def test_other_items_are_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 1)
+    with pytest.raises(JournalError, match=r"other items \(not the same names\)"):
+        Journal(path, {**HEADER, "names": "b"})
+    raw = path.read_bytes().replace(b'"version":1', b'"version":9')
+    header = json.loads(raw.split(b"\n")[0])
+    del header["crc"]
+    path.write_bytes(module._sealed(header))
+    with pytest.raises(JournalError, match="version 9"):
+        Journal(path, HEADER)
+
+
+def test_killed_at_random_moments(tmp_path):
+    """A child writes and says what was acknowledged; nothing of that is missing after SIGKILL."""
+    code = """
+        log = journal.Journal(sys.argv[1], HEADER)
+        print("start", len(log.records), flush=True)
+        while True:
+            log.append({"event": "answer", "winner": len(log.records), "loser": 1})
+            sys.stdout.write(f"{len(log.records)}\\n")
+            sys.stdout.flush()
+    """
+    path, rng, expected = tmp_path / "a.jsonl", random.Random(0), 0
+    for _ in range(8):
+        child = python(code, path)
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        assert first.split()[0] == "start", child.communicate()[1]
+        assert int(first.split()[1]) in (expected, expected + 1)
+        time.sleep(rng.uniform(0.0, 0.05))
+        child.send_signal(signal.SIGKILL)
+        said = child.communicate()[0].split("\n")[:-1]
+        expected = int(said[-1]) if said else int(first.split()[1])
+        records = read_journal(path).records
+        # The last record may be whole on disk although its acknowledgement was cut off.
+        assert len(records) in (expected, expected + 1)
+        assert winners(records) == list(range(len(records)))
+    assert expected > 0
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
+    path = tmp_path / "a.jsonl"
+    child = python("log = journal.Journal(sys.argv[1], HEADER); print('open', flush=True); input()",
+                   path, stdin=subprocess.PIPE)  # fmt: skip
+    assert child.stdout is not None and child.stdout.readline() == "open\n"
+    with pytest.raises(JournalError, match=r"a\.jsonl: this journal is open in another process"):
+        Journal(path, HEADER)
+    child.kill()
+    child.communicate()
+    write(path, 1)
+    assert len(read_journal(path).records) == 1
+
+
+def test_two_journals_in_one_process_are_refused(tmp_path):
+    with Journal(tmp_path / "a.jsonl", HEADER):
+        with pytest.raises(JournalError, match="twice in this one"):
+            Journal(tmp_path / "a.jsonl", HEADER)
+    write(tmp_path / "a.jsonl", 1)
+
+
+def test_many_processes_never_interleave(tmp_path):
+    code = """
+        while True:
+            try:
+                with journal.Journal(sys.argv[1], HEADER) as log:
+                    for _ in range(5):
+                        log.append({"event": "answer", "winner": int(sys.argv[2]), "loser": 1})
+                break
+            except journal.JournalError as error:
+                assert "another process" in str(error), error
+    """
+    path = tmp_path / "a.jsonl"
+    children = [python(code, path, number) for number in range(4)]
+    for child in children:
+        assert child.communicate()[1] == ""
+    who = winners(read_journal(path).records)
+    assert len(who) == 20 and all(len(set(who[k : k + 5])) == 1 for k in range(0, 20, 5))
+
+
+def test_a_full_disk_loses_nothing_and_says_so(tmp_path):
+    """A limit on the size of files cuts a write in two, as a full disk does."""
+    code = """
+        import resource
+        log = journal.Journal(sys.argv[1], HEADER)
+        log.append({"event": "answer", "winner": 0, "loser": 1})
+        size = log._size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, resource.RLIM_INFINITY))
+        for _ in range(2):
+            try:
+                log.append({"event": "answer", "winner": 1, "loser": 1})
+            except journal.JournalError as error:
+                print(error)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        log.append({"event": "answer", "winner": 2, "loser": 1})
+    """
+    path = tmp_path / "a.jsonl"
+    out, err = python(code, path).communicate()
+    assert err == ""
+    assert out.count("the journal cannot be written (File too large); this answer is not") == 2
+    assert winners(read_journal(path).records) == [0, 2]
+
+
+def test_a_sync_that_fails_takes_the_answer_back(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    with Journal(path, HEADER) as journal:
+        journal.append(answer(0))
+
+        def fail(file):
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fail)
+            with pytest.raises(JournalError, match="Input/output error"):
+                journal.append(answer(1))
+        assert winners(journal.records) == winners(read_journal(path).records) == [0]
+        # Not even taking back could be synced: nothing is written until it is opened again.
+        with pytest.raises(JournalError, match="open the journal again"):
+            journal.append(answer(1))
+    write(path, 1)
+    assert winners(read_journal(path).records) == [0, 0]
+
+
+def test_an_interrupt_in_the_middle_takes_the_answer_back(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    real = os.write
+
+    def interrupted(file, line):
+        real(file, line[:30])
+        raise KeyboardInterrupt
+
+    with Journal(path, HEADER) as journal:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                journal.append(answer(0))
+        assert journal.records == [] and read_journal(path).torn == b""
+        journal.append(answer(1))
+    assert winners(read_journal(path).records) == [1]
+
+
+def test_a_file_changed_by_another_hand_is_not_written_to(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with Journal(path, HEADER) as journal:
+        with path.open("ab") as file:
+            file.write(b"note\n")
+        with pytest.raises(JournalError, match="something else wrote"):
+            journal.append(answer(0))
+    write(path, 1)
+    with Journal(path, HEADER) as journal:
+        path.rename(tmp_path / "b.jsonl")
+        with pytest.raises(JournalError, match="moved or deleted"):
+            journal.append(answer(0))
+    with Journal(path, HEADER) as journal:
+        (tmp_path / "c").write_bytes(path.read_bytes())
+        (tmp_path / "c").rename(path)
+        with pytest.raises(JournalError, match="replaced"):
+            journal.append(answer(0))
+
+
+def test_what_cannot_be_a_journal(tmp_path, monkeypatch):
+    with pytest.raises(JournalError, match="cannot be opened"):
+        Journal(tmp_path / "missing" / "a.jsonl", HEADER)
+    with pytest.raises(JournalError, match="cannot be opened"):
+        Journal(tmp_path, HEADER)
+    with pytest.raises(JournalError, match="not a file"):
+        Journal("/dev/null", HEADER)
+    with pytest.raises(JournalError, match="cannot be read"):
+        read_journal(tmp_path / "missing")
+
+    def read_only(*args):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", read_only)
+        with pytest.raises(JournalError, match=r"cannot be opened \(Permission denied\)"):
+            Journal(tmp_path / "a.jsonl", HEADER)
+    monkeypatch.setattr(module, "fcntl", None)
+    with pytest.raises(JournalError, match="WSL"):
+        Journal(tmp_path / "a.jsonl", HEADER)
+
+
+def test_closed_or_forked_is_refused(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "a.jsonl", HEADER)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(JournalError, match="forked"):
+            journal.append(answer(0))
+    journal.close()
+    journal.close()
+    with pytest.raises(JournalError, match="is closed"):
+        journal.append(answer(0))

@@ -1,0 +1,87 @@
+"""The warm-started update: the same fixed point by other spaces, other starts, and quadrature."""
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr, roots_hermitenorm
+
+from bayesrank.active._update import Answers, Prior, fit_answers
+
+
+def problem(n, count, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    squared = ((X[:, None] - X[None]) ** 2).sum(-1)
+    prior = Prior(np.zeros(n), 2.0 * np.exp(-0.5 * squared) + 1e-6 * np.eye(n))
+    skill = X[:, 0] + np.sin(2 * X[:, 1])
+    first = rng.integers(n, size=count)
+    second = (first + rng.integers(1, n, size=count)) % n
+    wins = skill[first] + noise * rng.normal(size=count) > skill[second]
+    pairs = np.where(wins[:, None], np.c_[first, second], np.c_[second, first])
+    return prior, Answers(pairs, np.full(count, noise))
+
+
+def doubled(prior):
+    """The same skills twice over, so that there are more items than comparisons."""
+    return Prior(np.tile(prior.mean, 4), np.tile(prior.covariance, (4, 4)))
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.05])
+def test_margin_space_and_item_space_agree(noise):
+    prior, answers = problem(10, 30, noise)
+    by_items, by_margins = fit_answers(prior, answers), fit_answers(doubled(prior), answers)
+    assert by_items.converged and by_margins.converged
+    np.testing.assert_allclose(by_margins.mean[:10], by_items.mean, atol=1e-7)
+    np.testing.assert_allclose(by_margins.covariance[:10, :10], by_items.covariance, atol=1e-7)
+    np.testing.assert_allclose(by_margins.tau, by_items.tau, rtol=1e-6)
+    assert by_margins.log_evidence == pytest.approx(by_items.log_evidence, abs=1e-7)
+
+
+def test_a_warm_start_ends_where_a_cold_one_does_and_sooner():
+    prior, answers = problem(40, 21)
+    before = fit_answers(prior, Answers(answers.comparisons[:-1], answers.noise[:-1]))
+    start = np.append(before.tau, 0.0), np.append(before.nu, 0.0)
+    cold, warm = fit_answers(prior, answers), fit_answers(prior, answers, start)
+    np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-7)
+    np.testing.assert_allclose(warm.covariance, cold.covariance, atol=1e-7)
+    assert warm.num_sweeps < cold.num_sweeps
+
+
+def test_one_answer_is_exact():
+    prior, answers = problem(5, 1, noise=0.7)
+    (i, j), mean = answers.comparisons[0], np.array([0.3, -0.2, 0.9, 0.0, 0.4])
+    fit = fit_answers(prior._replace(mean=mean), answers)
+    node, weight = roots_hermitenorm(200)
+    direction = prior.covariance[:, i] - prior.covariance[:, j]
+    variance = direction[i] - direction[j]
+    margin = mean[i] - mean[j] + np.sqrt(variance) * node
+    likelihood = weight * np.exp(log_ndtr(margin / (np.sqrt(2) * 0.7)))
+    mass = likelihood.sum()
+    moved = (likelihood @ margin / mass - (mean[i] - mean[j])) / variance
+    spread = likelihood @ margin**2 / mass - (likelihood @ margin / mass) ** 2
+    np.testing.assert_allclose(fit.mean, mean + moved * direction, atol=1e-8)
+    shrunk = prior.covariance - np.outer(direction, direction) * (variance - spread) / variance**2
+    np.testing.assert_allclose(fit.covariance, shrunk, atol=1e-8)
+    assert fit.log_evidence == pytest.approx(np.log(mass / np.sqrt(2 * np.pi)), abs=1e-8)
+
+
+def test_no_answer_leaves_the_prior():
+    prior, _ = problem(6, 1)
+    fit = fit_answers(prior, Answers(np.zeros((0, 2), np.intp), np.zeros(0)))
+    np.testing.assert_array_equal(fit.covariance, prior.covariance)
+    assert fit.converged and fit.log_evidence == 0.0
+
+
+def test_an_answer_against_all_odds_stays_finite():
+    prior = Prior(np.array([40.0, -40.0]), np.eye(2))
+    fit = fit_answers(prior, Answers(np.array([[1, 0]]), np.array([0.5])))
+    # The far tail of a normal: the likelihood is a Gaussian of the noise's variance, but for a
+    # share that falls with the square of the distance.
+    variance, total = 2.0, 2 * 0.5**2 + 2.0
+    moved = fit.mean[1] - fit.mean[0] + 80.0
+    assert moved == pytest.approx(80.0 * variance / total, rel=1e-2)
+    assert fit.log_evidence == pytest.approx(log_ndtr(-80.0 / np.sqrt(total)), rel=1e-10)
+
+
+def test_too_few_sweeps_are_reported():
+    fit = fit_answers(*problem(10, 8), max_sweeps=1)
+    assert not fit.converged and fit.delta > 1e-8
