@@ -220,13 +220,17 @@ class Journal:
             )
 
 
-def read_journal(path: str | os.PathLike[str]) -> JournalContents:
+def read_journal(
+    path: str | os.PathLike[str], header: Mapping[str, Any] | None = None
+) -> JournalContents:
     """Read a journal without locking or changing it, also while another process writes to it.
 
     Parameters
     ----------
     path
         The file.
+    header
+        What the journal should be about, if that is to be checked.
 
     Returns
     -------
@@ -236,14 +240,17 @@ def read_journal(path: str | os.PathLike[str]) -> JournalContents:
     Raises
     ------
     JournalError
-        If there is no such file, it is not a journal, or it is damaged.
+        If there is no such file, it is not a journal, is damaged, or is about something else.
     """
     path = Path(path)
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise _failed(path, "read", error) from error
-    return _parse(raw, path)
+    contents = _parse(raw, path)
+    if header is not None:
+        _check_header(contents.header, {**_FORMAT, **header}, path)
+    return contents
 
 
 # ---------------------------------------------------------------- lines

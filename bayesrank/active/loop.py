@@ -128,7 +128,7 @@ class QueryLoop:
         n = len(self._items.names)
         self._asker = Asker(n, self._in_numbers(candidates), acquisition, int(seed))
         rule = StoppingRule(stop_gain, stop_top, stop_probability)
-        self._rule = check_rule(rule, n, self._asker.has_scale)
+        self.rule = check_rule(rule, n, self._asker.has_scale)
         self._skills = Skills(
             skill_program(n, self._items.features, hyperparameters, ard, laplacian),
             annotator_factors(annotator_noise),
@@ -136,7 +136,7 @@ class QueryLoop:
             background=background,
             seed=int(seed),
         )
-        self._log: Journal | Memory = (
+        self.log: Journal | Memory = (
             Memory() if journal is None else Journal(journal, self._items.header())
         )
         self._cached: dict[str, tuple[int, Any]] = {}
@@ -161,7 +161,7 @@ class QueryLoop:
         """
         learned = self._skills.newly_learned(self._history)
         if learned is not None:
-            self._log.append(learned)
+            self.log.append(learned)
         return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
 
     def tell(self, winner: Hashable, loser: Hashable, *, annotator: str | None = None) -> None:
@@ -226,7 +226,7 @@ class QueryLoop:
         if event is None:
             whose = "" if annotator is None else f" by {annotator!r}"
             raise ValueError(f"there is no answer{whose} to undo")
-        self._log.append({"event": "undo", "of": event.record, "time": now()})
+        self.log.append({"event": "undo", "of": event.record, "time": now()})
         answer = self._answer(event)
         return answer if event.kind == "answer" else (answer.winner, answer.loser)
 
@@ -243,12 +243,12 @@ class QueryLoop:
         ValueError
             If there is no answer yet, or all hyperparameters are given.
         """
-        self._log.append(self._skills.learn(self._history))
+        self.log.append(self._skills.learn(self._history))
         return self.params
 
     def close(self) -> None:
         """Release the journal. Nothing is left to be written."""
-        self._log.close()
+        self.log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -329,24 +329,24 @@ class QueryLoop:
         tuple
             Pairs (m, 2) and scores (m,).
         """
-        return self._asker.scored(self.beliefs, self._history, len(self._log.records))
+        return self._asker.scored(self.beliefs, self._history, len(self.log.records))
 
     def progress(self) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough."""
         history, best = self._history, self.ask()
         settled = None
-        if self._rule.top is not None:
+        if self.rule.top is not None:
             result = self.result
-            settled = top_settled(result.mean["f"], result.get_samples()["f"], self._rule.top)
+            settled = top_settled(result.mean["f"], result.get_samples()["f"], self.rule.top)
         skipped = len(history.events) - len(history.answers)
         gain = best[0].gain if best else None
-        return self._rule.judge(len(history.answers), skipped, gain, settled)
+        return self.rule.judge(len(history.answers), skipped, gain, settled)
 
     # ------------------------------------------------------------ inside
 
     @property
     def _history(self) -> History:
-        return self._remember("history", lambda: replay(self._log.records))
+        return self._remember("history", lambda: replay(self.log.records))
 
     @property
     def _fit(self) -> Fit:
@@ -356,7 +356,7 @@ class QueryLoop:
         """Compute a value unless nothing was told since it was last computed."""
         # All state follows from the records, and these change in one step: an interrupt at any
         # moment leaves memory and disk in agreement.
-        number = len(self._log.records)
+        number = len(self.log.records)
         cached = self._cached.get(name)
         if cached is None or cached[0] != number:
             cached = self._cached[name] = (number, compute())
@@ -367,7 +367,7 @@ class QueryLoop:
             raise ValueError(f"annotator is {annotator!r}; pass a name as text, or None")
         labels = [str(self.items[number]) for number in items.values()]
         record = {"event": kind, **items, "labels": labels, "annotator": annotator}
-        self._log.append({**record, "time": now()})
+        self.log.append({**record, "time": now()})
 
     def _pair(self, first: Hashable, second: Hashable) -> tuple[int, int]:
         one, other = self._items.find(first), self._items.find(second)
@@ -389,7 +389,7 @@ class QueryLoop:
 
     def _choose(self, n: int, annotator: str | None) -> list[Question]:
         beliefs = self._beliefs_about(annotator)
-        number = len(self._log.records)
+        number = len(self.log.records)
         chosen = self._asker.choose(beliefs, n, self._history, number, annotator)
         return [
             Question(self.items[i], self.items[j], gain, probability)

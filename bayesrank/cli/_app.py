@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 import bayesrank
+from bayesrank.cli._ask import ask
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._settings import Settings
@@ -137,6 +138,7 @@ def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
     run(read_comparisons(comparisons, items), Settings(**options, inputs=inputs))
 
 
+cli.add_command(ask)
 cli.add_command(evaluate)
 
 

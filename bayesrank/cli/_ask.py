@@ -1,0 +1,174 @@
+"""The command `ask`: which of two, again and again, until the ranking is settled."""
+
+import contextlib
+import csv
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bayesrank.cli._output import OutputError
+
+if TYPE_CHECKING:
+    from bayesrank.datasets._items import Items
+
+_HELP = """\
+Ask a person which of two items is better, and rank the items by the answers.
+
+ITEMS is comma-separated UTF-8 text with a header: a column item (or name) first, and then, if
+anything is known of the items, one numeric column a feature.
+
+\b
+  item,price,strength
+  Espresso,2.5,9
+  Filter,1.8,5
+
+Each question is the one whose answer is expected to tell most. Every answer is on disk, in the
+journal, before the next question is shown: leave whenever you like, and go on with the same
+command.
+Where input is not a terminal, each line of it answers a question: 1, 2, s, u, q or an item's name.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("items", type=click.Path(path_type=Path))
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path),
+    default=Path("answers.jsonl"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the answers are kept. If it exists, the questions go on from there.",
+)
+@click.option("--annotator", metavar="NAME", help="Who answers; recorded with each answer.")
+@click.option("--question", default="Which is better?", show_default=True, help="What to ask.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Stop when the best so many items are settled,",
+)
+@click.option(
+    "--sure",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.9,
+    show_default=True,
+    help="with this probability.",
+)
+@click.option(
+    "--min-gain",
+    type=click.FloatRange(0, min_open=True),
+    metavar="NATS",
+    help="Stop, too, when no question is expected to tell more than this.",
+)
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Ask nothing: write the answers as comparisons that `rank` reads.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of everything random.",
+)
+def ask(items: Path, journal: Path, export: Path | None, **options: Any) -> int:
+    """Read the items, then ask, or export the answers."""
+    from bayesrank.datasets._items import read_items
+
+    known = read_items(items)
+    if journal.resolve() == items.resolve():
+        raise OutputError(f"{journal}: the journal would replace the items; use --journal")
+    if export is not None:
+        _export(known, journal, export)
+        return 0
+    return _ask(known, journal, **options)
+
+
+def _ask(
+    items: "Items",
+    journal: Path,
+    *,
+    annotator: str | None,
+    question: str,
+    top: int,
+    sure: float,
+    min_gain: float | None,
+    seed: int,
+) -> int:
+    from rich.console import Console
+
+    with Console(stderr=True).status("Loading JAX and NumPyro"):
+        from bayesrank.active import JournalError, QueryLoop
+        from bayesrank.cli._ask_session import Session
+    try:
+        loop = QueryLoop(
+            items.names,
+            items.features,
+            journal=journal,
+            background=True,
+            ard=items.features is not None,
+            stop_top=min(top, len(items.names) - 1),
+            stop_probability=sure,
+            stop_gain=min_gain,
+            seed=seed,
+        )
+        with loop:
+            return Session(loop, items, journal, annotator, question).run()
+    except JournalError as error:
+        raise OutputError(str(error)) from error
+
+
+def _export(items: "Items", journal: Path, export: Path) -> None:
+    """Write the answers, without disturbing a process that is asking."""
+    from bayesrank.active import JournalError, read_journal
+    from bayesrank.active._history import replay
+    from bayesrank.active._items import as_items
+
+    if export.resolve() in (items.path.resolve(), journal.resolve()):
+        raise OutputError(f"{export}: the export would replace an input; give another --export")
+    try:
+        contents = read_journal(journal, as_items(items.names, items.features).header())
+    except JournalError as error:
+        raise OutputError(str(error)) from error
+    answers = replay(contents.records).answers
+    if not answers:
+        raise OutputError(f"{journal}: there is no answer to export yet; answer questions first")
+    named = any(answer.annotator is not None for answer in answers)
+    rows = [["winner", "loser", *(["annotator"] if named else [])]]
+    for answer in answers:
+        names = [items.names[answer.first], items.names[answer.second]]
+        rows.append([*names, *([answer.annotator or ""] if named else [])])
+    _write_table(export, rows)
+    click.echo(f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}")
+
+
+def _rank(export: Path, items: "Items") -> str:
+    features = "" if items.features is None else f" --items {items.path}"
+    return f"python -m bayesrank rank {export}{features}"
+
+
+def _write_table(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    """Write a CSV file that is either complete or untouched."""
+    try:
+        handle, draft = tempfile.mkstemp(prefix=".bayesrank-", dir=path.resolve().parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows(rows)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(draft, 0o666 & ~mask)
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{path}: cannot be written ({reason}); give another --export") from error

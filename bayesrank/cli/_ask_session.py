@@ -1,0 +1,214 @@
+"""One sitting: show a question, take an answer, until the person or the rule says stop."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from bayesrank.active import Journal, Progress, QueryLoop, Question
+from bayesrank.cli._ask_screen import View, draw_screen, feature_table, progress_line
+from bayesrank.cli._tables import ranking_table, stdout_console
+from bayesrank.datasets._items import Items
+
+__all__ = ["Session"]
+
+_LEFT, _RIGHT = ("\x1b[D", "\x1bOD"), ("\x1b[C", "\x1bOC")
+_WORDS = {"s": "skip", "u": "undo", "q": "quit"}
+_HELP = "Press 1 or 2 for the better one, s if you can't say, u to undo, q to quit."
+
+
+class Session:
+    """One sitting.
+
+    Parameters
+    ----------
+    loop
+        The loop, with its journal open.
+    items
+        The items as read from their file.
+    journal
+        Path of the journal, as the person gave it.
+    annotator
+        Who answers.
+    question
+        What is asked.
+    """
+
+    def __init__(
+        self, loop: QueryLoop, items: Items, journal: Path, annotator: str | None, question: str
+    ) -> None:
+        self._loop, self._items, self._journal = loop, items, journal
+        self._annotator, self._question = annotator, question
+        self._console = stdout_console()
+        self._on_screen = (
+            sys.stdin.isatty() and self._console.is_terminal and not self._console.is_dumb_terminal
+        )
+        self._before = len(loop.answers)
+        self._go_on = False
+        self._note = ""
+
+    def run(self) -> int:
+        """Ask until it is over, then say what is saved and what it adds up to.
+
+        Returns
+        -------
+        int
+            Exit code: 0, or 130 after Ctrl-C.
+        """
+        code = 0
+        self._greet()
+        try:
+            with self._screen():
+                while self._one_question():
+                    pass
+        except (KeyboardInterrupt, click.Abort):
+            code = 130
+        except EOFError:
+            pass
+        self._say_goodbye()
+        return code
+
+    def _one_question(self) -> bool:
+        """Ask one question; return whether to ask another."""
+        questions = self._loop.ask(annotator=self._annotator)
+        progress = self._loop.progress()
+        if not questions:
+            self._note = "Every question has been asked."
+            return False
+        if progress.done and not self._go_on:
+            return self._stop_or_go_on(progress)
+        question = questions[0]
+        word = self._read(question, progress)
+        if word == "quit":
+            return False
+        if word == "undo":
+            self._undo()
+        elif word == "skip":
+            self._loop.skip(question.first, question.second, annotator=self._annotator)
+            self._note = "Skipped; it will not be asked again."
+        elif word in ("first", "second"):
+            pair = question.first, question.second
+            winner, loser = pair if word == "first" else pair[::-1]
+            self._loop.tell(winner, loser, annotator=self._annotator)
+            self._note = f"Saved: {winner} over {loser}."
+        else:
+            self._note = _HELP
+        return True
+
+    def _undo(self) -> None:
+        try:
+            undone = self._loop.undo(annotator=self._annotator)
+        except ValueError:
+            self._note = "There is nothing to undo."
+            return
+        self._note = f"Taken back: {undone[0]} and {undone[1]}."
+
+    def _stop_or_go_on(self, progress: Progress) -> bool:
+        text = f"Enough: {progress.reason}."
+        if self._on_screen:
+            self._console.clear()
+            self._console.print(Text(text, style="bold green"))
+            self._console.print("\nEnter or q to finish, c to go on all the same.")
+            key = _key()
+            while key not in ("\r", "\n", "q", "c"):
+                key = _key()
+        else:
+            self._console.print(f"{text} c to go on all the same.", markup=False)
+            key = _line()[:1]
+        self._go_on = key == "c"
+        self._note = "" if self._go_on else text
+        return self._go_on
+
+    # ------------------------------------------------------------ showing and reading
+
+    @contextlib.contextmanager
+    def _screen(self) -> Iterator[None]:
+        """The terminal's other screen, so that what the person had on theirs comes back."""
+        if not self._on_screen:
+            yield
+            return
+        with self._console.screen():
+            yield
+
+    def _read(self, question: Question, progress: Progress) -> str:
+        names = self._items.names
+        pair = names.index(str(question.first)), names.index(str(question.second))
+        return (self._read_key if self._on_screen else self._read_line)(pair, progress)
+
+    def _read_key(self, pair: tuple[int, int], progress: Progress) -> str:
+        ranking = self._loop.ranking() if progress.answers else None
+        top, sure = self._loop.rule.top or 1, self._loop.rule.probability
+        view = View(
+            self._items, self._question, pair, progress, sure, top, ranking, self._note
+        )
+        self._console.clear()
+        self._console.print(draw_screen(view, self._console.height))
+        key = _key()
+        if key in ("1", *_LEFT):
+            return "first"
+        if key in ("2", *_RIGHT):
+            return "second"
+        return _WORDS.get(key[:1].lower(), "")
+
+    def _read_line(self, pair: tuple[int, int], progress: Progress) -> str:
+        show: Callable[..., None] = self._console.print
+        if self._note:
+            show(self._note, markup=False, highlight=False)
+        top, sure = self._loop.rule.top or 1, self._loop.rule.probability
+        show(f"\n{progress.answers} answered; {progress_line(progress, top, sure)}", highlight=False)
+        show(Text(self._question))
+        show(feature_table(self._items, pair, room=20))
+        show("1, 2, s (can't say), u (undo) or q (quit): ", end="", highlight=False)
+        line = _line()
+        show()
+        first, second = (self._items.names[item] for item in pair)
+        words = {"1": "first", "2": "second", first: "first", second: "second"}
+        return words.get(line) or _WORDS.get(line.lower()[:1] if len(line) == 1 else line, "")
+
+    def _greet(self) -> None:
+        log = self._loop.log
+        if isinstance(log, Journal) and log.torn:
+            Console(stderr=True).print(
+                f"{self._journal}: an unfinished last line was dropped; it was cut off while it was"
+                " written, and its answer had not been confirmed.",
+                markup=False,
+                highlight=False,
+            )
+
+    def _say_goodbye(self) -> None:
+        count = len(self._loop.answers)
+        show: Callable[..., None] = self._console.print
+        if self._note.startswith(("Enough", "Every")):
+            show(self._note, markup=False, highlight=False)
+        if count:
+            show(ranking_table(self._loop.ranking(), rows=10))
+            show()
+        new = "" if count == self._before else f", {count - self._before:+d} in this sitting"
+        show(
+            f"{_plural(count, 'answer')} saved in {self._journal}{new}. The same command goes on "
+            "from here.",
+            markup=False,
+            highlight=False,
+        )
+
+
+def _plural(count: int, thing: str) -> str:
+    return f"{count} {thing} is" if count == 1 else f"{count} {thing}s are"
+
+
+def _key() -> str:
+    """The next key; those pressed before the question was there do not count."""
+    key = click.getchar()
+    return key if key.startswith("\x1b") else key[:1]
+
+
+def _line() -> str:
+    """The next line of standard input."""
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()
