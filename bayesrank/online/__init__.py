@@ -1,0 +1,43 @@
+"""Ordinal ranking of a stream whose examples are seen once.
+
+Levels are ``1..n_levels``, the higher the better. Every learner has scikit-learn's manners:
+``partial_fit`` on chunks of any size, ``predict``, ``decision_function``, ``coef_`` and
+``thresholds_``; ``prequential`` predicts each example and then learns it; ``save`` and ``load``
+keep the state. How the stream is cut into chunks makes no difference, not in the last bit.
+
+====================== ==========================================================================
+learner                predicts by
+====================== ==========================================================================
+``PRank``              a perceptron with thresholds between the levels
+``VotedPRank``         all rules that PRank ever had, each by how long it lasted
+``OAPBPM``             the average of many PRanks, each shown a random part of the stream
+``OAPBagging``         the average of their ranks
+``OAPVoted``           the average of their ranks, weighted by right predictions
+``WidrowHoff``         online least squares on the levels
+``OnlineBayesPoint``   a Gaussian belief about weights and thresholds: also probabilities of levels
+====================== ==========================================================================
+"""
+
+from bayesrank.online._bayes_point import OnlineBayesPoint as OnlineBayesPoint
+from bayesrank.online._features import polynomial_features as polynomial_features
+from bayesrank.online._loss import rank_loss as rank_loss
+from bayesrank.online._loss import round_levels as round_levels
+from bayesrank.online._perceptrons import OAPBPM as OAPBPM
+from bayesrank.online._perceptrons import OAPBagging as OAPBagging
+from bayesrank.online._perceptrons import OAPVoted as OAPVoted
+from bayesrank.online._perceptrons import PRank as PRank
+from bayesrank.online._voted import VotedPRank as VotedPRank
+from bayesrank.online._widrow_hoff import WidrowHoff as WidrowHoff
+
+__all__ = [
+    "OAPBPM",
+    "OAPBagging",
+    "OAPVoted",
+    "OnlineBayesPoint",
+    "PRank",
+    "VotedPRank",
+    "WidrowHoff",
+    "polynomial_features",
+    "rank_loss",
+    "round_levels",
+]

@@ -1,0 +1,241 @@
+r"""Assumed-density filtering of weights and thresholds, one example at a time.
+
+The unknowns are the weights :math:`w` and the thresholds :math:`c`, jointly Gaussian. An example
+of level :math:`y` says of each threshold :math:`r` on which side of it the score fell,
+
+.. math:: \prod_{r=1}^{k-1} \Phi\left(l(r)\, (w \cdot x - c(r)) / \sigma\right), \quad
+    l(r) = +1 \text{ if } y > r \text{ and } -1 \text{ else,}
+
+which is the likelihood of the program in `bayesrank.models.bayes_point`. The factors are taken in
+one after the other, each replaced by the Gaussian with the right first two moments. Beyond the
+product of the covariance with the example, all happens among the k - 1 margins
+:math:`w \cdot x - c(r)`, and the covariance changes by k - 1 outer products: :math:`O(k D^2)`,
+or :math:`O(k D)` where only variances are kept.
+
+With forgetting, the unknowns drift between examples: they keep a share
+:math:`a = \sqrt{1 - \lambda}` of their distance from the prior's mean, and the prior's covariance
+times :math:`\lambda` is added, so that a stream without evidence leads back to the prior.
+
+References
+----------
+.. [1] Opper, M. (1998). A Bayesian approach to online learning. In: On-line Learning in Neural
+   Networks. Cambridge University Press.
+.. [2] Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
+.. [3] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
+   algorithm. ICML.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.special import ndtr
+from jax.typing import ArrayLike
+
+from bayesrank.distributions import Thurstone
+
+__all__ = ["Belief", "Margins", "absorb", "drift", "level_probs", "margins", "take_block"]
+
+# Probability that a level is drawn at random, whatever the score: no noise level of a mixture is
+# ever ruled out by a single example.
+LAPSE = 1e-6
+
+
+class Belief(NamedTuple):
+    """What is believed under each of G noises.
+
+    Attributes
+    ----------
+    mean
+        Of weights and thresholds, in this order, shape (G, D).
+    covariance
+        Shape (G, D, D), or their variances only, shape (G, D).
+    log_weight
+        Log of each noise's probability, up to a constant; shape (G,).
+    skipped
+        Number of factors that could not be taken in, for want of precision.
+    seen
+        Number of examples.
+    """
+
+    mean: Any
+    covariance: Any
+    log_weight: Any
+    skipped: Any
+    seen: Any
+
+
+class Margins(NamedTuple):
+    """The margins of one example, ``w.x - c(r)``.
+
+    Attributes
+    ----------
+    mean
+        Shape (k - 1,).
+    covariance
+        Shape (k - 1, k - 1).
+    cross
+        Covariance of all unknowns with the margins, shape (D, k - 1).
+    """
+
+    mean: Array
+    covariance: Array
+    cross: Array
+
+
+def margins(mean: Array, covariance: Array, x: Array) -> Margins:
+    """Describe the margins of an example, of D - k + 1 features ``x``."""
+    n_features = x.shape[0]
+    if covariance.ndim == 2:
+        cross = covariance[:, :n_features] @ x
+        cross = cross[:, None] - covariance[:, n_features:]
+    else:
+        of_weights = covariance[:n_features] * x
+        repeated = jnp.broadcast_to(of_weights[:, None], (n_features, len(mean) - n_features))
+        cross = jnp.concatenate([repeated, -jnp.diag(covariance[n_features:])])
+    return Margins(
+        x @ mean[:n_features] - mean[n_features:],
+        x @ cross[:n_features] - cross[n_features:],
+        cross,
+    )
+
+
+def absorb(
+    mean: Array, covariance: Array, x: Array, y: Array, noise: Array
+) -> tuple[Array, Array, Array]:
+    """Take in one example.
+
+    Parameters
+    ----------
+    mean, covariance
+        Of the unknowns; shape (D,), and (D, D) or (D,).
+    x, y
+        Features, shape (D - k + 1,), and level.
+    noise
+        Standard deviation of the noise.
+
+    Returns
+    -------
+    tuple
+        Mean, covariance, and how many factors were left out.
+    """
+    now = margins(mean, covariance, x)
+    law, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
+    outer, curvature = [], []
+    for r in range(now.mean.shape[0]):
+        variance = now.covariance[r, r]
+        possible = variance > 0.0
+        side = (y > r + 1).astype(int)
+        match = law.tilted_moments(side, now.mean[r], jnp.where(possible, variance, 1.0))
+        first, second = (jnp.where(possible, d, 0.0) for d in (match.d1, match.d2))
+        skipped = skipped + ~possible
+        row, column = now.covariance[r], now.cross[:, r]
+        mean = mean + column * first
+        outer.append(column)
+        curvature.append(second)
+        now = Margins(
+            now.mean + row * first,
+            now.covariance + second * row[:, None] * row,
+            now.cross + second * column[:, None] * row,
+        )
+    columns, scale = jnp.stack(outer, 1), jnp.stack(curvature)
+    if covariance.ndim == 2:
+        return mean, covariance + (columns * scale) @ columns.T, skipped
+    return mean, covariance + jnp.sum(scale * columns**2, 1), skipped
+
+
+def drift(belief: Belief, prior: Belief, forgetting: Array) -> Belief:
+    """Let the unknowns drift, towards the prior and apart, between two examples."""
+    share = jnp.sqrt(1.0 - forgetting)
+    return belief._replace(
+        mean=prior.mean + share * (belief.mean - prior.mean),
+        covariance=belief.covariance + forgetting * (prior.covariance - belief.covariance),
+        log_weight=(1.0 - forgetting) * belief.log_weight,
+    )
+
+
+def level_probs(mean: Array, variance: Array, noise: Array) -> Array:
+    """Probability of each level, shape (k,).
+
+    Parameters
+    ----------
+    mean, variance
+        Of the margins, shape (k - 1,). The thresholds know their order only from the data: where
+        they cross, a level above two of them has the smaller of both probabilities.
+    noise
+        Standard deviation of the noise.
+    """
+    above = lax.cummin(ndtr(mean / jnp.sqrt(variance + noise**2)))
+    ends = jnp.ones(1, above.dtype), jnp.zeros(1, above.dtype)
+    probs = jnp.concatenate([ends[0], above]) - jnp.concatenate([above, ends[1]])
+    return (1.0 - LAPSE) * probs + LAPSE / (len(above) + 1)
+
+
+@jax.jit
+def take_block(
+    belief: Belief,
+    X: ArrayLike,
+    y: ArrayLike,
+    count: ArrayLike,
+    prior: Belief,
+    noises: ArrayLike,
+    forgetting: ArrayLike,
+) -> tuple[Belief, Array]:
+    """Take in the first ``count`` examples of a block, one after the other.
+
+    Parameters
+    ----------
+    belief
+        Before the block.
+    X, y
+        Features, shape (B, D - k + 1), and levels, shape (B,).
+    count
+        Number of examples.
+    prior
+        What the unknowns drift towards.
+    noises
+        Shape (G,).
+    forgetting
+        Share of the prior's covariance that is added between two examples.
+
+    Returns
+    -------
+    tuple
+        The belief after the block, and the probabilities of the levels of each example before it
+        was taken in, (B, k), averaged over the noises.
+    """
+    X, y, noises = jnp.asarray(X), jnp.asarray(y), jnp.asarray(noises)
+    forgetting = jnp.asarray(forgetting)
+    n_levels = belief.mean.shape[1] - X.shape[1] + 1
+
+    def turn(i: Array, carry: tuple[Belief, Array]) -> tuple[Belief, Array]:
+        belief, predicted = carry
+        probs = jax.vmap(_foresee, in_axes=(0, 0, None, 0))(
+            belief.mean, belief.covariance, X[i], noises
+        )
+        mixed = jax.nn.softmax(belief.log_weight) @ probs
+        mean, covariance, skipped = jax.vmap(absorb, in_axes=(0, 0, None, None, 0))(
+            belief.mean, belief.covariance, X[i], y[i], noises
+        )
+        log_weight = belief.log_weight + jnp.log(probs[:, y[i] - 1])
+        belief = Belief(
+            mean,
+            covariance,
+            log_weight - log_weight.max(),
+            belief.skipped + skipped.sum(),
+            belief.seen + 1,
+        )
+        # What is kept is the belief about the next example, drift included.
+        belief = lax.cond(
+            forgetting > 0.0, lambda b: drift(b, prior, forgetting), lambda b: b, belief
+        )
+        return belief, predicted.at[i].set(mixed)
+
+    return lax.fori_loop(0, count, turn, (belief, jnp.zeros((len(X), n_levels))))
+
+
+def _foresee(mean: Array, covariance: Array, x: Array, noise: Array) -> Array:
+    known = margins(mean, covariance, x)
+    # Where rounding leaves no positive variance there is nothing left to be learned.
+    return level_probs(known.mean, jnp.maximum(jnp.diag(known.covariance), 0.0), noise)

@@ -1,0 +1,304 @@
+"""What the online learners share: chunks in, predictions out, state to a file and back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+from tinygp.kernels import Kernel
+
+from bayesrank.online._loss import round_levels
+from bayesrank.online._storage import read_state, write_state
+from bayesrank.online._validate import check_count, check_levels, check_rows
+
+__all__ = ["Block", "OnlineRanker"]
+
+Array = NDArray[np.float64]
+
+# Blocks that the stream is cut into: a few examples take the small one, so that they need not pay
+# for the arrays of the large one, whose records may take RECORD_BYTES.
+SMALL_BLOCK, LARGE_BLOCK, RECORD_BYTES = 16, 1024, 2**23
+
+
+class Block(NamedTuple):
+    """Examples padded to a fixed shape: features (B, d), levels (B,), number of examples."""
+
+    X: Any
+    y: Any
+    count: Any
+
+
+class OnlineRanker(BaseEstimator, ABC):
+    """Learns levels ``1..n_levels`` from a stream of examples, each seen once."""
+
+    n_levels: int
+    state_: Any
+    n_features_in_: int
+
+    # What a subclass says.
+
+    @abstractmethod
+    def _init_state(self, n_features: int) -> Any:
+        """State that has seen nothing: a named tuple of arrays."""
+
+    @abstractmethod
+    def _learn(self, state: Any, block: Block) -> tuple[Any, Any]:
+        """Learn a block; return the new state, and records of what was met, example first."""
+
+    @abstractmethod
+    def _met(self, state: Any, records: Any) -> Array:
+        """Unrounded predictions for recorded examples, made before each was learned; (n,)."""
+
+    @abstractmethod
+    def _foresee(self, X: Array) -> Array:
+        """Unrounded predictions of the present state, shape (n,)."""
+
+    def _expand(self, X: Array) -> Array:
+        """Explicit features of examples, row by row."""
+        return X
+
+    def _record_width(self, n_features: int) -> int:
+        """Numbers recorded for an example."""
+        return n_features
+
+    def _round(self, predictions: Array) -> NDArray[np.int64]:
+        return round_levels(predictions, self.n_levels)
+
+    # What a person calls.
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Forget everything, then learn these examples in their order, as `partial_fit` does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        y : array-like of shape (n,)
+            Levels, whole numbers from 1 to ``n_levels``.
+
+        Returns
+        -------
+        OnlineRanker
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            As for `partial_fit`; then nothing is forgotten.
+        """
+        copy: Any = clone(self)
+        fresh = copy.partial_fit(X, y)
+        self.n_features_in_, self.state_ = fresh.n_features_in_, fresh.state_
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the next examples of the stream.
+
+        However the stream is cut into chunks, the same state results, bit for bit. A chunk that
+        cannot be used changes nothing.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features; n may be anything, 0 included.
+        y : array-like of shape (n,)
+            Levels, whole numbers from 1 to ``n_levels``.
+
+        Returns
+        -------
+        OnlineRanker
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If the chunk or an option cannot be used; the message names row and column.
+        """
+        for _ in self._stream(X, y):
+            pass
+        return self
+
+    def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
+        """Predict each example before learning it, then learn it, as `partial_fit` does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        y : array-like of shape (n,)
+            Levels, whole numbers from 1 to ``n_levels``.
+        rounded : bool, default True
+            Whether to predict levels, or the real numbers that they are rounded from.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The predictions.
+
+        Raises
+        ------
+        ValueError
+            As for `partial_fit`.
+        """
+        met = [self._met(state, records) for state, records in self._stream(X, y)]
+        predictions = np.concatenate([np.zeros(0), *met])
+        return self._round(predictions) if rounded else predictions
+
+    def predict(self, X: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
+        """Predict levels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        rounded : bool, default True
+            Whether to predict levels, or the real numbers that they are rounded from.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Levels from 1 to ``n_levels``.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        predictions = self._foresee(self._known_rows(X))
+        return self._round(predictions) if rounded else predictions
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a file, complete or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, in NumPy's ``.npz`` format.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        """
+        check_is_fitted(self, "state_")
+        header = {"learner": self._signature(), "n_features": self.n_features_in_}
+        write_state(path, header, self.state_._asdict())
+
+    def load(self, path: str | Path) -> Self:
+        """Take up the state of a file, and continue exactly as the learner that saved it.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file that `save` wrote for a learner with the same options.
+
+        Returns
+        -------
+        OnlineRanker
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If the file is not one, or was saved by a learner with other options.
+        """
+        check_count(self.n_levels, "n_levels", 2)
+        header, arrays = read_state(path)
+        if header.get("learner") != self._signature():
+            raise ValueError(
+                f"{path} was saved by {header.get('learner')}, and this is {self._signature()}; "
+                "load it into a learner with the same options."
+            )
+        with jax.enable_x64(True):
+            n_features = check_count(header["n_features"], "n_features")
+            empty = self._init_state(n_features)
+        if arrays.keys() != empty._asdict().keys() or not all(
+            _fits(arrays[name], np.asarray(value)) for name, value in empty._asdict().items()
+        ):
+            raise ValueError(
+                f"{path} holds other arrays than this learner's; it was not saved by it."
+            )
+        self.n_features_in_, self.state_ = n_features, type(empty)(**arrays)
+        return self
+
+    @property
+    def n_seen_(self) -> int:
+        """Number of examples learned."""
+        return int(self.state_.seen)
+
+    # How a stream is learned.
+
+    def _stream(self, X: ArrayLike, y: ArrayLike) -> Iterator[tuple[Any, Any]]:
+        """Learn a chunk block by block; yield the state before each block, and its records."""
+        check_count(self.n_levels, "n_levels", 2)
+        started = hasattr(self, "state_")
+        rows = check_rows(X, self.n_features_in_ if started else None)
+        levels = check_levels(y, len(rows), self.n_levels)
+        with jax.enable_x64(True):
+            state = self.state_ if started else self._init_state(rows.shape[1])
+            history = []
+            for block, count in self._blocks(rows, levels):
+                after, records = self._learn(state, block)
+                history.append((state, jax.tree.map(lambda a, n=count: np.asarray(a)[:n], records)))
+                state = after
+        self._refuse_unless_finite(state)
+        self.n_features_in_, self.state_ = rows.shape[1], state
+        yield from history
+
+    def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[Block, int]]:
+        """Cut a chunk into padded blocks of one of two sizes."""
+        large = self._large_block(X.shape[1])
+        start = 0
+        while start < len(X):
+            left = len(X) - start
+            size = SMALL_BLOCK if left <= SMALL_BLOCK else large
+            count = min(size, left)
+            rows = self._expand(X[start : start + count])
+            padded = np.zeros((size, rows.shape[1]))
+            padded[:count] = rows
+            levels = np.ones(size, np.int64)
+            levels[:count] = y[start : start + count]
+            yield Block(padded, levels, np.int64(count)), count
+            start += count
+
+    def _large_block(self, n_features: int) -> int:
+        most = RECORD_BYTES // (8 * max(self._record_width(n_features), 1))
+        return int(min(max(2 ** int(np.log2(max(most, 1))), SMALL_BLOCK), LARGE_BLOCK))
+
+    def _refuse_unless_finite(self, state: Any) -> None:
+        if not all(np.isfinite(np.asarray(value)).all() for value in state):
+            raise ValueError(
+                "`X` makes the weights overflow; scale the features (or lower a learning rate). "
+                "Nothing of the chunk was learned."
+            )
+
+    def _known_rows(self, X: ArrayLike) -> Array:
+        check_is_fitted(self, "state_")
+        return self._expand(check_rows(X, self.n_features_in_))
+
+    def _signature(self) -> str:
+        options = {k: v for k, v in self.get_params(deep=False).items() if k != "mesh"}
+        parts = (f"{name}={_describe(value)}" for name, value in sorted(options.items()))
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _describe(option: Any) -> str:
+    """Return an option as text; a kernel's numbers, which its own text leaves out, included."""
+    if isinstance(option, Kernel):
+        numbers = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(option)]
+        return f"{type(option).__name__}{numbers}"
+    return repr(option)
+
+
+def _fits(array: NDArray[Any], empty: NDArray[Any]) -> bool:
+    """Whether an array can stand in the place of one; what holds no row yet can have any number."""
+    if array.dtype != empty.dtype or array.ndim != empty.ndim:
+        return False
+    return array.shape == empty.shape or (0 in empty.shape and array.shape[1:] == empty.shape[1:])

@@ -1,0 +1,362 @@
+"""The Bayes point online: a Gaussian belief about weights and thresholds, one pass."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.utils.validation import check_is_fitted
+from tinygp.kernels import Kernel
+
+from bayesrank.online._adf import Belief, take_block
+from bayesrank.online._base import (
+    LARGE_BLOCK,
+    RECORD_BYTES,
+    SMALL_BLOCK,
+    Array,
+    Block,
+    OnlineRanker,
+)
+from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._foresight import foresee_block
+from bayesrank.online._validate import check_share
+
+__all__ = ["NOISES", "OnlineBayesPoint"]
+
+NOISES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Noises that `OnlineBayesPoint` weighs, in units of the prior standard deviation of a weight."""
+
+
+class OnlineBayesPoint(OnlineRanker):
+    r"""Weights and thresholds by assumed-density filtering, with what is uncertain about them.
+
+    The model is that of `bayesrank.models.ordinal_version_space`: weights and thresholds are
+    Gaussian, and a level says on which side of each threshold the score fell, up to normal noise.
+    The posterior mean is the Bayes point, and the posterior covariance says how well it is known.
+
+    The size of the noise is not known either. Several are tried side by side, and averaged with the
+    probabilities that the stream gives them: each is weighed by how probable it found every level
+    before it was seen.
+
+    Parameters
+    ----------
+    n_levels : int
+        Number of levels, at least 2.
+    noise : float or sequence of float
+        Standard deviation of the noise, on the scale of the scores; if there are several, the
+        stream decides.
+    weight_scale, threshold_scale : float, default 1.0
+        Prior standard deviations of a weight and of a threshold.
+    covariance : {"full", "diagonal"}, default "full"
+        Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
+        :math:`O(k D)`.
+    forgetting : float, default 0.0
+        For streams that drift: the share of the posterior's covariance that is replaced by the
+        prior's between two examples, in [0, 1). About the last 1 / forgetting examples count.
+    kernel : Kernel, optional
+        None, or a polynomial kernel of tinygp, which is used through explicit features.
+
+    Attributes
+    ----------
+    coef_, thresholds_ : ndarray
+        The Bayes point.
+    noise_weights_ : ndarray of shape (G,)
+        Probability of each noise.
+    skipped_ : int
+        Factors of the likelihood that were left out for want of precision.
+    state_ : Belief
+        All that is believed.
+
+    Notes
+    -----
+    Arithmetic is in double precision. `query_score` says what there is to be learned from asking
+    for the level of an example.
+
+    References
+    ----------
+    .. [1] Opper, M. (1998). A Bayesian approach to online learning. In: On-line Learning in Neural
+       Networks. Cambridge University Press.
+    .. [2] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
+       algorithm. ICML.
+    .. [3] Houlsby, N. et al. (2011). Bayesian active learning for classification and preference
+       learning. arXiv:1112.5745 (`query_score`).
+
+    Examples
+    --------
+    >>> from bayesrank.online import OnlineBayesPoint
+    >>> model = OnlineBayesPoint(3).partial_fit([[-1.0], [0.1], [1.0]] * 20, [1, 2, 3] * 20)
+    >>> model.predict([[-2.0], [0.1], [2.0]])
+    array([1, 2, 3])
+    >>> model.predict_proba([[0.1]]).round(1)
+    array([[0., 1., 0.]])
+    """
+
+    def __init__(
+        self,
+        n_levels: int,
+        *,
+        noise: float | Sequence[float] = NOISES,
+        weight_scale: float = 1.0,
+        threshold_scale: float = 1.0,
+        covariance: Literal["full", "diagonal"] = "full",
+        forgetting: float = 0.0,
+        kernel: Kernel | None = None,
+    ) -> None:
+        self.n_levels = n_levels
+        self.noise = noise
+        self.weight_scale = weight_scale
+        self.threshold_scale = threshold_scale
+        self.covariance = covariance
+        self.forgetting = forgetting
+        self.kernel = kernel
+
+    # What is believed.
+
+    @property
+    def coef_(self) -> Array:
+        """Posterior mean of the weights, of the explicit features; shape (D,)."""
+        return self._mean()[: 1 - self.n_levels]
+
+    @property
+    def thresholds_(self) -> Array:
+        """Posterior mean of the thresholds, shape (n_levels - 1,)."""
+        return self._mean()[1 - self.n_levels :]
+
+    @property
+    def noise_weights_(self) -> Array:
+        """Probability of each noise, shape (G,)."""
+        check_is_fitted(self, "state_")
+        return softmax(np.asarray(self.state_.log_weight))
+
+    @property
+    def skipped_(self) -> int:
+        """Number of factors of the likelihood that could not be taken in."""
+        check_is_fitted(self, "state_")
+        return int(self.state_.skipped)
+
+    def _mean(self) -> Array:
+        return self.noise_weights_ @ np.asarray(self.state_.mean)
+
+    # What it foresees.
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Score of each example by the Bayes point, to be compared with ``thresholds_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return self._known_rows(X) @ self.coef_
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of each level, all that is uncertain allowed for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n, n_levels)
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return self._foresight(self._known_rows(X))[0]
+
+    def predict(self, X: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
+        """Predict levels: the median of `predict_proba`, which has the least expected rank loss.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        rounded : bool, default True
+            Whether to return the median, a level, or the mean, a real number.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return _decide(self.predict_proba(X), rounded)
+
+    def query_score(self, X: ArrayLike) -> Array:
+        """Score how much the level of each example would teach.
+
+        It is the mutual information of the level and the unknowns, in nats: how uncertain the level
+        is, less how uncertain it would be if weights, thresholds and noise were known. An example
+        is worth asking about if it is uncertain for want of knowledge, and not for noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            At least zero, up to rounding.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return self._foresight(self._known_rows(X), with_scores=True)[1]
+
+    def prequential_proba(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Foresee each example before learning it, then learn it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        y : array-like of shape (n,)
+            Levels, whole numbers from 1 to ``n_levels``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_levels)
+            Probabilities of the levels.
+
+        Raises
+        ------
+        ValueError
+            As for `partial_fit`.
+        """
+        met = [records for _, records in self._stream(X, y)]
+        return np.concatenate([np.zeros((0, self.n_levels)), *met])
+
+    def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
+        """Predict each example before learning it, then learn it, as `partial_fit` does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        y : array-like of shape (n,)
+            Levels, whole numbers from 1 to ``n_levels``.
+        rounded : bool, default True
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        ValueError
+            As for `partial_fit`.
+        """
+        return _decide(self.prequential_proba(X, y), rounded)
+
+    # How it learns.
+
+    def _noises(self) -> Array:
+        noises = np.atleast_1d(np.asarray(self.noise, np.float64))
+        if noises.ndim != 1 or not noises.size or not ((noises > 0) & np.isfinite(noises)).all():
+            raise ValueError(f"`noise` is {self.noise!r}; pass one or more positive numbers.")
+        return noises
+
+    def _explicit(self, n_features: int) -> FeatureMap:
+        explicit = feature_map(self.kernel, n_features, RECORD_BYTES)
+        if explicit is None:
+            raise ValueError(
+                f"`kernel` is {self.kernel!r}; a Gaussian belief is about weights: pass None or a "
+                "polynomial kernel."
+            )
+        return explicit
+
+    def _expand(self, X: Array) -> Array:
+        return self._explicit(X.shape[1])(X)
+
+    def _record_width(self, n_features: int) -> int:
+        return self.n_levels
+
+    def _init_state(self, n_features: int) -> Belief:
+        for name in ("weight_scale", "threshold_scale"):
+            if not 0.0 < getattr(self, name) < np.inf:
+                raise ValueError(f"`{name}` is {getattr(self, name)!r}; pass a positive number.")
+        check_share(self.forgetting, "forgetting", zero=True, one=False)
+        if self.covariance not in ("full", "diagonal"):
+            raise ValueError(f"`covariance` is {self.covariance!r}; choose 'full' or 'diagonal'.")
+        return self._prior(self._explicit(n_features).count(n_features))
+
+    def _prior(self, n_weights: int) -> Belief:
+        groups = len(self._noises())
+        scales = np.repeat(
+            [self.weight_scale, self.threshold_scale], [n_weights, self.n_levels - 1]
+        )
+        own = np.diag(scales**2) if self.covariance == "full" else scales**2
+        return Belief(
+            mean=jnp.zeros((groups, len(scales))),
+            covariance=jnp.tile(jnp.asarray(own), (groups,) + (1,) * own.ndim),
+            log_weight=jnp.zeros(groups),
+            skipped=jnp.zeros((), jnp.int64),
+            seen=jnp.zeros((), jnp.int64),
+        )
+
+    def _learn(self, state: Belief, block: Block) -> tuple[Belief, Any]:
+        prior = self._prior(block.X.shape[1])
+        return take_block(state, *block, prior, self._noises(), np.float64(self.forgetting))
+
+    def _met(self, state: Belief, records: Array) -> Array:
+        return _decide(records, rounded=False)
+
+    def _foresee(self, X: Array) -> Array:
+        return _decide(self._foresight(X)[0], rounded=False)
+
+    def _foresight(self, X: Array, *, with_scores: bool = False) -> tuple[Array, Array]:
+        """Probabilities (n, k) and query scores (n,), computed in blocks of two shapes."""
+        probs, scores = [np.zeros((0, self.n_levels))], [np.zeros(0)]
+        for part, count in _padded(X):
+            with jax.enable_x64(True):
+                block = foresee_block(self.state_, part, self._noises(), with_scores)
+            probs.append(np.asarray(block[0])[:count])
+            scores.append(np.asarray(block[1])[:count])
+        return np.concatenate(probs), np.concatenate(scores)
+
+
+def _padded(X: Array) -> Iterator[tuple[Array, int]]:
+    size = SMALL_BLOCK if len(X) <= SMALL_BLOCK else LARGE_BLOCK
+    for start in range(0, len(X), size):
+        part = X[start : start + size]
+        block = np.zeros((size, X.shape[1]))
+        block[: len(part)] = part
+        yield block, len(part)
+
+
+def _decide(probs: Array, rounded: bool) -> NDArray[Any]:
+    """Median or mean level, shape (n,)."""
+    if rounded:
+        return 1 + (np.cumsum(probs, axis=1)[:, :-1] < 0.5).sum(1)
+    return probs @ np.arange(1.0, probs.shape[1] + 1.0)

@@ -1,0 +1,57 @@
+"""The rank loss: by how many levels a prediction is wrong, on average."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["rank_loss", "round_levels"]
+
+
+def rank_loss(
+    y_true: ArrayLike, y_pred: ArrayLike, *, rounded: bool = False, n_levels: int | None = None
+) -> float:
+    r"""Average rank loss :math:`\frac{1}{T} \sum_t |\hat y_t - y_t|`.
+
+    Averages of ranks are real numbers, and the loss depends on whether they are rounded to levels
+    first: an average between two levels is never right, but never quite wrong either.
+
+    Parameters
+    ----------
+    y_true : ArrayLike
+        Levels, shape (T,).
+    y_pred : ArrayLike
+        Predictions, whole or not, shape (T,).
+    rounded : bool, default False
+        Whether to round the predictions first, see `round_levels`.
+    n_levels : int, optional
+        Number of levels, to which rounded predictions are confined.
+
+    Returns
+    -------
+    float
+        In levels.
+
+    Raises
+    ------
+    ValueError
+        If the two have different shapes, or there is nothing to average.
+
+    Examples
+    --------
+    >>> rank_loss([1, 2, 3], [1.4, 2.0, 2.4]), rank_loss([1, 2, 3], [1.4, 2.0, 2.4], rounded=True)
+    (0.333..., 0.333...)
+    """
+    truth, predictions = np.asarray(y_true, np.float64), np.asarray(y_pred, np.float64)
+    if truth.shape != predictions.shape or truth.size == 0:
+        raise ValueError(
+            f"`y_true` has shape {truth.shape} and `y_pred` {predictions.shape}; pass one "
+            "prediction for each of at least one level."
+        )
+    if rounded:
+        predictions = round_levels(predictions, n_levels).astype(np.float64)
+    return float(np.abs(predictions - truth).mean())
+
+
+def round_levels(values: ArrayLike, n_levels: int | None = None) -> NDArray[np.int64]:
+    """Return the nearest levels, halves up; with ``n_levels``, the nearest of ``1..n_levels``."""
+    levels = np.floor(np.asarray(values, np.float64) + 0.5)
+    return np.clip(levels, 1, n_levels or np.inf).astype(np.int64)

@@ -1,0 +1,353 @@
+"""PRank, and ensembles of it: Bayes point, bagging and voting."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+from tinygp.kernels import Kernel
+
+from bayesrank.online._base import SMALL_BLOCK, Array, Block, OnlineRanker
+from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._members import Members, Records, init_members, learn_block
+from bayesrank.online._validate import check_count, check_share
+
+__all__ = ["OAPBPM", "OAPBagging", "OAPVoted", "PRank", "PerceptronRanker"]
+
+
+class PerceptronRanker(OnlineRanker):
+    """Perceptrons with thresholds, N of them side by side."""
+
+    kernel: Kernel | None
+    budget: int
+    evict: str
+    n_members: int = 1
+    tau: float = 1.0
+    seed: int = 0
+    mesh: Mesh | None = None
+
+    def _init_state(self, n_features: int) -> Members:
+        n_members = check_count(self.n_members, "n_members")
+        check_share(self.tau, "tau")
+        check_count(self.seed, "seed", 0)
+        budget = check_count(self.budget, "budget")
+        if self.evict not in ("oldest", "smallest"):
+            raise ValueError(f"`evict` is {self.evict!r}; choose 'oldest' or 'smallest'.")
+        explicit = feature_map(self.kernel, n_features, budget)
+        if self.mesh is not None:
+            self._check_mesh(self.mesh, n_members, explicit)
+        if explicit is None:
+            return init_members(n_members, self.n_levels, n_features, budget)
+        return init_members(n_members, self.n_levels, explicit.count(n_features))
+
+    def _check_mesh(self, mesh: Mesh, n_members: int, explicit: FeatureMap | None) -> None:
+        if len(mesh.axis_names) != 1 or n_members % mesh.size:
+            raise ValueError(
+                f"`mesh` has axes {dict(mesh.shape)}; pass one axis whose size divides the "
+                f"{n_members} members."
+            )
+        if explicit is None:
+            raise ValueError(
+                "`mesh` cannot be used with stored examples, which the members share; leave it "
+                "out, or choose a polynomial kernel with few enough features for `budget`."
+            )
+
+    def _explicit(self, n_features: int) -> FeatureMap | None:
+        return feature_map(self.kernel, n_features, self.budget)
+
+    def _expand(self, X: Array) -> Array:
+        explicit = self._explicit(X.shape[1])
+        return X if explicit is None else explicit(X)
+
+    def _learn(self, state: Members, block: Block) -> tuple[Members, Records]:
+        stored = bool(state.support.shape[0])
+        return learn_block(
+            state,
+            *block,
+            np.int64(self.seed),
+            np.float64(self.tau),
+            self.kernel if stored else None,
+            evict=self.evict,
+            mesh=self.mesh,
+        )
+
+    def _record_width(self, n_features: int) -> int:
+        return (self.n_levels + 1) * self.n_members
+
+    def _member_scores(self, X: Array) -> Array:
+        """Score of each example by each member, shape (n, N)."""
+        weights = np.asarray(self.state_.weights)
+        if not self.state_.support.shape[0]:
+            return X @ weights
+        with jax.enable_x64(True):
+            return self._kernel_rows(X) @ weights
+
+    def _kernel_rows(self, X: Array) -> Array:
+        """Kernel of each example with the stored ones; computed in blocks of one shape."""
+        kernel: Any = self.kernel
+        used = np.asarray(self.state_.stamps) > 0
+        rows = np.zeros((len(X), len(used)))
+        for start in range(0, len(X), SMALL_BLOCK):
+            part = X[start : start + SMALL_BLOCK]
+            padded = np.zeros((SMALL_BLOCK, X.shape[1]))
+            padded[: len(part)] = part
+            values = kernel(jnp.asarray(padded), self.state_.support)
+            rows[start : start + len(part)] = np.asarray(values)[: len(part)]
+        return np.where(used, rows, 0.0)
+
+    def _met(self, state: Members, records: Records) -> Array:
+        return self._combine(records.scores, records.thresholds, records.votes)
+
+    def _foresee(self, X: Array) -> Array:
+        state = self.state_
+        return self._combine(
+            self._member_scores(X),
+            np.asarray(state.thresholds)[None],
+            np.asarray(state.votes)[None],
+        )
+
+    def _combine(self, scores: Array, thresholds: Array, votes: Array) -> Array:
+        """Predict from the members: scores (n, N), thresholds (n, k - 1, N), votes (n, N)."""
+        raise NotImplementedError
+
+    @property
+    def support_(self) -> Array:
+        """Stored examples of the kernel form, shape (m, d)."""
+        check_is_fitted(self, "state_")
+        return np.asarray(self.state_.support)[np.asarray(self.state_.stamps) > 0]
+
+
+class _OneRule(PerceptronRanker):
+    """One rule of weights and thresholds: the members' average."""
+
+    def _combine(self, scores: Array, thresholds: Array, votes: Array) -> Array:
+        reached = scores.mean(-1)[:, None] >= thresholds.mean(-1)
+        return 1.0 + reached.sum(1)
+
+    @property
+    def coef_(self) -> Array:
+        """Weights, shape (D,), of the explicit features; in the kernel form of `support_`."""
+        check_is_fitted(self, "state_")
+        weights = np.asarray(self.state_.weights).mean(1)
+        if self.state_.support.shape[0]:
+            return weights[np.asarray(self.state_.stamps) > 0]
+        return weights
+
+    @property
+    def thresholds_(self) -> Array:
+        """Thresholds in order, shape (n_levels - 1,)."""
+        check_is_fitted(self, "state_")
+        return np.asarray(self.state_.thresholds).mean(1)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Score of each example, to be compared with ``thresholds_``; shape (n,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return self._member_scores(self._known_rows(X)).mean(1)
+
+
+class _ManyRules(PerceptronRanker):
+    """Many rules, whose ranks are averaged."""
+
+    def _shares(self, votes: Array) -> Array:
+        """Weight of each member's rank, adding up to one; shape (n, N)."""
+        return np.full_like(votes, 1.0 / votes.shape[-1])
+
+    def _combine(self, scores: Array, thresholds: Array, votes: Array) -> Array:
+        ranks = 1.0 + (scores[:, None] >= thresholds).sum(1)
+        return (self._shares(votes) * ranks).sum(-1)
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of each member, shape (N, D); in the kernel form of `support_`."""
+        check_is_fitted(self, "state_")
+        weights = np.asarray(self.state_.weights).T
+        if self.state_.support.shape[0]:
+            return weights[:, np.asarray(self.state_.stamps) > 0]
+        return weights
+
+    @property
+    def thresholds_(self) -> Array:
+        """Thresholds of each member, in order, shape (N, n_levels - 1)."""
+        check_is_fitted(self, "state_")
+        return np.asarray(self.state_.thresholds).T
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Average of the members' ranks, a real number; shape (n,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return self._foresee(self._known_rows(X))
+
+
+class PRank(_OneRule):
+    r"""A perceptron with thresholds between the levels, learning from its mistakes.
+
+    Parameters
+    ----------
+    n_levels : int
+        Number of levels, at least 2.
+    kernel : Kernel, optional
+        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
+        monomials than `budget` is used through explicit features, which is exact and cheaper.
+    budget : int, default 1000
+        Number of examples that the kernel form may store.
+    evict : {"oldest", "smallest"}, default "oldest"
+        Which example leaves a full store.
+
+    Attributes
+    ----------
+    coef_, thresholds_ : ndarray
+        The rule: the level is one more than the number of thresholds that the score reaches.
+    state_ : Members
+        All that was learned.
+
+    Notes
+    -----
+    If weights of norm 1 (thresholds included) separate the levels by a margin :math:`\gamma`, it
+    makes at most :math:`(k - 1)(R^2 + 1) / \gamma^2` mistakes, with
+    :math:`R = \max_t \|x_t\|`.
+
+    References
+    ----------
+    Crammer, K. and Singer, Y. (2002). Pranking with ranking. NIPS 14, Theorem 2.
+
+    Examples
+    --------
+    >>> from bayesrank.online import PRank
+    >>> model = PRank(3).partial_fit([[-1.0], [0.1], [1.0]] * 20, [1, 2, 3] * 20)
+    >>> model.predict([[-2.0], [0.1], [2.0]])
+    array([1, 2, 3])
+    """
+
+    def __init__(
+        self,
+        n_levels: int,
+        *,
+        kernel: Kernel | None = None,
+        budget: int = 1000,
+        evict: Literal["oldest", "smallest"] = "oldest",
+    ) -> None:
+        self.n_levels = n_levels
+        self.kernel = kernel
+        self.budget = budget
+        self.evict = evict
+
+
+class _Ensemble(PerceptronRanker):
+    """Options of the ensembles."""
+
+    def __init__(
+        self,
+        n_levels: int,
+        n_members: int = 100,
+        tau: float = 0.3,
+        seed: int = 0,
+        *,
+        kernel: Kernel | None = None,
+        budget: int = 1000,
+        evict: Literal["oldest", "smallest"] = "oldest",
+        mesh: Mesh | None = None,
+    ) -> None:
+        self.n_levels = n_levels
+        self.n_members = n_members
+        self.tau = tau
+        self.seed = seed
+        self.kernel = kernel
+        self.budget = budget
+        self.evict = evict
+        self.mesh = mesh
+
+
+class OAPBPM(_OneRule, _Ensemble):
+    """Bayes point of online PRanks: the average of their weights and thresholds.
+
+    Each member is a `PRank` that is shown a random part of the stream (Algorithm 2). The average
+    estimates the Bayes point, the centre of all rules that fit the data.
+
+    Parameters
+    ----------
+    n_levels : int
+        Number of levels, at least 2.
+    n_members : int, default 100
+        Number of perceptrons.
+    tau : float, default 0.3
+        Probability that a member is shown an example: the smaller, the more the members differ,
+        and the more examples they need.
+    seed : int, default 0
+        Seed of what each member is shown.
+    kernel : Kernel, optional
+        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
+        monomials than `budget` is used through explicit features, which is exact and cheaper.
+    budget : int, default 1000
+        Number of examples that the kernel form may store, for all members together.
+    evict : {"oldest", "smallest"}, default "oldest"
+        Which example leaves a full store.
+    mesh : Mesh, optional
+        Devices over which the members are divided, along its only axis. The answer is the same.
+
+    Attributes
+    ----------
+    coef_, thresholds_ : ndarray
+        The average rule: the level is one more than the number of thresholds that a score reaches.
+    state_ : Members
+        All that the members have learned.
+
+    References
+    ----------
+    Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
+    algorithm. ICML.
+
+    Examples
+    --------
+    >>> from bayesrank.online import OAPBPM
+    >>> model = OAPBPM(3).partial_fit([[-1.0], [0.1], [1.0]] * 20, [1, 2, 3] * 20)
+    >>> model.predict([[-2.0], [0.1], [2.0]])
+    array([1, 2, 3])
+    """
+
+
+class OAPBagging(_ManyRules, _Ensemble):
+    """Bagging of online PRanks: the average of their ranks.
+
+    The average is a real number: see ``rounded`` in `predict`. Parameters, and the paper, are those
+    of `OAPBPM`; ``coef_`` and ``thresholds_`` have a row for each member.
+    """
+
+
+class OAPVoted(_ManyRules, _Ensemble):
+    """Vote of online PRanks: the average of their ranks, weighted by right predictions.
+
+    A member's vote is the number of examples shown to it whose level it predicted. The average is a
+    real number: see ``rounded`` in `predict`. Parameters, and the paper, are those of `OAPBPM`;
+    ``coef_`` and ``thresholds_`` have a row for each member.
+    """
+
+    def _shares(self, votes: Array) -> Array:
+        total = votes.sum(-1, keepdims=True)
+        equal = np.full_like(votes, 1.0 / votes.shape[-1])
+        return np.where(total > 0.0, votes / np.where(total > 0.0, total, 1.0), equal)

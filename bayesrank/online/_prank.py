@@ -1,0 +1,71 @@
+r"""PRank: a perceptron with thresholds between the levels.
+
+The predicted level of an example is the first whose threshold lies above its score,
+:math:`\hat y = \min \{ r : w \cdot x - c(r) < 0 \}` with :math:`c(k) = \infty`. After a mistake,
+each threshold on the wrong side of the score moves by one towards it, and the weights move along
+the example by as many steps, so that score and threshold approach each other. Thresholds that
+start in order stay in order.
+
+References
+----------
+.. [1] Crammer, K. and Singer, Y. (2002). Pranking with ranking. NIPS 14, 641-647.
+.. [2] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
+   algorithm. ICML, Algorithm 1. (Its line 16 swaps the names of weights and thresholds.)
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["Change", "level_of", "prank_change"]
+
+
+class Change(NamedTuple):
+    """What one perceptron learns from one example.
+
+    Attributes
+    ----------
+    steps
+        By how many multiples of the example its weights move; a scalar.
+    thresholds
+        By how much each threshold moves, shape (k - 1,).
+    correct
+        Whether it predicted the level.
+    """
+
+    steps: Any
+    thresholds: Any
+    correct: Any
+
+
+def level_of(score: Array, thresholds: Array) -> Array:
+    """Level of a score: one more than the number of thresholds that it reaches.
+
+    Parameters
+    ----------
+    score
+        A scalar.
+    thresholds
+        In order, shape (k - 1,).
+    """
+    return 1 + jnp.sum(score - thresholds >= 0.0)
+
+
+def prank_change(score: Array, thresholds: Array, level: Array) -> Change:
+    """Compare a perceptron's prediction with the level, Algorithm 1.
+
+    Parameters
+    ----------
+    score
+        Its score of the example, a scalar.
+    thresholds
+        In order, shape (k - 1,).
+    level
+        The true level, from 1 to k.
+    """
+    side = jnp.where(level <= jnp.arange(1, thresholds.shape[0] + 1), -1.0, 1.0)
+    correct = level_of(score, thresholds) == level
+    wrong = ((score - thresholds) * side <= 0.0) & ~correct
+    moved = jnp.where(wrong, side, 0.0)
+    return Change(moved.sum(), -moved, correct)

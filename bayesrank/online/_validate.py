@@ -1,0 +1,98 @@
+"""Checks of a chunk of a stream: it is understood whole, or refused whole."""
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["LARGEST", "check_count", "check_levels", "check_rows", "check_share"]
+
+# Beyond this, squares and cubes of features would soon leave the range of double precision.
+LARGEST = 1e30
+
+
+def check_count(count: Any, name: str, least: int = 1) -> int:
+    """Return a count as an integer.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number, or smaller than ``least``.
+    """
+    try:
+        whole = operator.index(count)
+    except TypeError:
+        whole = least - 1
+    if whole < least:
+        raise ValueError(f"`{name}` is {count!r}; pass a whole number from {least} on.")
+    return whole
+
+
+def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) -> float:
+    """Return a number between zero and one, of which the ends may be excluded.
+
+    Raises
+    ------
+    ValueError
+        If it is not in range.
+    """
+    number = float(share)
+    if not ((0.0 <= number if zero else 0.0 < number) and (number <= 1.0 if one else number < 1.0)):
+        ends = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+        raise ValueError(f"`{name}` is {share!r}; pass a number in {ends}.")
+    return number
+
+
+def check_rows(X: ArrayLike, n_features: int | None) -> NDArray[np.float64]:
+    """Return examples as an array of shape (n, d).
+
+    Raises
+    ------
+    ValueError
+        If they are not finite numbers of moderate size, or there is another number of features
+        than before.
+    """
+    rows: Any = np.asarray(X)
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"`X` has dtype {rows.dtype}; pass a table of numbers.")
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise ValueError(f"`X` has shape {rows.shape}; pass (n, d), one row for each example.")
+    if n_features is not None and rows.shape[1] != n_features:
+        raise ValueError(
+            f"`X` has {rows.shape[1]} columns, but the examples before had {n_features}; give all "
+            "examples the same features."
+        )
+    rows = rows.astype(np.float64)
+    unusable = ~(np.abs(rows) <= LARGEST)
+    if unusable.any():
+        row, column = np.argwhere(unusable)[0]
+        raise ValueError(
+            f"`X` is {rows[row, column]:g} in row {row}, column {column}; pass finite numbers of "
+            f"at most {LARGEST:g}, or leave the example out. Nothing of the chunk was learned."
+        )
+    return rows
+
+
+def check_levels(y: ArrayLike, n_rows: int, n_levels: int) -> NDArray[np.int64]:
+    """Return levels as an integer array of shape (n,).
+
+    Raises
+    ------
+    ValueError
+        If there is not one whole number from 1 to ``n_levels`` for each example.
+    """
+    levels: Any = np.asarray(y)
+    if levels.shape != (n_rows,) or levels.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`y` has shape {levels.shape} and dtype {levels.dtype}; pass ({n_rows},), one level "
+            "for each row of `X`."
+        )
+    unusable = ~((levels >= 1) & (levels <= n_levels) & (levels == np.floor(levels)))
+    if unusable.any():
+        row = int(np.argmax(unusable))
+        raise ValueError(
+            f"`y` is {levels[row]} in row {row}; pass whole levels from 1 to {n_levels}, or leave "
+            "the example out. Nothing of the chunk was learned."
+        )
+    return levels.astype(np.int64)

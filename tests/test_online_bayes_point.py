@@ -1,0 +1,204 @@
+"""The online Bayes point against filtering in plain NumPy, quadrature and Monte Carlo."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayesrank.infer import EP
+from bayesrank.models import ordinal_version_space
+from bayesrank.online import OAPBPM, OnlineBayesPoint, rank_loss
+from bayesrank.online._adf import LAPSE
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+K, D, T = 4, 2, 400
+RNG = np.random.default_rng(2)
+W, C, NOISE = np.array([1.2, -0.7]), np.array([-1.0, 0.1, 0.8]), 0.2
+
+
+def _draw(rng, n, w=W):
+    rows = rng.normal(size=(n, D))
+    return rows, 1 + ((rows @ w + NOISE * rng.normal(size=n))[:, None] > C).sum(1)
+
+
+X, Y = _draw(RNG, T)
+
+
+def _side(y):
+    return np.where(y > np.arange(1, K), 1.0, -1.0)
+
+
+def _filter(rows, levels, noise, forgetting=0.0, *, diagonal=False):
+    """Textbook filtering: one dense rank-one update for each factor, by SciPy's normal."""
+    prior = np.eye(D + K - 1)
+    mean, cov = np.zeros(len(prior)), prior.copy()
+    for x, y in zip(rows, levels, strict=True):
+        start, updates = cov.copy(), []
+        for r, side in enumerate(_side(y)):
+            a = np.concatenate([x, -np.eye(K - 1)[r]])
+            v, s = a @ cov @ a + noise**2, cov @ a
+            z = side * (a @ mean) / np.sqrt(v)
+            ratio = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z))
+            mean = mean + s * side * ratio / np.sqrt(v)
+            updates.append(np.outer(s, s) * ratio * (z + ratio) / v)
+            cov = cov - updates[-1]
+        cov = np.diag(np.diag(start - sum(updates))) if diagonal else cov
+        share = np.sqrt(1.0 - forgetting)
+        mean, cov = share * mean, (1.0 - forgetting) * cov + forgetting * prior
+    return mean, cov
+
+
+@pytest.mark.parametrize(
+    ("covariance", "forgetting"), [("full", 0.0), ("full", 0.02), ("diagonal", 0.0)]
+)
+def test_filtering_is_the_textbook_update(covariance, forgetting):
+    model = OnlineBayesPoint(K, noise=0.3, covariance=covariance, forgetting=forgetting)
+    model.partial_fit(X[:40], Y[:40])
+    mean, cov = _filter(X[:40], Y[:40], 0.3, forgetting, diagonal=covariance == "diagonal")
+    np.testing.assert_allclose(np.append(model.coef_, model.thresholds_), mean, rtol=1e-8)
+    expected = cov if covariance == "full" else np.diag(cov)
+    np.testing.assert_allclose(model.state_.covariance[0], expected, rtol=1e-7, atol=1e-12)
+    assert model.skipped_ == 0
+
+
+def test_one_factor_has_the_moments_of_the_exact_posterior():
+    """Two levels and one feature: the posterior on a grid."""
+    model = OnlineBayesPoint(2, noise=0.4).partial_fit([[1.5]], [2])
+    w, c = np.meshgrid(np.linspace(-7, 7, 801), np.linspace(-7, 7, 801), indexing="ij")
+    density = stats.norm.pdf(w) * stats.norm.pdf(c) * stats.norm.cdf((1.5 * w - c) / 0.4)
+    density /= density.sum()
+    mean = np.array([(w * density).sum(), (c * density).sum()])
+    cov = [[(a * b * density).sum() for b in (w, c)] for a in (w, c)] - np.outer(mean, mean)
+    np.testing.assert_allclose(np.append(model.coef_, model.thresholds_), mean, atol=1e-8)
+    np.testing.assert_allclose(model.state_.covariance[0], cov, atol=1e-8)
+
+
+def test_one_pass_comes_close_to_expectation_propagation():
+    """EP visits every factor until nothing moves; filtering visits each once."""
+    model = OnlineBayesPoint(K, noise=0.3).partial_fit(X, Y)
+    batch = EP(ordinal_version_space).run(jax.random.key(0), X, Y, n_levels=K, noise=0.3)
+    mean = np.append(model.coef_, model.thresholds_)
+    expected = np.append(batch.mean["weights"], batch.mean["thresholds"])
+    sd = np.append(batch.stddev["weights"], batch.stddev["thresholds"])
+    assert np.abs(mean - expected).max() < 1.0 * sd.max()
+    filtered = np.sqrt(np.diagonal(model.state_.covariance[0]))
+    np.testing.assert_allclose(filtered, sd, rtol=0.25)
+    cosine = mean @ expected / np.linalg.norm(mean) / np.linalg.norm(expected)
+    assert cosine > 0.999
+
+
+def test_level_probabilities_are_those_of_draws_from_the_belief():
+    model = OnlineBayesPoint(K, noise=(0.2, 0.6)).partial_fit(X[:60], Y[:60])
+    rows = RNG.normal(size=(5, D))
+    probs = model.predict_proba(rows)
+    expected = np.zeros_like(probs)
+    for share, noise, mean, cov in zip(
+        model.noise_weights_, (0.2, 0.6), model.state_.mean, model.state_.covariance, strict=True
+    ):
+        draws = RNG.multivariate_normal(mean, cov, size=40_000)
+        score = draws[:, :D] @ rows.T + noise * RNG.normal(size=(40_000, 5))
+        above = (score[:, :, None] > draws[:, None, D:]).mean(0)
+        ends = np.ones((5, 1)), np.zeros((5, 1))
+        expected += share * -np.diff(np.hstack([ends[0], above, ends[1]]))
+    np.testing.assert_allclose(probs, expected, atol=0.012)
+    np.testing.assert_allclose(probs.sum(1), 1.0)
+    assert (probs > 0.0).all()
+    np.testing.assert_array_equal(model.predict(rows), 1 + (probs.cumsum(1) < 0.5).sum(1))
+    np.testing.assert_allclose(model.predict(rows, rounded=False), probs @ [1, 2, 3, 4])
+
+
+def test_the_stream_decides_the_noise_by_what_was_foreseen():
+    noises = (0.02, 0.2, 2.0)
+    model = OnlineBayesPoint(K, noise=noises).partial_fit(X, Y)
+    losses = []
+    for noise in noises:
+        probs = OnlineBayesPoint(K, noise=noise).prequential_proba(X, Y)
+        losses.append(np.log(probs[np.arange(T), Y - 1]).sum())
+    expected = np.exp(np.array(losses) - max(losses))
+    np.testing.assert_allclose(model.noise_weights_, expected / expected.sum(), rtol=1e-6)
+    assert model.noise_weights_.argmax() == 1
+    assert min(losses) > T * np.log(LAPSE / K)
+
+
+def test_forecasts_are_calibrated():
+    rows, levels = _draw(np.random.default_rng(5), 1500)
+    model = OnlineBayesPoint(K, noise=(0.02, 0.2, 2.0))
+    model.partial_fit(rows[:300], levels[:300])
+    probs = model.prequential_proba(rows[300:], levels[300:])
+    hit = np.eye(K)[levels[300:] - 1]
+    for low, high in ((0.02, 0.3), (0.3, 0.6), (0.6, 0.98)):
+        chosen = (probs > low) & (probs <= high)
+        spread = np.sqrt((probs * (1 - probs))[chosen].sum())
+        assert abs((hit - probs)[chosen].sum()) < 3.5 * spread
+
+
+def test_query_score_is_the_mutual_information():
+    """One uncertain weight: by Monte Carlo over weights, and zero where all is known."""
+    model = OnlineBayesPoint(2, noise=0.5, threshold_scale=1e-6).partial_fit([[0.3]], [1])
+    rows = np.array([[0.0], [0.4], [2.0], [5.0]])
+    mean, sd = model.coef_[0], np.sqrt(model.state_.covariance[0, 0, 0])
+    p = stats.norm.cdf(rows * RNG.normal(mean, sd, size=50_000) / 0.5)
+    expected = stats.entropy([p.mean(1), 1 - p.mean(1)]) - stats.entropy([p, 1 - p]).mean(1)
+    np.testing.assert_allclose(model.query_score(rows), expected, atol=4e-3)
+    assert model.query_score(rows[:1]) == pytest.approx(0.0, abs=1e-6)
+    taught = OnlineBayesPoint(K, noise=0.2).partial_fit(X, Y)
+    before = OnlineBayesPoint(K, noise=0.2).partial_fit(X[:10], Y[:10])
+    assert (taught.query_score(X) < before.query_score(X)).mean() > 0.95
+    assert (taught.query_score(X) > -1e-9).all()
+
+
+def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
+    losses = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        rows, levels = _draw(rng, 400)
+        fresh = rng.normal(size=(4000, D))
+        best = 1 + ((fresh @ W)[:, None] > C).sum(1)
+        asked, random = (OnlineBayesPoint(K, noise=0.2) for _ in range(2))
+        asked.partial_fit(rows[:4], levels[:4])
+        random.partial_fit(rows[:40], levels[:40])
+        left = np.arange(4, 400)
+        for _ in range(36):
+            chosen = left[asked.query_score(rows[left]).argmax()]
+            left = left[left != chosen]
+            asked.partial_fit(rows[[chosen]], levels[[chosen]])
+        volumes = [np.linalg.slogdet(model.state_.covariance[0])[1] for model in (asked, random)]
+        assert volumes[0] < volumes[1] - 1.0
+        losses.append([rank_loss(best, model.predict(fresh)) for model in (asked, random)])
+    asked_loss, random_loss = np.mean(losses, axis=0)
+    assert asked_loss < random_loss
+
+
+def test_forgetting_follows_a_stream_that_changes():
+    rng = np.random.default_rng(9)
+    first, then = _draw(rng, 1000), _draw(rng, 600, -W)
+    losses = []
+    for forgetting in (0.0, 0.005):
+        model = OnlineBayesPoint(K, noise=0.2, forgetting=forgetting).partial_fit(*first)
+        losses.append(rank_loss(then[1], model.prequential(*then)))
+    assert losses[1] < 0.7 * losses[0]
+    idle = OnlineBayesPoint(K, noise=0.2, forgetting=0.02).partial_fit(*first)
+    idle.partial_fit(np.zeros((500, D)), np.full(500, 2))
+    np.testing.assert_allclose(np.diagonal(idle.state_.covariance[0])[:D], 1.0, atol=1e-3)
+    assert np.abs(idle.coef_).max() < 0.05
+
+
+def test_it_beats_the_ensemble_on_a_stream_from_the_model():
+    rows, levels = _draw(np.random.default_rng(10), 2000)
+    fresh, truth = _draw(np.random.default_rng(11), 1000)
+    point = OnlineBayesPoint(K, noise=(0.02, 0.2, 2.0)).partial_fit(rows, levels)
+    ensemble = OAPBPM(K, 20, 0.3).partial_fit(rows, levels)
+    best = 1 + ((fresh @ W)[:, None] > C).sum(1)
+    loss, floor = rank_loss(truth, point.predict(fresh)), rank_loss(truth, best)
+    assert loss < rank_loss(truth, ensemble.predict(fresh))
+    assert loss < floor + 0.01
+
+
+def test_extreme_examples_leave_a_usable_belief():
+    model = OnlineBayesPoint(K, noise=0.2)
+    rows = np.array([[1e30, 1e30], [1e30, 1e30], [1e-30, 0.0], [1e30, -1e30], [0.0, 0.0]] * 6)
+    model.partial_fit(rows, np.tile([1, 4, 2, 3, 4], 6)).partial_fit(X[:50], Y[:50])
+    probs = model.predict_proba(np.vstack([rows, X]))
+    assert np.isfinite(probs).all() and np.isfinite(model.coef_).all()
+    np.testing.assert_allclose(probs.sum(1), 1.0)

@@ -1,0 +1,269 @@
+"""PRank and its ensembles against the paper's algorithms in plain Python."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tinygp.kernels import DotProduct, ExpSquared, Matern32, Polynomial
+from tinygp.kernels.distance import L2Distance
+
+from bayesrank.online import (
+    OAPBPM,
+    OAPBagging,
+    OAPVoted,
+    PRank,
+    VotedPRank,
+    WidrowHoff,
+    polynomial_features,
+)
+from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._members import _shown, init_members, learn_block
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+K, D, N, SEED = 4, 3, 5, 7
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, D))
+Y = 1 + (X @ [1.0, -2.0, 0.5] + 0.4 * RNG.normal(size=60) > [[-1.5], [0.0], [1.0]]).sum(0)
+
+
+class LiteralPRank:
+    """Algorithm 1, line by line, with a kernel for the scalar product and a store of examples."""
+
+    def __init__(self, kernel=np.dot, budget=10**6, evict="oldest"):
+        self.kernel, self.budget, self.evict = kernel, budget, evict
+        self.support, self.alpha = [], []
+        self.c = [0.0] * (K - 1)
+
+    def score(self, x):
+        return sum(a * self.kernel(s, x) for a, s in zip(self.alpha, self.support, strict=True))
+
+    def predict(self, x):
+        f = self.score(x)
+        return min(r for r in range(1, K + 1) if r == K or f - self.c[r - 1] < 0)
+
+    def learn(self, x, y):
+        f, predicted = self.score(x), self.predict(x)
+        if predicted == y:
+            return predicted
+        labels = [-1 if y <= r else 1 for r in range(1, K)]
+        a = [label if (f - c) * label <= 0 else 0 for c, label in zip(self.c, labels, strict=True)]
+        self.c = [c - step for c, step in zip(self.c, a, strict=True)]
+        if len(self.support) == self.budget:
+            sizes = [
+                abs(w) * np.sqrt(self.kernel(s, s))
+                for w, s in zip(self.alpha, self.support, strict=True)
+            ]
+            gone = 0 if self.evict == "oldest" else int(np.argmin(sizes))
+            del self.support[gone], self.alpha[gone]
+        self.support.append(x)
+        self.alpha.append(sum(a))
+        return predicted
+
+    @property
+    def w(self):
+        return sum((a * s for a, s in zip(self.alpha, self.support, strict=True)), np.zeros(D))
+
+
+def _shown_to(tau, n=60, members=N):
+    return np.asarray(_shown(jnp.asarray(SEED), jnp.asarray(0), n, members, jnp.asarray(tau)))
+
+
+# --- The algorithms ---------------------------------------------------------------------------
+
+
+def test_one_member_is_the_literal_prank():
+    literal = LiteralPRank()
+    expected = [literal.learn(x, y) for x, y in zip(X, Y, strict=True)]
+    model = PRank(K)
+    np.testing.assert_array_equal(model.prequential(X, Y), expected)
+    np.testing.assert_allclose(model.coef_, literal.w, rtol=1e-12)
+    np.testing.assert_array_equal(model.thresholds_, literal.c)
+    np.testing.assert_array_equal(model.predict(X), [literal.predict(x) for x in X])
+    np.testing.assert_allclose(model.decision_function(X), X @ literal.w, atol=1e-12)
+
+
+def test_ensembles_are_algorithm_2_and_its_variants():
+    """Members, averages and votes from literal PRanks, each shown its part of the stream."""
+    tau = 0.4
+    shown = _shown_to(tau)
+    members, votes = [LiteralPRank() for _ in range(N)], np.zeros(N)
+    bayes_point, bagging, voted = [], [], []
+    for t, (x, y) in enumerate(zip(X, Y, strict=True)):
+        mean_w = sum(m.w for m in members) / N
+        mean_c = np.mean([m.c for m in members], axis=0)
+        score = mean_w @ x
+        bayes_point.append(min(r for r in range(1, K + 1) if r == K or score < mean_c[r - 1]))
+        ranks = np.array([m.predict(x) for m in members])
+        bagging.append(ranks.mean())
+        voted.append(votes @ ranks / votes.sum() if votes.any() else ranks.mean())
+        for j in np.flatnonzero(shown[t]):
+            votes[j] += members[j].learn(x, y) == y
+    models = [cls(K, N, tau, SEED) for cls in (OAPBPM, OAPBagging, OAPVoted)]
+    for model, expected in zip(models, (bayes_point, bagging, voted), strict=True):
+        np.testing.assert_allclose(model.prequential(X, Y, rounded=False), expected, rtol=1e-12)
+    point, bag, vote = models
+    np.testing.assert_allclose(point.coef_, sum(m.w for m in members) / N, rtol=1e-12)
+    np.testing.assert_allclose(point.thresholds_, np.mean([m.c for m in members], axis=0))
+    np.testing.assert_allclose(bag.coef_, [m.w for m in members], rtol=1e-12)
+    np.testing.assert_array_equal(vote.thresholds_, [m.c for m in members])
+    np.testing.assert_array_equal(vote.state_.votes, votes)
+    ranks = np.array([[m.predict(x) for m in members] for x in X])
+    np.testing.assert_allclose(bag.decision_function(X), ranks.mean(1))
+    np.testing.assert_allclose(vote.decision_function(X), ranks @ votes / votes.sum())
+    np.testing.assert_array_equal(bag.predict(X), np.floor(ranks.mean(1) + 0.5))
+
+
+def test_voted_prank_weighs_every_rule_by_its_right_predictions():
+    literal, rules, votes, expected = LiteralPRank(), [], [], []
+    now, won = (literal.w, list(literal.c)), 0
+    for x, y in zip(X, Y, strict=True):
+        all_rules, all_votes = [*rules, now], np.array([*votes, won], float)
+        ranks = [1 + sum(w @ x >= edge for edge in c) for w, c in all_rules]
+        expected.append(all_votes @ ranks / all_votes.sum() if all_votes.any() else ranks[-1])
+        if literal.learn(x, y) == y:
+            won += 1
+            continue
+        if won:
+            rules, votes = [*rules, now], [*votes, won]
+        now, won = (literal.w, list(literal.c)), 0
+    model = VotedPRank(K)
+    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), expected, rtol=1e-12)
+    np.testing.assert_allclose(model.coef_, [w for w, _ in [*rules, now]], atol=1e-12)
+    np.testing.assert_array_equal(model.state_.votes, votes)
+    few = VotedPRank(K, budget=2).partial_fit(X, Y)
+    best = sorted(range(len(votes)), key=lambda i: (-votes[i], i))[:2]
+    np.testing.assert_array_equal(few.state_.votes, [votes[i] for i in sorted(best)])
+
+
+def test_widrow_hoff_is_its_formula():
+    w, scores = np.zeros(D), []
+    for x, y in zip(X, Y, strict=True):
+        scores.append(w @ x)
+        w = w + 0.05 * (y - w @ x) * x
+    model = WidrowHoff(K, 0.05)
+    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), scores, atol=1e-12)
+    np.testing.assert_allclose(model.coef_, w)
+    nearest = np.abs(np.arange(1, K + 1) - (X @ w)[:, None]).argmin(1) + 1
+    np.testing.assert_array_equal(model.predict(X), nearest)
+    np.testing.assert_array_equal(model.thresholds_, [1.5, 2.5, 3.5])
+
+
+def test_members_are_shown_independent_parts_of_the_stream():
+    shown = _shown_to(0.3, 4000, 6).astype(float)
+    assert abs(shown.mean() - 0.3) < 4 * np.sqrt(0.21 / shown.size)
+    correlation = np.corrcoef(shown.T) - np.eye(6)
+    assert np.abs(correlation).max() < 5 / np.sqrt(4000)
+    successive = np.corrcoef(shown[:-1].ravel(), shown[1:].ravel())[0, 1]
+    assert abs(successive) < 5 / np.sqrt(shown.size)
+    assert _shown_to(1.0).all()
+
+
+# --- What Crammer and Singer prove ------------------------------------------------------------
+
+streams = st.lists(
+    st.tuples(st.tuples(*[st.integers(-3, 3)] * D), st.integers(1, K)), min_size=16, max_size=16
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams, st.integers(0, 2**31))
+def test_thresholds_stay_in_order_after_every_update(stream, seed):
+    rows, levels = (np.array(part) for part in zip(*stream, strict=True))
+    one = np.float64(0.6)
+    after, records = learn_block(
+        init_members(N, K, D), rows * 1.0, levels, np.int64(16), np.int64(seed), one
+    )
+    history = np.concatenate([records.thresholds, np.asarray(after.thresholds)[None]])
+    assert (np.diff(history, axis=1) >= 0).all()
+    assert (np.diff(history.mean(2), axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mistakes_stay_below_the_bound_on_separable_streams(seed):
+    rng = np.random.default_rng(seed)
+    w, c = rng.normal(size=D), np.array([-0.8, 0.1, 0.9])
+    norm = np.sqrt(w @ w + c @ c)
+    rows = rng.normal(size=(3000, D))
+    margin = np.abs((rows @ w)[:, None] - c).min(1) / norm
+    rows = rows[margin > 0.08]
+    levels = 1 + ((rows @ w)[:, None] > c).sum(1)
+    gamma = (np.abs((rows @ w)[:, None] - c) / norm).min()
+    model = PRank(K)
+    mistakes = (model.prequential(rows, levels) != levels).sum()
+    assert 0 < mistakes <= (K - 1) * ((rows**2).sum(1).max() + 1) / gamma**2
+
+
+# --- Kernels ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("degree", "sigma", "scale"), [(1, 1.0, 1.0), (2, 1.0, 1.0), (3, 0.7, 2.0)]
+)
+def test_explicit_features_are_the_polynomial_kernel(degree, sigma, scale):
+    kernel = Polynomial(order=degree, sigma=sigma, scale=scale)
+    features = polynomial_features(X, degree, sigma=sigma, scale=scale)
+    np.testing.assert_allclose(
+        features @ features.T, kernel(jnp.asarray(X), jnp.asarray(X)), rtol=1e-10, atol=1e-12
+    )
+    assert features.shape[1] == FeatureMap(degree, sigma, scale).count(D)
+    without = polynomial_features(X, degree, sigma=0.0)
+    np.testing.assert_allclose(without @ without.T, (X @ X.T) ** degree, atol=1e-10)
+    assert without.shape[1] == FeatureMap(degree, 0.0).count(D)
+    np.testing.assert_array_equal(
+        features[:1], polynomial_features(X[:1], degree, sigma=sigma, scale=scale)
+    )
+
+
+def test_explicit_features_are_chosen_where_they_are_cheaper():
+    quadratic = Polynomial(order=2, sigma=1.0)
+    assert feature_map(quadratic, 3, 10) == FeatureMap(2, 1.0, 1.0)
+    assert feature_map(quadratic, 3, 9) is None
+    assert feature_map(DotProduct(), 3, 1) == feature_map(None, 3, 1) == FeatureMap()
+    assert feature_map(ExpSquared(), 3, 10**9) is None
+    assert feature_map(Polynomial(order=1.5), 3, 10**9) is None
+    with pytest.raises(ValueError, match="`degree` is 0; pass a positive whole number"):
+        polynomial_features(X, 0)
+
+
+def _rbf(a, b):
+    return np.exp(-0.5 * ((a - b) ** 2).sum() / 0.8**2)
+
+
+def _matern(a, b):
+    r = np.sqrt(3.0 * ((a - b) ** 2).sum()) / 0.9
+    return 2.5 * (1 + r) * np.exp(-r)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "plain", "budget", "evict"),
+    [
+        (ExpSquared(0.8), _rbf, 64, "oldest"),
+        (ExpSquared(0.8), _rbf, 8, "oldest"),
+        (2.5 * Matern32(0.9, distance=L2Distance()), _matern, 8, "smallest"),
+    ],
+)
+def test_kernel_form_is_the_literal_expansion_with_a_budget(kernel, plain, budget, evict):
+    literal = LiteralPRank(plain, budget, evict)
+    expected = [literal.learn(x, y) for x, y in zip(X, Y, strict=True)]
+    model = PRank(K, kernel=kernel, budget=budget, evict=evict)
+    np.testing.assert_array_equal(model.prequential(X, Y), expected)
+    np.testing.assert_allclose(
+        model.decision_function(X), [literal.score(x) for x in X], atol=1e-10
+    )
+    assert len(model.support_) == len(model.coef_) == len(literal.support)
+    order = np.lexsort(np.array(literal.support).T)
+    np.testing.assert_array_equal(
+        model.support_[np.lexsort(model.support_.T)], np.array(literal.support)[order]
+    )
+
+
+def test_stored_examples_and_explicit_features_are_the_same_ensemble():
+    kernel = Polynomial(order=2, sigma=1.0)
+    explicit = OAPBagging(K, N, kernel=kernel, budget=60).partial_fit(X, Y)
+    stored = OAPBagging(K, N, kernel=1.0 * kernel, budget=60).partial_fit(X, Y)
+    assert explicit.coef_.shape == (N, 10) and not len(explicit.support_)
+    assert stored.coef_.shape == (N, len(stored.support_))
+    np.testing.assert_array_equal(explicit.thresholds_, stored.thresholds_)
+    np.testing.assert_allclose(explicit.decision_function(X), stored.decision_function(X))

@@ -1,0 +1,227 @@
+"""What every online learner promises: chunks, state, refusals."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import base
+from sklearn.exceptions import NotFittedError
+from tinygp.kernels import ExpSquared, Polynomial
+
+from bayesrank.online import (
+    OAPBPM,
+    OAPBagging,
+    OAPVoted,
+    OnlineBayesPoint,
+    PRank,
+    VotedPRank,
+    WidrowHoff,
+    rank_loss,
+    round_levels,
+)
+from bayesrank.online._storage import write_state
+
+clone: Callable[[Any], Any] = base.clone  # what scikit-learn says of its result is too wide
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+K, T = 3, 1200
+RNG = np.random.default_rng(1)
+X = RNG.uniform(-1.0, 1.0, (T, 2))
+Y = 1 + (X[:, 0] * X[:, 1] + 0.1 * RNG.normal(size=T) > [[-0.2], [0.2]]).sum(0)
+QUADRATIC = Polynomial(order=2, sigma=1.0)
+
+LEARNERS = {
+    "PRank": PRank(K, kernel=QUADRATIC),
+    "OAPBPM": OAPBPM(K, 7, 0.5, 3, kernel=QUADRATIC),
+    "OAPVoted, stored": OAPVoted(K, 3, 0.5, 3, kernel=ExpSquared(0.5), budget=20),
+    "VotedPRank": VotedPRank(K, kernel=QUADRATIC, budget=50),
+    "WidrowHoff": WidrowHoff(K, 0.05, kernel=QUADRATIC),
+    "OnlineBayesPoint": OnlineBayesPoint(K, kernel=QUADRATIC, noise=(0.1, 0.5), forgetting=1e-3),
+    "OnlineBayesPoint, diagonal": OnlineBayesPoint(K, noise=0.3, covariance="diagonal"),
+}
+each_learner = pytest.mark.parametrize("name", LEARNERS)
+
+
+def _same(first, second):
+    for name, value in first.state_._asdict().items():
+        other = np.asarray(getattr(second.state_, name))
+        assert np.asarray(value).tobytes() == other.tobytes(), name
+
+
+@each_learner
+def test_the_answer_does_not_depend_on_how_the_stream_is_cut(name):
+    """Bit for bit, over chunks of one example, of odd sizes, and larger than any block."""
+    whole = clone(LEARNERS[name]).partial_fit(X, Y)
+    for cuts in ([1, 2, 3, 19, 20, 37, 1100], [1060, 1077, 1200], [0, 16, 32, 49, 500]):
+        parts = clone(LEARNERS[name])
+        for rows, levels in zip(np.split(X, cuts), np.split(Y, cuts), strict=True):
+            parts.partial_fit(rows, levels)
+        _same(whole, parts)
+    assert whole.n_seen_ == T
+
+
+@each_learner
+def test_prequential_predicts_first_and_learns_the_same(name):
+    model, asked = clone(LEARNERS[name]), clone(LEARNERS[name])
+    predicted = asked.prequential(X[:40], Y[:40], rounded=False)
+    for i in range(40):
+        if i:
+            before = model.predict(X[i : i + 1], rounded=False)
+            np.testing.assert_allclose(predicted[i], before[0], rtol=1e-9)
+        model.partial_fit(X[i : i + 1], Y[i : i + 1])
+    _same(model, asked)
+    levels = asked.prequential(X[:5], Y[:5])
+    assert levels.dtype == np.int64 and set(levels) <= set(range(1, K + 1))
+
+
+@each_learner
+def test_a_saved_state_is_continued_exactly(name, tmp_path):
+    model = clone(LEARNERS[name]).partial_fit(X[:100], Y[:100])
+    model.save(tmp_path / "state.npz")
+    loaded = clone(LEARNERS[name]).load(tmp_path / "state.npz")
+    pickled = pickle.loads(pickle.dumps(model))
+    for other in (loaded, pickled):
+        _same(model, other)
+        np.testing.assert_array_equal(model.predict(X[:9]), other.predict(X[:9]))
+    rest = X[100:150], Y[100:150]
+    model.partial_fit(*rest)
+    _same(model, loaded.partial_fit(*rest))
+    _same(model, pickled.partial_fit(*rest))
+    assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
+
+
+@each_learner
+def test_a_chunk_that_cannot_be_used_changes_nothing(name):
+    model = clone(LEARNERS[name]).partial_fit(X[:50], Y[:50])
+    before = pickle.dumps([np.asarray(value) for value in model.state_])
+    rows, levels = X[50:60].copy(), Y[50:60].copy()
+    bad_rows = {"nan": rows.copy(), "inf": rows.copy(), "huge": rows.copy()}
+    bad_rows["nan"][3, 1], bad_rows["inf"][3, 1], bad_rows["huge"][3, 1] = np.nan, -np.inf, 1e31
+    for text, bad in bad_rows.items():
+        with pytest.raises(ValueError, match=r"`X` is .* in row 3, column 1"):
+            model.partial_fit(bad, levels)
+        assert text
+    for level in (0, K + 1):
+        with pytest.raises(ValueError, match=rf"`y` is {level} in row 9; pass whole levels"):
+            model.partial_fit(rows, [*levels[:9], level])
+    with pytest.raises(ValueError, match="1 columns, but the examples before had 2"):
+        model.partial_fit(rows[:, :1], levels)
+    with pytest.raises(ValueError, match="one level for each row"):
+        model.partial_fit(rows, levels[:9])
+    assert pickle.dumps([np.asarray(value) for value in model.state_]) == before
+
+
+def test_rows_and_levels_that_are_none():
+    model = PRank(K)
+    for rows, message in (
+        ([["a"]], "dtype"),
+        ([1.0], r"shape \(1,\)"),
+        (np.zeros((1, 0)), r"shape \(1, 0\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(rows, [1])
+    with pytest.raises(ValueError, match="`y` is 1.5 in row 0"):
+        model.partial_fit([[1.0]], [1.5])
+    with pytest.raises(ValueError, match="`y` is nan in row 0"):
+        model.partial_fit([[1.0]], [np.nan])
+    assert model.partial_fit(np.zeros((0, 2)), []).n_seen_ == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (PRank(1), "`n_levels` is 1; pass a whole number from 2 on"),
+        (PRank(K, budget=0), "`budget` is 0"),
+        (PRank(K).set_params(evict="newest"), "`evict` is 'newest'; choose 'oldest' or 'smallest'"),
+        (OAPBPM(K, 0), "`n_members` is 0"),
+        (OAPBPM(K, tau=0.0), r"`tau` is 0.0; pass a number in \(0, 1\]"),
+        (OAPBPM(K, seed=-1), "`seed` is -1"),
+        (VotedPRank(K, budget=0), "`budget` is 0"),
+        (VotedPRank(K, kernel=ExpSquared()), "keeps weights"),
+        (WidrowHoff(K, eta=0.0), "`eta` is 0.0; pass a positive number"),
+        (WidrowHoff(K, kernel=ExpSquared()), "keeps weights"),
+        (OnlineBayesPoint(K, noise=()), "`noise` is"),
+        (OnlineBayesPoint(K, noise=(0.1, -1.0)), "pass one or more positive numbers"),
+        (OnlineBayesPoint(K, weight_scale=0.0), "`weight_scale` is 0.0"),
+        (OnlineBayesPoint(K, threshold_scale=np.inf), "`threshold_scale` is inf"),
+        (OnlineBayesPoint(K, forgetting=1.0), r"`forgetting` is 1.0; pass a number in \[0, 1\)"),
+        (OnlineBayesPoint(K).set_params(covariance="low"), "choose 'full' or 'diagonal'"),
+        (OnlineBayesPoint(K, kernel=ExpSquared()), "about weights"),
+    ],
+)
+def test_options_that_cannot_be_used_are_named(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X[:5], Y[:5])
+    assert not hasattr(model, "state_")
+
+
+def test_weights_that_overflow_are_refused_and_forgotten():
+    model = WidrowHoff(K, eta=0.1).partial_fit(X[:20], Y[:20])
+    weights = model.coef_.copy()
+    with pytest.raises(ValueError, match="makes the weights overflow"):
+        model.partial_fit(1e20 * X[:20], Y[:20])
+    np.testing.assert_array_equal(model.coef_, weights)
+
+
+def test_states_of_other_learners_are_refused(tmp_path):
+    path = tmp_path / "state.npz"
+    model = OAPBPM(K, 7, 0.5, 3, kernel=QUADRATIC).partial_fit(X[:20], Y[:20])
+    model.save(path)
+    other = Polynomial(order=2, sigma=1.0, scale=np.float64(2.0))
+    for stranger in (OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC), OAPBPM(K, 7, 0.5, 3, kernel=other)):
+        with pytest.raises(ValueError, match="load it into a learner with the same options"):
+            stranger.load(path)
+    header = {"learner": model._signature(), "n_features": 2}
+    write_state(path, header, model.state_._replace(votes=np.zeros(3))._asdict())
+    with pytest.raises(ValueError, match="holds other arrays"):
+        clone(model).load(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match="is not a state that was saved"):
+        clone(model).load(path)
+    with pytest.raises(FileNotFoundError):
+        clone(model).load(tmp_path / "none.npz")
+    with pytest.raises(NotFittedError):
+        clone(model).save(path)
+    with pytest.raises(NotFittedError):
+        clone(model).predict(X)
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    model = clone(LEARNERS["WidrowHoff"]).partial_fit(X[:20], Y[:20])
+    model.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(np, "savez", _fail_half_way)
+    with pytest.raises(OSError, match="disk is full"):
+        model.partial_fit(X[:20], Y[:20]).save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state.npz"]
+
+
+def _fail_half_way(file, **arrays):
+    file.write(b"half")
+    raise OSError("disk is full")
+
+
+def test_fit_starts_afresh_and_a_refused_fit_forgets_nothing():
+    model = clone(LEARNERS["WidrowHoff"]).partial_fit(X[:100], Y[:100])
+    with pytest.raises(ValueError, match="row 0"):
+        model.fit([[np.nan, 0.0]], [1])
+    assert model.n_seen_ == 100
+    _same(model.fit(X[:30], Y[:30]), clone(model).partial_fit(X[:30], Y[:30]))
+
+
+def test_bagged_ranks_are_real_numbers_and_rounding_is_another_loss():
+    model = OAPBagging(K, 7, 0.5, 3, kernel=QUADRATIC).partial_fit(X, Y)
+    values, levels = model.predict(X, rounded=False), model.predict(X)
+    assert (values != np.round(values)).any()
+    np.testing.assert_array_equal(levels, round_levels(values, K))
+    assert rank_loss(Y, values) == pytest.approx(np.abs(values - Y).mean())
+    assert rank_loss(Y, values, rounded=True) == pytest.approx(np.abs(levels - Y).mean())
+    np.testing.assert_array_equal(round_levels([0.2, 1.5, 2.49, 9.0], 3), [1, 2, 2, 3])
+    for pair in (([1, 2], [1]), ([], [])):
+        with pytest.raises(ValueError, match="one prediction for each"):
+            rank_loss(*pair)
