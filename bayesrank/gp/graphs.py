@@ -145,9 +145,10 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
            [-1.,  2., -1.],
            [ 0., -1.,  1.]])
     """
-    edges: Any = sparse.csr_array(graph if sparse.issparse(graph) else np.atleast_2d(graph))
-    if edges.dtype.kind not in "biuf":
-        raise ValueError(f"`graph` has dtype {edges.dtype}; pass the weights of edges, numbers.")
+    given: Any = graph if sparse.issparse(graph) else np.atleast_2d(graph)
+    if given.dtype.kind not in "biuf":
+        raise ValueError(f"`graph` has dtype {given.dtype}; pass the weights of edges, numbers.")
+    edges: Any = sparse.csr_array(given)
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
         raise ValueError(f"`graph` has shape {edges.shape}; pass (n, n), as `knn_graph` returns.")
     edges = edges.astype(np.float64)

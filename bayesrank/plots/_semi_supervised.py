@@ -92,15 +92,18 @@ def plot_semi_supervised(
     limit = max(np.abs(s).max() for s in skills)
     levels = MaxNLocator(nbins=16, symmetric=True).tick_values(-limit, limit)
     titles = ("Mean skill without the graph", "Mean skill with the graph")
+    filled = [
+        ax.contourf(*axis_values, skill, levels, cmap="RdBu_r", alpha=0.85)
+        for ax, skill in zip(axes, skills, strict=False)
+    ]
     for ax, skill, title in zip(axes, skills, titles, strict=False):
-        filled = ax.contourf(*axis_values, skill, levels, cmap="RdBu_r", alpha=0.85)
         ax.contour(*axis_values, skill, levels, colors="0.35", linewidths=0.4)
         _mark_items(ax, items, pairs)
         ax.set(title=title, xlabel=feature_names[0], aspect="equal")
     axes[0].set(ylabel=feature_names[1])
     if graph is not None:
         _draw_edges(axes[1], items, graph)
-    figure.colorbar(filled, ax=axes[:2], shrink=0.85)
+    figure.colorbar(filled[0], ax=axes[:2], shrink=0.85)
     _error_bars(axes[2], supervised.predict(items), with_graph, place, pairs)
     axes[2].set(title="Mean ± one standard deviation", xlabel=xlabel, ylabel="skill")
     return figure

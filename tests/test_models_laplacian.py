@@ -1,0 +1,302 @@
+"""Programs with a graph of the items: two ways to write one, its evidence, Figure 1."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from matplotlib import pyplot as plt
+from numpyro import handlers
+from scipy import sparse, stats
+from sklearn.base import clone
+
+from bayesrank import PreferenceGP, gp
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP
+from bayesrank.models import preference_gp
+from bayesrank.plots import plot_semi_supervised
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+RNG = np.random.default_rng(2)
+X = RNG.normal(size=(12, 2))
+X_NEW = RNG.normal(size=(3, 2))
+FIRST = RNG.integers(6, size=15)  # the other half of the items is in no comparison
+PAIRS = np.stack([FIRST, (FIRST + RNG.integers(1, 6, 15)) % 6], axis=1)
+SKILL = X[:, 0] + np.sin(2 * X[:, 1])
+COMPARISONS = np.where((SKILL[PAIRS[:, :1]] > SKILL[PAIRS[:, 1:]]), PAIRS, PAIRS[:, ::-1])
+GRAPH = gp.knn_graph(X, 3)
+LAPLACIAN = gp.laplacian(GRAPH)
+L = LAPLACIAN.toarray()
+HYPER: dict[str, Any] = {"amplitude": 1.4, "lengthscale": 0.9, "noise": 0.8, "graph_weight": 0.6}
+
+
+def _covariance(a, b):
+    squares = ((a[:, None] - b[None]) / HYPER["lengthscale"]) ** 2
+    return HYPER["amplitude"] ** 2 * np.exp(-0.5 * squares.sum(-1))
+
+
+def _sigma():
+    return _covariance(X, X) + 1e-6 * HYPER["amplitude"] ** 2 * np.eye(12)
+
+
+# --- Two ways to write one model ----------------------------------------------------------------
+
+
+class _Counted:
+    """`preference_gp`, counting how often it is run."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def __call__(self, *args, **kwargs):
+        self.runs += 1
+        preference_gp(*args, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return EP(_Counted(), tol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def warped(engine):
+    """The graph in the prior."""
+    key = jax.random.key(0)
+    kwargs = {"laplacian": LAPLACIAN, "X_new": X_NEW}
+    return engine.run(key, X, COMPARISONS, params=HYPER, num_samples=1, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def paper():
+    """The graph as a factor beside the prior, equation (4)."""
+
+    def program(X, comparisons, laplacian, X_new):
+        kernel = gp.rbf(HYPER["amplitude"], HYPER["lengthscale"])
+        prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+        f = jnp.asarray(numpyro.sample("f", prior))
+        numpyro.factor("graph", -HYPER["graph_weight"] * (f @ laplacian @ f) / 2)
+        numpyro.sample("f_new", gp.conditional(kernel, X, prior.scale_tril, f, X_new))
+        margin = f[comparisons[:, 0]] - f[comparisons[:, 1]]
+        won = jnp.ones(comparisons.shape[0], int)
+        numpyro.sample("comparison", Thurstone(margin, HYPER["noise"]), obs=won)
+
+    args = X, COMPARISONS, LAPLACIAN, X_NEW
+    return EP(program, tol=1e-9).run(jax.random.key(0), *args, num_samples=1)
+
+
+def test_graph_in_the_prior_and_graph_as_a_factor_have_one_posterior(warped, paper):
+    assert warped.converged and paper.converged
+    for site in ("f", "f_new"):
+        np.testing.assert_allclose(warped.mean[site], paper.mean[site], atol=1e-9)
+        np.testing.assert_allclose(warped.covariance[site], paper.covariance[site], atol=1e-9)
+
+
+def test_their_evidences_differ_by_the_normalizer_of_the_graph(warped, paper):
+    sigma = _sigma()
+    by_hand = -0.5 * np.linalg.slogdet(np.eye(12) + HYPER["graph_weight"] * L @ sigma)[1]
+    assert by_hand < -1.0
+    np.testing.assert_allclose(paper.log_evidence - warped.log_evidence, by_hand, atol=1e-9)
+    factor = np.linalg.cholesky(sigma)
+    computed = gp.graph_log_normalizer(factor, LAPLACIAN, weight=HYPER["graph_weight"])
+    np.testing.assert_allclose(computed, by_hand, rtol=1e-9)
+
+
+def test_evidence_with_the_factor_is_equation_11_of_the_paper(paper):
+    """Rebuilt from the sites, as |A|^(1/2) / |Sigma|^(1/2) exp(B/2) prod s_k."""
+    tau, nu = paper.sites["comparison"]
+    rows = np.zeros((15, 12))
+    rows[np.arange(15), COMPARISONS[:, 0]] += 1.0
+    rows[np.arange(15), COMPARISONS[:, 1]] -= 1.0
+    sigma, precision = _sigma(), HYPER["graph_weight"] * L + rows.T @ (tau[:, None] * rows)
+    covariance = np.linalg.solve(np.eye(12) + sigma @ precision, sigma)
+    shift = rows.T @ nu
+    mean = covariance @ shift
+    variance = np.einsum("ki,ij,kj->k", rows, covariance, rows)
+    without = 1.0 / (1.0 / variance - tau)  # cavity variances
+    cavity = without * (rows @ mean / variance - nu)
+    z = cavity / np.sqrt(2 * HYPER["noise"] ** 2 + without)
+    # Each site is s_k exp(nu x - tau x^2 / 2): its integral over the cavity is Phi(z).
+    new = 1.0 / (1.0 / without + tau)
+    exponent = 0.5 * new * (cavity / without + nu) ** 2 - 0.5 * cavity**2 / without
+    log_sites = stats.norm.logcdf(z) - 0.5 * np.log(new / without) - exponent
+    # |A| / |Sigma| = 1 / |I + Sigma (L + Pi)|
+    log_ratio = -np.linalg.slogdet(np.eye(12) + sigma @ precision)[1]
+    expected = 0.5 * log_ratio + 0.5 * shift @ mean + log_sites.sum()
+    np.testing.assert_allclose(paper.log_evidence, expected, rtol=1e-8)
+
+
+def test_prior_and_new_items_are_those_of_the_warped_kernel(warped):
+    """The joint law in the program's trace, and the posterior of new items by the kernel alone."""
+
+    @jax.jit
+    def covariance():
+        conditioned = handlers.seed(handlers.condition(preference_gp, HYPER), 0)
+        prior = handlers.trace(conditioned).get_trace(X, laplacian=LAPLACIAN)["f"]["fn"]
+        return prior.covariance_matrix
+
+    sigma = _sigma()
+    prior = np.linalg.inv(np.linalg.inv(sigma) + HYPER["graph_weight"] * L)
+    np.testing.assert_allclose(covariance(), prior, atol=1e-10)
+
+    gain = np.linalg.solve(np.eye(12) + HYPER["graph_weight"] * L @ sigma, L)
+    gain *= HYPER["graph_weight"]
+    across, new = _covariance(X, X_NEW), _covariance(X_NEW, X_NEW) + 1.96e-6 * np.eye(3)
+    between = across - sigma @ gain @ across
+    alone = new - across.T @ gain @ across
+    weights = np.linalg.solve(prior, between)
+    np.testing.assert_allclose(weights.T @ warped.mean["f"], warped.mean["f_new"], atol=1e-7)
+    expected = alone - weights.T @ (prior - warped.covariance["f"]) @ weights
+    np.testing.assert_allclose(expected, warped.covariance["f_new"], atol=1e-7)
+
+
+def test_sparse_or_dense_and_another_graph_compile_nothing_new(engine, warped):
+    runs, key = engine.model.runs, jax.random.key(0)
+    options: dict[str, Any] = {"params": HYPER, "num_samples": 1, "X_new": X_NEW}
+    for laplacian in (L, sparse.coo_matrix(L), 2.0 * L):
+        again = engine.run(key, X, COMPARISONS, laplacian=laplacian, **options)
+    assert engine.model.runs == runs
+    assert again.log_evidence != pytest.approx(warped.log_evidence, abs=1e-3)
+
+
+def test_evidence_has_the_derivative_that_differences_say(engine, warped):
+    def evidence(log_params):
+        params = dict(zip(HYPER, jnp.exp(log_params), strict=True))
+        return engine.log_evidence(params, X, COMPARISONS, laplacian=L)
+
+    both = jax.jit(jax.value_and_grad(evidence))
+    at = np.log(list(HYPER.values()))
+    slope = both(at)[1]
+    numeric = [(both(at + h)[0] - both(at - h)[0]) / 2e-4 for h in 1e-4 * np.eye(4)]
+    np.testing.assert_allclose(slope, numeric, atol=2e-5)
+    np.testing.assert_allclose(both(at)[0], warped.log_evidence, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("laplacian", "message"),
+    [
+        (L[:5, :5], "`laplacian` has shape (5, 5); pass (12, 12), a row and a column for each row"),
+        (L.astype(str), "`laplacian` has dtype <U32; pass a matrix of numbers"),
+        (np.where(L == L[0, 0], np.nan, L), "`laplacian` is nan in row 0, column 0"),
+        (np.triu(L), "`laplacian` is not symmetric; make it of a graph whose edges"),
+        (GRAPH, "`laplacian` is not positive semi-definite, as a Laplacian is; pass"),
+        (-L, "`laplacian` is not positive semi-definite"),
+    ],
+)
+def test_what_is_no_laplacian_is_refused(laplacian, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        with handlers.seed(rng_seed=0), handlers.condition(data=HYPER):
+            preference_gp(X, laplacian=laplacian)
+
+
+# --- Figure 1 of the paper, by the estimator ----------------------------------------------------
+
+ANGLE = np.linspace(0.0, 2.5 * np.pi, 2001)
+LENGTH = np.cumsum(np.hypot(0.5 + 0.8 * ANGLE / np.pi, 0.8 / np.pi))
+ALONG = np.interp(np.linspace(LENGTH[0], LENGTH[-1], 35), LENGTH, ANGLE)
+SPIRAL = (0.5 + 0.8 * ALONG / np.pi)[:, None] * np.stack([np.cos(ALONG), np.sin(ALONG)], axis=1)
+FIGURE_1 = {"amplitude": 0.5, "lengthscale": 0.5, "noise": 0.1}
+
+
+@pytest.fixture(scope="module")
+def figure_1():
+    """The spiral's estimators without and with the graph."""
+    alone = PreferenceGP(hyperparameters=FIGURE_1, standardize=False)
+    with_graph = PreferenceGP(
+        hyperparameters=FIGURE_1 | {"graph_weight": 1.0}, standardize=False, laplacian=3
+    )
+    return [model.fit(SPIRAL, [(34, 0)]) for model in (alone, with_graph)]
+
+
+def test_the_ranking_follows_the_spiral_with_the_graph_only(figure_1):
+    alone, with_graph = (model.predict(return_std=False) for model in figure_1)
+    np.testing.assert_array_equal(np.argsort(with_graph), np.arange(35))
+    agreement: Any = stats.kendalltau(np.arange(35), alone)
+    assert agreement.statistic < 0.7
+
+
+def test_one_comparison_has_a_closed_form(figure_1):
+    """The skew-normal moments of one probit comparison under each prior."""
+    sigma = 0.25 * np.exp(-2.0 * ((SPIRAL[:, None] - SPIRAL) ** 2).sum(-1)) + 2.5e-7 * np.eye(35)
+    graph = gp.laplacian(gp.knn_graph(SPIRAL, 3)).toarray()
+    warped = np.linalg.inv(np.linalg.inv(sigma) + graph)
+    for prior, model in zip((sigma, warped), figure_1, strict=True):
+        across = prior[:, 34] - prior[:, 0]
+        variance = across[34] - across[0]
+        slope = np.sqrt(2 / np.pi) / np.sqrt(0.02 + variance)
+        mean, stddev = model.predict()
+        np.testing.assert_allclose(mean, slope * across, atol=1e-6)
+        spread = np.sqrt(np.diag(prior) - slope**2 * across**2)
+        np.testing.assert_allclose(stddev, spread, atol=1e-6)
+
+
+def test_figure_1_shows_both_means_over_the_features_and_the_error_bars(figure_1):
+    alone, with_graph = figure_1
+    order = np.arange(35)
+    figure = plot_semi_supervised(
+        SPIRAL, [(34, 0)], alone, with_graph, graph=with_graph.laplacian_, order=order, num_grid=9
+    )
+    panels: Any = figure.axes
+    for ax in panels[:2]:
+        items, winners, losers = (line.get_xydata() for line in ax.get_lines())
+        np.testing.assert_allclose(items, SPIRAL)
+        np.testing.assert_allclose(winners, SPIRAL[[34]])
+        np.testing.assert_allclose(losers, SPIRAL[[0]])
+    (edges,) = [c for c in panels[1].collections if type(c).__name__ == "LineCollection"]
+    assert len(edges.get_segments()) == gp.knn_graph(SPIRAL, 3).nnz / 2
+    for bars, model in zip(panels[2].containers, figure_1, strict=True):
+        mean, stddev = model.predict()
+        np.testing.assert_allclose(bars.lines[0].get_ydata(), mean, atol=1e-5)
+        ends = np.array(bars.lines[2][0].get_segments())[:, :, 1]
+        np.testing.assert_allclose(
+            ends, np.stack([mean - stddev, mean + stddev], axis=1), atol=1e-5
+        )
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "message"),
+    [
+        (np.ones((5, 3)), {}, "X has shape (5, 3); the picture takes two features"),
+        (SPIRAL, {"num_grid": 1}, "num_grid must be at least 2, got 1"),
+    ],
+)
+def test_what_the_picture_refuses(figure_1, items, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        plot_semi_supervised(items, [(1, 0)], *figure_1, **options)
+
+
+def test_a_matrix_and_a_function_are_graphs_too(figure_1):
+    alone, with_graph = figure_1
+    expected = with_graph.predict()
+    for laplacian in (with_graph.laplacian_, lambda X: gp.laplacian(gp.knn_graph(X, 3))):
+        other = clone(with_graph).set_params(laplacian=laplacian).fit(SPIRAL, [(34, 0)])
+        np.testing.assert_allclose(other.predict(), expected, rtol=1e-9)
+        assert clone(other).get_params().keys() == other.get_params().keys()
+    assert with_graph.__sklearn_clone__().get_params()["laplacian"] == 3
+    assert alone.laplacian_ is None and "graph_weight" not in alone.params_
+
+
+def test_items_of_fit_given_by_their_features_are_predicted_alike(figure_1):
+    by_row, by_features = figure_1[1].predict(), figure_1[1].predict(SPIRAL)
+    np.testing.assert_allclose(by_features, by_row, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("laplacian", "message"),
+    [
+        (35, "laplacian is 35; as a number of nearest neighbours of each of the 35 items"),
+        (0, "laplacian is 0; as a number of nearest neighbours"),
+        ("knn", "laplacian is 'knn'; pass a number of nearest neighbours, the Laplacian of"),
+        (True, "laplacian is True; pass a number of nearest neighbours"),
+        (L, "`laplacian` has shape (12, 12); pass (35, 35)"),
+        (lambda X: gp.knn_graph(X, 3), "`laplacian` is not positive semi-definite"),
+    ],
+)
+def test_what_the_estimator_refuses(laplacian, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PreferenceGP(laplacian=laplacian).fit(SPIRAL, [(34, 0)])
