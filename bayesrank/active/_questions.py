@@ -71,7 +71,7 @@ class Asker:
     acquisition
         A name, or a function.
     seed
-        Of draws; each choice has its own, which depends on the number of records before it.
+        Of all that is random.
 
     Attributes
     ----------
@@ -106,50 +106,51 @@ class Asker:
             raise ValueError(f"candidates is {candidates!r}; pass at least one pair")
 
     def choose(
-        self, beliefs: Beliefs, n: int, history: History, number: int, annotator: str | None
+        self, beliefs: Beliefs, n: int, history: History, annotator: str | None
     ) -> Iterator[tuple[int, int, float, float]]:
         """Items, score and probability that the first item wins, of each question."""
-        pool = self._pool(history, number, annotator)
+        pool = self._pool(history, annotator)
         with jax.enable_x64(True):
-            acquisition = self._function(number)
+            acquisition = self._function(history)
             if n == 1:
                 chosen = best_pairs(acquisition, beliefs, 1, candidates=pool)
             else:
                 chosen = best_batch(acquisition, beliefs, n, candidates=pool)
-            pairs, gains = np.array(chosen[0]), np.asarray(chosen[1])
-            # People favour a side: which item stands first is left to chance.
-            turned = np.random.default_rng([self._seed, number, 1]).random(len(pairs)) < 0.5
-            pairs[turned] = pairs[turned, ::-1]
+            gains = np.asarray(chosen[1])
+            pairs = np.array([self._in_random_order(pair) for pair in np.array(chosen[0])])
             mean, variance = (np.asarray(part) for part in margins(beliefs, pairs))
         wins = ndtr(mean / np.sqrt(2.0 * np.square(beliefs.noise) + variance))
         for (i, j), gain, probability in zip(pairs.tolist(), gains, wins, strict=True):
             if i != j:
                 yield i, j, float(gain), float(probability)
 
-    def scored(
-        self, beliefs: Beliefs, history: History, number: int
-    ) -> tuple[Pairs, NDArray[np.float64]]:
+    def scored(self, beliefs: Beliefs, history: History) -> tuple[Pairs, NDArray[np.float64]]:
         """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
-        pool = self._pool(history, number, None)
+        pool = self._pool(history, None)
         with jax.enable_x64(True):
             arrays = Beliefs(*(jnp.asarray(part) for part in beliefs))
-            scores = np.asarray(self._function(number)(arrays, jnp.asarray(pool)))
+            scores = np.asarray(self._function(history)(arrays, jnp.asarray(pool)))
         usable = pool[:, 0] != pool[:, 1]
         return pool[usable], scores[usable]
 
-    def _function(self, number: int) -> Acquisition:
+    def _in_random_order(self, pair: NDArray[Any]) -> NDArray[Any]:
+        """People favour a side: chance decides, for each pair once and for all."""
+        turned = np.random.default_rng([self._seed, *np.sort(pair)]).random() < 0.5
+        return np.sort(pair)[::-1] if turned else np.sort(pair)
+
+    def _function(self, history: History) -> Acquisition:
         if not isinstance(self._acquisition, str):
             return self._acquisition
         if self._acquisition == "random":
-            return random_gain(jax.random.fold_in(jax.random.key(self._seed), number))
+            return random_gain(jax.random.fold_in(jax.random.key(self._seed), _place(history)))
         return _NAMED[self._acquisition]
 
-    def _pool(self, history: History, number: int, annotator: str | None) -> Pairs:
+    def _pool(self, history: History, annotator: str | None) -> Pairs:
         """Pairs to score; those that this annotator has seen are (0, 0)."""
         if self._all is not None:
             pairs = self._all.copy()
         else:
-            rng = np.random.default_rng([self._seed, number, 0])
+            rng = np.random.default_rng([self._seed, _place(history)])
             first = rng.integers(self._n, size=self._count)
             second = (first + rng.integers(1, self._n, size=self._count)) % self._n
             pairs = np.stack([first, second], axis=1).astype(np.int32)
@@ -160,3 +161,8 @@ class Asker:
 
     def _key(self, pairs: NDArray[Any]) -> NDArray[np.int64]:
         return pairs.min(axis=1).astype(np.int64) * self._n + pairs.max(axis=1)
+
+
+def _place(history: History) -> int:
+    """Seed of a choice: after an undo the same question comes back."""
+    return len(history.events)

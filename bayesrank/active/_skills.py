@@ -127,6 +127,11 @@ class Skills:
 
     # ------------------------------------------------------------ learning
 
+    @property
+    def is_learning(self) -> bool:
+        """Whether a thread is at work."""
+        return self._pending is not None and not self._pending.done()
+
     def learn(self, history: History) -> dict[str, Any]:
         """Learn now.
 
@@ -154,7 +159,7 @@ class Skills:
             A record for the journal, if there is news.
         """
         if self._pending is not None:
-            if not self._pending.done():
+            if self.is_learning:
                 return None
             found, self._pending = self._pending.result(), None
             return found

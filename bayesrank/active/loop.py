@@ -78,6 +78,13 @@ class QueryLoop:
     seed : int, default 0
         Seed of everything random.
 
+    Attributes
+    ----------
+    log
+        The open journal, or what stands in for it.
+    rule
+        When to stop.
+
     Raises
     ------
     ValueError
@@ -179,10 +186,8 @@ class QueryLoop:
 
         Raises
         ------
-        ValueError
-            If there is no such item, or they are the same.
-        JournalError
-            If the answer cannot be written.
+        ValueError, JournalError
+            If there is no such item, or they are the same; if the answer cannot be written.
         """
         first, second = self._pair(winner, loser)
         self._append("answer", annotator, winner=first, loser=second)
@@ -217,10 +222,8 @@ class QueryLoop:
 
         Raises
         ------
-        ValueError
-            If there is nothing to take back.
-        JournalError
-            As for `tell`.
+        ValueError, JournalError
+            If there is nothing to take back; as for `tell`.
         """
         event = self._history.last(annotator)
         if event is None:
@@ -295,6 +298,11 @@ class QueryLoop:
         return self._skills.params(self._history)
 
     @property
+    def is_learning(self) -> bool:
+        """Whether hyperparameters are being learned in the background."""
+        return self._skills.is_learning
+
+    @property
     def beliefs(self) -> Beliefs:
         """What the acquisition sees: mean, covariance, and the noise of an answer."""
         return self._beliefs_about(None)
@@ -329,7 +337,7 @@ class QueryLoop:
         tuple
             Pairs (m, 2) and scores (m,).
         """
-        return self._asker.scored(self.beliefs, self._history, len(self.log.records))
+        return self._asker.scored(self.beliefs, self._history)
 
     def progress(self) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough."""
@@ -388,10 +396,5 @@ class QueryLoop:
         return Beliefs(fit.mean, fit.covariance, noise)
 
     def _choose(self, n: int, annotator: str | None) -> list[Question]:
-        beliefs = self._beliefs_about(annotator)
-        number = len(self.log.records)
-        chosen = self._asker.choose(beliefs, n, self._history, number, annotator)
-        return [
-            Question(self.items[i], self.items[j], gain, probability)
-            for i, j, gain, probability in chosen
-        ]
+        chosen = self._asker.choose(self._beliefs_about(annotator), n, self._history, annotator)
+        return [Question(self.items[i], self.items[j], *worth) for i, j, *worth in chosen]

@@ -3,6 +3,8 @@
 import contextlib
 import csv
 import os
+import shlex
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,25 +106,40 @@ def _ask(
 ) -> int:
     from rich.console import Console
 
-    with Console(stderr=True).status("Loading JAX and NumPyro"):
-        from bayesrank.active import JournalError, QueryLoop
-        from bayesrank.cli._ask_session import Session
-    try:
-        loop = QueryLoop(
-            items.names,
-            items.features,
-            journal=journal,
-            background=True,
-            ard=items.features is not None,
-            stop_top=min(top, len(items.names) - 1),
-            stop_probability=sure,
-            stop_gain=min_gain,
-            seed=seed,
-        )
-        with loop:
-            return Session(loop, items, journal, annotator, question).run()
-    except JournalError as error:
-        raise OutputError(str(error)) from error
+    # Loading and compiling take a few seconds, once; after that a question takes some hundredths.
+    with contextlib.ExitStack() as open_files:
+        with Console(stderr=True).status("Choosing the first question"):
+            from bayesrank.active import JournalError, QueryLoop
+            from bayesrank.cli._ask_session import Session
+
+            try:
+                loop = QueryLoop(
+                    items.names,
+                    items.features,
+                    journal=journal,
+                    background=True,
+                    ard=items.features is not None,
+                    stop_top=min(top, len(items.names) - 1),
+                    stop_probability=sure,
+                    stop_gain=min_gain,
+                    seed=seed,
+                )
+            except JournalError as error:
+                raise OutputError(str(error)) from error
+            open_files.enter_context(loop)
+            loop.ask(annotator=annotator)
+            loop.progress()
+        try:
+            code = Session(loop, items, journal, annotator, question).run()
+        except JournalError as error:
+            raise OutputError(str(error)) from error
+    if loop.is_learning:
+        # XLA cannot be told to stop compiling, and Python would wait for it. Nothing is lost: every
+        # answer is on disk, and what is being learned is learned again when it is needed.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _export(items: "Items", journal: Path, export: Path) -> None:
@@ -150,8 +167,8 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
 
 
 def _rank(export: Path, items: "Items") -> str:
-    features = "" if items.features is None else f" --items {items.path}"
-    return f"python -m bayesrank rank {export}{features}"
+    features = [] if items.features is None else ["--items", str(items.path)]
+    return shlex.join(["python", "-m", "bayesrank", "rank", str(export), *features])
 
 
 def _write_table(path: Path, rows: Sequence[Sequence[str]]) -> None:

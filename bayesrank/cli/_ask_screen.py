@@ -16,8 +16,9 @@ from bayesrank.ranking import RankSummary
 
 __all__ = ["View", "draw_screen", "feature_table", "progress_line"]
 
-# Lines that are always there: title, question, table head, keys, progress, blank ones.
-_FIXED_LINES = 14
+# Lines that are always there: title, question, heads of tables, keys, note, progress, blank ones.
+_FIXED_LINES = 12
+_LEADERS = 5
 
 
 class View(NamedTuple):
@@ -35,8 +36,8 @@ class View(NamedTuple):
 
 def draw_screen(view: View, height: int) -> RenderableType:
     """Lay out a screen of a given height."""
-    leaders = min(5, max(3, height - _FIXED_LINES - 8))
-    room = max(2, height - _FIXED_LINES - (leaders if view.ranking is not None else 1))
+    leaders = min(_LEADERS, len(view.items.names))
+    room = max(2, height - _FIXED_LINES - leaders)
     parts: list[RenderableType] = [
         Rule(Text(f"{view.items.path.name}: {_count(view)}", style="dim"), align="left"),
         Text(""),
@@ -53,23 +54,22 @@ def draw_screen(view: View, height: int) -> RenderableType:
     return Group(*parts)
 
 
-def feature_table(items: Items, pair: tuple[int, int], room: int) -> Table:
+def feature_table(items: Items, pair: tuple[int, int], room: int) -> Group:
     """Two items side by side; of many features, those in which they differ most."""
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 3, 0, 0))
     table.add_column("", style="dim")
     for key, item, style in (("1", pair[0], "bold cyan"), ("2", pair[1], "bold magenta")):
         table.add_column(Text(f"[{key}] {items.names[item]}", style=style), justify="left")
     if items.features is None:
-        return table
+        return Group(table)
     shown, left = _most_different(items.features, pair, room)
     first, second = items.features[pair[0]], items.features[pair[1]]
     for k in shown:
         style = "dim" if first[k] == second[k] else ""
         cells = (Text(f"{value[k]:g}", style=style) for value in (first, second))
         table.add_row(Text(items.feature_names[k]), *cells)
-    if left:
-        table.add_row(Text(f"... {left} more, in which they differ less"))
-    return table
+    rest = [Text(f"... {left} more, in which they differ less", style="dim")] if left else []
+    return Group(table, *rest)
 
 
 def _most_different(
@@ -101,13 +101,13 @@ def _count(view: View) -> str:
 def _keys() -> Text:
     text = Text()
     for key, meaning in (
-        ("1", "or "),
-        ("←", "the first   "),
-        ("2", "or "),
-        ("→", "the second   "),
+        ("1", ""),
+        ("←", "first   "),
+        ("2", ""),
+        ("→", "second   "),
         ("s", "can't say   "),
         ("u", "undo   "),
-        ("q", "quit (all is saved)"),
+        ("q", "quit, all is saved"),
     ):
         text.append(key, style="bold reverse").append(f" {meaning}")
     return text
@@ -126,8 +126,8 @@ def _leaders(view: View, rows: int) -> RenderableType:
         return Text("Nothing is known of the ranking yet.", style="dim")
     ranking = view.ranking
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("Best so far", justify="right")
-    table.add_column("", overflow="ellipsis", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True, min_width=1)
+    table.add_column("Best so far", overflow="ellipsis", no_wrap=True)
     table.add_column("Skill ± sd", justify="right", no_wrap=True)
     table.add_column("P(best)", justify="right", no_wrap=True)
     table.add_column(f"{100 * ranking.prob:g}% rank interval", justify="right", no_wrap=True)

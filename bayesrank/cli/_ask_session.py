@@ -68,7 +68,8 @@ class Session:
         except (KeyboardInterrupt, click.Abort):
             code = 130
         except EOFError:
-            pass
+            if not self._on_screen:
+                self._console.print()
         self._say_goodbye()
         return code
 
@@ -112,16 +113,19 @@ class Session:
         if self._on_screen:
             self._console.clear()
             self._console.print(Text(text, style="bold green"))
-            self._console.print("\nEnter or q to finish, c to go on all the same.")
+            self._console.print("\nEnter or q to finish, c to go on all the same, u to undo.")
             key = _key()
-            while key not in ("\r", "\n", "q", "c"):
+            while key not in ("\r", "\n", "q", "c", "u"):
                 key = _key()
         else:
-            self._console.print(f"{text} c to go on all the same.", markup=False)
+            self._console.print(f"{text} c to go on all the same, u to undo.", markup=False)
             key = _line()[:1]
-        self._go_on = key == "c"
-        self._note = "" if self._go_on else text
-        return self._go_on
+        self._note = text
+        if key == "u":
+            self._undo()
+        elif key == "c":
+            self._go_on, self._note = True, ""
+        return key in ("c", "u")
 
     # ------------------------------------------------------------ showing and reading
 
@@ -142,9 +146,7 @@ class Session:
     def _read_key(self, pair: tuple[int, int], progress: Progress) -> str:
         ranking = self._loop.ranking() if progress.answers else None
         top, sure = self._loop.rule.top or 1, self._loop.rule.probability
-        view = View(
-            self._items, self._question, pair, progress, sure, top, ranking, self._note
-        )
+        view = View(self._items, self._question, pair, progress, sure, top, ranking, self._note)
         self._console.clear()
         self._console.print(draw_screen(view, self._console.height))
         key = _key()
@@ -159,7 +161,9 @@ class Session:
         if self._note:
             show(self._note, markup=False, highlight=False)
         top, sure = self._loop.rule.top or 1, self._loop.rule.probability
-        show(f"\n{progress.answers} answered; {progress_line(progress, top, sure)}", highlight=False)
+        show(
+            f"\n{progress.answers} answered; {progress_line(progress, top, sure)}", highlight=False
+        )
         show(Text(self._question))
         show(feature_table(self._items, pair, room=20))
         show("1, 2, s (can't say), u (undo) or q (quit): ", end="", highlight=False)

@@ -1,0 +1,375 @@
+"""Ask, tell, reopen: the loop against EP on the same program, and against itself."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from bayesrank.active import QueryLoop, bald
+from bayesrank.active._program import AnsweredProgram, bucket_of
+from bayesrank.active._stopping import top_settled
+from bayesrank.active._update import fit_answers
+from bayesrank.active.beliefs import Beliefs
+from bayesrank.active.journal import JournalError, read_journal
+from bayesrank.infer import EP, ConvergenceWarning
+from bayesrank.models import preference_gp, thurstone
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+N = 9
+X = np.random.default_rng(0).normal(size=(N, 2)) * [1.0, 50.0] + 3.0
+SKILL = X[:, 0] + np.sin(X[:, 1] / 50.0)
+NAMES = [f"item {i}" for i in range(N)]
+
+
+def answered(loop, count):
+    for _ in range(count):
+        (question,) = loop.ask()
+        numbers = [loop.items.index(name) for name in question[:2]]
+        winner, loser = sorted(numbers, key=lambda i: -SKILL[i])
+        loop.tell(loop.items[winner], loop.items[loser])
+    return loop
+
+
+def prior_loop(**options):
+    return QueryLoop(NAMES, X, hyperparameters="prior", **options)
+
+
+# ---------------------------------------------------------------- the posterior
+
+
+@pytest.mark.parametrize("count", [5, 14])
+def test_result_is_that_of_ep_on_the_same_program(count):
+    loop = answered(prior_loop(), count)
+    ours = loop.result
+    assert ours.model is preference_gp
+    theirs = EP(ours.model, tol=1e-10).run(
+        jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
+    )
+    np.testing.assert_allclose(ours.mean["f"], theirs.mean["f"], atol=1e-6)
+    np.testing.assert_allclose(ours.covariance["f"], theirs.covariance["f"], atol=1e-6)
+    np.testing.assert_allclose(ours.sites["comparison"], theirs.sites["comparison"], atol=1e-6)
+    assert ours.log_evidence == pytest.approx(theirs.log_evidence, abs=1e-6)
+    assert ours.converged and ours.latent_sites == theirs.latent_sites
+    assert ours.get_samples()["f"].shape == (ours.num_samples, N)
+
+
+def test_annotators_who_are_noisier_count_for_less():
+    loop = QueryLoop(4, annotator_noise={"Bo": 3.0}, hyperparameters={"scale": 1.5})
+    for annotator, winner, loser in (("Ann", 0, 1), ("Bo", 2, 3), ("Bo", 1, 3)):
+        loop.tell(winner, loser, annotator=annotator)
+    ours = loop.result
+    assert isinstance(ours.model, AnsweredProgram) and ours.model.program is thurstone
+    theirs = EP(ours.model, tol=1e-10).run(
+        jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
+    )
+    np.testing.assert_allclose(ours.mean["f"], theirs.mean["f"], atol=1e-6)
+    np.testing.assert_allclose(ours.covariance["f"], theirs.covariance["f"], atol=1e-6)
+    assert ours.mean["f"][0] > ours.mean["f"][2] > 0
+    assert loop.annotators == {"Ann": 1, "Bo": 2}
+    # Nobody is asked twice; what Ann has answered, Bo may be asked.
+    asked = []
+    while questions := loop.ask(annotator="Bo"):
+        asked.append(set(questions[0][:2]))
+        loop.skip(*questions[0][:2], annotator="Bo")
+    assert len(asked) == 4 and {0, 1} in asked and {2, 3} not in asked
+
+
+def test_ranking_and_a_graph():
+    laplacian = np.diag(np.full(N, 2.0)) - np.roll(np.eye(N), 1, 0) - np.roll(np.eye(N), -1, 0)
+    loop = answered(prior_loop(laplacian=laplacian), 12)
+    free = answered(prior_loop(), 12)
+    assert loop.result.model_kwargs["laplacian"] is laplacian
+    best = loop.ranking(k=2)
+    assert sorted(best.name) == NAMES and best.k == 2
+    assert set(best.name[:3]) & {NAMES[i] for i in np.argsort(-SKILL)[:2]}
+    assert np.diff(loop.result.mean["f"]).std() < np.diff(free.result.mean["f"]).std()
+
+
+# ---------------------------------------------------------------- asking
+
+
+def test_the_question_is_the_best_of_all_pairs():
+    loop = answered(prior_loop(), 6)
+    pairs, scores = loop.candidates()
+    assert len(pairs) == N * (N - 1) // 2 - 6
+    (question,) = loop.ask()
+    assert {question.first, question.second} == {NAMES[i] for i in pairs[scores.argmax()]}
+    assert question.gain == pytest.approx(scores.max())
+    beliefs = Beliefs(loop.result.mean["f"], loop.result.covariance["f"], loop.params["noise"])
+    np.testing.assert_allclose(scores, bald(beliefs, pairs))
+    draws = np.random.default_rng(0).multivariate_normal(
+        beliefs.mean, beliefs.covariance, size=200_000
+    )
+    i, j = (NAMES.index(name) for name in question[:2])
+    performed = draws[:, i] - draws[:, j]
+    performed = performed + np.sqrt(2) * np.random.default_rng(1).normal(size=200_000)
+    assert question.win_probability == pytest.approx((performed > 0).mean(), abs=0.005)
+    assert loop.ask() == [question]  # until something is told
+
+
+def test_no_pair_is_asked_twice_and_the_questions_end():
+    loop = QueryLoop(["a", "b", "c"], hyperparameters="prior")
+    seen = []
+    while loop.ask():
+        (question,) = loop.ask()
+        seen.append(frozenset(question[:2]))
+        loop.skip(*question[:2]) if len(seen) == 2 else loop.tell(*question[:2])
+    assert len(seen) == len(set(seen)) == 3
+    assert len(loop.answers) == 2 and len(loop.skipped) == 1
+    assert loop.progress().done and loop.progress().reason == "every question has been asked"
+
+
+def test_a_batch_is_chosen_jointly():
+    twins = np.array([[0.0], [0.001], [1.0], [1.001], [3.0]])
+    loop = QueryLoop(5, twins, hyperparameters={"amplitude": 2.0, "lengthscale": 0.3, "noise": 0.3})
+    pairs, scores = loop.candidates()
+    singles = {frozenset(pair) for pair in pairs[np.argsort(-scores)[:2]].tolist()}
+    batch = [frozenset(question[:2]) for question in loop.ask(2)]
+    assert len(set(batch)) == 2 and batch[0] in singles
+    # The two best singles ask of a pair and of its twins, which is the same question.
+    assert set(batch) != singles
+
+
+@pytest.mark.parametrize("acquisition", ["random", "entropy"])
+def test_every_acquisition_asks(acquisition):
+    loop = answered(prior_loop(acquisition=acquisition, candidates=10), 2)
+    assert len(loop.candidates()[0]) <= 10
+    with jax.enable_x64(True):
+        assert len(loop.ask()) == 1
+
+
+def test_only_given_candidates_are_asked():
+    given = [("item 0", "item 5"), ("item 3", "item 4")]
+    loop = answered(prior_loop(candidates=given), 2)
+    assert {frozenset(a[:2]) for a in loop.answers} == {frozenset(pair) for pair in given}
+    assert loop.ask() == []
+
+
+# ---------------------------------------------------------------- telling
+
+
+def test_undo_is_as_if_it_had_not_been_told():
+    loop, other = answered(prior_loop(), 4), answered(prior_loop(), 4)
+    loop.tell("item 1", "item 7", annotator="Ann")
+    loop.result  # noqa: B018 - the sites of the answer exist when it is undone
+    loop.skip("item 2", "item 3")
+    assert loop.undo() == ("item 2", "item 3")
+    assert loop.undo(annotator="Ann") == ("item 1", "item 7", "Ann")
+    np.testing.assert_allclose(loop.result.mean["f"], other.result.mean["f"], atol=1e-7)
+    assert loop.answers == other.answers and loop.skipped == []
+    with pytest.raises(ValueError, match="no answer by 'Ann' to undo"):
+        loop.undo(annotator="Ann")
+    for _ in range(4):
+        loop.undo()
+    with pytest.raises(ValueError, match="no answer to undo"):
+        loop.undo()
+
+
+def test_a_journal_reopened_is_the_same_loop(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with prior_loop(journal=path) as loop:
+        answered(loop, 5)
+        loop.skip("item 0", "item 8", annotator="Ann")
+        loop.undo(annotator="Ann")
+        loop.tell("item 0", "item 8", annotator="Ann")
+        asked, mean = loop.ask(), loop.result.mean["f"]
+        loop.tell("item 4", "item 5")
+        loop.undo()
+        assert loop.ask()[0][:2] == asked[0][:2]  # on the same sides
+        with pytest.raises(JournalError, match="open in another process"):
+            prior_loop(journal=path)
+    with prior_loop(journal=path) as again:
+        assert again.answers == loop.answers and again.skipped == []
+        assert again.ask()[0][:2] == asked[0][:2]
+        np.testing.assert_allclose(again.result.mean["f"], mean, atol=1e-7)
+    labels = [record["labels"] for record in read_journal(path).records if "labels" in record]
+    assert labels[-2] == ["item 0", "item 8"]
+    with pytest.raises(JournalError, match="not the same names"):
+        QueryLoop(NAMES[::-1], X, journal=path)
+    with pytest.raises(JournalError, match="not the same features"):
+        QueryLoop(NAMES, X + 1e-9, journal=path)
+    with pytest.raises(JournalError, match="not the same items and names and features"):
+        QueryLoop(4, journal=path)
+
+
+def test_an_answer_that_is_not_written_is_not_believed(tmp_path):
+    with answered(prior_loop(journal=tmp_path / "a.jsonl"), 2) as loop:
+        before = loop.answers, loop.ask()
+        (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
+        with pytest.raises(JournalError, match="moved or deleted"):
+            loop.tell("item 0", "item 1")
+        assert (loop.answers, loop.ask()) == before
+
+
+def test_names_of_any_kind(tmp_path):
+    names = ["tea", 7, ("red", 2), 1.5, np.int64(9), "7"]
+    with QueryLoop(names, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
+        loop.tell(("red", 2), np.int64(7))
+        loop.tell("7", 9)
+        answers = loop.answers
+    with QueryLoop(names, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
+        assert loop.answers == answers == [(("red", 2), 7, None), ("7", 9, None)]
+
+
+# ---------------------------------------------------------------- learning, compiling, stopping
+
+
+def test_nothing_compiles_as_answers_grow(monkeypatch):
+    loop = answered(prior_loop(candidates=20), 2)
+    loop.ask(annotator="Ann")
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **kwargs: compiled.append(event) if "compile" in event else None
+    )
+    try:
+        answered(loop, 20)  # past the number of items, where EP moves to another space
+        for _ in range(60):
+            loop.tell("item 1", "item 2", annotator="Ann")
+        loop.undo()
+        loop.ask(annotator="Ann")
+        assert compiled == []
+        jax.jit(lambda x: x + 1)(np.ones(N + 1))
+        assert compiled != []  # the listener hears
+    finally:
+        jax.monitoring.clear_event_listeners()
+
+
+def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with QueryLoop(6, journal=path, learn_from=3) as loop:
+        default = loop.params["scale"]
+        for winner, loser in ((0, 1), (1, 2)):
+            loop.tell(winner, loser)
+        loop.ask()
+        assert loop.params["scale"] == default
+        for winner, loser in ((2, 3), (0, 3), (0, 2), (1, 3), (4, 5)):
+            loop.tell(winner, loser)
+        loop.ask()
+        learned = loop.params["scale"]
+        # Against a grid: evidence times prior density, without the padding and the bucket.
+        engine, (about, pairs) = EP(thurstone, tol=1e-8), loop.result.model_args
+        grid = learned * np.exp(np.linspace(-0.2, 0.2, 5))
+        log_prior = -0.5 * np.log(grid) ** 2 - np.log(grid)
+        heights = log_prior + [
+            engine.run(jax.random.key(0), about, pairs, params={"scale": s}).log_evidence
+            for s in grid
+        ]
+        assert heights.argmax() == 2
+        loop.tell(3, 5)
+        loop.ask()
+        assert loop.params["scale"] == learned  # not due again before there are 14
+    with QueryLoop(6, journal=path, learn_from=3) as loop:
+        assert loop.params["scale"] == learned
+    with QueryLoop(6, journal=path, hyperparameters="prior") as loop:
+        assert loop.params["scale"] == default
+        with pytest.raises(ValueError, match="no free hyperparameter"):
+            loop.learn()
+
+
+def test_learning_in_the_background_is_used_once_it_is_done():
+    loop = QueryLoop(6, learn_from=3, background=True)
+    before = loop.params["scale"]
+    for winner, loser in ((0, 1), (1, 2), (0, 2)):
+        loop.tell(winner, loser)
+    assert loop.ask() and loop.params["scale"] == before
+    pending = loop._skills._pending
+    assert pending is not None
+    pending.result(timeout=60)
+    loop.ask()
+    assert loop.params["scale"] != before and loop._skills._pending is None
+
+
+def test_learning_compiles_once_a_bucket():
+    assert [bucket_of(k) for k in (0, 1, 64, 65, 128, 129)] == [64, 64, 64, 128, 128, 256]
+    loop = QueryLoop(6, learn_from=3)
+    for winner, loser in ((0, 1), (1, 2), (0, 2)):
+        loop.tell(winner, loser)
+    loop.learn()
+    size = len(loop._skills._program._engine.compiled._entries)
+    for winner, loser in ((3, 4), (4, 5), (0, 5), (0, 3)):
+        loop.tell(winner, loser)
+    loop.learn()
+    assert len(loop._skills._program._engine.compiled._entries) == size
+
+
+def test_stopping_rules():
+    loop = prior_loop(stop_gain=1e-9, stop_top=2, stop_probability=0.8)
+    while not loop.progress().done:
+        answered(loop, 1)
+    progress = loop.progress()
+    assert progress.reason.startswith("the best 2 items are settled with probability 0.")
+    assert progress.settled is not None and progress.settled >= 0.8
+    draws = loop.result.get_samples()["f"]
+    top = set(np.argsort(-loop.result.mean["f"])[:2].tolist())
+    same = [set(np.argsort(-draw)[:2].tolist()) == top for draw in draws]
+    assert progress.settled == pytest.approx(np.mean(same))
+    assert top_settled(loop.result.mean["f"], draws, 1) < 1
+    stopped = prior_loop(stop_gain=5.0).progress()
+    assert stopped.done and stopped.reason == "no question would tell more than 5"
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((["a"],), {}, "items holds 1 names"),
+        (("ab",), {}, "pass two or more"),
+        ((["a", "a"],), {}, "'a' twice"),
+        (([["a"], ["b"]],), {}, "texts, numbers, or tuples"),
+        (([object(), "b"],), {}, "not the same when a journal is opened again"),
+        ((3, np.zeros((2, 2))), {}, r"shape \(2, 2\); pass \(3, d\)"),
+        ((2, [["x"], ["y"]]), {}, "not a number"),
+        ((2, [[1.0], [np.nan]]), {}, "nan in row 1, column 0"),
+        ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
+        ((3,), {"candidates": 0}, "at least one pair"),
+        ((3,), {"candidates": [(0, 7)]}, "no item 7"),
+        ((3,), {"hyperparameters": "mine"}, "choose 'evidence', 'prior'"),
+        ((3,), {"hyperparameters": {"width": 1.0}}, "names 'width'"),
+        ((3,), {"ard": True}, "ard is given without features"),
+        ((3,), {"annotator_noise": {"Bo": 0.0}}, r"annotator_noise\['Bo'\]"),
+        ((3,), {"stop_gain": -1.0}, "stop_gain is -1.0"),
+        ((3,), {"stop_gain": 1.0, "acquisition": "eubo"}, "stop_gain needs an acquisition"),
+        ((3,), {"stop_top": 3}, "from 1 to 2"),
+        ((3,), {"stop_top": 1, "stop_probability": 1.0}, "between 0 and 1"),
+    ],
+)
+def test_what_a_loop_cannot_be_made_of(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        QueryLoop(*arguments, **options)
+
+
+def test_what_cannot_be_told():
+    loop = QueryLoop(["Espresso", "Filter"], hyperparameters="prior")
+    with pytest.raises(
+        ValueError, match=r"no item 'Expresso' among the 2.*did you mean 'Espresso'"
+    ):
+        loop.tell("Expresso", "Filter")
+    with pytest.raises(ValueError, match="use the names given to the loop"):
+        loop.tell("Filter", ["Tea"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="compared with itself"):
+        loop.skip("Filter", "Filter")
+    with pytest.raises(ValueError, match="pass a name as text"):
+        loop.tell("Espresso", "Filter", annotator=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no answer to learn from"):
+        QueryLoop(2).learn()
+    assert loop.answers == []
+
+
+def test_a_posterior_that_does_not_converge_is_said_to(monkeypatch):
+    hurried = partial(fit_answers, max_sweeps=1)
+    monkeypatch.setattr("bayesrank.active._skills.fit_answers", hurried)
+    loop = QueryLoop(3, hyperparameters="prior")
+    loop.tell(0, 1)
+    with pytest.warns(ConvergenceWarning, match="has not converged after 1 sweeps"):
+        assert not loop.result.converged
+
+
+def test_a_record_of_the_future_is_refused():
+    loop = QueryLoop(3, hyperparameters="prior")
+    loop.log.append({"event": "tie"})
+    with pytest.raises(ValueError, match="a 'tie', which this version does not know"):
+        loop.answers  # noqa: B018
