@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from benchmarks.online_commands import COMMANDS as ONLINE
+
 
 @click.group()
 def main() -> None:
@@ -133,6 +135,10 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
             path,
             f"{datasets} simulated data sets, {items} items, {comparisons} comparisons",
         )
+
+
+for command in ONLINE:
+    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def _side(y):
 
 def _filter(rows, levels, noise, forgetting=0.0, *, diagonal=False):
     """Textbook filtering: one dense rank-one update for each factor, by SciPy's normal."""
-    prior = np.eye(D + K - 1)
+    prior = np.diag(np.repeat([1.0, 4.0], [D, K - 1]))
     mean, cov = np.zeros(len(prior)), prior.copy()
     for x, y in zip(rows, levels, strict=True):
         start, updates = cov.copy(), []
@@ -53,7 +53,9 @@ def _filter(rows, levels, noise, forgetting=0.0, *, diagonal=False):
     ("covariance", "forgetting"), [("full", 0.0), ("full", 0.02), ("diagonal", 0.0)]
 )
 def test_filtering_is_the_textbook_update(covariance, forgetting):
-    model = OnlineBayesPoint(K, noise=0.3, covariance=covariance, forgetting=forgetting)
+    model = OnlineBayesPoint(
+        K, noise=0.3, threshold_scale=2.0, covariance=covariance, forgetting=forgetting
+    )
     model.partial_fit(X[:40], Y[:40])
     mean, cov = _filter(X[:40], Y[:40], 0.3, forgetting, diagonal=covariance == "diagonal")
     np.testing.assert_allclose(np.append(model.coef_, model.thresholds_), mean, rtol=1e-8)
@@ -64,7 +66,7 @@ def test_filtering_is_the_textbook_update(covariance, forgetting):
 
 def test_one_factor_has_the_moments_of_the_exact_posterior():
     """Two levels and one feature: the posterior on a grid."""
-    model = OnlineBayesPoint(2, noise=0.4).partial_fit([[1.5]], [2])
+    model = OnlineBayesPoint(2, noise=0.4, threshold_scale=1.0).partial_fit([[1.5]], [2])
     w, c = np.meshgrid(np.linspace(-7, 7, 801), np.linspace(-7, 7, 801), indexing="ij")
     density = stats.norm.pdf(w) * stats.norm.pdf(c) * stats.norm.cdf((1.5 * w - c) / 0.4)
     density /= density.sum()
@@ -144,8 +146,8 @@ def test_query_score_is_the_mutual_information():
     assert model.query_score(rows[:1]) == pytest.approx(0.0, abs=1e-6)
     taught = OnlineBayesPoint(K, noise=0.2).partial_fit(X, Y)
     before = OnlineBayesPoint(K, noise=0.2).partial_fit(X[:10], Y[:10])
-    assert (taught.query_score(X) < before.query_score(X)).mean() > 0.95
-    assert (taught.query_score(X) > -1e-9).all()
+    assert (taught.query_score(X[:16]) < before.query_score(X[:16])).all()
+    assert (taught.query_score(X[:16]) > -1e-9).all()
 
 
 def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
@@ -159,8 +161,9 @@ def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
         asked.partial_fit(rows[:4], levels[:4])
         random.partial_fit(rows[:40], levels[:40])
         left = np.arange(4, 400)
-        for _ in range(36):
-            chosen = left[asked.query_score(rows[left]).argmax()]
+        for _ in range(36):  # the best of 16 at random
+            pool = rng.choice(left, 16, replace=False)
+            chosen = pool[asked.query_score(rows[pool]).argmax()]
             left = left[left != chosen]
             asked.partial_fit(rows[[chosen]], levels[[chosen]])
         volumes = [np.linalg.slogdet(model.state_.covariance[0])[1] for model in (asked, random)]
@@ -175,7 +178,8 @@ def test_forgetting_follows_a_stream_that_changes():
     first, then = _draw(rng, 1000), _draw(rng, 600, -W)
     losses = []
     for forgetting in (0.0, 0.005):
-        model = OnlineBayesPoint(K, noise=0.2, forgetting=forgetting).partial_fit(*first)
+        model = OnlineBayesPoint(K, noise=0.2, threshold_scale=1.0, forgetting=forgetting)
+        model.partial_fit(*first)
         losses.append(rank_loss(then[1], model.prequential(*then)))
     assert losses[1] < 0.7 * losses[0]
     idle = OnlineBayesPoint(K, noise=0.2, forgetting=0.02).partial_fit(*first)

@@ -47,7 +47,7 @@ def ordinal_version_space(
     n_levels: int,
     noise: ArrayLike | None = None,
     weight_scale: ArrayLike = 1.0,
-    threshold_scale: ArrayLike = 1.0,
+    threshold_scale: ArrayLike = 10.0,
 ) -> None:
     """Linear scores and thresholds that put examples in their levels.
 
@@ -74,7 +74,7 @@ def ordinal_version_space(
         Number of levels k, at least 2.
     noise : ArrayLike, optional
         Standard deviation of the noise, positive, on the scale of the scores.
-    weight_scale, threshold_scale : ArrayLike, default 1.0
+    weight_scale, threshold_scale : ArrayLike, default 1.0 and 10.0
         Prior standard deviations, positive.
 
     Raises

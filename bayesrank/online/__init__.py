@@ -26,6 +26,8 @@ from bayesrank.online._perceptrons import OAPBPM as OAPBPM
 from bayesrank.online._perceptrons import OAPBagging as OAPBagging
 from bayesrank.online._perceptrons import OAPVoted as OAPVoted
 from bayesrank.online._perceptrons import PRank as PRank
+from bayesrank.online._synthetic import SyntheticStream as SyntheticStream
+from bayesrank.online._synthetic import synthetic_stream as synthetic_stream
 from bayesrank.online._voted import VotedPRank as VotedPRank
 from bayesrank.online._widrow_hoff import WidrowHoff as WidrowHoff
 
@@ -35,9 +37,11 @@ __all__ = [
     "OAPVoted",
     "OnlineBayesPoint",
     "PRank",
+    "SyntheticStream",
     "VotedPRank",
     "WidrowHoff",
     "polynomial_features",
     "rank_loss",
     "round_levels",
+    "synthetic_stream",
 ]

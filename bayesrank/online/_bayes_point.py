@@ -26,7 +26,7 @@ from bayesrank.online._validate import check_share
 
 __all__ = ["NOISES", "OnlineBayesPoint"]
 
-NOISES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Noises that `OnlineBayesPoint` weighs, in units of the prior standard deviation of a weight."""
 
 
@@ -48,14 +48,18 @@ class OnlineBayesPoint(OnlineRanker):
     noise : float or sequence of float
         Standard deviation of the noise, on the scale of the scores; if there are several, the
         stream decides.
-    weight_scale, threshold_scale : float, default 1.0
-        Prior standard deviations of a weight and of a threshold.
+    weight_scale : float, default 1.0
+        Prior standard deviation of a weight.
+    threshold_scale : float, default 10.0
+        Prior standard deviation of a threshold. It has to hold the range of the scores and of the
+        noise; too large does little harm.
     covariance : {"full", "diagonal"}, default "full"
         Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
         :math:`O(k D)`.
     forgetting : float, default 0.0
         For streams that drift: the share of the posterior's covariance that is replaced by the
         prior's between two examples, in [0, 1). About the last 1 / forgetting examples count.
+        What is forgotten becomes as uncertain as the prior, so its scales should be the stream's.
     kernel : Kernel, optional
         None, or a polynomial kernel of tinygp, which is used through explicit features.
 
@@ -100,7 +104,7 @@ class OnlineBayesPoint(OnlineRanker):
         *,
         noise: float | Sequence[float] = NOISES,
         weight_scale: float = 1.0,
-        threshold_scale: float = 1.0,
+        threshold_scale: float = 10.0,
         covariance: Literal["full", "diagonal"] = "full",
         forgetting: float = 0.0,
         kernel: Kernel | None = None,

@@ -14,6 +14,7 @@ from bayesrank.plots._bounds import plot_figure_posterior as plot_figure_posteri
 from bayesrank.plots._crosscheck import plot_crosscheck as plot_crosscheck
 from bayesrank.plots._heatmaps import plot_pairwise as plot_pairwise
 from bayesrank.plots._heatmaps import plot_rank_distribution as plot_rank_distribution
+from bayesrank.plots._online import plot_running_loss as plot_running_loss
 from bayesrank.plots._ranking import plot_ranking as plot_ranking
 from bayesrank.plots._semi_supervised import plot_semi_supervised as plot_semi_supervised
 
@@ -27,5 +28,6 @@ __all__ = [
     "plot_pairwise",
     "plot_rank_distribution",
     "plot_ranking",
+    "plot_running_loss",
     "plot_semi_supervised",
 ]
