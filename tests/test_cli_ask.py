@@ -1,0 +1,238 @@
+"""The command `ask`: by lines, by keys on a real terminal, resumed, refused, exported."""
+
+import csv
+import errno
+import io
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bayesrank.active import Journal, read_journal
+from bayesrank.active._history import replay
+from bayesrank.cli import main
+from bayesrank.datasets import read_comparisons
+
+ITEMS = "item,price,milk\nEspresso,2.5,0\nLatte,3.4,9\n[b]Mokka,2.9,1\nFilter,1.8,0\n"
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+@pytest.fixture
+def items(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "items.csv"
+    path.write_text(ITEMS)
+    return path
+
+
+def run(capsys, monkeypatch, lines, *args):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    with pytest.raises(SystemExit) as exit_:
+        main(["ask", *map(str, args)])
+    out, err = capsys.readouterr()
+    return exit_.value.code, out, err
+
+
+def events(path="answers.jsonl"):
+    return replay(read_journal(path).records).events
+
+
+def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
+    lines = ["1", "what?", "2", "s", "u", "u", "q"]
+    code, out, _ = run(capsys, monkeypatch, lines, items, "--question", "Which wakes you?")
+    assert code == 0
+    (only,) = events()
+    assert only.kind == "answer" and only.annotator is None
+    first = out.split("[1] ")[1].split("   [2] ")
+    asked = first[0], first[1].split("\n")[0].strip()
+    names = ("Espresso", "Latte", "[b]Mokka", "Filter")
+    assert (names[only.first], names[only.second]) == asked
+    assert f"Saved: {asked[0]} over {asked[1]}." in out
+    for text in (
+        "Which wakes you?",
+        "0 answered; the best 3 settled:",
+        "Press 1 or 2",
+        "Skipped; it will not be asked again.",
+        "Taken back:",
+        "1 answer is saved in answers.jsonl, +1 in this sitting. The same command goes on from",
+    ):
+        assert text in out
+    price = {"Espresso": "2.5", "Latte": "3.4", "[b]Mokka": "2.9", "Filter": "1.8"}
+    shown = next(line for line in out.split("\n") if line.startswith("price"))
+    assert shown.split() == ["price", price[asked[0]], price[asked[1]]]
+
+    code, out, _ = run(capsys, monkeypatch, ["1"], items, "--annotator", "Ann")  # and then no more
+    assert code == 0 and "\n1 answered; " in out and "2 answers are saved" in out
+    assert events()[1].annotator == "Ann" and "90% rank interval" in out
+
+
+def test_an_item_can_be_named_and_the_rule_stops(items, capsys, monkeypatch):
+    rule = ("--top", "1", "--sure", "0.3")
+    code, out, _ = run(capsys, monkeypatch, ["1", "c", "Nobody", "q"], items, *rule)
+    assert code == 0 and "Enough: the best item is settled with probability 0." in out
+    assert out.index("Enough") < out.index("Press 1 or 2")
+    count = len(events())
+    code, out, _ = run(capsys, monkeypatch, ["u", "q"], items, *rule)
+    assert code == 0 and len(events()) == count - 1 and "Taken back" in out
+    code, out, _ = run(capsys, monkeypatch, ["Latte", "Espresso", "Filter", "[b]Mokka"], items)
+    assert code == 0 and len(events()) > count - 1
+    code, out, _ = run(capsys, monkeypatch, ["q"], items, "--min-gain", "5")
+    assert "Enough: no question would tell more than 5." in out and code == 0
+
+
+def test_every_question_asked(items, capsys, monkeypatch):
+    items.write_text("item\nA\nB\n")
+    code, out, _ = run(capsys, monkeypatch, ["A"], items, "--top", "9", "--sure", "0.999")
+    assert code == 0 and "Every question has been asked." in out
+    assert len(events()) == 1
+    code, out, _ = run(capsys, monkeypatch, [], items)
+    assert "1 answer is saved in answers.jsonl. The same" in out
+
+
+def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
+    run(capsys, monkeypatch, ["1", "2", "q"], items, "--journal", "j.jsonl", "--annotator", "Ann")
+    # Also while another process asks.
+    contents = read_journal("j.jsonl")
+    with Journal("j.jsonl", {k: contents.header[k] for k in ("items", "names", "features")}):
+        code, out, _ = run(
+            capsys, monkeypatch, [], items, "--journal", "j.jsonl", "--export", "out.csv"
+        )
+    assert code == 0
+    assert out == (
+        "2 answers are in out.csv; rank them with: python -m bayesrank rank out.csv --items "
+        f"{items}\n"
+    )
+    data = read_comparisons("out.csv", items)
+    assert data.comparisons.tolist() == [[e.first, e.second] for e in events("j.jsonl")]
+    assert data.ignored_columns == ("annotator",)
+    with open("out.csv", newline="") as file:
+        assert [row[2] for row in csv.reader(file)] == ["annotator", "Ann", "Ann"]
+    assert sorted(os.listdir(tmp_path)) == ["items.csv", "j.jsonl", "out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["missing.csv"], "missing.csv: there is no such file"),
+        (["items.csv", "--journal", "items.csv"], "items.csv: the journal would replace the items"),
+        (["items.csv", "--journal", "no/a.jsonl"], "no/a.jsonl: the journal cannot be opened"),
+        (["items.csv", "--journal", "note.txt"], "note.txt: this is not a journal of answers"),
+        (["items.csv", "--journal", "other.jsonl"], "begun with other items"),
+        (["items.csv", "--journal", "other.jsonl", "--export", "o.csv"], "begun with other items"),
+        (["items.csv", "--export", "o.csv"], "answers.jsonl: the journal cannot be read"),
+        (["items.csv", "--export", "items.csv"], "items.csv: the export would replace an input"),
+        (["items.csv", "--top", "0"], "Invalid value for '--top'"),
+        (["items.csv", "--sure", "1"], "Invalid value for '--sure'"),
+    ],
+)
+def test_what_is_wrong_is_one_line(items, capsys, monkeypatch, args, message):
+    Path("note.txt").write_text("my notes\n")
+    with Journal("other.jsonl", {"items": 2, "names": "x", "features": None}):
+        pass
+    code, out, err = run(capsys, monkeypatch, [], *args)
+    assert code == 2 and out == ""
+    assert message in err and err.startswith("Error: ") and err.count("\n") == 1
+
+
+def test_exports_that_cannot_be(items, capsys, monkeypatch):
+    run(capsys, monkeypatch, ["q"], items)
+    code, _, err = run(capsys, monkeypatch, [], items, "--export", "o.csv")
+    assert code == 2 and "there is no answer to export yet" in err
+    run(capsys, monkeypatch, ["1"], items)
+    code, _, err = run(capsys, monkeypatch, [], items, "--export", "no/o.csv")
+    assert code == 2 and "no/o.csv: cannot be written (No such file or directory)" in err
+
+
+def test_a_disk_that_fails_in_the_middle_and_a_torn_line(items, capsys, monkeypatch):
+    run(capsys, monkeypatch, ["1"], items)
+    with open("answers.jsonl", "ab") as file:
+        file.write(b'{"n":2,"ev')
+    written = Journal._write
+
+    def full(self, record):
+        if record.get("event") == "skip":
+            raise_from = OSError(errno.ENOSPC, "No space left on device")
+            monkeypatch.setattr(os, "write", lambda *args: (_ for _ in ()).throw(raise_from))
+        written(self, record)
+
+    monkeypatch.setattr(Journal, "_write", full)
+    code, out, err = run(capsys, monkeypatch, ["1", "s"], items)
+    assert code == 2 and "an unfinished last line was dropped" in err.replace("\n", " ")
+    assert "cannot be written (No space left on device); this answer is not saved" in err
+    assert len(events()) == 2
+
+
+class Terminal:
+    """The command on a pseudo-terminal of 80 by 24, as a person has it."""
+
+    def __init__(self, folder, *args):
+        self.screen, self.side = b"", pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bayesrank", "ask", *args],
+            stdin=self.side[1],
+            stdout=self.side[1],
+            stderr=self.side[1],
+            cwd=folder,
+            env={
+                **os.environ,
+                "TERM": "xterm-256color",
+                "COLUMNS": "80",
+                "LINES": "24",
+                "PYTHONPATH": str(Path(__file__).parents[1]),
+            },
+            start_new_session=True,
+        )
+
+    def wait_for(self, text, seconds=90):
+        """Read until a text comes; forget what came before it."""
+        end = time.monotonic() + seconds
+        while text.encode() not in self.screen:
+            assert time.monotonic() < end, self.screen.decode(errors="replace")
+            ready, _, _ = select.select([self.side[0]], [], [], 1.0)
+            if ready:
+                self.screen += os.read(self.side[0], 65536)
+        before, _, self.screen = self.screen.partition(text.encode())
+        return before.decode(errors="replace")
+
+    def press(self, keys):
+        time.sleep(0.1)  # what is pressed before the question is there does not count
+        os.write(self.side[0], keys)
+
+    def leave(self):
+        code = self.process.wait(timeout=60)
+        for end in self.side:
+            os.close(end)
+        return code
+
+
+@pytest.fixture
+def terminal(items, tmp_path):
+    terminal = Terminal(tmp_path, "items.csv")
+    yield terminal
+    terminal.process.kill()
+    terminal.process.wait()
+
+
+def test_on_a_terminal_by_keys(terminal, tmp_path):
+    question = terminal.wait_for("Nothing is known of the ranking yet.")
+    assert "\x1b[?1049h" in question and "Which is better?" in question and "price" in question
+    terminal.press(b"1")
+    terminal.wait_for("Saved: ")
+    assert len(events(tmp_path / "answers.jsonl")) == 1  # on disk before it is said
+    terminal.wait_for("rank interval")
+    terminal.press(b"\x1b[C")
+    terminal.wait_for("2 answered")
+    terminal.wait_for("rank interval")
+    terminal.press(b"u")
+    terminal.wait_for("Taken back: ")
+    terminal.wait_for("rank interval")
+    terminal.press(b"\x03")
+    terminal.wait_for("\x1b[?1049l")  # the person's own screen again
+    terminal.wait_for("1 answer is saved in answers.jsonl, +1 in this sitting.")
+    assert terminal.leave() == 130
+    assert len(events(tmp_path / "answers.jsonl")) == 1
