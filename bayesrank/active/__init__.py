@@ -9,6 +9,8 @@ from bayesrank.active.acquisition import entropy_gain as entropy_gain
 from bayesrank.active.acquisition import eubo as eubo
 from bayesrank.active.acquisition import margin_variance as margin_variance
 from bayesrank.active.acquisition import random_gain as random_gain
+from bayesrank.active.acquisition_pool import pool_entropy as pool_entropy
+from bayesrank.active.acquisition_pool import pool_error as pool_error
 from bayesrank.active.beliefs import Beliefs as Beliefs
 from bayesrank.active.beliefs import anticipate as anticipate
 from bayesrank.active.beliefs import margins as margins
@@ -36,6 +38,8 @@ __all__ = [
     "eubo",
     "margin_variance",
     "margins",
+    "pool_entropy",
+    "pool_error",
     "random_gain",
     "read_journal",
 ]

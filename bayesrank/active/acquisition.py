@@ -110,13 +110,29 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     mean, variance = margins(beliefs, pairs)
     unit = 2.0 * jnp.square(beliefs.noise)
     square, spread = jnp.square(mean) / unit, variance / unit
-    score = jnp.zeros_like(mean)
+    return answer_entropy(square / (1.0 + spread)) - answer_entropy(square, spread)
+
+
+def answer_entropy(square: Array, spread: ArrayLike = 0.0) -> Array:
+    r"""Entropy in nats of an answer won with probability :math:`\Phi(x)`, averaged over x.
+
+    Parameters
+    ----------
+    square : Array
+        Squared mean of x.
+    spread : ArrayLike, default 0.0
+        Variance of x, which is normal.
+
+    Returns
+    -------
+    Array
+        Expected entropies, right to 8.1e-8; the arguments broadcast.
+    """
+    entropy = jnp.zeros_like(square * spread)
     for weight, precision in zip(WEIGHTS, PRECISIONS, strict=True):
         width = 1.0 + precision * spread
-        of_mean = jnp.exp(-0.5 * precision * square / (1.0 + spread))
-        mean_of = jnp.exp(-0.5 * precision * square / width) / jnp.sqrt(width)
-        score += weight * (of_mean - mean_of)
-    return score
+        entropy += weight * jnp.exp(-0.5 * precision * square / width) / jnp.sqrt(width)
+    return entropy
 
 
 def margin_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:

@@ -1,0 +1,154 @@
+r"""What is a question worth to everything else that is not known?
+
+Chu and Ghahramani's "much more expensive alternative": the predictive distributions of all the
+unlabelled data are updated by the candidate, and the expected reductions of their entropies are
+added up. An answer :math:`y` to a question with direction :math:`c = A (e_i - e_j)` moves a skill
+or margin whose covariance with the question's margin is :math:`c_p` to
+
+.. math:: m_p' = m_p + g_y c_p, \qquad v_p' = v_p - \omega_y c_p^2,
+
+where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y`. So a candidate costs
+one pass over the pool, instead of the two numbers that the acquisitions of
+`bayesrank.active.acquisition` look at.
+
+References
+----------
+.. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
+   semi-supervised and active learning. NIPS Workshop on Learning to Rank, section 3.
+.. [2] Roy, N. and McCallum, A. (2001). Toward optimal active learning through sampling estimation
+   of error reduction. ICML.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.stats import norm
+from jax.typing import ArrayLike
+
+from bayesrank.active.acquisition import answer_entropy
+from bayesrank.active.beliefs import Beliefs, margins
+from bayesrank.distributions import Thurstone
+
+__all__ = ["pool_entropy", "pool_error"]
+
+# Candidates that are passed over the pool together.
+_TOGETHER = 128
+
+
+class _Answer(NamedTuple):
+    """One answer to a candidate: its probability, and what it does to the skills, all scalars."""
+
+    probability: Array
+    shift: Array
+    shrinkage: Array
+
+
+def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None = None) -> Array:
+    r"""Expected reduction of the summed predictive entropies of items, or of a pool of comparisons.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs about n skills.
+    pairs : ArrayLike
+        Candidates, integers of shape (..., 2).
+    pool : ArrayLike, optional
+        Comparisons that are not known yet, integers of shape (m, 2): then the sum is of the
+        entropies of their answers. Without it, of the entropies
+        :math:`\tfrac12 \log(2 \pi e A_{ii})` of the skills of all items. As an acquisition with a
+        pool, pass ``jax.tree_util.Partial(pool_entropy, pool=pool)``.
+
+    Returns
+    -------
+    Array
+        Expected reductions in nats, shape (...). Of a pool, it can be slightly negative: the
+        matched Gaussian is not the exact posterior.
+    """
+    if pool is None:
+        variance = jnp.diagonal(jnp.asarray(beliefs.covariance))
+
+        def skills(direction: Array, answer: _Answer) -> Array:
+            # A skill that is known already has nothing to lose.
+            known = variance > 0
+            share = jnp.where(known, direction**2 / jnp.where(known, variance, 1.0), 0.0)
+            return 0.5 * jnp.sum(jnp.log1p(-answer.shrinkage * share))
+
+        return -_expected(beliefs, pairs, skills)
+    pool = jnp.asarray(pool)
+    mean, variance = margins(beliefs, pool)
+    noise = 2.0 * jnp.square(beliefs.noise)
+
+    def answers(direction: Array, answer: _Answer) -> Array:
+        mean_after, variance_after = _after(mean, variance, direction, pool, answer)
+        return jnp.sum(answer_entropy(mean_after**2 / (noise + variance_after)))
+
+    now = jnp.sum(answer_entropy(mean**2 / (noise + variance)))
+    return now - _expected(beliefs, pairs, answers)
+
+
+def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
+    r"""Expected reduction of the number of pairs in a pool that are put in the wrong order ([2]_).
+
+    Pairs are ordered by posterior mean, so that one is wrong with probability
+    :math:`\Phi(-|m_p| / \sqrt{v_p})`.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs about n skills.
+    pairs : ArrayLike
+        Candidates, integers of shape (..., 2).
+    pool : ArrayLike
+        Pairs whose order matters, integers of shape (m, 2): all pairs of items, or a random sample
+        of them. As an acquisition, pass ``jax.tree_util.Partial(pool_error, pool=pool)``.
+
+    Returns
+    -------
+    Array
+        Expected number of pairs that will not be wrong any more, shape (...).
+    """
+    pool = jnp.asarray(pool)
+    mean, variance = margins(beliefs, pool)
+
+    def wrong(direction: Array, answer: _Answer) -> Array:
+        mean_after, variance_after = _after(mean, variance, direction, pool, answer)
+        return jnp.sum(norm.cdf(-jnp.abs(mean_after) / jnp.sqrt(variance_after)))
+
+    now = jnp.sum(norm.cdf(-jnp.abs(mean) / jnp.sqrt(variance)))
+    return now - _expected(beliefs, pairs, wrong)
+
+
+def _after(
+    mean: Array, variance: Array, direction: Array, pool: Array, answer: _Answer
+) -> tuple[Array, Array]:
+    """Mean and variance of the pool's margins after an answer."""
+    shared = direction[pool[..., 0]] - direction[pool[..., 1]]
+    rounding = jnp.finfo(variance.dtype).eps * variance
+    left = jnp.maximum(variance - answer.shrinkage * shared**2, rounding)
+    return mean + answer.shift * shared, left
+
+
+def _expected(
+    beliefs: Beliefs, pairs: ArrayLike, total: Callable[[Array, _Answer], Array]
+) -> Array:
+    """Average of what a function of direction and answer says, over the answers to each pair."""
+    pairs = jnp.asarray(pairs)
+    covariance = jnp.asarray(beliefs.covariance)
+    law = Thurstone(0.0, beliefs.noise)
+
+    def of_pair(pair: Array) -> Array:
+        mean, variance = margins(beliefs, pair)
+        direction = covariance[pair[0]] - covariance[pair[1]]
+        average = jnp.zeros((), covariance.dtype)
+        for outcome in (0, 1):
+            log_probability, shift, curvature = law.tilted_moments(outcome, mean, variance)
+            answer = _Answer(jnp.exp(log_probability), shift, -curvature)
+            # An answer that cannot come is not taken into account.
+            possible = answer.probability > 0
+            average += jnp.where(possible, answer.probability * total(direction, answer), 0.0)
+        return average
+
+    flat = pairs.reshape(-1, 2)
+    return lax.map(of_pair, flat, batch_size=_TOGETHER).reshape(pairs.shape[:-1])
