@@ -13,6 +13,7 @@ from bayesrank.cli._ask import ask
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._settings import Settings
+from bayesrank.cli._stream import stream_command
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -140,6 +141,7 @@ def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
 
 cli.add_command(ask)
 cli.add_command(evaluate)
+cli.add_command(stream_command)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

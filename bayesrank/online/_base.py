@@ -38,6 +38,7 @@ class OnlineRanker(BaseEstimator, ABC):
 
     n_levels: int
     state_: Any
+    notes_: Any
     n_features_in_: int
 
     # What a subclass says.
@@ -174,13 +175,16 @@ class OnlineRanker(BaseEstimator, ABC):
         predictions = self._foresee(self._known_rows(X))
         return self._round(predictions) if rounded else predictions
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, notes: Any = None) -> None:
         """Write the state to a file, complete or not at all.
 
         Parameters
         ----------
         path : str or Path
             The file, in NumPy's ``.npz`` format.
+        notes : object, optional
+            What else to keep with the state, as ``notes_`` of the learner that loads it: anything
+            that JSON can hold.
 
         Raises
         ------
@@ -188,7 +192,11 @@ class OnlineRanker(BaseEstimator, ABC):
             If nothing has been learned.
         """
         check_is_fitted(self, "state_")
-        header = {"learner": self._signature(), "n_features": self.n_features_in_}
+        header = {
+            "learner": self._signature(),
+            "n_features": self.n_features_in_,
+            "notes": notes,
+        }
         write_state(path, header, self.state_._asdict())
 
     def load(self, path: str | Path) -> Self:
@@ -226,6 +234,7 @@ class OnlineRanker(BaseEstimator, ABC):
                 f"{path} holds other arrays than this learner's; it was not saved by it."
             )
         self.n_features_in_, self.state_ = n_features, type(empty)(**arrays)
+        self.notes_ = header.get("notes")
         return self
 
     @property

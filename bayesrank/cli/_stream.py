@@ -1,0 +1,212 @@
+"""The command `stream`: levels predicted and learned line by line, and kept."""
+
+import math
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from bayesrank.cli._stream_run import Tally
+    from bayesrank.datasets._stream import Layout
+
+_HELP = """\
+Learn levels from a stream of lines, predicting each before it is learned.
+
+DATA is a file, or - for standard input. Each line holds a level, 1 or more, and the features: in
+the format of svmlight, or between commas.
+
+\b
+  4 1:0.5 3:2.25            4,0.5,0,2.25
+  1 2:1                     1,0,1,0
+
+The running loss is printed: by how many levels predictions were wrong, on average, and for
+bayes-point the log loss in nats. What is learned is kept in a checkpoint, which is complete at any
+moment: however the run ends, the same command goes on from there, exactly.
+"""
+
+_LEARNERS = {
+    "bayes-point": ("OnlineBayesPoint", ("forgetting",)),
+    "oap-bpm": ("OAPBPM", ("n_members", "tau", "seed")),
+    "oap-bagging": ("OAPBagging", ("n_members", "tau", "seed")),
+    "oap-voted": ("OAPVoted", ("n_members", "tau", "seed")),
+    "prank": ("PRank", ()),
+    "voted-prank": ("VotedPRank", ()),
+    "widrow-hoff": ("WidrowHoff", ("eta",)),
+}
+
+_MOST_MONOMIALS = 20_000
+
+
+@click.command("stream", help=_HELP)
+@click.argument("data", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--levels",
+    type=click.IntRange(min=2),
+    help="Number of levels; the highest of the file if not given.",
+)
+@click.option(
+    "--features",
+    type=click.IntRange(min=1),
+    help="Number of features; what the file speaks of if not given.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["svmlight", "csv"]),
+    help="Of the lines; judged by the first line if not given.",
+)
+@click.option(
+    "--learner",
+    type=click.Choice(list(_LEARNERS)),
+    default="bayes-point",
+    show_default=True,
+    help="What learns.",
+)
+@click.option(
+    "--degree",
+    type=click.IntRange(1, 5),
+    default=1,
+    show_default=True,
+    help="Degree of a polynomial in the features.",
+)
+@click.option(
+    "--forgetting",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="bayes-point: share forgotten at each example.",
+)
+@click.option(
+    "--members",
+    "n_members",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="oap-*.",
+)
+@click.option(
+    "--tau",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.3,
+    show_default=True,
+    help="oap-*: probability that a member is shown an example.",
+)
+@click.option(
+    "--eta",
+    type=click.FloatRange(0, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="widrow-hoff: size of a step.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="oap-*.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    default=Path("bayesrank-stream.npz"),
+    show_default=True,
+    metavar="FILE",
+    help="Where what is learned is kept. If it exists, the run goes on from there.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Examples between two reports and checkpoints.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["refuse", "skip"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a bad line: end there, or name it, count it and go on.",
+)
+def stream_command(
+    data: Path, levels: int | None, features: int | None, form: str | None, **options: Any
+) -> int:
+    """Set a run up, follow the stream, and say how it went."""
+    from bayesrank.cli._stream_run import Run
+
+    standard_input = str(data) == "-"
+    layout = _layout(data, standard_input, levels, features, form)
+    model = _learner(layout, **options)
+    run = Run(
+        model,
+        layout,
+        "standard input" if standard_input else str(data),
+        options["checkpoint"],
+        skip=options["on_error"] == "skip",
+        every=options["every"],
+        report=_report,
+        complain=lambda sentence: click.echo(sentence, err=True),
+    )
+    form_name = {"csv": "CSV", "svmlight": "svmlight"}[layout.form]
+    click.echo(f"{form_name} lines, {layout.n_levels} levels, {layout.n_features} features.")
+    if run.resume():
+        click.echo(f"Going on from {options['checkpoint']}, after line {run.tally.lines:,}.")
+        _report(run.tally)
+    try:
+        with _opened(data, standard_input) as lines:
+            run.follow(lines)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted; {options['checkpoint']} holds what was last reported.", err=True)
+        return 130
+    except OSError as error:
+        raise _cannot_write(options["checkpoint"], error) from None
+    click.echo(f"Done; what was learned is in {options['checkpoint']}.")
+    return 0
+
+
+def _layout(
+    data: Path, standard_input: bool, levels: int | None, features: int | None, form: str | None
+) -> "Layout":
+    from bayesrank.datasets._stream import Layout, survey
+
+    if not standard_input:
+        return survey(data, levels, features, form)
+    if levels is None or features is None or form is None:
+        raise click.UsageError(
+            "Standard input cannot be looked at twice: give --levels, --features and --format."
+        )
+    return Layout(form, levels, features)
+
+
+def _learner(layout: "Layout", learner: str, degree: int, **options: Any) -> Any:
+    from tinygp.kernels import Polynomial
+
+    from bayesrank import online
+
+    monomials = math.comb(layout.n_features + degree, degree)
+    if degree > 1 and monomials > _MOST_MONOMIALS:
+        raise click.UsageError(
+            f"{layout.n_features} features have {monomials:,} monomials up to degree {degree}, and "
+            f"{_MOST_MONOMIALS:,} are possible: lower --degree."
+        )
+    name, own = _LEARNERS[learner]
+    kernel = None if degree == 1 else Polynomial(order=degree, sigma=1.0)
+    chosen = {option: options[option] for option in own}
+    if learner.startswith(("oap", "prank")):
+        chosen["budget"] = _MOST_MONOMIALS  # so that polynomials are explicit features
+    return getattr(online, name)(layout.n_levels, kernel=kernel, **chosen)
+
+
+def _opened(data: Path, standard_input: bool) -> Any:
+    return nullcontext(sys.stdin.buffer) if standard_input else data.open("rb")
+
+
+def _report(tally: "Tally") -> None:
+    log_loss = f"  log loss {tally.log_loss:.4f}" if tally.nats else ""
+    skipped = f"  bad lines {tally.skipped:,}" if tally.skipped else ""
+    click.echo(
+        f"{tally.examples:>12,} examples  rank loss {tally.rank_loss:.4f}{log_loss}{skipped}"
+    )
+
+
+def _cannot_write(path: Path, error: OSError) -> Exception:
+    from bayesrank.cli._output import OutputError
+
+    reason = error.strerror or type(error).__name__
+    return OutputError(f"{path}: the checkpoint cannot be written ({reason}); use --checkpoint")

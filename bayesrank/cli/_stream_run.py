@@ -1,0 +1,193 @@
+"""A stream is predicted, learned and kept: what happens between its lines and its checkpoints."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from bayesrank.datasets._errors import DataError
+from bayesrank.datasets._stream import BadLine, Example, Layout, parse_line
+
+Report = Callable[["Tally"], None]
+
+
+class Tally(NamedTuple):
+    """Where a run is in its stream, and how it has done so far."""
+
+    lines: int = 0  #: lines read, of any kind
+    offset: int = 0  #: bytes of these
+    examples: int = 0  #: examples predicted and learned
+    skipped: int = 0  #: bad lines
+    levels_off: int = 0  #: sum of the rank losses
+    nats: float = 0.0  #: sum of the log losses, where the learner gives probabilities
+
+    @property
+    def rank_loss(self) -> float:
+        """Average rank loss so far."""
+        return self.levels_off / max(self.examples, 1)
+
+    @property
+    def log_loss(self) -> float:
+        """Average log loss so far, in nats."""
+        return self.nats / max(self.examples, 1)
+
+
+class Run:
+    """One run over a stream.
+
+    Parameters
+    ----------
+    model
+        The learner.
+    layout
+        How lines are written.
+    source
+        Name of the stream, for messages.
+    checkpoint
+        Where the learner and the tally are kept together.
+    skip
+        Whether to leave bad lines out; otherwise the first ends the run.
+    every
+        Examples between two reports and checkpoints.
+    report, complain
+        Called with the tally at each, and with a sentence about each line that is left out.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        layout: Layout,
+        source: str,
+        checkpoint: Path,
+        *,
+        skip: bool,
+        every: int,
+        report: Report,
+        complain: Callable[[str], None],
+    ) -> None:
+        self.model, self.layout, self.source = model, layout, source
+        self.checkpoint, self.skip, self.every = checkpoint, skip, every
+        self.report, self.complain = report, complain
+        self.tally = Tally()
+        self._waiting: list[Example] = []
+        self._reached = self.tally  # with the lines behind `_waiting`
+
+    def resume(self) -> bool:
+        """Take up an earlier run's checkpoint, if there is one.
+
+        Raises
+        ------
+        DataError
+            If the file is not a checkpoint of a run with the same options on the same stream.
+        """
+        if not self.checkpoint.exists():
+            return False
+        try:
+            self.model.load(self.checkpoint)
+            notes = self.model.notes_
+            same = notes["source"] == self.source and notes["layout"] == list(self.layout)
+            tally = Tally(**notes["tally"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._other(str(error)) from None
+        if not same:
+            known = f"{notes['source']} with {notes['layout'][1]} levels"
+            raise self._other(f"it was saved for {known}, {notes['layout'][2]} features")
+        self.tally = self._reached = tally
+        return True
+
+    def _other(self, reason: str) -> DataError:
+        problem = f"this checkpoint is not one of this run ({reason})"
+        return DataError(self.checkpoint, problem, "use the same options, or another --checkpoint")
+
+    def follow(self, lines: IO[bytes]) -> None:
+        """Predict and learn the lines that are left, and keep the state at the end.
+
+        Raises
+        ------
+        DataError
+            At the first bad line, unless these are skipped; what came before it is kept.
+        """
+        self._go_to_where_it_was(lines)
+        for raw in lines:
+            self._reached = self._reached._replace(
+                lines=self._reached.lines + 1, offset=self._reached.offset + len(raw)
+            )
+            try:
+                example = parse_line(raw, self._reached.lines, self.layout)
+            except BadLine as error:
+                self._refuse_or_skip(str(error), len(raw))
+                continue
+            if example is not None:
+                self._waiting.append(example)
+            if (self.tally.examples + len(self._waiting)) % self.every == 0 and self._waiting:
+                self.keep()
+        self.keep()
+
+    def keep(self) -> None:
+        """Learn the examples that wait, and write the checkpoint."""
+        if self._waiting:
+            self._learn()
+        changed = self._reached != self.tally
+        self.tally = self._reached
+        if changed and hasattr(self.model, "state_"):
+            notes = {
+                "source": self.source,
+                "layout": list(self.layout),
+                "tally": self.tally._asdict(),
+            }
+            self.model.save(self.checkpoint, notes=notes)
+        if changed:
+            self.report(self.tally)
+
+    def _go_to_where_it_was(self, lines: IO[bytes]) -> None:
+        if lines.seekable():
+            lines.seek(self.tally.offset)
+            return
+        for _ in range(self.tally.lines):
+            lines.readline()
+
+    def _refuse_or_skip(self, problem: str, size: int) -> None:
+        number = self._reached.lines
+        if self.skip:
+            self._reached = self._reached._replace(skipped=self._reached.skipped + 1)
+            self.complain(f"{self.source}: line {number}: {problem}; skipped")
+            return
+        self._reached = self._reached._replace(lines=number - 1, offset=self._reached.offset - size)
+        self.keep()
+        raise DataError(
+            self.source,
+            f"{problem} (all before it is learned and kept)",
+            "mend the line and run again, or use --on-error skip",
+            row=number,
+        )
+
+    def _learn(self) -> None:
+        X = np.stack([example.features for example in self._waiting])
+        y = np.array([example.level for example in self._waiting])
+        try:
+            levels, nats = _predict_and_learn(self.model, X, y)
+        except ValueError as error:
+            raise DataError(
+                self.source,
+                f"the examples before line {self._reached.lines + 1} cannot be learned: {error}",
+                "all before these are kept",
+            ) from None
+        total = self._reached.nats
+        for surprise in nats:  # one by one, so that the sum does not depend on the chunks
+            total += float(surprise)
+        self._reached = self._reached._replace(
+            examples=self._reached.examples + len(y),
+            levels_off=self._reached.levels_off + int(np.abs(levels - y).sum()),
+            nats=total,
+        )
+        self._waiting = []
+
+
+def _predict_and_learn(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """Predicted levels, and log losses where the learner gives probabilities."""
+    if not hasattr(model, "prequential_proba"):
+        return model.prequential(X, y), []
+    probs = model.prequential_proba(X, y)
+    levels = 1 + (probs.cumsum(1)[:, :-1] < 0.5).sum(1)
+    return levels, -np.log(probs[np.arange(len(y)), y - 1])

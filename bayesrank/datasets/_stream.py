@@ -1,0 +1,214 @@
+"""Levels and features read line by line: a line that cannot be understood says why."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.datasets._errors import DataError
+
+__all__ = ["BadLine", "Example", "Layout", "parse_line", "sniff", "survey"]
+
+# Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
+LARGEST = 1e30
+
+
+class BadLine(ValueError):
+    """A line cannot be learned from; the message says what is wrong with it."""
+
+
+class Example(NamedTuple):
+    """A line's level, and its features (d,)."""
+
+    level: int
+    features: NDArray[np.float64]
+
+
+class Layout(NamedTuple):
+    """How the lines of a stream are written.
+
+    Attributes
+    ----------
+    form
+        "csv": the level, then the features, between commas. "svmlight": the level, then
+        ``index:value`` between blanks, indices from 1, features that are left out being zero.
+    n_levels
+        Levels are whole numbers from 1 to this.
+    n_features
+        Number of features.
+    """
+
+    form: str
+    n_levels: int
+    n_features: int
+
+
+def sniff(line: str) -> str:
+    """Return "csv" or "svmlight", judged by a line."""
+    return "csv" if "," in line.split("#")[0] else "svmlight"
+
+
+def parse_line(raw: bytes, number: int, layout: Layout) -> Example | None:
+    """Read one line.
+
+    Parameters
+    ----------
+    raw
+        The line.
+    number
+        Its number; the first may be a header of a CSV file.
+    layout
+        How lines are written.
+
+    Returns
+    -------
+    Example or None
+        None if there is nothing on the line: it is blank, a comment, or a header.
+
+    Raises
+    ------
+    BadLine
+        If the line does not hold a level and the features.
+    """
+    text = _decode(raw)
+    cells = _cells(text, layout.form)
+    if not cells or (number == 1 and layout.form == "csv" and _is_header(cells)):
+        return None
+    level = _number(cells[0], "the level")
+    if level != math.floor(level) or not 1 <= level <= layout.n_levels:
+        raise BadLine(f"the level is {cells[0]}, not a whole number from 1 to {layout.n_levels}")
+    if layout.form == "csv":
+        if len(cells) - 1 != layout.n_features:
+            raise BadLine(f"there are {len(cells) - 1} features, not {layout.n_features}")
+        values = [_feature(cell, i) for i, cell in enumerate(cells[1:], start=1)]
+        return Example(int(level), np.array(values))
+    return Example(int(level), _sparse(cells[1:], layout.n_features))
+
+
+def survey(path: Path, n_levels: int | None, n_features: int | None, form: str | None) -> Layout:
+    """Find what is not known of a file's layout, without keeping it in memory.
+
+    Parameters
+    ----------
+    path
+        The file.
+    n_levels, n_features, form
+        What is known; None for the highest level, the number of features of the first line of a CSV
+        file or the highest index of an svmlight file, and the form of its first line.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or holds no example.
+    """
+    highest, widest = 0, 0
+    try:
+        with path.open("rb") as file:
+            for raw in file:
+                text = raw.decode("utf-8-sig", "replace")
+                if not _cells(text, "csv"):
+                    continue
+                form = form or sniff(text)
+                level, width = _extent(_cells(text, form), form, widest)
+                highest, widest = max(highest, level), max(widest, width)
+                if highest and n_levels is not None and (n_features is not None or form == "csv"):
+                    break
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DataError(path, f"it cannot be read ({reason})", "check the path") from None
+    if form is None or not highest:
+        cure = "write a level, then the features, on each line"
+        raise DataError(path, "there is no line with a level and features", cure)
+    layout = Layout(form, n_levels or max(highest, 2), n_features or widest)
+    if layout.n_features < 1:
+        raise DataError(path, "no line has a feature", "write features behind the level")
+    return layout
+
+
+def _extent(cells: list[str], form: str, width: int) -> tuple[int, int]:
+    """Level of a line, and how many features it speaks of; zeros where it is bad."""
+    try:
+        level = _number(cells[0], "the level")
+        if level != math.floor(level) or level < 1:
+            return 0, 0
+        if form == "csv":
+            return int(level), width or len(cells) - 1
+        indices = [_pair(cell)[0] for cell in _pairs(cells[1:])]
+    except BadLine:
+        return 0, 0
+    return int(level), max(indices, default=0)
+
+
+def _decode(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadLine("it is not UTF-8 text") from None
+
+
+def _cells(text: str, form: str) -> list[str]:
+    """Texts between commas or blanks, without comment."""
+    content = text.split("#")[0].strip()
+    if not content:
+        return []
+    return [cell.strip() for cell in content.split(",")] if form == "csv" else content.split()
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether no cell is a number."""
+    for cell in cells:
+        try:
+            float(cell)
+        except ValueError:
+            continue
+        return False
+    return True
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise BadLine(f"{what} is {text!r}, not a number") from None
+    if not math.isfinite(number):
+        raise BadLine(f"{what} is {text}, not a finite number")
+    return number
+
+
+def _feature(text: str, index: int) -> float:
+    value = _number(text, f"feature {index}")
+    if abs(value) > LARGEST:
+        raise BadLine(f"feature {index} is {text}, larger than {LARGEST:g}")
+    return value
+
+
+def _pairs(cells: list[str]) -> Iterable[str]:
+    """Cells with an index and a value; a query's number has nothing to say here."""
+    return (cell for cell in cells if not cell.startswith("qid:"))
+
+
+def _pair(cell: str) -> tuple[int, str]:
+    index, colon, value = cell.partition(":")
+    if not colon or not index.isascii() or not index.isdigit() or int(index) < 1:
+        raise BadLine(f"{cell!r} is not an index from 1 on, a colon and a value")
+    return int(index), value
+
+
+def _sparse(cells: list[str], n_features: int) -> NDArray[np.float64]:
+    features, seen = np.zeros(n_features), set()
+    for cell in _pairs(cells):
+        index, value = _pair(cell)
+        if index > n_features:
+            raise BadLine(f"there is a feature {index}, but there are {n_features} features")
+        if index in seen:
+            raise BadLine(f"feature {index} is given twice")
+        seen.add(index)
+        features[index - 1] = _feature(value, index)
+    return features
