@@ -1,4 +1,4 @@
-r"""How much is a question worth? Scores of pairs under a Gaussian over skills.
+r"""Scores of pairs by what their comparison tells, under a Gaussian over skills.
 
 An acquisition is a pure function ``acquisition(beliefs, pairs) -> scores``: pairs (..., 2) to
 scores (...), the higher the sooner asked. Those that hold arrays of their own, such as a random

@@ -1,4 +1,4 @@
-r"""What is a question worth to everything else that is not known?
+r"""Scores of pairs by what their comparison tells of everything else that is not known.
 
 Chu and Ghahramani's "much more expensive alternative": the predictive distributions of all the
 unlabelled data are updated by the candidate, and the expected reductions of their entropies are
@@ -7,9 +7,9 @@ or margin whose covariance with the question's margin is :math:`c_p` to
 
 .. math:: m_p' = m_p + g_y c_p, \qquad v_p' = v_p - \omega_y c_p^2,
 
-where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y`. So a candidate costs
-one pass over the pool, instead of the two numbers that the acquisitions of
-`bayesrank.active.acquisition` look at.
+where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y`. So a
+candidate costs one pass over the pool, where the acquisitions of `bayesrank.active.acquisition`
+look at two numbers.
 
 References
 ----------

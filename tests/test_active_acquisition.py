@@ -1,0 +1,238 @@
+"""Acquisition functions against EP itself, quadrature in high precision, and brute force."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax.tree_util import Partial
+from scipy import stats
+from scipy.special import log_ndtr, ndtr
+
+from bayesrank.active import (
+    Beliefs,
+    anticipate,
+    bald,
+    entropy_gain,
+    eubo,
+    margin_variance,
+    margins,
+    pool_entropy,
+    pool_error,
+    random_gain,
+)
+from bayesrank.active.acquisition import answer_entropy
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+N = 5
+PAIRS = np.array([[0, 1], [1, 4], [3, 2], [4, 0]])
+POOL = np.array([[0, 2], [1, 3], [4, 2]])
+# Compiled as a whole: eager JAX would compile each operation by itself.
+BALD, ENTROPY_GAIN, EUBO, VARIANCE = map(jax.jit, (bald, entropy_gain, eubo, margin_variance))
+ALONE = [BALD, ENTROPY_GAIN, EUBO, VARIANCE]
+POOLED = [
+    jax.jit(acquisition)
+    for acquisition in (
+        Partial(pool_entropy, pool=POOL),
+        Partial(pool_error, pool=POOL),
+        pool_entropy,
+    )
+]
+
+
+def make_beliefs(seed=0, scale=1.0, noise=0.6):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(N, N))
+    mean, covariance = scale * rng.normal(size=N), root @ root.T / N + 0.05 * np.eye(N)
+    return Beliefs(jnp.asarray(mean), jnp.asarray(covariance), noise)
+
+
+def in_single(beliefs):
+    return Beliefs(*(jnp.asarray(part, jnp.float32) for part in beliefs))
+
+
+def of_margin(mean, variance, noise):
+    """Beliefs about two independent items, with a margin of this mean and variance."""
+    mean, variance = float(mean), float(variance)
+    return Beliefs(jnp.array([mean, 0.0]), 0.5 * variance * jnp.eye(2), noise)
+
+
+def after_answer(winner, loser, mean, covariance, noise):
+    """One comparison, for EP: its first sweep is the moment matching of the paper."""
+    f = jnp.asarray(numpyro.sample("f", dist.MultivariateNormal(mean, covariance)))
+    numpyro.sample("win", Thurstone(f[winner] - f[loser], noise), obs=1)
+
+
+@pytest.fixture(scope="module")
+def answered():
+    """Of each of ``PAIRS``, probability, mean and covariance of the skills after either answer."""
+    beliefs, engine = make_beliefs(), EP(after_answer)
+    key = jax.random.key(0)
+
+    def update(winner, loser):
+        result = engine.run(key, winner, loser, *beliefs, num_samples=1)
+        return np.exp(result.log_evidence), result.mean["f"], result.covariance["f"]
+
+    return beliefs, [(update(i, j), update(j, i)) for i, j in PAIRS]
+
+
+def test_entropy_gain_is_the_change_of_the_whole_log_determinant(answered):
+    beliefs, updates = answered
+    before = np.linalg.slogdet(beliefs.covariance)[1]
+    expected = [
+        sum(-0.5 * p * (np.linalg.slogdet(covariance)[1] - before) for p, _, covariance in both)
+        for both in updates
+    ]
+    np.testing.assert_allclose(ENTROPY_GAIN(beliefs, PAIRS), expected, rtol=1e-6)
+
+
+def test_anticipated_beliefs_are_averages_over_the_answers(answered):
+    beliefs, updates = answered
+    for pair, both in zip(PAIRS, updates, strict=True):
+        assert sum(p for p, _, _ in both) == pytest.approx(1)
+        expected = jax.jit(anticipate)(beliefs, pair)
+        np.testing.assert_allclose(expected.mean, sum(p * m for p, m, _ in both), atol=1e-7)
+        np.testing.assert_allclose(expected.covariance, sum(p * c for p, _, c in both), atol=1e-7)
+
+
+def outcome_entropy(p):
+    return -p * np.log(p) - (1 - p) * np.log1p(-p)
+
+
+def test_pool_acquisitions_add_up_what_updates_change(answered):
+    beliefs, updates = answered
+    first, second = POOL.T
+
+    def skills(mean, covariance):
+        return 0.5 * np.log(np.diag(covariance)).sum()
+
+    def pool(mean, covariance):
+        mean, variance = spread(mean, covariance)
+        return outcome_entropy(ndtr(mean / np.sqrt(2 * beliefs.noise**2 + variance))).sum()
+
+    def wrong(mean, covariance):
+        mean, variance = spread(mean, covariance)
+        return ndtr(-np.abs(mean) / np.sqrt(variance)).sum()
+
+    def spread(mean, covariance):
+        rows = np.eye(N)[first] - np.eye(N)[second]
+        return rows @ mean, np.einsum("pi,ij,pj->p", rows, covariance, rows)
+
+    for acquisition, total in zip(POOLED, (pool, wrong, skills), strict=True):
+        now = total(np.asarray(beliefs.mean), np.asarray(beliefs.covariance))
+        expected = [now - sum(p * total(m, c) for p, m, c in both) for both in updates]
+        np.testing.assert_allclose(acquisition(beliefs, PAIRS), expected, atol=1e-6)
+
+
+def test_entropy_of_an_answer_is_right_to_its_bound():
+    x = np.linspace(-12, 12, 4_001)
+    exact = -ndtr(x) * log_ndtr(x) - ndtr(-x) * log_ndtr(-x)
+    error = np.abs(np.asarray(answer_entropy(jnp.asarray(x**2))) - exact)
+    assert error.max() < 8.1e-8
+
+
+@pytest.mark.parametrize("spread", [1e-4, 0.3, 5.0, 1e4])
+def test_bald_agrees_with_quadrature_in_high_precision(spread):
+    noise = 0.25
+    for shift in (0.0, 0.7, 3.0):
+        scale = mpmath.sqrt(spread)
+        centre = shift * mpmath.sqrt(1 + spread)
+
+        def entropy(x):
+            p, q = mpmath.ncdf(x), mpmath.ncdf(-x)
+            return -p * mpmath.log(p) - q * mpmath.log(q)
+
+        def integrand(x, entropy=entropy, centre=centre, scale=scale):
+            return entropy(x) * mpmath.npdf(x, centre, scale)
+
+        cuts = sorted([-14, 0, 14, *(centre + k * scale for k in (-8, -2, 0, 2, 8))])
+        cuts = [x for x in cuts if -14 <= x <= 14]
+        exact = entropy(centre / mpmath.sqrt(1 + spread)) - mpmath.quad(integrand, cuts)
+        unit = np.sqrt(2) * noise
+        beliefs = of_margin(float(centre) * unit, spread * unit**2, noise)
+        assert abs(float(BALD(beliefs, [0, 1])) - float(exact)) < 1.7e-7
+
+
+def test_eubo_is_the_mean_of_the_better_skill():
+    beliefs = make_beliefs()
+    rng = np.random.default_rng(1)
+    draws = rng.multivariate_normal(beliefs.mean, beliefs.covariance, size=200_000)
+    better = np.maximum(draws[:, PAIRS[:, 0]], draws[:, PAIRS[:, 1]])
+    error = better.std(axis=0) / np.sqrt(len(draws))
+    score = np.asarray(EUBO(beliefs, PAIRS))
+    assert np.all(np.abs(score - better.mean(axis=0)) < 4 * error)
+    certain = Beliefs(jnp.array([1.0, 3.0]), jnp.zeros((2, 2)), 1.0)
+    np.testing.assert_allclose(EUBO(certain, [[0, 1], [1, 0]]), 3.0)
+
+
+def test_margins_are_those_of_differences():
+    beliefs = make_beliefs()
+    rows = np.eye(N)[PAIRS[:, 0]] - np.eye(N)[PAIRS[:, 1]]
+    mean, variance = margins(beliefs, PAIRS)
+    np.testing.assert_allclose(mean, rows @ beliefs.mean)
+    np.testing.assert_allclose(variance, np.diag(rows @ beliefs.covariance @ rows.T))
+    np.testing.assert_allclose(VARIANCE(beliefs, PAIRS), variance)
+
+
+def test_margin_of_near_duplicates_has_no_negative_variance():
+    single = jnp.float32
+    covariance = jnp.full((2, 2), 1 + 2e-7, single).at[0, 0].set(1.0)
+    beliefs = Beliefs(jnp.zeros(2, single), covariance, single(1.0))
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    assert variance < 0 < margins(beliefs, [0, 1])[1]
+
+
+@pytest.mark.parametrize("acquisition", [*ALONE, *POOLED, jax.jit(random_gain(jax.random.key(1)))])
+def test_scores_keep_shapes_and_do_not_depend_on_the_order_of_the_two(acquisition):
+    beliefs = make_beliefs()
+    scores = acquisition(beliefs, PAIRS)
+    assert scores.shape == (4,)
+    assert jax.eval_shape(acquisition, beliefs, PAIRS[0]).shape == ()
+    assert jax.eval_shape(acquisition, beliefs, PAIRS.reshape(2, 2, 2)).shape == (2, 2)
+    np.testing.assert_allclose(acquisition(beliefs, PAIRS[:, ::-1]), scores, atol=1e-12)
+
+
+@pytest.mark.parametrize("acquisition", [*ALONE, *POOLED])
+def test_scores_in_single_precision_are_near(acquisition):
+    beliefs = make_beliefs()
+    scores = acquisition(in_single(beliefs), PAIRS)
+    assert scores.dtype == jnp.float32
+    np.testing.assert_allclose(scores, acquisition(beliefs, PAIRS), atol=3e-6, rtol=3e-6)
+
+
+@pytest.mark.parametrize("acquisition", [*ALONE, *POOLED])
+@pytest.mark.parametrize("scale", [1e2, 1e4])
+def test_scores_are_finite_where_an_answer_is_certain(acquisition, scale):
+    beliefs = make_beliefs(scale=scale)
+    for each in (beliefs, in_single(beliefs)):
+        scores = np.asarray(acquisition(each, PAIRS))
+        assert np.all(np.isfinite(scores))
+        if acquisition in (BALD, ENTROPY_GAIN):
+            np.testing.assert_allclose(scores, 0, atol=1e-6)
+
+
+def test_what_an_even_question_tells_is_bounded_by_one_answer():
+    known, open_question = of_margin(0, 1e-6, 1.0), of_margin(0, 1e6, 1.0)
+    assert float(BALD(known, [0, 1])) < 1e-6
+    assert float(BALD(open_question, [0, 1])) == pytest.approx(np.log(2), abs=2e-3)
+    assert float(ENTROPY_GAIN(open_question, [0, 1])) == pytest.approx(
+        -0.5 * np.log(1 - 2 / np.pi), abs=1e-5
+    )
+
+
+def test_random_scores_are_uniform_and_belong_to_pairs():
+    n = 60
+    beliefs = Beliefs(jnp.zeros(n), jnp.eye(n), 1.0)
+    pairs = np.stack(np.triu_indices(n, 1), axis=1)
+    acquisition = random_gain(jax.random.key(2))
+    scores = np.asarray(acquisition(beliefs, pairs))
+    assert stats.kstest(scores, "uniform").pvalue > 0.01
+    assert len(np.unique(scores)) == len(scores)
+    np.testing.assert_array_equal(acquisition(beliefs, pairs[7:9]), scores[7:9])
+    other = np.asarray(random_gain(jax.random.key(3))(beliefs, pairs))
+    assert abs(np.corrcoef(scores, other)[0, 1]) < 4 / np.sqrt(len(scores))

@@ -1,0 +1,184 @@
+"""The best questions against sorting all scores, and batches against choosing by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.tree_util import Partial
+
+from bayesrank.active import (
+    Beliefs,
+    anticipate,
+    bald,
+    best_batch,
+    best_pairs,
+    entropy_gain,
+    margin_variance,
+    random_gain,
+    selection,
+)
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def make_beliefs(n, seed=0):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n, n + 2))
+    return Beliefs(jnp.asarray(rng.normal(size=n)), jnp.asarray(root @ root.T / n), 0.5)
+
+
+def all_pairs(n):
+    return np.stack(np.triu_indices(n, 1), axis=1)
+
+
+@jax.jit
+def table(acquisition, beliefs):
+    """Scores of all ordered pairs, (n, n), compiled once for each n."""
+    n = beliefs.mean.shape[0]
+    pairs = jnp.stack(jnp.meshgrid(jnp.arange(n), jnp.arange(n), indexing="ij"), axis=-1)
+    return acquisition(beliefs, pairs)
+
+
+def by_sorting(acquisition, beliefs, pairs, q):
+    pairs = np.asarray(pairs)
+    scores = np.asarray(table(Partial(acquisition), beliefs))[tuple(pairs.T)]
+    order = np.argsort(-scores)[:q]
+    return pairs[order], scores[order]
+
+
+@pytest.mark.parametrize(("n", "chunk"), [(2, 65_536), (7, 8), (8, 17)])
+def test_best_of_all_pairs_are_those_of_sorting(n, chunk):
+    beliefs = make_beliefs(n)
+    q = min(4, n * (n - 1) // 2)
+    pairs, scores = best_pairs(bald, beliefs, q, chunk=chunk)
+    expected_pairs, expected_scores = by_sorting(bald, beliefs, all_pairs(n), q)
+    np.testing.assert_array_equal(pairs, expected_pairs)
+    np.testing.assert_allclose(scores, expected_scores)
+
+
+@pytest.mark.parametrize("n", [7, 8])
+def test_each_pair_is_met_once(n):
+    count = n * (n - 1) // 2
+    pairs, scores = best_pairs(random_gain(jax.random.key(0)), make_beliefs(n), count + 2, chunk=20)
+    assert {tuple(pair) for pair in pairs[:count].tolist()} == {*map(tuple, all_pairs(n).tolist())}
+    assert np.all(np.diff(scores[:count]) < 0)
+    np.testing.assert_array_equal(pairs[count:], 0)
+    assert np.all(scores[count:] == -np.inf)
+
+
+@pytest.mark.parametrize("n", [7, 8])
+def test_excluded_pairs_are_not_chosen_in_either_order(n):
+    beliefs = make_beliefs(n)
+    best, _ = by_sorting(bald, beliefs, all_pairs(n), n * (n - 1) // 2)
+    out = np.concatenate([best[:5:2], best[1:5:2, ::-1], [[0, 0]]])
+    kept = np.array([pair for pair in best.tolist() if pair not in best[:5].tolist()])
+    np.testing.assert_array_equal(best_pairs(bald, beliefs, 6, exclude=out, chunk=8)[0], kept[:6])
+    chosen = best_pairs(bald, beliefs, 6, candidates=best, exclude=out, chunk=8)[0]
+    np.testing.assert_array_equal(chosen, kept[:6])
+
+
+def test_candidates_are_chosen_as_they_are_given():
+    beliefs = make_beliefs(7)
+    candidates = np.array([[3, 1], [0, 0], [6, 2], [1, 5], [4, 4]])
+    pairs, scores = best_pairs(bald, beliefs, 4, candidates=candidates, chunk=2)
+    expected, values = by_sorting(bald, beliefs, candidates[[0, 2, 3]], 3)
+    np.testing.assert_array_equal(pairs, [*expected.tolist(), [0, 0]])
+    np.testing.assert_allclose(scores, [*values, -np.inf])
+
+
+def test_no_candidates_leave_nothing_to_ask():
+    none = np.zeros((0, 2), int)
+    pairs, scores = best_pairs(bald, make_beliefs(4), candidates=none)
+    assert pairs.tolist() == [[0, 0]] and scores.tolist() == [-np.inf]
+    pairs, scores = best_pairs(bald, make_beliefs(1), 2)
+    assert pairs.tolist() == [[0, 0]] * 2 and np.all(scores == -np.inf)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_batch_is_chosen_one_by_one_under_what_answers_will_tell(given):
+    n, q = 8, 3
+    beliefs, pairs = make_beliefs(n), all_pairs(n)
+    out = pairs[:2]
+    candidates = pairs if given else None
+    chosen, scores = best_batch(entropy_gain, beliefs, q, candidates=candidates, exclude=out)
+    left = {tuple(pair) for pair in pairs[2:].tolist()}
+    for pair, score in zip(chosen.tolist(), scores.tolist(), strict=True):
+        (best,), (value,) = by_sorting(entropy_gain, beliefs, sorted(left), 1)
+        assert pair == best.tolist()
+        assert score == pytest.approx(value)
+        beliefs = jax.jit(anticipate)(beliefs, best)
+        left.remove(tuple(pair))
+
+
+def test_batch_does_not_ask_the_same_thing_twice():
+    # Items 0, 1, 2 are all but the same, and so are 3, 4, 5: nine pairs ask one question, the
+    # pair (6, 7) asks another one.
+    groups = np.repeat(np.arange(4), [3, 3, 1, 1])
+    same = groups[:, None] == groups
+    variance = np.diag([2.0, 2.0, 1.5, 1.5])[groups][:, groups] * same
+    covariance = variance + 1e-3 * np.eye(8)
+    beliefs = Beliefs(jnp.zeros(8), jnp.asarray(covariance), 0.3)
+    singles = best_pairs(entropy_gain, beliefs, 2)[0]
+    batch = best_batch(entropy_gain, beliefs, 2)[0]
+
+    def asked(pairs):
+        return {tuple(sorted(groups[pair])) for pair in np.asarray(pairs)}
+
+    assert asked(singles) == {(0, 1)}
+    assert len(asked(batch)) == 2
+
+    def told(pairs):
+        """Entropy that the batch takes off, at the average covariance."""
+        after = beliefs
+        for pair in pairs:
+            after = jax.jit(anticipate)(after, pair)
+        return -0.5 * (np.linalg.slogdet(after.covariance)[1] - np.linalg.slogdet(covariance)[1])
+
+    assert told(batch) > told(singles)
+
+
+def test_batch_of_more_than_there_is():
+    pairs, scores = best_batch(bald, make_beliefs(3), 5)
+    assert sorted(map(tuple, pairs[:3].tolist())) == [(0, 1), (0, 2), (1, 2)]
+    assert pairs[3:].tolist() == [[0, 0]] * 2 and np.all(scores[3:] == -np.inf)
+
+
+def test_new_arrays_of_the_same_shapes_do_not_compile_anew():
+    for seed in range(3):
+        acquisition = random_gain(jax.random.key(seed))
+        exclude = np.full((2, 2), seed)
+        best_pairs(acquisition, make_beliefs(5, seed), 2, exclude=exclude)
+        if seed == 0:
+            compiled = selection._best_of_all._cache_size()
+    assert selection._best_of_all._cache_size() == compiled
+
+
+def broken(value):
+    return Partial(lambda beliefs, pairs: jnp.full(pairs.shape[:-1], value))
+
+
+def test_scores_that_are_not_numbers_are_refused():
+    with pytest.raises(ValueError, match="is not a number; look for beliefs"):
+        best_pairs(broken(jnp.nan), make_beliefs(5), chunk=4)
+    with pytest.raises(ValueError, match="is not a number"):
+        best_batch(broken(jnp.nan), make_beliefs(5), 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": 0}, "`q` is 0; pass a positive whole number"),
+        ({"chunk": 2.5}, "`chunk` is 2.5"),
+        ({"candidates": [[0, 5]]}, "`candidates` holds items from 0 to 5; .* from 0 to 4"),
+        ({"exclude": [[-1, 2]]}, "`exclude` holds items from -1"),
+        ({"exclude": [0, 1]}, r"`exclude` has shape \(2,\)"),
+        ({"candidates": [[0.0, 1.0]]}, "dtype float64; pass pairs of items"),
+        ({"acquisition": "bald"}, "`acquisition` is 'bald'; pass a function"),
+        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(2))}, r"covariance of shape \(2, 2\)"),
+    ],
+)
+@pytest.mark.parametrize("choose", [best_pairs, best_batch])
+def test_bad_arguments_are_refused(choose, change, message):
+    arguments = {"acquisition": margin_variance, "beliefs": make_beliefs(5), "q": 1, **change}
+    with pytest.raises(ValueError, match=message):
+        choose(**arguments)
