@@ -11,7 +11,8 @@ come once, at the end:
 .. math:: C = K - W^\top W, \qquad W = L^{-1} r A K, \qquad I + r G r = L L^\top .
 
 It runs in NumPy, whose LAPACK takes matrices of any size as they come: there is nothing to compile,
-however the answers grow.
+however the answers grow. Up to 256 answers it keeps BLAS to one thread: so small a matrix gains
+nothing from a second one, and on a busy machine threads that wait for each other cost far more.
 
 References
 ----------
@@ -22,19 +23,23 @@ References
 
 from __future__ import annotations
 
+import contextlib
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
 from scipy.special import erfcx, log_ndtr
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["Answers", "Fit", "Prior", "fit_answers"]
 
 Array = NDArray[np.float64]
 
 _SMALLEST_DAMPING = 0.05
+_ONE_THREAD = 256
 
 
 class Prior(NamedTuple):
@@ -110,6 +115,24 @@ def fit_answers(
     max_sweeps
         Number of sweeps after which to give up.
     """
+    few = len(answers.comparisons) <= _ONE_THREAD
+    with _threads().limit(limits=1, user_api="blas") if few else contextlib.nullcontext():
+        return _fit(prior, answers, start, tol, max_sweeps)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """The thread pools of this process; finding them takes some milliseconds."""
+    return ThreadpoolController()
+
+
+def _fit(
+    prior: Prior,
+    answers: Answers,
+    start: tuple[Array, Array] | None,
+    tol: float,
+    max_sweeps: int,
+) -> Fit:
     count = len(answers.comparisons)
     tau, nu = (np.zeros(count), np.zeros(count)) if start is None else start
     few = count <= len(prior.mean)
