@@ -43,6 +43,8 @@ def one(kind: str, name: str) -> None:
     """Measure one case in this process and print it as JSON."""
     if kind == "speed":
         from benchmarks.speed import measure as run
+    elif kind == "query_loop":
+        from benchmarks.query_loop import measure as run
     else:
         from benchmarks.peers import measure_peer as run
     click.echo(json.dumps(run(name)))
@@ -77,6 +79,32 @@ def peers(only: str) -> None:
         row = _in_new_process("peer", name)
         text = "not installed" if row is None else f"{row['first_s']:8.2f} {row['median_s']:9.3f}"
         click.echo(f"{name:45} {text}")
+
+
+@main.command()
+@click.option("--seeds", default=5, help="Data sets.")
+def learned(seeds: int) -> None:
+    """Log loss of fresh pairs after learning hyperparameters, beside botorch's."""
+    from benchmarks.learned import log_losses
+
+    rows = [log_losses(300, 1_500, seed) for seed in range(seeds)]
+    for name in rows[0]:
+        losses = [row[name] for row in rows]
+        each = "  ".join(f"{loss:.4f}" for loss in losses)
+        click.echo(f"{name:12} {sum(losses) / seeds:.4f}   each: {each}")
+
+
+@main.command()
+@click.option("--draws", default=1_000, help="Draws of NUTS over everything.")
+def nested(draws: int) -> None:
+    """NUTS over the hyperparameters with EP inside, against NUTS over everything."""
+    from benchmarks.nested import nested_against_joint
+
+    for n, count in ((50, 150), (200, 1_000)):
+        for name, row in nested_against_joint(n, count, draws).items():
+            seconds = row.pop("seconds")
+            sites = "  ".join(f"{k} {m:.3f} +- {s:.3f} ({e:.0f})" for k, (m, s, e) in row.items())
+            click.echo(f"n={n}, K={count}, {name:7} {seconds:7.1f} s  mean +- sd (ESS): {sites}")
 
 
 @main.command()
@@ -139,6 +167,32 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
 
 for command in ONLINE:
     main.add_command(command)
+
+
+@main.command("query_loop")
+@click.option("--only", default="", help="Run the cases whose name contains this.")
+def query_loop(only: str) -> None:
+    """A round of the query loop: tell, update, score 1,000 candidates, ask."""
+    from benchmarks.query_loop import CASES, LEARNINGS
+
+    click.echo(f"{'answers':>20} {'median ms':>10} {'95% ms':>7} {'CPU ms':>7}")
+    for row in (_in_new_process("query_loop", name) for name in CASES if only in name):
+        if row is None:
+            continue
+        click.echo(
+            f"{row['case']}: first question after {row['first_question_s']:.2f} s "
+            f"({row['compiled_before']} compilations), first round "
+            f"{1e3 * row['first_round_s']:.1f} ms, compilations after the first question: "
+            f"{row['compiled_during']}"
+        )
+        for window in row["windows"]:
+            times = [1e3 * window[k] for k in ("median_s", "p95_s", "cpu_s")]
+            click.echo(
+                f"{'to ' + str(window['until']):>20} {times[0]:10.1f} {times[1]:7.1f} "
+                f"{times[2]:7.1f}"
+            )
+        for count, seconds in zip(LEARNINGS, row["learn_s"], strict=False):
+            click.echo(f"  hyperparameters from {count} answers: {seconds:.2f} s")
 
 
 if __name__ == "__main__":
