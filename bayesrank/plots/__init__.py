@@ -6,6 +6,9 @@ several panels, always a new figure, and return that. Matplotlib is imported whe
 drawn, and its backend and settings are left alone.
 """
 
+from bayesrank.plots._active import plot_gain_surface as plot_gain_surface
+from bayesrank.plots._active import plot_learning_curves as plot_learning_curves
+from bayesrank.plots._active import plot_skill_surface as plot_skill_surface
 from bayesrank.plots._bounds import plot_bound_curves as plot_bound_curves
 from bayesrank.plots._bounds import plot_bound_parts as plot_bound_parts
 from bayesrank.plots._bounds import plot_coverage as plot_coverage
@@ -25,9 +28,12 @@ __all__ = [
     "plot_crosscheck",
     "plot_error_intervals",
     "plot_figure_posterior",
+    "plot_gain_surface",
+    "plot_learning_curves",
     "plot_pairwise",
     "plot_rank_distribution",
     "plot_ranking",
     "plot_running_loss",
     "plot_semi_supervised",
+    "plot_skill_surface",
 ]
