@@ -20,7 +20,8 @@ from bayesrank.online import (
 
 __all__ = ["Ratings", "draw", "learners", "load", "run_draws"]
 
-LEVELS, MOVIES, TRAIN, MIDDLE = 10, 300, 210, 2.75
+LEVELS, MOVIES, TRAIN = 10, 300, 210
+MIDDLE, RANGE = 2.75, 4.5
 
 
 class Ratings(NamedTuple):
@@ -57,13 +58,13 @@ def load() -> Ratings:
 def draw(ratings: Ratings, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Draw a person: features and levels of 210 of their first 300 movies, and of the other 90.
 
-    The features are the other people's stars less 2.75, and zero where they did not rate; the
-    levels are the person's half stars, 1 to 10.
+    The features are the other people's stars, scaled to -0.5 to 0.5 as in the paper, and zero where
+    they did not rate; the levels are the person's half stars, 1 to 10.
     """
     rng = np.random.default_rng(seed)
     person = rng.integers(ratings.stars.shape[1])
     movies = rng.permutation(np.flatnonzero(ratings.order[:, person] < MOVIES))
-    features = np.nan_to_num(np.delete(ratings.stars[movies], person, axis=1) - MIDDLE)
+    features = np.nan_to_num((np.delete(ratings.stars[movies], person, axis=1) - MIDDLE) / RANGE)
     levels = np.round(2.0 * ratings.stars[movies, person]).astype(int)
     return features[:TRAIN], levels[:TRAIN], features[TRAIN:], levels[TRAIN:]
 
@@ -72,7 +73,7 @@ def learners(seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """All learners by name, linear in the other people's ratings."""
     yield "PRank", lambda: PRank(LEVELS)
     yield "voted PRank", lambda: VotedPRank(LEVELS)
-    for eta in (0.05, 0.01, 0.001):
+    for eta in (0.2, 0.05, 0.01, 0.001):
         yield f"WH eta={eta}", lambda eta=eta: WidrowHoff(LEVELS, eta)
     kinds = {"OAP-VP": OAPVoted, "OAP-Bagg": OAPBagging, "OAP-BPM": OAPBPM}
     for name, kind in kinds.items():

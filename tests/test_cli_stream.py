@@ -69,7 +69,7 @@ def test_a_run_is_prequential_learning(capsys):
 def test_csv_and_svmlight_are_the_same_stream():
     _write("data.svm", LINES[:200])
     _write("data.csv", ["level,a,b", *CSV[:200]])
-    options = ("--learner", "oap-bpm", "--members", "5", "--degree", "2")
+    options = ("--learner", "prank", "--degree", "2")
     assert _run("data.svm", *options, "--checkpoint", "svm.npz") == 0
     assert _run("data.csv", *options, "--checkpoint", "csv.npz") == 0
     one, two = (_checkpoint(name)[0] for name in ("svm.npz", "csv.npz"))

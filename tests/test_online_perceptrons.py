@@ -239,7 +239,6 @@ def _matern(a, b):
 @pytest.mark.parametrize(
     ("kernel", "plain", "budget", "evict"),
     [
-        (ExpSquared(0.8), _rbf, 64, "oldest"),
         (ExpSquared(0.8), _rbf, 8, "oldest"),
         (2.5 * Matern32(0.9, distance=L2Distance()), _matern, 8, "smallest"),
     ],

@@ -1,0 +1,139 @@
+"""The ordinal version space: its density, and EP and the ensemble on it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro import handlers
+from numpyro.infer.util import log_density
+from scipy import stats
+
+from bayesrank.infer import EP
+from bayesrank.models import ordinal_version_space
+from bayesrank.online import OAPBPM, rank_loss
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+K, D, T, NOISE = 3, 2, 80, 0.3
+RNG = np.random.default_rng(3)
+W, C = np.array([1.0, -1.4]), np.array([-0.6, 0.7])
+
+
+def _draw(n):
+    rows = RNG.normal(size=(n, D))
+    return rows, 1 + ((rows @ W + NOISE * RNG.normal(size=n))[:, None] > C).sum(1)
+
+
+X, Y = _draw(T)
+FRESH, TRUTH = _draw(2000)
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return EP(ordinal_version_space).run(jax.random.key(0), X, Y, n_levels=K, noise=NOISE)
+
+
+def _sites(*args, **kwargs) -> Any:
+    return handlers.trace(handlers.seed(ordinal_version_space, 0)).get_trace(*args, **kwargs)
+
+
+def test_sites_shapes_and_priors():
+    sites = _sites(X, Y, n_levels=K, weight_scale=2.0)
+    shapes = {name: np.shape(s["value"]) for name, s in sites.items() if s["type"] == "sample"}
+    assert shapes == {"noise": (), "weights": (D,), "thresholds": (K - 1,), "above": (T, K - 1)}
+    assert float(sites["noise"]["fn"].icdf(0.5)) == pytest.approx(0.1)
+    assert float(sites["weights"]["fn"].variance[0]) == pytest.approx(4.0)
+    assert float(sites["thresholds"]["fn"].variance[0]) == pytest.approx(100.0)
+    np.testing.assert_array_equal(sites["above"]["value"].sum(1) + 1, Y)
+    assert set(_sites(X, n_levels=K, noise=1.0)) == {"weights", "thresholds"}
+
+
+def test_density_is_the_product_of_the_sides():
+    values = {"weights": jnp.asarray([0.4, -1.1]), "thresholds": jnp.asarray([-0.5, 0.9])}
+    args, kwargs = (X, Y), {"n_levels": K, "noise": NOISE, "threshold_scale": 2.0}
+    density, _ = log_density(ordinal_version_space, args, kwargs, values)
+    side = np.where(Y[:, None] > np.arange(1, K), 1.0, -1.0)
+    margin = (X @ np.asarray(values["weights"]))[:, None] - np.asarray(values["thresholds"])
+    expected = stats.norm.logcdf(side * margin / NOISE).sum()
+    expected += stats.norm.logpdf(values["weights"]).sum()
+    expected += stats.norm.logpdf(values["thresholds"], scale=2.0).sum()
+    assert float(density) == pytest.approx(expected)
+
+
+def test_no_noise_is_the_version_space():
+    """Towards zero noise, a rule has its prior's density if it fits the data, and none if not."""
+    rows, levels = X[:20], 1 + ((X[:20] @ W)[:, None] > C).sum(1)
+    kwargs = {"n_levels": K, "noise": 1e-9}
+    fits = {"weights": jnp.asarray(W), "thresholds": jnp.asarray(C)}
+    other = {"weights": jnp.asarray(-W), "thresholds": jnp.asarray(C)}
+    prior = log_density(ordinal_version_space, (rows,), kwargs, fits)[0]
+    inside = log_density(ordinal_version_space, (rows, levels), kwargs, fits)[0]
+    outside = log_density(ordinal_version_space, (rows, levels), kwargs, other)[0]
+    assert float(inside) == pytest.approx(float(prior))
+    assert float(outside) < -1e10
+
+
+def test_ep_gives_the_moments_of_the_posterior(posterior):
+    """By importance sampling in NumPy from a wider Gaussian about EP's."""
+    mean, cov = posterior.joint_mean, posterior.joint_covariance
+    proposal = stats.multivariate_t(mean, cov * 1.2, df=8, seed=5)
+    draws = proposal.rvs(60_000)
+    side = np.where(Y[:, None] > np.arange(1, K), 1.0, -1.0)
+    log_p = -0.5 * (draws[:, :D] ** 2).sum(1) - 0.5 * (draws[:, D:] ** 2).sum(1) / 100.0
+    for x, s in zip(X, side, strict=True):
+        margin = (draws[:, :D] @ x)[:, None] - draws[:, D:]
+        log_p += stats.norm.logcdf(s * margin / NOISE).sum(1)
+    weights = np.exp(log_p - proposal.logpdf(draws) - (log_p - proposal.logpdf(draws)).max())
+    weights /= weights.sum()
+    exact = weights @ draws
+    sd = np.sqrt(weights @ (draws - exact) ** 2)
+    assert 1.0 / (weights**2).sum() > 10_000
+    assert np.abs((mean - exact) / sd).max() < 0.04
+    # The posterior leans towards larger rules, which a Gaussian cannot: its sd is 7% too small.
+    np.testing.assert_allclose(np.sqrt(np.diagonal(cov)), sd, rtol=0.1)
+    assert posterior.converged
+
+
+def test_the_ensemble_comes_closer_to_the_bayes_point_as_it_grows(posterior):
+    """Its rule and EP's: the angle between them, agreement, and rank loss on fresh examples."""
+    point = np.append(posterior.mean["weights"], posterior.mean["thresholds"])
+    rows, levels = np.tile(X, (10, 1)), np.tile(Y, 10)
+
+    def predict(rule):
+        return 1 + ((FRESH @ rule[:D])[:, None] >= rule[D:]).sum(1)
+
+    def learn(n_members, seed):
+        model = OAPBPM(K, n_members, 0.3, seed).partial_fit(rows, levels)
+        return np.append(model.coef_, model.thresholds_)
+
+    def angle(rule):
+        return np.arccos(rule @ point / np.linalg.norm(rule) / np.linalg.norm(point))
+
+    large = learn(100, 0)
+    alone = [angle(learn(1, seed)) for seed in range(20)]
+    assert angle(large) < 0.6 * np.mean(alone)
+    assert angle(large) < 0.2
+    assert (predict(large) == predict(point)).mean() > 0.9
+    ideal = 1 + ((FRESH @ W)[:, None] > C).sum(1)
+    losses = [rank_loss(TRUTH, levels) for levels in (predict(point), predict(large), ideal)]
+    assert losses[0] < losses[1] + 0.01
+    assert losses[0] < losses[2] + 0.04
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "n_levels", "message"),
+    [
+        (X, Y, 1, "`n_levels` is 1"),
+        (X, Y, 2.5, "`n_levels` is 2.5"),
+        (X[0], Y, K, r"`X` has shape \(2,\)"),
+        (X, Y[:5], K, r"`y` has shape \(5,\)"),
+        (X, Y.astype(float), K, "dtype float64"),
+        (X, Y - 1, K, r"`y` is 0 in row \d+; pass levels from 1 to 3"),
+        (X, Y, 2, r"`y` is 3 in row \d+; pass levels from 1 to 2"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_named(X, y, n_levels, message):
+    with pytest.raises(ValueError, match=message):
+        _sites(X, y, n_levels=n_levels)
