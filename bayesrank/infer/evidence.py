@@ -10,23 +10,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
-from jax.flatten_util import ravel_pytree
 from scipy.optimize import OptimizeResult, minimize
 
-from bayesrank.infer._inventory import Inventory, run_with, take_inventory
+from bayesrank.infer._hyperparameters import Evaluation, Hyperparameters, first_sites
 from bayesrank.infer.ep import EP, ConvergenceWarning
-from bayesrank.infer.sites import Sites
 
 __all__ = ["EvidenceMaximum", "maximize_evidence"]
 
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
-# Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
-# evidence means nothing.
-_LARGEST_DELTA = 0.05
 _NOWHERE = "EP does not converge at these hyperparameters"
 
 
@@ -68,19 +62,11 @@ class EvidenceMaximum:
         yield self.log_evidence
 
 
-class _Evaluation(NamedTuple):
-    objective: Array
-    log_evidence: Array
-    log_prior: Array
-    sites: Sites
-    delta: Array
-
-
 class _Start(NamedTuple):
     """The end of one run of the optimiser, with the evaluation there."""
 
     outcome: OptimizeResult
-    evaluation: _Evaluation
+    evaluation: Evaluation
 
 
 def maximize_evidence(
@@ -181,70 +167,45 @@ class _Search:
         first = engine.run(
             jax.random.key(0), *args, params={**params, **init}, num_samples=1, **kwargs
         )
-        self.inventory: Inventory = take_inventory(engine.model, args, kwargs, params)
-        self.names = tuple(self.inventory.supports)
-        if not self.names:
+        self.free = Hyperparameters(engine, args, kwargs, params)
+        if not self.free.names:
             raise ValueError(
                 "the model has no free hyperparameters to learn: it has no param site and no "
                 "sample site other than its Gaussian latents that params does not hold fixed"
             )
-        unknown = sorted(set(init) - set(self.names))
+        unknown = sorted(set(init) - set(self.free.names))
         if unknown:
             raise ValueError(
-                f"init names {unknown}; the free hyperparameters are {list(self.names)}"
+                f"init names {unknown}; the free hyperparameters are {list(self.free.names)}"
             )
-        values = {**self.inventory.hyperparameters, **init}
-        self.transforms = {k: dist.biject_to(s) for k, s in self.inventory.supports.items()}
-        start = {
-            k: jnp.asarray(self.transforms[k].inv(jnp.asarray(values[k], float)))
-            for k in self.names
-        }
-        self.first, self.unravel = ravel_pytree(start)
-        tau, nu = zip(*first.sites.values(), strict=True) if first.sites else ((), ())
-        self.sites: Sites = (tau, nu)
+        self.first = self.free.flatten({**self.free.inventory.hyperparameters, **init})
+        self.sites = first_sites(first.sites)
         self.count, self.best_objective = 0, -np.inf
 
     def starting_points(self, num_restarts: int, rng_key: Array | None) -> list[np.ndarray]:
         """The first point, and others spread around it."""
-        first = np.asarray(self.first)
         key = jax.random.key(0) if rng_key is None else rng_key
-        spread = np.asarray(jax.random.normal(key, (num_restarts, first.size)))
-        return [first, *(first + spread)]
+        spread = np.asarray(jax.random.normal(key, (num_restarts, self.first.size)))
+        return [self.first, *(self.first + spread)]
 
     def objective(self, point: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, None]:
         """Value and gradient of what is maximised; traced."""
-        unconstrained, site_values, fixed = point
+        flat, site_values, fixed = point
 
-        def evaluate(flat: Array) -> tuple[Array, _Evaluation]:
-            values = {k: self.transforms[k](u) for k, u in self.unravel(flat).items()}
-            params = {**fixed, **values}
-            evidence, end = self.engine.evidence_and_state(
-                params, *args, init_sites=site_values, **kwargs
-            )
-            prior = self._log_prior(params, args, kwargs)
-            objective = evidence + prior
-            return objective, _Evaluation(objective, evidence, prior, (end.tau, end.nu), end.delta)
+        def evaluate(flat: Array) -> tuple[Array, Evaluation]:
+            evaluation = self.free.evaluate(flat, fixed, site_values, args, kwargs)
+            return evaluation.objective, evaluation
 
-        (_, evaluation), gradient = jax.value_and_grad(evaluate, has_aux=True)(unconstrained)
+        (_, evaluation), gradient = jax.value_and_grad(evaluate, has_aux=True)(flat)
         return (evaluation, gradient), None
 
-    def _log_prior(self, params: dict[str, Array], args: tuple, kwargs: dict[str, Any]) -> Array:
-        names = [k for k in self.names if k in self.inventory.sampled]
-        zeros = {k: jnp.zeros(shape) for k, shape in self.inventory.latents.items()}
-        traced = run_with(
-            self.engine.model, args, kwargs, {**self.inventory.discrete, **zeros, **params}
-        )
-        return sum(
-            (jnp.sum(traced[k]["fn"].log_prob(traced[k]["value"])) for k in names), jnp.zeros(())
-        )
-
-    def evaluate(self, point: np.ndarray) -> tuple[_Evaluation, np.ndarray]:
+    def evaluate(self, point: np.ndarray) -> tuple[Evaluation, np.ndarray]:
         """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
         (evaluation, gradient), _ = self.engine.compiled(
             self.objective, (point, self.sites, self.params), self.args, self.kwargs
         )
         objective = float(evaluation.objective)
-        usable = self._usable(evaluation)
+        usable = bool(evaluation.usable)
         if usable:
             self.sites = evaluation.sites
         self.count += 1
@@ -256,7 +217,7 @@ class _Search:
     def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _Start:
         """Run the optimiser from one point."""
         first, slope = self.evaluate(start)
-        if not self._usable(first):
+        if not first.usable:
             return _Start(OptimizeResult(x=start, success=False, message=_NOWHERE), first)
         # With bounds on every side, L-BFGS-B begins with a step of the whole gradient: make that a
         # step of length one.
@@ -265,13 +226,13 @@ class _Search:
 
         def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
             evaluation, gradient = self.evaluate(point)
-            if not self._usable(evaluation) or not np.all(np.isfinite(gradient)):
+            if not evaluation.usable or not np.all(np.isfinite(gradient)):
                 # EP has not converged there, or a covariance is not positive definite: what it
                 # says of the evidence means nothing, and the line search backs off.
                 return far_worse, np.zeros_like(gradient)
             return -float(evaluation.objective) / scale, -gradient / scale
 
-        bounds = [(x - _REACH, x + _REACH) for x in np.asarray(self.first)]
+        bounds = [(x - _REACH, x + _REACH) for x in self.first]
         outcome = minimize(
             downhill,
             start,
@@ -281,24 +242,18 @@ class _Search:
             options={"maxiter": max_steps, "ftol": tol, "gtol": 1e-3 / scale},
         )
         end = self.evaluate(outcome.x)[0]
-        if not self._usable(end):
+        if not end.usable:
             outcome.success, outcome.message = False, _NOWHERE
         return _Start(outcome, end)
 
-    @staticmethod
-    def _usable(evaluation: _Evaluation) -> bool:
-        """Whether EP came near enough to its fixed point for its evidence to mean something."""
-        return bool(np.isfinite(evaluation.objective) and evaluation.delta < _LARGEST_DELTA)
-
     def best(self, ends: list[_Start]) -> EvidenceMaximum:
         """The best of several ends."""
-        end = max(ends, key=lambda e: (self._usable(e.evaluation), float(e.evaluation.objective)))
-        with_bounds = np.abs(end.outcome.x - np.asarray(self.first)) >= _REACH - 1e-6
-        edges = self.unravel(jnp.asarray(with_bounds, float))
-        at_bound = tuple(k for k in self.names if bool(jnp.any(edges[k] > 0)))
-        values = self.unravel(jnp.asarray(end.outcome.x))
-        learned = {k: np.asarray(self.transforms[k](values[k])) for k in self.names}
-        fixed = {k: np.asarray(v) for k, v in self.inventory.hyperparameters.items()}
+        end = max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
+        with_bounds = np.abs(end.outcome.x - self.first) >= _REACH - 1e-6
+        edges = self.free.unravel(jnp.asarray(with_bounds, float))
+        at_bound = tuple(k for k in self.free.names if bool(jnp.any(edges[k] > 0)))
+        learned = {k: np.asarray(v) for k, v in self.free.values(end.outcome.x).items()}
+        fixed = {k: np.asarray(v) for k, v in self.free.inventory.hyperparameters.items()}
         return EvidenceMaximum(
             params={**fixed, **learned},
             log_evidence=float(end.evaluation.log_evidence),
