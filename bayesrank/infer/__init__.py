@@ -2,11 +2,13 @@
 
 from bayesrank.infer._crosscheck_result import CrossCheck as CrossCheck
 from bayesrank.infer._crosscheck_result import NUTSResult as NUTSResult
+from bayesrank.infer._nested_result import NestedEPResult as NestedEPResult
 from bayesrank.infer.crosscheck import crosscheck as crosscheck
 from bayesrank.infer.ep import EP as EP
 from bayesrank.infer.ep import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.evidence import EvidenceMaximum as EvidenceMaximum
 from bayesrank.infer.evidence import maximize_evidence as maximize_evidence
+from bayesrank.infer.nested import NestedEP as NestedEP
 from bayesrank.infer.reparam import WhitenReparam as WhitenReparam
 from bayesrank.infer.reparam import whiten as whiten
 from bayesrank.infer.result import EPResult as EPResult
@@ -18,6 +20,8 @@ __all__ = [
     "EPResult",
     "EvidenceMaximum",
     "NUTSResult",
+    "NestedEP",
+    "NestedEPResult",
     "WhitenReparam",
     "crosscheck",
     "maximize_evidence",

@@ -15,7 +15,7 @@ from numpyro import optim
 from numpyro.distributions import constraints
 from numpyro.infer import NUTS, SVI, Trace_ELBO, autoguide, init_to_value
 
-from bayesrank.infer._crosscheck_program import WhiteProgram
+from bayesrank.infer._crosscheck_program import Density, WhiteProgram
 
 __all__ = ["run_nuts", "run_svi"]
 
@@ -29,16 +29,17 @@ _STEP_SIZE = 0.02
 
 
 def run_nuts(
-    program: WhiteProgram,
+    program: Density,
     rng_key: Array,
     num_warmup: int,
     num_samples: int,
     num_chains: int,
     advance: Advance,
 ) -> tuple[np.ndarray, int]:
-    """Run NUTS on a white program, one chain after the other.
+    """Run NUTS on a white density, one chain after the other.
 
-    Chains start uniformly in (-2, 2) on the white scale, where the prior's standard deviation is 1.
+    Chains start uniformly in (-2, 2): on the white scale of a program its prior has standard
+    deviation 1.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank.infer._crosscheck_program import WhiteProgram
+from bayesrank.infer._crosscheck_program import Density
 
 __all__ = ["Importance", "importance_sampler", "pareto_k"]
 
@@ -59,9 +59,18 @@ class Importance(NamedTuple):
 
 
 def importance_sampler(
-    program: WhiteProgram,
+    program: Density, draws: int = _DRAWS, batch: int | None = _CHUNK
 ) -> Callable[[Array, ArrayLike, ArrayLike], Importance]:
-    """Make the function that judges Gaussians on the white scale of a program.
+    """Make the function that judges Gaussians as approximations to a density.
+
+    Parameters
+    ----------
+    program
+        The density, such as a white program.
+    draws
+        How many draws to weigh.
+    batch
+        How many to weigh at once; None for one after the other.
 
     Returns
     -------
@@ -73,9 +82,9 @@ def importance_sampler(
     @jax.jit
     def weigh(key: Array, mean: Array, covariance: Array) -> Array:
         proposal = dist.MultivariateNormal(mean, scale_tril=jnp.linalg.cholesky(covariance))
-        draws = proposal.sample(key, (_DRAWS,))
-        log_joint = lax.map(program.log_joint, draws, batch_size=_CHUNK)
-        return log_joint - proposal.log_prob(draws)
+        points = proposal.sample(key, (draws,))
+        log_joint = lax.map(program.log_joint, points, batch_size=batch)
+        return log_joint - proposal.log_prob(points)
 
     def importance(rng_key: Array, mean: ArrayLike, covariance: ArrayLike) -> Importance:
         logs = np.asarray(weigh(rng_key, jnp.asarray(mean), jnp.asarray(covariance)))

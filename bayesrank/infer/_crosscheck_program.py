@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,32 @@ from numpyro.infer.util import log_density
 from bayesrank.infer._inventory import run_with
 from bayesrank.infer.reparam import whiten
 
-__all__ = ["WhiteProgram", "split", "white_program"]
+__all__ = ["Density", "WhiteProgram", "split", "white_program"]
 
 Matrix = NDArray[np.float64]
 Shapes = dict[str, tuple[int, ...]]
+
+
+class Density(Protocol):
+    """A density of a vector ``z`` that engines can work on; `WhiteProgram` is one.
+
+    Attributes
+    ----------
+    log_joint
+        Its log, up to a constant that counts as evidence, from ``z`` of shape (n,).
+    size
+        The length n.
+    """
+
+    @property
+    def log_joint(self) -> Callable[[Array], Array]: ...  # noqa: D102
+
+    @property
+    def size(self) -> int: ...  # noqa: D102
+
+    def colour(self, white: Any) -> Any:
+        """Carry vectors (..., n) to the scale on which draws are wanted."""
+        ...
 
 
 class WhiteProgram(NamedTuple):

@@ -12,63 +12,24 @@ import numpy as np
 from jax import Array
 from numpyro.diagnostics import print_summary
 
-__all__ = ["EPResult"]
+__all__ = ["EPResult", "GaussianMoments", "square_root"]
 
 
-@dataclass(frozen=True, eq=False)
-class EPResult:
-    """The posterior of a program's latents under EP.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GaussianMoments:
+    """Mean and covariance of the latents of a program.
 
     Attributes
     ----------
-    model, model_args, model_kwargs
-        The program and what it was called with.
-    params
-        Values of the hyperparameters that the posterior is conditional on, given or chosen.
-    free_params
-        Names of those that are `sample` sites with a prior, not given by the caller.
     shapes
         Shape of every latent site, in the order of the joint posterior.
     joint_mean, joint_covariance
         Of all latents laid end to end, shapes (n,) and (n, n), float64.
-    sites
-        For each observed site that has factors, their site parameters ``(tau, nu)`` of margins
-        measured from the prior mean.
-    log_evidence
-        EP's approximation of the log of the integral of the program's density over the latents, in
-        nats.
-    converged
-        Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
-    num_sweeps
-        Number of sweeps made.
-    skipped_sites
-        Number of site updates skipped over all sweeps because a cavity was not proper.
-    delta
-        How far the last sweep moved the margin that moved most, in posterior standard deviations.
-    dropped_sites
-        Unobserved sites on which no data depend and that are not Gaussian.  They are not part of
-        the posterior; `numpyro.infer.Predictive` draws them.
-    num_samples, rng_key
-        Number of draws that `get_samples` returns, and their random key.
     """
 
-    model: Callable[..., Any]
-    model_args: tuple
-    model_kwargs: dict[str, Any]
-    params: dict[str, np.ndarray]
-    free_params: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
     joint_mean: np.ndarray = field(repr=False)
     joint_covariance: np.ndarray = field(repr=False)
-    sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
-    log_evidence: float
-    converged: bool
-    num_sweeps: int
-    skipped_sites: int
-    delta: float
-    dropped_sites: tuple[str, ...]
-    num_samples: int
-    rng_key: Array = field(repr=False)
 
     @property
     def latent_sites(self) -> tuple[str, ...]:
@@ -103,6 +64,64 @@ class EPResult:
             start += size
         return spans
 
+    def by_site(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """Cut joint draws of shape (..., n) into those of each site."""
+        return {
+            k: draws[..., s].reshape(*draws.shape[:-1], *self.shapes[k])
+            for k, s in self._spans.items()
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EPResult(GaussianMoments):
+    """The posterior of a program's latents under EP.
+
+    Attributes
+    ----------
+    model, model_args, model_kwargs
+        The program and what it was called with.
+    params
+        Values of the hyperparameters that the posterior is conditional on, given or chosen.
+    free_params
+        Names of those that are `sample` sites with a prior, not given by the caller.
+    shapes, joint_mean, joint_covariance
+        See `GaussianMoments`.
+    sites
+        For each observed site that has factors, their site parameters ``(tau, nu)`` of margins
+        measured from the prior mean.
+    log_evidence
+        EP's approximation of the log of the integral of the program's density over the latents, in
+        nats.
+    converged
+        Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
+    num_sweeps
+        Number of sweeps made.
+    skipped_sites
+        Number of site updates skipped over all sweeps because a cavity was not proper.
+    delta
+        How far the last sweep moved the margin that moved most, in posterior standard deviations.
+    dropped_sites
+        Unobserved sites on which no data depend and that are not Gaussian.  They are not part of
+        the posterior; `numpyro.infer.Predictive` draws them.
+    num_samples, rng_key
+        Number of draws that `get_samples` returns, and their random key.
+    """
+
+    model: Callable[..., Any]
+    model_args: tuple
+    model_kwargs: dict[str, Any]
+    params: dict[str, np.ndarray]
+    free_params: tuple[str, ...]
+    sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    log_evidence: float
+    converged: bool
+    num_sweeps: int
+    skipped_sites: int
+    delta: float
+    dropped_sites: tuple[str, ...]
+    num_samples: int
+    rng_key: Array = field(repr=False)
+
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Independent draws from the posterior; the same ones at every call.
 
@@ -128,11 +147,9 @@ class EPResult:
         size = self.joint_mean.size
         with jax.enable_x64(True):
             normal = jax.random.normal(self.rng_key, (self.num_samples, size), dtype=float)
-        draws = self.joint_mean + np.asarray(normal) @ _root(self.joint_covariance).T
-        return {
-            k: draws[:, s].reshape(self.num_samples, *self.shapes[k])
-            for k, s in self._spans.items()
-        }
+        return self.by_site(
+            self.joint_mean + np.asarray(normal) @ square_root(self.joint_covariance).T
+        )
 
     def print_summary(self, prob: float = 0.9) -> None:
         """Print a table of the latents, in the manner of `numpyro.infer.MCMC.print_summary`.
@@ -146,8 +163,8 @@ class EPResult:
         print_summary(latents, prob=prob, group_by_chain=True)
 
 
-def _root(covariance: np.ndarray) -> np.ndarray:
-    """A square root R of a covariance, ``R R' = C``."""
+def square_root(covariance: np.ndarray) -> np.ndarray:
+    """Square root R of a covariance, ``R R' = C``."""
     try:
         return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:

@@ -1,0 +1,339 @@
+r"""Full Bayes by nesting: NUTS over the hyperparameters, EP over the latents.
+
+A program's hyperparameters :math:`\theta` are few and its latents :math:`f` are many. Given
+:math:`\theta`, EP finds the posterior of :math:`f` and the evidence :math:`Z(\theta)`; so NUTS can
+walk in :math:`\theta` alone, on :math:`p(\theta) Z(\theta)`, and the posterior of :math:`f` is the
+mixture of EP's posteriors at the draws. (The latents of a Gaussian model are integrated out in the
+same way by Filippone and Girolami, 2014, with importance sampling in EP's place, and by Rue et al.,
+2009, with Laplace's method and a grid.)
+
+References
+----------
+Filippone, M. and Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes.
+IEEE Transactions on Pattern Analysis and Machine Intelligence, 36, 2214-2226. Rue, H., Martino, S.
+and Chopin, N. (2009). Approximate Bayesian inference for latent Gaussian models by using integrated
+nested Laplace approximations. Journal of the Royal Statistical Society B, 71, 319-392.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.diagnostics import split_gelman_rubin
+
+from bayesrank.infer._compile import as_working_dtype
+from bayesrank.infer._crosscheck_engines import run_nuts
+from bayesrank.infer._crosscheck_importance import importance_sampler
+from bayesrank.infer._hyperparameters import Hyperparameters, first_sites
+from bayesrank.infer._inventory import take_inventory
+from bayesrank.infer._nested_result import NestedEPResult
+from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.evidence import maximize_evidence
+from bayesrank.infer.result import GaussianMoments, square_root
+from bayesrank.infer.sites import Sites
+
+__all__ = ["NestedEP"]
+
+_LARGEST_R_HAT = 1.05
+# NUTS needs no more of the sites than this, since the evidence is stationary in them.
+_SEARCH_TOL = 1e-3
+_STEP = 0.02  # of the differences of gradients, on the unconstrained scale
+_IMPORTANCE_DRAWS = 400
+
+
+class NestedEP:
+    """NUTS over the hyperparameters of a program, with its latents integrated out by EP.
+
+    Parameters
+    ----------
+    model
+        A NumPyro program that `EP` takes, with at least one hyperparameter that is a `sample` site.
+    power, damping, max_sweeps, tol
+        Settings of EP, see `EP`.
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> from bayesrank.infer import NestedEP
+    >>> def model(y):
+    ...     scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    ...     f = numpyro.sample("f", dist.Normal(0.0, scale).expand([3]))
+    ...     numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
+    >>> y = np.array([-2.0, 0.0, 2.0])
+    >>> result = NestedEP(model).run(jax.random.key(0), y, num_warmup=50, num_samples=50)
+    >>> sorted(result.get_samples())
+    ['f', 'scale']
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        *,
+        power: float = 1.0,
+        damping: float = 1.0,
+        max_sweeps: int = 200,
+        tol: float = 1e-4,
+    ) -> None:
+        settings = {"power": power, "damping": damping, "max_sweeps": max_sweeps}
+        self.model = model
+        self.engine = EP(model, tol=tol, **settings)
+        self.search_engine = EP(model, tol=max(tol, _SEARCH_TOL), **settings)
+
+    def run(
+        self,
+        rng_key: Array,
+        *args: Any,
+        params: Mapping[str, Any] | None = None,
+        num_warmup: int = 100,
+        num_samples: int = 250,
+        num_chains: int = 2,
+        callback: Callable[[float], None] | None = None,
+        **kwargs: Any,
+    ) -> NestedEPResult:
+        """Draw hyperparameters and latents from their joint posterior.
+
+        The walk is on the unconstrained scale, made white by the curvature where the evidence times
+        the prior is largest, so that a short warm-up will do.
+
+        Parameters
+        ----------
+        rng_key
+            Random key.
+        *args, **kwargs
+            Arguments of the program.
+        params
+            Values of sites to be held fixed, by name. `param` sites that are not named have no
+            prior to be integrated over, and are held at their initial value.
+        num_warmup, num_samples
+            Draws of each chain that are thrown away, and kept.
+        num_chains
+            Number of chains, run one after the other.
+        callback
+            Called now and then with the share of the work done, between 0 and 1.
+
+        Returns
+        -------
+        NestedEPResult
+
+        Raises
+        ------
+        ValueError
+            If the program is not one that EP can take, or has no hyperparameter to integrate over,
+            or a number of draws or chains is not positive.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a trajectory diverged, EP did not converge at some of the draws, or the chains
+            disagree.
+        """
+        _check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains)
+        advance = callback or (lambda share: None)
+        walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
+        with jax.enable_x64(True):
+            walk = self._prepare(args, kwargs, dict(params or {}))
+            points, divergent = run_nuts(
+                walk, walk_key, num_warmup, num_samples, num_chains, lambda x: advance(0.7 * x)
+            )
+            weights = importance_sampler(walk, _IMPORTANCE_DRAWS, batch=None)(
+                evidence_key, *_moments(walk.whiten(points))
+            )
+            values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
+            hyperparameters = {k: np.asarray(v) for k, v in values.items()}
+            mixture = self._mixture(
+                walk, hyperparameters, args, kwargs, draw_key, lambda x: advance(0.7 + 0.3 * x)
+            )
+        shapes, mean, covariance, draws, unconverged = mixture
+        result = NestedEPResult(
+            shapes=shapes,
+            joint_mean=mean,
+            joint_covariance=covariance,
+            model=self.model,
+            model_args=args,
+            model_kwargs=kwargs,
+            params={k: np.asarray(v) for k, v in walk.fixed.items()},
+            log_evidence=weights.log_evidence,
+            log_evidence_error=weights.error,
+            pareto_k=weights.k_hat,
+            converged=not divergent and not unconverged and _r_hat(points) < _LARGEST_R_HAT,
+            num_divergent=divergent,
+            num_unconverged=unconverged,
+            hyperparameters=hyperparameters,
+            draws=draws,
+        )
+        if not result.converged:
+            warnings.warn(_complaint(result, _r_hat(points)), ConvergenceWarning, stacklevel=2)
+        return result
+
+    def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
+        """Find the mode of the hyperparameters, and the curvature there."""
+        fixed = self._fixed(args, kwargs, params)
+        engine = self.search_engine
+        maximum = maximize_evidence(engine, *args, params=fixed, **kwargs)
+        start = engine.run(jax.random.key(0), *args, params=maximum.params, **kwargs)
+        free = Hyperparameters(engine, args, kwargs, fixed)
+        centre, sites = free.flatten(maximum.params), first_sites(start.sites)
+
+        def log_density(flat: Array) -> Array:
+            evaluation = free.evaluate(flat, fixed, sites, args, kwargs, jacobian=True)
+            return jnp.where(evaluation.usable, evaluation.objective, -jnp.inf)
+
+        slope = jax.jit(jax.grad(log_density))
+        steps = _STEP * np.eye(centre.size)
+        curvature = np.stack([slope(centre + s) - slope(centre - s) for s in steps]) / (2 * _STEP)
+        return _Walk(free, fixed, centre, _inverse_root(-curvature), log_density, sites)
+
+    def _fixed(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+        """Values of all hyperparameters that are not to be integrated over."""
+        _, arguments, keywords = as_working_dtype(((), args, kwargs))
+        inventory = take_inventory(self.model, arguments, keywords, params)
+        if not inventory.sampled:
+            raise ValueError(
+                "the model has no hyperparameter to integrate over: it has no sample site other "
+                "than its Gaussian latents that params does not hold fixed. Use EP"
+            )
+        values = inventory.hyperparameters
+        return {k: np.asarray(v) for k, v in values.items() if k not in inventory.sampled}
+
+    def _mixture(
+        self,
+        walk: _Walk,
+        hyperparameters: dict[str, np.ndarray],
+        args: tuple,
+        kwargs: dict[str, Any],
+        rng_key: Array,
+        advance: Callable[[float], None],
+    ) -> tuple[dict[str, tuple[int, ...]], np.ndarray, np.ndarray, dict[str, np.ndarray], int]:
+        """Solve EP at each draw of the hyperparameters, and draw the latents there.
+
+        Returns
+        -------
+        tuple
+            Shapes of the latent sites; mean and covariance of the mixture; draws of the latents;
+            and at how many draws EP did not converge.
+        """
+        chains, count = next(iter(hyperparameters.values())).shape[:2]
+        sites, means, draws = walk.sites, [], []
+        shapes, spread, unconverged = {}, 0.0, 0
+        for number in range(chains * count):
+            at = divmod(number, count)
+            values = {**walk.fixed, **{k: v[at] for k, v in hyperparameters.items()}}
+            component, shapes = self.engine.compiled(self._component, (values, sites), args, kwargs)
+            mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
+            normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
+            means.append(mean)
+            draws.append(mean + square_root(covariance) @ normal)
+            spread += covariance / (chains * count)
+            if component.converged:
+                sites = component.sites
+            else:
+                unconverged += 1
+            advance((number + 1) / (chains * count))
+        centre = np.mean(means, axis=0)
+        between = np.stack(means) - centre
+        spread = spread + between.T @ between / len(means)
+        moments = GaussianMoments(shapes=shapes, joint_mean=centre, joint_covariance=spread)
+        stacked = np.stack(draws).reshape(chains, count, -1)
+        return shapes, centre, spread, moments.by_site(stacked), unconverged
+
+    def _component(
+        self, point: tuple[dict[str, Array], Sites], args: tuple, kwargs: dict[str, Any]
+    ) -> tuple[_Component, dict[str, tuple[int, ...]]]:
+        params, sites = point
+        program, state = self.engine.solve(params, *args, init_sites=sites, **kwargs)
+        mean, covariance = program.all_latents(state.posterior.mean, state.posterior.covariance)
+        converged = (state.delta <= self.engine.tol) & (state.skipped == 0)
+        return _Component(mean, covariance, (state.tau, state.nu), converged), program.shapes
+
+
+class _Component(NamedTuple):
+    """EP's posterior at one draw of the hyperparameters."""
+
+    mean: Array
+    covariance: Array
+    sites: Sites
+    converged: Array
+
+
+class _Walk(NamedTuple):
+    """The density of the hyperparameters ``centre + root z`` on a white scale ``z``.
+
+    Attributes
+    ----------
+    free
+        The hyperparameters that vary.
+    fixed
+        Values of the others.
+    centre, root
+        Shapes (d,) and (d, d), on the unconstrained scale.
+    log_density
+        Log density on the unconstrained scale.
+    sites
+        EP's sites at the centre.
+    """
+
+    free: Hyperparameters
+    fixed: dict[str, Any]
+    centre: np.ndarray
+    root: np.ndarray
+    log_density: Callable[[Array], Array]
+    sites: Sites
+
+    @property
+    def size(self) -> int:
+        """Number of hyperparameters, elements counted."""
+        return self.centre.size
+
+    def log_joint(self, z: Array) -> Array:
+        """Log density on the white scale."""
+        log_volume = np.linalg.slogdet(self.root)[1]
+        return self.log_density(jnp.asarray(self.centre + self.root @ z)) + log_volume
+
+    def colour(self, white: np.ndarray) -> np.ndarray:
+        """Unconstrained vectors from white ones, both (..., d)."""
+        return self.centre + white @ self.root.T
+
+    def whiten(self, points: np.ndarray) -> np.ndarray:
+        """White vectors from unconstrained ones, both (..., d)."""
+        return np.linalg.solve(self.root, (points - self.centre)[..., None])[..., 0]
+
+
+def _inverse_root(precision: np.ndarray) -> np.ndarray:
+    """``R`` with ``R R'`` the inverse of a curvature, flat or wrong directions made moderate."""
+    values, vectors = np.linalg.eigh(0.5 * (precision + precision.T))
+    # A log hyperparameter that the data leave open has a prior of about unit scale.
+    return vectors / np.sqrt(np.maximum(values, 0.25))
+
+
+def _moments(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of draws (chains, draws, d), widened a little as a proposal."""
+    flat = white.reshape(-1, white.shape[-1])
+    covariance = np.atleast_2d(np.cov(flat, rowvar=False))
+    return flat.mean(axis=0), 1.2 * covariance + 1e-9 * np.eye(flat.shape[1])
+
+
+def _r_hat(points: np.ndarray) -> float:
+    """Largest split R-hat of draws (chains, draws, d)."""
+    return float(np.max(split_gelman_rubin(points)))
+
+
+def _complaint(result: NestedEPResult, r_hat: float) -> str:
+    return (
+        f"NestedEP has not converged: {result.num_divergent} of {result.num_samples} draws ended a "
+        f"divergent trajectory, EP did not converge at {result.num_unconverged} of them, and the "
+        f"largest R-hat is {r_hat:.3f}. Give it a longer num_warmup and num_samples, or priors "
+        "that keep the hyperparameters where they mean something"
+    )
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        smallest = 4 if name == "num_samples" else 1
+        if count < smallest:
+            raise ValueError(f"{name} must be at least {smallest}, got {count}")

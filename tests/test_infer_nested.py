@@ -1,0 +1,128 @@
+"""NUTS over hyperparameters with EP inside, against quadrature over the hyperparameters."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import Predictive
+from scipy import stats
+from scipy.special import logsumexp
+
+from bayesrank import to_arviz
+from bayesrank.infer import ConvergenceWarning, NestedEP, NestedEPResult
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6])
+
+
+def regression(y):
+    """Gaussian all through, so that EP is exact and the scale alone is to be integrated over."""
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    sd = numpyro.param("noise", 0.8, constraint=dist.constraints.positive)
+    with numpyro.plate("items", len(y)):
+        f = numpyro.sample("f", dist.Normal(0.0, scale))
+        numpyro.sample("y", dist.Normal(f, sd), obs=y)
+
+
+@pytest.fixture(scope="module")
+def result() -> NestedEPResult:
+    return NestedEP(regression).run(jax.random.key(0), Y, num_warmup=100, num_samples=400)
+
+
+def exact() -> dict[str, Any]:
+    """Posterior on a fine grid of the log scale, and the evidence."""
+    log_scale = np.linspace(-6.0, 6.0, 4001)
+    scale = np.exp(log_scale)[:, None]
+    log_joint = stats.norm.logpdf(Y, 0.0, np.sqrt(scale**2 + 0.8**2)).sum(1)
+    log_joint += stats.norm.logpdf(log_scale) + np.log(log_scale[1] - log_scale[0])
+    weight = np.exp(log_joint - logsumexp(log_joint))
+    shrink = scale**2 / (scale**2 + 0.8**2)
+    mean = weight @ (shrink * Y)
+    second = weight @ (shrink * 0.8**2 + (shrink * Y) ** 2)
+    return {
+        "log_evidence": logsumexp(log_joint),
+        "scale": weight @ scale[:, 0],
+        "scale_sd": np.sqrt(weight @ scale[:, 0] ** 2 - (weight @ scale[:, 0]) ** 2),
+        "f": mean,
+        "f_sd": np.sqrt(second - mean**2),
+    }
+
+
+def standard_error(draws: np.ndarray) -> float:
+    return float(draws.std() / np.sqrt(effective_sample_size(draws)))
+
+
+def test_agrees_with_quadrature_over_the_hyperparameter(result):
+    truth = exact()
+    scale = result.get_samples(group_by_chain=True)["scale"]
+    shrink = scale**2 / (scale**2 + 0.8**2)
+    assert result.converged
+    assert_allclose(result.mean["scale"], truth["scale"], atol=4 * standard_error(scale))
+    assert_allclose(result.stddev["scale"], truth["scale_sd"], rtol=0.3)
+    # The latents hang on the scale alone, by their shrinkage.
+    assert_allclose(result.mean["f"] / Y, truth["f"] / Y, atol=4 * standard_error(shrink))
+    assert_allclose(result.stddev["f"], truth["f_sd"], rtol=0.08)
+
+
+def test_integrates_the_evidence_over_the_hyperparameter(result):
+    truth = exact()
+    assert result.pareto_k < 0.7
+    assert 0 < result.log_evidence_error < 0.1
+    assert abs(result.log_evidence - truth["log_evidence"]) < 4 * result.log_evidence_error
+
+
+def test_draws_of_latents_belong_to_their_hyperparameters(result):
+    """Given the scale, f is normal with known mean and variance: the residuals are standard."""
+    draws = result.get_samples()
+    shrink = draws["scale"] ** 2 / (draws["scale"] ** 2 + 0.8**2)
+    residual = draws["f"] - shrink[:, None] * Y
+    z = residual / np.sqrt(shrink[:, None] * 0.8**2)
+    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
+    assert_allclose(np.cov(z, rowvar=False), np.eye(Y.size), atol=0.2)
+
+
+def test_has_the_interface_of_a_result(result, capsys):
+    samples, grouped = result.get_samples(), result.get_samples(group_by_chain=True)
+    assert samples["f"].shape == (800, 5) and grouped["f"].shape == (2, 400, 5)
+    assert samples["scale"].shape == (800,)
+    assert (samples["noise"] == 0.8).all() and result.params.keys() == {"noise"}
+    assert result.covariance["f"].shape == (5, 5) and result.latent_sites == ("f",)
+    drawn = Predictive(regression, {k: samples[k] for k in ("f", "scale")})(jax.random.key(1), Y)
+    assert drawn["y"].shape == (800, 5)
+    result.print_summary()
+    printed = capsys.readouterr().out
+    assert "scale" in printed and "f[0]" in printed
+
+
+def test_converts_to_arviz(result):
+    data = to_arviz(result, num_predictive=5)
+    assert data.posterior["f"].sizes == {"chain": 2, "draw": 400, "items": 5}
+    assert "scale" in data.posterior and "noise" in data.constant_data
+    assert data.posterior.attrs["converged"] == 1
+    assert_allclose(data.posterior.attrs["log_evidence"], result.log_evidence)
+
+
+def test_refuses_a_program_without_hyperparameters():
+    with pytest.raises(ValueError, match="no hyperparameter to integrate over.*Use EP"):
+        NestedEP(regression).run(jax.random.key(0), Y, params={"scale": 1.0})
+
+
+@pytest.mark.parametrize("name", ["num_warmup", "num_samples", "num_chains"])
+def test_refuses_impossible_numbers(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least"):
+        counts: dict[str, Any] = {name: 0}
+        NestedEP(regression).run(jax.random.key(0), Y, **counts)
+
+
+def test_says_when_chains_have_not_converged():
+    with pytest.warns(ConvergenceWarning, match="largest R-hat"):
+        short = NestedEP(regression).run(
+            jax.random.key(3), Y, num_warmup=1, num_samples=4, num_chains=2
+        )
+    assert not short.converged
