@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank.estimators._predict import NewItems, new_items, outcome_probability
+from bayesrank.estimators._query import questions
 from bayesrank.estimators._validate import (
     check_hyperparameters,
     check_pairs,
@@ -334,6 +335,33 @@ class PreferenceGP(BaseEstimator):
         """
         skills = self.result.get_samples()["f"]
         return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
+
+    def query(self, n: int = 1, *, candidates: ArrayLike | None = None) -> NDArray[np.intp]:
+        """Pairs of items whose comparison is expected to tell most about the skills (BALD).
+
+        For a loop of questions, with a journal, see `bayesrank.active.QueryLoop`.
+
+        Parameters
+        ----------
+        n : int, default 1
+            Number of pairs, chosen jointly: each for what it tells beyond those before it.
+        candidates : array-like of shape (m, 2), optional
+            Pairs to choose from; without it, all pairs of the items of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Row numbers of items, the best question first; fewer rows if there are fewer pairs. No
+            pair that `fit` was given is among them.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If an argument does not fit.
+        """
+        return questions(self.result, self.likelihood, n, candidates)
 
     def __sklearn_clone__(self) -> Self:
         other = type(self)(**clone(self.get_params(deep=False), safe=False))

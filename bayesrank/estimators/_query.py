@@ -1,0 +1,51 @@
+"""From the posterior of a fit to the comparisons that would tell most."""
+
+import math
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.active import Beliefs, bald, best_batch, best_pairs
+from bayesrank.estimators._validate import check_pairs
+from bayesrank.infer import EPResult
+
+__all__ = ["questions"]
+
+
+def questions(
+    result: EPResult, likelihood: str, n: int, candidates: ArrayLike | None
+) -> NDArray[np.intp]:
+    """Choose pairs to compare next.
+
+    Parameters
+    ----------
+    result
+        EP's result on `bayesrank.models.preference_gp`.
+    likelihood
+        "probit", or "logit": its noise on the difference then counts as normal noise of the same
+        variance.
+    n, candidates
+        Number of pairs, and the pairs to choose from.
+
+    Returns
+    -------
+    ndarray
+        Shape (n, 2), or fewer rows.
+
+    Raises
+    ------
+    ValueError
+        If an argument does not fit.
+    """
+    mean, noise = result.mean["f"], float(result.params["noise"])
+    if likelihood == "logit":
+        noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
+    pairs = None if candidates is None else check_pairs(candidates, len(mean))
+    compared = np.asarray(result.model_args[1])
+    with jax.enable_x64(True):
+        beliefs = Beliefs(mean, result.covariance["f"], noise)
+        choose = best_pairs if n == 1 else best_batch
+        chosen, gains = choose(bald, beliefs, n, candidates=pairs, exclude=compared)
+        kept = np.asarray(gains) > -np.inf
+    return np.asarray(chosen, np.intp)[kept]
