@@ -184,7 +184,7 @@ def test_margin_of_near_duplicates_has_no_negative_variance():
     covariance = jnp.full((2, 2), 1 + 2e-7, single).at[0, 0].set(1.0)
     beliefs = Beliefs(jnp.zeros(2, single), covariance, single(1.0))
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    assert variance < 0 < margins(beliefs, [0, 1])[1]
+    assert variance < 0 < margins(beliefs, np.array([0, 1]))[1]
 
 
 @pytest.mark.parametrize("acquisition", [*ALONE, *POOLED, jax.jit(random_gain(jax.random.key(1)))])

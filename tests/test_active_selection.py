@@ -15,7 +15,6 @@ from bayesrank.active import (
     entropy_gain,
     margin_variance,
     random_gain,
-    selection,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -144,13 +143,20 @@ def test_batch_of_more_than_there_is():
 
 
 def test_new_arrays_of_the_same_shapes_do_not_compile_anew():
+    traces = []
+
+    def scored(weight, beliefs, pairs):
+        traces.append(weight)
+        return weight * bald(beliefs, pairs)
+
     for seed in range(3):
-        acquisition = random_gain(jax.random.key(seed))
-        exclude = np.full((2, 2), seed)
-        best_pairs(acquisition, make_beliefs(5, seed), 2, exclude=exclude)
+        acquisition, exclude = Partial(scored, jnp.asarray(seed + 1.0)), np.full((2, 2), seed)
+        _, scores = best_pairs(acquisition, make_beliefs(5, seed), exclude=exclude)
+        alone = best_pairs(bald, make_beliefs(5, seed), exclude=exclude)[1]
+        np.testing.assert_allclose(scores, (seed + 1) * alone)
         if seed == 0:
-            compiled = selection._best_of_all._cache_size()
-    assert selection._best_of_all._cache_size() == compiled
+            traces.append("all traced")
+    assert traces[-1] == "all traced"
 
 
 def broken(value):

@@ -66,7 +66,8 @@ def test_skill_surface_shows_means_and_comparisons(plane):
 def test_gain_surface_marks_the_best_question(plane):
     X, beliefs = plane
     ax = plot_gain_surface(beliefs, X, margin_variance)
-    anchor, partner = (line.get_xydata()[0] for line in ax.get_lines()[-2:])
+    lines: Any = ax.get_lines()
+    anchor, partner = (line.get_xydata()[0] for line in lines[-2:])
     # The margin of the two items that are known least varies most.
     np.testing.assert_array_equal(sorted(map(tuple, (anchor, partner))), X[[18, 19]])
     ax = plot_gain_surface(beliefs, X, margin_variance, anchor=3)

@@ -131,10 +131,12 @@ def plot_skill_surface(
     _surface(ax, points, beliefs.mean, "RdBu", "mean skill (higher is better)")
     sd = np.sqrt(np.diagonal(np.asarray(beliefs.covariance, float)))
     if np.ptp(sd) > 1e-9:
-        lines = ax.tricontour(*points.T, sd, levels=5, colors="k", linewidths=0.7, alpha=0.6)
+        lines = ax.tricontour(
+            points[:, 0], points[:, 1], sd, levels=5, colors="k", linewidths=0.7, alpha=0.6
+        )
         ax.clabel(lines, fontsize="x-small")
     for winner, loser in pairs:
-        ax.annotate("", points[winner], points[loser],
+        ax.annotate("", tuple(points[winner]), tuple(points[loser]),
                     arrowprops={"arrowstyle": "->", "color": "k", "lw": 1.2})  # fmt: skip
     compared = points[np.unique(pairs)]
     ax.plot(*compared.T, "o", color="k", markersize=3)
@@ -202,7 +204,8 @@ def plot_gain_surface(
 
 
 def _surface(ax: "Axes", points: Array, values: Any, colours: str, what: str) -> None:
-    filled = ax.tricontourf(*points.T, np.asarray(values, float), levels=_LEVELS, cmap=colours)
+    heights = np.asarray(values, float)
+    filled = ax.tricontourf(points[:, 0], points[:, 1], heights, levels=_LEVELS, cmap=colours)
     ax.figure.colorbar(filled, ax=ax).set_label(what)
 
 
