@@ -58,8 +58,9 @@ class QueryLoop:
         "evidence" learns them when there are `learn_from` answers, and again whenever the answers
         have doubled; until then they are the medians of their priors, which "prior" keeps. A
         mapping fixes those that it names and learns the others.
-    learn_from : int, default 10
-        Number of answers after which hyperparameters are first learned.
+    learn_from : int, default 40
+        Number of answers after which hyperparameters are first learned; from fewer they are often
+        worse than the medians of their priors.
     background : bool, default False
         Whether to learn them in a thread, and use them from the first question after it is done.
     ard : bool, default False
@@ -121,7 +122,7 @@ class QueryLoop:
         acquisition: str | Acquisition = "bald",
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
         hyperparameters: str | Mapping[str, Any] = "evidence",
-        learn_from: int = 10,
+        learn_from: int = 40,
         background: bool = False,
         ard: bool = False,
         laplacian: Any = None,

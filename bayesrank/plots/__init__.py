@@ -1,9 +1,9 @@
 """Pictures of a ranking, for readers who need not know how it was computed.
 
 Every function draws on ``ax`` or, without one, on a new figure of a fitting size, and returns the
-axes; save with ``ax.figure.savefig(path)``. `plot_crosscheck` and `plot_semi_supervised` have
-several panels, always a new figure, and return that. Matplotlib is imported when a picture is
-drawn, and its backend and settings are left alone.
+axes; save with ``ax.figure.savefig(path)``. `plot_crosscheck`, `plot_question` and
+`plot_semi_supervised` have several panels, always a new figure, and return that. Matplotlib is
+imported when a picture is drawn, and its backend and settings are left alone.
 """
 
 from bayesrank.plots._active import plot_gain_surface as plot_gain_surface
@@ -18,6 +18,7 @@ from bayesrank.plots._crosscheck import plot_crosscheck as plot_crosscheck
 from bayesrank.plots._heatmaps import plot_pairwise as plot_pairwise
 from bayesrank.plots._heatmaps import plot_rank_distribution as plot_rank_distribution
 from bayesrank.plots._online import plot_running_loss as plot_running_loss
+from bayesrank.plots._question import plot_question as plot_question
 from bayesrank.plots._ranking import plot_ranking as plot_ranking
 from bayesrank.plots._semi_supervised import plot_semi_supervised as plot_semi_supervised
 
@@ -31,6 +32,7 @@ __all__ = [
     "plot_gain_surface",
     "plot_learning_curves",
     "plot_pairwise",
+    "plot_question",
     "plot_rank_distribution",
     "plot_ranking",
     "plot_running_loss",
