@@ -1,0 +1,175 @@
+"""Users' observations in a few padded blocks, each of users with about as many observations.
+
+A block is what `jax.vmap` needs: every user in it has the same number of rows, some of them empty.
+An empty row has weight zero, so that it sees nothing; no other mask is needed. Where the blocks
+are cut is chosen so that the padded work, the sum of cubes, is smallest for the number of blocks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+__all__ = ["Block", "Observations", "make_blocks", "restore", "take"]
+
+_MOST_BLOCKS = 4
+_NUMBERS_IN_BATCH = 2_000_000  # 16 MB for each temporary array of a batch
+
+
+class Observations(NamedTuple):
+    """What users said, an entry each, in any order.
+
+    Attributes
+    ----------
+    users
+        Number of the user, shape (K,), from 0 to ``num_users - 1``.
+    items
+        Numbers of the items seen, shape (K, w): one for a rating, two for a comparison.
+    weights
+        What each is multiplied by in the predictor, shape (w,): 1, or 1 and -1.
+    levels
+        The outcome: a level from 0, a number, or 1 for a comparison won by the first; shape (K,).
+    num_users, num_items
+        Numbers of users and items.
+    """
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    weights: tuple[float, ...]
+    levels: NDArray[np.float64]
+    num_users: int
+    num_items: int
+
+
+class Block(NamedTuple):
+    """Users with at most ``s`` observations, in ``c`` batches of ``b``.
+
+    Attributes
+    ----------
+    items
+        Shape (c, b, s, w).
+    weights
+        Shape (c, b, s, w); zero in empty rows.
+    levels
+        Shape (c, b, s).
+    users
+        Numbers of the users, shape (c, b); the number of users where there is none.
+    entries
+        Places of the observations among all, shape (c, b, s); the number of all where there is
+        none.
+    """
+
+    items: ArrayLike
+    weights: ArrayLike
+    levels: ArrayLike
+    users: ArrayLike
+    entries: ArrayLike
+
+    @property
+    def filled(self) -> Array:
+        """Which rows hold an observation, shape (c, b, s)."""
+        return jnp.asarray(self.weights)[..., 0] != 0
+
+
+def make_blocks(
+    observations: Observations, *, multiple: int = 1, most: int = _MOST_BLOCKS
+) -> tuple[Block, ...]:
+    """Sort users into blocks.
+
+    Parameters
+    ----------
+    observations
+        What users said. Users without observations are in no block.
+    multiple
+        The number of batches of each block is a multiple of this, for as many devices.
+    most
+        Number of blocks.
+
+    Returns
+    -------
+    tuple
+        Blocks of NumPy arrays, from the users with fewest observations to those with most.
+    """
+    counts = np.bincount(observations.users, minlength=observations.num_users)
+    order = np.argsort(observations.users, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    blocks, smaller = [], 0
+    for size in _cuts(counts[counts > 0], most):
+        members = np.flatnonzero((counts > smaller) & (counts <= size))
+        blocks.append(_block(observations, members, size, counts, starts, order, multiple))
+        smaller = size
+    return tuple(blocks)
+
+
+def _cuts(counts: NDArray[np.int64], most: int) -> list[int]:
+    """Sizes of the blocks: those that make the sum of their cubes over users smallest."""
+    sizes, users = np.unique(counts, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(users)])
+    # cost[k]: of all users up to the k-th size, with as many blocks as rounds so far.
+    cost = np.full(len(sizes) + 1, np.inf)
+    cost[0] = 0.0
+    choices = []
+    for _ in range(min(most, len(sizes))):
+        # From cut i to cut k, users between them have the k-th size.
+        between = (before[None, 1:] - before[:-1, None]) * sizes[None, :].astype(float) ** 3
+        between[np.tril_indices(len(sizes), -1)] = np.inf
+        table = cost[:-1, None] + between
+        choices.append(table.argmin(axis=0))
+        cost = np.concatenate([[np.inf], table.min(axis=0)])
+    cuts, k = [], len(sizes)
+    for choice in reversed(choices):
+        cuts.append(int(sizes[k - 1]))
+        k = int(choice[k - 1])
+    return cuts[::-1]
+
+
+def _block(
+    observations: Observations,
+    members: NDArray[np.int64],
+    size: int,
+    counts: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    multiple: int,
+) -> Block:
+    in_batch = max(1, min(len(members), _NUMBERS_IN_BATCH // size**2))
+    batches = -(-len(members) // in_batch)
+    batches = -(-batches // multiple) * multiple
+    in_batch = -(-len(members) // batches)  # spread evenly, so that few users are empty
+    places = np.full((batches * in_batch, size), len(order))
+    column = np.arange(size)
+    filled = column < counts[members][:, None]
+    places[: len(members)][filled] = order[(starts[members][:, None] + column)[filled]]
+    users = np.full(batches * in_batch, observations.num_users)
+    users[: len(members)] = members
+    known = places < len(order)
+    safe = np.where(known, places, 0)
+    shape = (batches, in_batch, size)
+    weights = known[..., None] * np.asarray(observations.weights)
+    return Block(
+        np.where(known[..., None], observations.items[safe], 0).reshape(*shape, -1),
+        weights.reshape(*shape, -1),
+        np.where(known, observations.levels[safe], 0.0).reshape(shape),
+        users.reshape(shape[:2]),
+        places.reshape(shape),
+    )
+
+
+def take(values: NDArray[np.float64], places: ArrayLike, empty: float = 0.0) -> NDArray[np.float64]:
+    """Look up values by place, along the first axis; one past the end is `empty`."""
+    padded = np.concatenate([values, np.full((1, *values.shape[1:]), empty)])
+    return padded[np.asarray(places)]
+
+
+def restore(
+    values: NDArray[np.float64], found: ArrayLike, places: ArrayLike
+) -> NDArray[np.float64]:
+    """Put values back to their places, the inverse of `take`."""
+    padded = np.concatenate([values, values[:1] * 0.0]) if len(values) else values
+    padded[np.asarray(places)] = np.asarray(found)
+    return padded[:-1]

@@ -1,0 +1,131 @@
+"""Checks of what a person hands to EM, with one clear message for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.infer._em_blocks import Observations
+from bayesrank.infer._em_likelihood import LIKELIHOODS
+
+__all__ = ["check_kernels", "check_observations", "check_settings"]
+
+
+def check_settings(
+    likelihood: str,
+    strength: float,
+    mean_strength: float,
+    damping: float,
+    max_iterations: int,
+    tol: float,
+) -> None:
+    """Refuse settings that make no sense."""
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"likelihood is {likelihood!r}; choose one of {tuple(LIKELIHOODS)}")
+    for name, value in (("strength", strength), ("mean_strength", mean_strength)):
+        if not 0 <= value < np.inf:
+            raise ValueError(f"{name} must not be negative, got {value}")
+    if not 0 < damping <= 1:
+        raise ValueError(f"damping must be in (0, 1], got {damping}")
+    if max_iterations < 1:
+        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    if not tol > 0:
+        raise ValueError(f"tol must be positive, got {tol}")
+
+
+def check_observations(
+    likelihood: str,
+    users: ArrayLike,
+    items: ArrayLike,
+    levels: ArrayLike | None,
+    num_users: int | None,
+    num_items: int | None,
+) -> Observations:
+    """Return the observations as arrays.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit each other, or an item is seen twice by a user (of a pair: by itself).
+    """
+    pairwise = likelihood == "pairwise"
+    who = _numbers(users, "users", 1, num_users)
+    what = _numbers(items, "items", 2 if pairwise else 1, num_items)
+    if what.shape != (len(who), 2)[: what.ndim]:
+        wanted = (len(who), 2) if pairwise else (len(who),)
+        raise ValueError(f"items has shape {what.shape}; pass {wanted}, as many as users")
+    n = num_users or int(who.max()) + 1
+    m = num_items or int(what.max()) + 1
+    if pairwise:
+        if levels is not None:
+            raise ValueError("levels is given for comparisons; pass None, the better item is first")
+        if (what[:, 0] == what[:, 1]).any():
+            row = int(np.argmax(what[:, 0] == what[:, 1]))
+            raise ValueError(f"items compares item {what[row, 0]} with itself in row {row}")
+        return Observations(who, what, (1.0, -1.0), np.ones(len(who)), n, m)
+    said = _levels(levels, len(who), likelihood)
+    key = who * m + what
+    first = np.unique(key, return_index=True)[1]
+    if len(first) < len(key):
+        row = int(np.setdiff1d(np.arange(len(key)), first)[0])
+        raise ValueError(
+            f"user {who[row]} has rated item {what[row]} before row {row}; keep one of the two"
+        )
+    return Observations(who, what[:, None], (1.0,), said, n, m)
+
+
+def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim != ndim or array.dtype.kind not in "iu" or not len(array):
+        raise ValueError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}; pass whole numbers from 0, "
+            f"with {ndim} axis" + ("es" if ndim > 1 else "")
+        )
+    if array.min() < 0 or (count is not None and array.max() >= count):
+        raise ValueError(
+            f"{name} holds {array.min() if array.min() < 0 else array.max()}; numbers go from 0"
+            + ("" if count is None else f" to {count - 1}")
+        )
+    return array.astype(np.int64)
+
+
+def _levels(levels: Any, count: int, likelihood: str) -> NDArray[np.float64]:
+    array = np.asarray(levels)
+    if levels is None or array.shape != (count,) or array.dtype.kind not in "biuf":
+        raise ValueError(f"levels has shape {array.shape}; pass ({count},), a number for each user")
+    array = array.astype(float)
+    if not np.isfinite(array).all():
+        raise ValueError(f"levels is {array[~np.isfinite(array)][0]} in a row; remove the row")
+    if likelihood != "gaussian" and ((array < 0) | (array != np.round(array))).any():
+        wrong = array[(array < 0) | (array != np.round(array))][0]
+        raise ValueError(f"levels holds {wrong:g}; number the levels 0, 1, 2, ...")
+    return array
+
+
+def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float64]:
+    """Return base kernels of shape (C, m, m).
+
+    Raises
+    ------
+    ValueError
+        If they are not covariance matrices of all items.
+    """
+    if kernel is None:
+        return np.stack([np.eye(num_items), np.ones((num_items, num_items))])
+    array = np.asarray(kernel, float)
+    array = array[None] if array.ndim == 2 else array
+    if array.ndim != 3 or array.shape[1:] != (num_items, num_items) or not len(array):
+        raise ValueError(
+            f"kernel has shape {np.shape(kernel)}; pass ({num_items}, {num_items}), or several such"
+        )
+    if not np.isfinite(array).all() or not np.allclose(array, np.swapaxes(array, 1, 2)):
+        raise ValueError("kernel is not symmetric, or not finite; pass a covariance matrix")
+    try:
+        np.linalg.cholesky(array.sum(axis=0))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "kernel is not positive definite; add a small number to its diagonal"
+        ) from None
+    return array

@@ -1,0 +1,203 @@
+"""One iteration of EM on blocks of users, on one device or on a mesh of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from bayesrank.infer._em_blocks import Block
+from bayesrank.infer._em_estep import Prior, Sums, UserState, UserSums, block_sums
+from bayesrank.infer._em_likelihood import LIKELIHOODS
+from bayesrank.infer._em_mstep import Base, log_prior, update_prior
+from bayesrank.infer._em_theta import Theta, log_deviations, update_theta
+
+__all__ = ["Found", "Setting", "State", "density", "expect", "maximise", "place"]
+
+AXIS = "users"
+
+
+class Setting(NamedTuple):
+    """What does not change between iterations, and is known when code is compiled."""
+
+    likelihood: str
+    collaborative: bool
+    strength: float
+    mean_strength: float
+    learn_theta: bool
+    learn_spread: bool
+    damping: float
+
+
+class State(NamedTuple):
+    """Everything that is estimated.
+
+    Attributes
+    ----------
+    prior, base, theta
+        What the users share.
+    users
+        Their own, for each block.
+    """
+
+    prior: Prior
+    base: Base
+    theta: Theta
+    users: tuple[UserState, ...]
+
+
+class Found(NamedTuple):
+    """What the E-step found: states after the sweep, and sums over observations."""
+
+    users: tuple[UserState, ...]
+    own: tuple[UserSums, ...]
+    sums: Sums
+
+
+def density(setting: Setting, state: State, blocks: tuple[Block, ...], kernels: Array) -> Array:
+    """Log prior density of what is estimated, up to a constant."""
+    zero = jnp.zeros((), state.prior.mean.dtype)
+    pairs = zip(state.users, blocks, strict=True)
+    total = sum((log_deviations(state.theta, u, _known(b)) for u, b in pairs), zero)
+    if not setting.collaborative:
+        return total
+    return total + log_prior(
+        state.prior, state.base, kernels, setting.strength, setting.mean_strength
+    )
+
+
+def _known(block: Block) -> Array:
+    """Which places of a block hold a user, shape (c, b)."""
+    return block.filled.any(axis=-1)
+
+
+def expect(
+    setting: Setting,
+    mesh: Mesh | None,
+    prior: Prior,
+    users: UserState,
+    block: Block,
+    sums: Sums,
+) -> tuple[UserState, UserSums, Sums]:
+    """Make the E-step of one block: each device sums over its users, then the sums are added up.
+
+    Parameters
+    ----------
+    setting
+        Settings.
+    mesh
+        Devices that share the users, along an axis named "users"; None for one.
+    prior
+        What users share.
+    users, block
+        States and observations.
+    sums
+        Of the blocks before.
+    """
+
+    def local(prior: Prior, users: UserState, block: Block) -> Any:
+        after, own, found = block_sums(
+            LIKELIHOODS[setting.likelihood],
+            prior,
+            block,
+            users,
+            damping=setting.damping,
+            shared=setting.collaborative,
+        )
+        if mesh is not None:
+            delta = lax.pmax(found.delta, AXIS)
+            found = lax.psum(found, AXIS)._replace(delta=delta)
+        return after, own, found
+
+    if mesh is not None:
+        split, whole = PartitionSpec(AXIS), PartitionSpec()
+        local = jax.shard_map(
+            local,
+            mesh=mesh,
+            in_specs=(whole, split, split),
+            out_specs=(split, split, whole),
+            check_vma=False,
+        )
+    after, own, found = local(prior, users, block)
+    delta = jnp.maximum(sums.delta, found.delta)
+    return after, own, jax.tree.map(jnp.add, sums, found)._replace(delta=delta)
+
+
+def maximise(
+    setting: Setting, state: State, found: Found, blocks: tuple[Block, ...], kernels: Array
+) -> State:
+    """Make the M-step.
+
+    Parameters
+    ----------
+    setting
+        Settings.
+    state
+        The state before the E-step.
+    found
+        What the E-step found.
+    blocks
+        The observations.
+    kernels
+        Base kernels, shape (C, m, m).
+    """
+    own, sums = found.own, found.sums
+    known = tuple(_known(b) for b in blocks)
+    num_users = sum(jnp.sum(there) for there in known)
+    num_users = jnp.asarray(num_users, state.prior.mean.dtype)
+    state = state._replace(users=found.users)
+    prior, base, theta, users = state
+    if setting.collaborative:
+        prior, base = update_prior(
+            prior, base, kernels, sums, num_users, setting.strength, setting.mean_strength
+        )
+    else:
+        users = tuple(_individual(setting, *x) for x in zip(users, own, known, strict=True))
+    if LIKELIHOODS[setting.likelihood].gaussian:
+        if setting.learn_theta and setting.collaborative:
+            count = sum(jnp.sum(x.count) for x in own)
+            shared = 0.5 * jnp.log(sums.residual / count)[None]
+            theta = theta._replace(shared=shared)
+            users = tuple(u._replace(theta=jnp.broadcast_to(shared, u.theta.shape)) for u in users)
+    elif setting.learn_theta and theta.shared.shape[0]:
+        theta, users = update_theta(
+            theta,
+            users,
+            own,
+            known,
+            learn_shared=setting.collaborative,
+            learn_spread=setting.learn_spread,
+        )
+    return State(prior, base, theta, users)
+
+
+def _individual(setting: Setting, user: UserState, own: UserSums, known: Array) -> UserState:
+    """Each user's own level, scale and noise, as in a model of this user alone."""
+    count = jnp.maximum(own.count, 1)
+    scale = user.scale * (1.0 + own.trace / count)
+    level = user.level + jnp.where(known, own.level_score / jnp.where(
+        known, own.level_information, 1.0), 0.0)  # fmt: skip
+    theta = user.theta
+    if LIKELIHOODS[setting.likelihood].gaussian and setting.learn_theta:
+        noise = 0.5 * jnp.log(jnp.where(known, own.residual / count, 1.0))
+        theta = noise[..., None]
+    return user._replace(scale=scale, level=level, theta=theta)
+
+
+def place(mesh: Mesh | None, tree: Any, *, split: bool) -> Any:
+    """Put arrays on the devices: split by their first axis, or whole on each.
+
+    With several processes, each is given all of an array and keeps its part.
+    """
+    if mesh is None:
+        return jax.tree.map(jnp.asarray, tree)
+    sharding = NamedSharding(mesh, PartitionSpec(AXIS) if split else PartitionSpec())
+
+    def put(array: Any) -> Array:
+        array = jnp.asarray(array) if not hasattr(array, "shape") else array
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+    return jax.tree.map(put, tree)

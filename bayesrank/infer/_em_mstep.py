@@ -1,0 +1,132 @@
+r"""The M-step: the shared prior, its base and the likelihood's parameters, from the E-step's sums.
+
+The prior of mean and kernel is worth ``strength`` users drawn from the base process
+:math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`. Its log density is, up to a constant,
+
+.. math::
+    -\tau \, \mathrm{KL}\left(N(0, \Psi) \,\|\, N(0, \Sigma)\right)
+    - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1)
+    = -\frac{\tau}{2} \left(\log \frac{|\Sigma|}{|\Psi|} + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
+    - \dots
+
+which is a Normal-Inverse-Wishart density with scale matrix :math:`\tau \Psi`: of
+:math:`\tau - 1` degrees of freedom with respect to the measure :math:`|\Sigma|^{-(m+1)/2} d\Sigma`,
+for which it makes no difference whether one estimates :math:`\Sigma` or its inverse. (For
+:math:`\tau \le m` it has no integral, and remains a penalty.) Setting derivatives of the expected
+log joint density to zero, with :math:`\bar f` the mean of the users' posterior means,
+
+.. math::
+    \hat h &= (n \bar f + \kappa l 1) / (n + \kappa), \\
+    \hat\Sigma &= \frac{1}{n + \tau} \Big( \sum_j \big[(\hat f_j - \bar f)(\hat f_j - \bar f)'
+        + \hat\Sigma_j\big] + \frac{n \kappa}{n + \kappa} (\bar f - l 1)(\bar f - l 1)'
+        + \tau \Psi \Big),
+
+which for :math:`\tau = \kappa = 0` is the paper's (3), with the level
+:math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` maximised out.
+
+The scales :math:`s_c` are not learned. Where each user rates an item once, what a user thinks of one
+item alone cannot be told from noise: :math:`\Sigma + \epsilon I` with a noise variance less by
+:math:`\epsilon` gives the same evidence. The scales of the base process decide between them.
+
+References
+----------
+.. [1] Yu, S., Yu, K. and Tresp, V. (2005). Collaborative ordinal regression. NIPS Workshop on
+   Learning to Rank; equation (3).
+.. [2] Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
+   tasks. ICML.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.linalg import cho_solve
+
+from bayesrank.infer._em_estep import Prior, Sums
+
+__all__ = ["Base", "base_kernel", "log_prior", "update_prior"]
+
+
+class Base(NamedTuple):
+    """What the prior is drawn towards.
+
+    Attributes
+    ----------
+    level
+        ``l``, a scalar.
+    scales
+        ``s``, shape (C,).
+    """
+
+    level: Array
+    scales: Array
+
+
+def base_kernel(base: Base, kernels: Array) -> Array:
+    """Mix the base kernels, shape (C, m, m), by their scales."""
+    return jnp.einsum("c,cij->ij", base.scales, kernels)
+
+
+def log_prior(
+    prior: Prior, base: Base, kernels: Array, strength: float, mean_strength: float
+) -> Array:
+    """Log density of mean and kernel, zero where they are the base's own."""
+    if strength == 0 and mean_strength == 0:
+        return jnp.zeros((), prior.mean.dtype)
+    target = base_kernel(base, kernels)
+    factor = jnp.linalg.cholesky(prior.kernel)
+    gap = prior.mean - base.level
+    ratio = 2.0 * jnp.sum(
+        jnp.log(jnp.diagonal(factor)) - jnp.log(jnp.diagonal(jnp.linalg.cholesky(target)))
+    )
+    trace = jnp.trace(cho_solve((factor, True), target)) - gap.shape[0]
+    return -0.5 * (
+        strength * (ratio + trace) + mean_strength * (gap @ cho_solve((factor, True), gap))
+    )
+
+
+def update_prior(
+    prior: Prior,
+    base: Base,
+    kernels: Array,
+    sums: Sums,
+    num_users: Array,
+    strength: float,
+    mean_strength: float,
+) -> tuple[Prior, Base]:
+    """Maximise the expected log joint density in mean, kernel and level.
+
+    Parameters
+    ----------
+    prior, base
+        Those that the E-step was made with.
+    kernels
+        Base kernels, shape (C, m, m).
+    sums
+        What the E-step found.
+    num_users
+        Number of users with observations.
+    strength, mean_strength
+        ``tau`` and ``kappa``.
+    """
+    n = num_users
+    step = sums.shift / n
+    average = prior.mean + prior.kernel @ step
+    if strength or mean_strength:
+        weights = cho_solve((jnp.linalg.cholesky(prior.kernel), True), jnp.ones_like(average))
+        base = base._replace(level=weights @ average / jnp.sum(weights))
+    gap = average - base.level
+    mean = base.level + n / (n + mean_strength) * gap
+    change = prior.kernel @ (sums.spread - n * step[:, None] * step) @ prior.kernel
+    total = n * prior.kernel + change
+    total += n * mean_strength / (n + mean_strength) * gap[:, None] * gap
+    if not strength:
+        return Prior(mean, _symmetric(total / n)), base
+    target = base_kernel(base, kernels)
+    return Prior(mean, _symmetric((total + strength * target) / (n + strength))), base
+
+
+def _symmetric(matrix: Array) -> Array:
+    return 0.5 * (matrix + matrix.T)

@@ -1,0 +1,133 @@
+"""What users may say of items: from the shared prior and each user's sites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from bayesrank.infer._em_blocks import Block, Observations, make_blocks
+from bayesrank.infer._em_estep import Prior, UserState, told_by, user_posterior
+from bayesrank.infer._em_likelihood import LIKELIHOODS
+from bayesrank.infer._em_state import EMState, unpack
+
+__all__ = ["chunks", "functions_of", "level_probabilities"]
+
+_NUMBERS_IN_CHUNK = 10_000_000
+_BLOCKS = 3
+
+
+def chunks(users: NDArray[np.int64], num_items: int) -> Iterator[NDArray[np.int64]]:
+    """Cut a list of users so that their functions fit into memory."""
+    size = max(1, _NUMBERS_IN_CHUNK // num_items)
+    for start in range(0, len(users), size):
+        yield users[start : start + size]
+
+
+def functions_of(
+    users: NDArray[np.int64], state: EMState, observations: Observations
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Posterior mean and variance of users' functions at all items.
+
+    Parameters
+    ----------
+    users
+        Different users, shape (u,).
+    state, observations
+        What EM estimated, and from what.
+
+    Returns
+    -------
+    tuple
+        Arrays of shape (u, m).
+    """
+    level, scale = state.user_level[users], state.user_scale[users]
+    mean = state.mean + level[:, None]
+    variance = scale[:, None] * np.diagonal(state.kernel)
+    place = np.full(observations.num_users, -1)
+    place[users] = np.arange(len(users))
+    kept = np.flatnonzero(place[observations.users] >= 0)
+    if not len(kept):
+        return mean, variance
+    some = observations._replace(
+        users=place[observations.users[kept]],
+        items=observations.items[kept],
+        levels=observations.levels[kept],
+        num_users=len(users),
+    )
+    part = state._replace(
+        tau=state.tau[kept],
+        nu=state.nu[kept],
+        theta=state.theta[users],
+        user_level=level,
+        user_scale=scale,
+    )
+    blocks = make_blocks(some, most=_BLOCKS)
+    with jax.enable_x64(True):
+        laid_out = unpack(part, blocks)
+        prior = Prior(jnp.asarray(state.mean), jnp.asarray(state.kernel))
+        for block, user in zip(blocks, laid_out.users, strict=True):
+            found = _block_functions(prior, block, user)
+            who = np.asarray(block.users).ravel()
+            there = who < len(users)
+            for target, values in zip((mean, variance), found, strict=True):
+                target[who[there]] = np.asarray(values).reshape(len(who), -1)[there]
+    return mean, variance
+
+
+@jax.jit
+def _block_functions(prior: Prior, block: Block, user: UserState) -> tuple[Array, Array]:
+    diagonal = jnp.diagonal(prior.kernel)
+
+    def one(items: Array, weights: Array, levels: Array, user: UserState) -> tuple[Array, Array]:
+        told = told_by(prior, items, weights, levels, user)
+        posterior = user_posterior(told.covariance, user.tau, user.nu)
+        rows = user.scale * jnp.einsum("sw,swm->sm", weights, prior.kernel[items])
+        mean = prior.mean + user.level + posterior.shift @ rows
+        return mean, user.scale * diagonal - jnp.sum((posterior.half @ rows) ** 2, axis=0)
+
+    data = tuple(jnp.asarray(x) for x in (block.items, block.weights, block.levels))
+    return lax.map(lambda batch: jax.vmap(one)(*batch), (*data, user))
+
+
+def level_probabilities(
+    likelihood: str,
+    theta: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    variance: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Probability of each level, the uncertainty of the function included.
+
+    Parameters
+    ----------
+    likelihood
+        "probit" or "logit".
+    theta
+        Parameters of the user of each row, shape (K, p).
+    mean, variance
+        Of the function at the item of each row, shape (K,).
+
+    Returns
+    -------
+    ndarray
+        Shape (K, p + 1).
+    """
+    with jax.enable_x64(True):
+        found = _log_probabilities(likelihood, *(jnp.asarray(x) for x in (theta, mean, variance)))
+        return np.exp(np.asarray(found))
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_probabilities(likelihood: str, theta: Array, mean: Array, variance: Array) -> Array:
+    law = LIKELIHOODS[likelihood]
+    levels = jnp.arange(theta.shape[1] + 1)
+
+    def row(theta: Array, mean: Array, variance: Array) -> Array:
+        return jax.vmap(lambda y: law.moments(theta, y, mean, variance).log_z)(levels)
+
+    return jax.vmap(row)(theta, mean, variance)

@@ -1,0 +1,254 @@
+"""What EM returns: the shared prior, every user's posterior, and predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.infer._em_blocks import Observations
+from bayesrank.infer._em_extend import extend_prior, fit_users
+from bayesrank.infer._em_iterate import Setting
+from bayesrank.infer._em_likelihood import thresholds
+from bayesrank.infer._em_predict import chunks, functions_of, level_probabilities
+from bayesrank.infer._em_state import EMState
+
+__all__ = ["EMResult"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class EMResult:
+    """The fit of many users who share a Gaussian-process prior.
+
+    Attributes
+    ----------
+    observations
+        What it was fitted to.
+    setting
+        The engine's settings.
+    state
+        Everything that was estimated; ``state.save(path)`` keeps it, and ``EM.run(...,
+        init_state=path)`` goes on from there.
+    base_kernels
+        Base kernels of the items, shape (C, m, m).
+    log_evidence
+        Log probability of the observations at the estimate (EP's approximation, unless they are
+        numbers), in nats.
+    log_prior
+        Log prior density of the estimate, up to a constant.
+    trace
+        ``log_evidence + log_prior`` at the beginning of each iteration.
+    converged
+        Whether it changed by less than the tolerance.
+    """
+
+    observations: Observations = field(repr=False)
+    setting: Setting
+    state: EMState = field(repr=False)
+    base_kernels: Array = field(repr=False)
+    log_evidence: float
+    log_prior: float
+    trace: Array = field(repr=False)
+    converged: bool
+
+    @property
+    def mean(self) -> Array:
+        """The shared mean ``h``, shape (m,)."""
+        return self.state.mean
+
+    @property
+    def kernel(self) -> Array:
+        """The shared kernel ``Sigma``, shape (m, m)."""
+        return self.state.kernel
+
+    @property
+    def num_iterations(self) -> int:
+        """Number of iterations made."""
+        return len(self.trace)
+
+    @property
+    def noise(self) -> Array:
+        """Noise of each user, shape (n,): of numbers, or relative to the shared noise of levels."""
+        return np.exp(self.state.theta[:, -1])
+
+    @property
+    def thresholds(self) -> Array:
+        """Thresholds between levels of each user, shape (n, r - 1), mean zero.
+
+        Raises
+        ------
+        ValueError
+            If the observations are not levels.
+        """
+        self._need_levels()
+        with jax.enable_x64(True):
+            return np.asarray(thresholds(jnp.asarray(self.state.theta[:, :-1])))
+
+    @property
+    def params(self) -> dict[str, Array]:
+        """Values of the hyperparameters of the program of `bayesrank.models.ratings`, by site."""
+        values = {"h": self.mean, "Sigma": self.kernel}
+        if self.setting.likelihood == "gaussian":
+            values["noise"] = np.exp(self.state.shared_theta[-1])
+        elif self.setting.likelihood != "pairwise":
+            values["gaps"] = np.exp(self.state.shared_theta[:-1])
+            if self.state.spread.any():
+                deviation = np.exp(self.state.theta - self.state.shared_theta)
+                values |= {"gap_factor": deviation[:, :-1], "noise_factor": deviation[:, -1]}
+        return values
+
+    def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Posterior mean and variance of users' functions at every item.
+
+        Parameters
+        ----------
+        users
+            Different users, shape (u,); all if not given.
+
+        Returns
+        -------
+        tuple
+            Arrays of shape (u, m).
+        """
+        n = self.observations.num_users
+        who = np.arange(n) if users is None else self._known(users, n, "user")
+        parts = [
+            functions_of(some, self.state, self.observations)
+            for some in chunks(who, len(self.mean))
+        ]
+        mean, variance = (np.concatenate(x) for x in zip(*parts, strict=True))
+        return mean, variance
+
+    def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
+        """Posterior mean and variance of ``f_j(i)``, a pair (user, item) a row.
+
+        Parameters
+        ----------
+        users, items
+            Numbers of users and items, shape (K,).
+
+        Returns
+        -------
+        tuple
+            Arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            If a number is not known, or there are not as many items as users.
+        """
+        who = self._known(users, self.observations.num_users, "user")
+        what = self._known(items, len(self.mean), "item")
+        if who.shape != what.shape or who.ndim != 1:
+            raise ValueError(
+                f"users has shape {who.shape}, items {what.shape}; pass one shape (K,)"
+            )
+        different, place = np.unique(who, return_inverse=True)
+        mean, variance = np.empty(len(who)), np.empty(len(who))
+        start = 0
+        for some in chunks(different, len(self.mean)):
+            found = functions_of(some, self.state, self.observations)
+            rows = np.flatnonzero((place >= start) & (place < start + len(some)))
+            for target, values in zip((mean, variance), found, strict=True):
+                target[rows] = values[place[rows] - start, what[rows]]
+            start += len(some)
+        return mean, variance
+
+    def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
+        """Probability of each level, a pair (user, item) a row.
+
+        Parameters
+        ----------
+        users, items
+            Numbers of users and items, shape (K,).
+
+        Returns
+        -------
+        ndarray
+            Shape (K, r).
+
+        Raises
+        ------
+        ValueError
+            As `predict_latent`; and if the observations are not levels.
+        """
+        self._need_levels()
+        moments = self.predict_latent(users, items)
+        theta = self.state.theta[np.asarray(users)]
+        return level_probabilities(self.setting.likelihood, theta, *moments)
+
+    def condition(
+        self, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None = None
+    ) -> EMResult:
+        """Fit other users to what they say, with all that is shared as it was learned.
+
+        Parameters
+        ----------
+        users, items, levels
+            As in `EM.run`; the users are other ones, numbered from 0.
+
+        Returns
+        -------
+        EMResult
+            Of these users.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used, or models are individual.
+        """
+        if not self.setting.collaborative:
+            raise ValueError("individual models share nothing that a new user could start from")
+        observations, state, figures = fit_users(self.setting, self.state, users, items, levels)
+        return replace(self, observations=observations, state=state, trace=np.zeros(0), **figures)
+
+    def extend_items(self, across: ArrayLike, own: ArrayLike) -> EMResult:
+        """Add items that nobody has rated, by their base kernels with those that were.
+
+        Parameters
+        ----------
+        across
+            Base kernels between known and new items, shape (C, m, k), or (m, k) if there is one.
+        own
+            Base kernels of the new items, (C, k, k) or (k, k).
+
+        Returns
+        -------
+        EMResult
+            With ``m + k`` items, the new ones last.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+
+        References
+        ----------
+        Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
+        tasks. ICML.
+        """
+        state, kernels = extend_prior(self.state, self.base_kernels, across, own)
+        observations = self.observations._replace(num_items=len(state.mean))
+        return replace(self, state=state, base_kernels=kernels, observations=observations)
+
+    def _need_levels(self) -> None:
+        if self.setting.likelihood not in ("probit", "logit"):
+            raise ValueError(f"{self.setting.likelihood} observations have no levels")
+
+    @staticmethod
+    def _known(numbers: ArrayLike, count: int, what: str) -> NDArray[Any]:
+        array = np.asarray(numbers)
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"{what}s has dtype {array.dtype}; pass whole numbers")
+        unknown = (array < 0) | (array >= count)
+        if unknown.any():
+            raise ValueError(
+                f"{what} {array[unknown].flat[0]} is not known; there are {count}, numbered from 0"
+            )
+        return array

@@ -1,0 +1,231 @@
+"""The state of EM between runs: plain arrays in the order of the observations."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import logistic, norm
+
+from bayesrank.infer._em_blocks import Block, Observations, restore, take
+from bayesrank.infer._em_estep import Prior, UserState
+from bayesrank.infer._em_iterate import Setting, State
+from bayesrank.infer._em_mstep import Base
+from bayesrank.infer._em_theta import Theta
+
+__all__ = ["EMState", "fingerprint", "initial_state", "pack", "unpack"]
+
+Array = NDArray[np.float64]
+
+_FIRST_SPREAD = 0.3
+# Individual models have nobody to learn the spread of deviations from.
+_LONE_SPREAD = 1.0
+
+
+class EMState(NamedTuple):
+    """Everything that EM estimates, whatever the devices and blocks were.
+
+    Attributes
+    ----------
+    mean, kernel
+        ``h`` (m,) and ``Sigma`` (m, m).
+    level, scales
+        Of the base process: a scalar and (C,).
+    shared_theta, spread
+        Shared parameters of the likelihood and the users' spread about them, shape (p,).
+    tau, nu
+        Sites of the observations, shape (K,).
+    theta, user_level, user_scale
+        Of the users, shapes (n, p), (n,), (n,).
+    fingerprint
+        Of the observations that the sites belong to.
+    """
+
+    mean: Array
+    kernel: Array
+    level: Array
+    scales: Array
+    shared_theta: Array
+    spread: Array
+    tau: Array
+    nu: Array
+    theta: Array
+    user_level: Array
+    user_scale: Array
+    fingerprint: Any
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a file (NumPy's .npz); a file that is there is replaced at once."""
+        path = Path(path)
+        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".npz")
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **self._asdict())
+        os.replace(draft, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> EMState:
+        """Read a state from a file.
+
+        Raises
+        ------
+        ValueError
+            If the file holds none.
+        """
+        with np.load(path, allow_pickle=False) as file:
+            if set(file.files) != set(cls._fields):
+                raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
+            return cls(**{name: file[name] for name in cls._fields})
+
+    def check(self, observations: Observations) -> None:
+        """Refuse observations that the state is not of.
+
+        Raises
+        ------
+        ValueError
+            If users, items, levels or their order differ.
+        """
+        if str(self.fingerprint) != fingerprint(observations):
+            raise ValueError(
+                "init_state is of other observations; pass those that it was made with, in the "
+                "same order, or leave it out"
+            )
+
+
+def fingerprint(observations: Observations) -> str:
+    """Short name of a set of observations, equal for equal ones."""
+    digest = hashlib.sha256()
+    for array in (observations.users, observations.items, observations.levels):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(repr((observations.num_users, observations.num_items)).encode())
+    return digest.hexdigest()
+
+
+def initial_state(
+    setting: Setting,
+    observations: Observations,
+    kernels: Array,
+    num_levels: int | None,
+    user_thresholds: bool,
+) -> EMState:
+    """Where to start: half of what varies is the users' taste, half is noise."""
+    theta, level, variance = _first_likelihood(setting, observations, num_levels)
+    diagonal = np.array([np.diagonal(k).mean() for k in kernels])
+    scales = variance / len(kernels) / diagonal
+    n, count = observations.num_users, len(observations.users)
+    lone = not setting.collaborative
+    spread = np.zeros(len(theta))
+    if user_thresholds:
+        spread[:] = _LONE_SPREAD if lone else _FIRST_SPREAD
+        spread[-1] = 0.0 if lone else spread[-1]
+    mixed = np.einsum("c,cij->ij", scales, kernels)
+    return EMState(
+        np.full(observations.num_items, 0.0 if lone else level),
+        mixed,
+        np.asarray(0.0 if lone else level),
+        scales,
+        theta,
+        spread,
+        np.zeros(count),
+        np.zeros(count),
+        np.tile(theta, (n, 1)),
+        np.full(n, level if lone else 0.0),
+        np.ones(n),
+        fingerprint(observations),
+    )
+
+
+def _first_likelihood(
+    setting: Setting, observations: Observations, num_levels: int | None
+) -> tuple[Array, float, float]:
+    """Parameters of the likelihood, level of the functions, and their variance."""
+    if setting.likelihood == "pairwise":
+        return np.zeros(0), 0.0, 1.0
+    if setting.likelihood == "gaussian":
+        variance = float(np.var(observations.levels)) or 1.0
+        return (
+            np.array([0.5 * np.log(0.5 * variance)]),
+            float(observations.levels.mean()),
+            (0.5 * variance),
+        )
+    levels = observations.levels.astype(int)
+    r = levels.max() + 1 if num_levels is None else num_levels
+    if r < 2 or levels.max() >= r:
+        raise ValueError(
+            f"num_levels is {r}, but levels go up to {levels.max()}; pass at least two"
+        )
+    counts = np.bincount(levels, minlength=r)
+    if (counts == 0).any():
+        raise ValueError(
+            f"nobody used level {int(np.argmin(counts))}; number the levels in use without gaps"
+        )
+    below = np.cumsum(counts)[:-1] / counts.sum()
+    law, variance = (norm, 1.0) if setting.likelihood == "probit" else (logistic, 3.0)
+    edges = law.ppf(below) * np.sqrt(2.0)
+    return np.append(np.log(np.diff(edges)), 0.0), float(-edges.mean()), variance
+
+
+def unpack(state: EMState, blocks: tuple[Block, ...]) -> State:
+    """Lay the state out as the blocks."""
+    users = tuple(
+        UserState(
+            take(state.tau, b.entries),
+            take(state.nu, b.entries),
+            take(state.theta, b.users),
+            take(state.user_level, b.users),
+            take(state.user_scale, b.users, empty=1.0),
+        )
+        for b in blocks
+    )
+    return State(
+        Prior(state.mean, state.kernel),
+        Base(state.level, state.scales),
+        Theta(state.shared_theta, state.spread),
+        users,
+    )
+
+
+def pack(state: State, blocks: tuple[Block, ...], observations: Observations) -> EMState:
+    """Undo `unpack`. Users without observations get what is shared."""
+    n, count = observations.num_users, len(observations.users)
+    shared = _whole(state.theta.shared)
+    tau, nu = np.zeros(count), np.zeros(count)
+    theta, level, scale = np.tile(shared, (n, 1)), np.zeros(n), np.ones(n)
+    for block, user in zip(blocks, state.users, strict=True):
+        user = UserState(*(_whole(x) for x in user))
+        tau, nu = (
+            restore(x, found, block.entries) for x, found in ((tau, user.tau), (nu, user.nu))
+        )
+        theta, level, scale = (
+            restore(x, found, block.users)
+            for x, found in ((theta, user.theta), (level, user.level), (scale, user.scale))
+        )
+    return EMState(
+        _whole(state.prior.mean),
+        _whole(state.prior.kernel),
+        _whole(state.base.level),
+        _whole(state.base.scales),
+        shared,
+        _whole(state.theta.spread),
+        tau,
+        nu,
+        theta,
+        level,
+        scale,
+        fingerprint(observations),
+    )
+
+
+def _whole(array: Any) -> Array:
+    """All of an array that may be spread over several processes."""
+    array = jnp.asarray(array)
+    if not array.is_fully_addressable:
+        from jax.experimental import multihost_utils
+
+        array = multihost_utils.process_allgather(array, tiled=True)
+    return np.asarray(array)

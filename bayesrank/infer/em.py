@@ -1,0 +1,351 @@
+r"""EM for many users who share a Gaussian-process prior: collaborative (ordinal) regression.
+
+User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and says things about some of
+them: numbers, levels between thresholds, or which of two is better. The E-step finds every user's
+posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns the
+shared mean and kernel, the noise and the thresholds. The programs are in
+`bayesrank.models.ratings`; this engine fits them where users are many.
+
+**Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
+no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
+ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers, the
+unit is theirs. The base kernel's scale is half of the variance of what is said (for levels: one, the
+noise's), split evenly between the base kernels.
+
+References
+----------
+.. [1] Yu, S., Yu, K. and Tresp, V. (2005). Collaborative ordinal regression. NIPS Workshop on
+   Learning to Rank.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+from tqdm import tqdm
+
+from bayesrank.infer._em_blocks import Block, Observations, make_blocks
+from bayesrank.infer._em_checks import check_kernels, check_observations, check_settings
+from bayesrank.infer._em_estep import no_sums
+from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
+from bayesrank.infer._em_result import EMResult
+from bayesrank.infer._em_state import EMState, initial_state, pack, unpack
+from bayesrank.infer.ep import ConvergenceWarning
+
+__all__ = ["EM"]
+
+_FIRST_SWEEPS = 6
+_LAST_SWEEPS = 30
+_EP_TOL = 1e-3
+
+
+class EM:
+    """EM over users who share a Gaussian-process prior.
+
+    Parameters
+    ----------
+    likelihood
+        What users say: "gaussian" (numbers), "probit" or "logit" (levels), "pairwise" (which of two
+        items is better, by the logistic of the difference).
+    collaborative
+        Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
+        own, with ``K`` the base kernel, and learns its level, scale and noise alone.
+    strength
+        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; 0 for
+        maximum likelihood, which is the paper's.
+    mean_strength
+        How many users the prior of the mean is worth.
+    user_thresholds
+        Whether gaps between thresholds, and noise, may differ between users. The differences are
+        shrunk as strongly as they vary.
+    learn_likelihood
+        Whether thresholds and noise are learned.
+    damping
+        Share of the change that each sweep of EP takes, in (0, 1].
+    max_iterations
+        Number of iterations after which to give up.
+    tol
+        Has converged when the objective, per observation, changes by less in two iterations
+        running.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> users, items = np.divmod(rng.permutation(200)[:120], 10)
+    >>> ratings = rng.normal(items % 3, 0.3)
+    >>> result = EM("gaussian").run(users, items, ratings, progress_bar=False)
+    >>> result.mean.shape, result.kernel.shape, result.converged
+    ((10,), (10, 10), True)
+    """
+
+    def __init__(
+        self,
+        likelihood: str = "probit",
+        *,
+        collaborative: bool = True,
+        strength: float = 20.0,
+        mean_strength: float = 1.0,
+        user_thresholds: bool = True,
+        learn_likelihood: bool = True,
+        damping: float = 1.0,
+        max_iterations: int = 300,
+        tol: float = 1e-5,
+    ) -> None:
+        check_settings(likelihood, strength, mean_strength, damping, max_iterations, tol)
+        ordinal = likelihood in ("probit", "logit")
+        self.setting = Setting(
+            likelihood,
+            bool(collaborative),
+            float(strength),
+            float(mean_strength),
+            bool(learn_likelihood),
+            ordinal and bool(user_thresholds) and bool(collaborative),
+            float(damping),
+        )
+        self.user_thresholds = ordinal and bool(user_thresholds)
+        self.max_iterations = int(max_iterations)
+        self.tol = float(tol)
+        self._compiled: dict[Any, _Steps] = {}
+
+    def run(
+        self,
+        users: ArrayLike,
+        items: ArrayLike,
+        levels: ArrayLike | None = None,
+        *,
+        num_users: int | None = None,
+        num_items: int | None = None,
+        num_levels: int | None = None,
+        kernel: ArrayLike | None = None,
+        init_state: EMState | str | Path | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 10,
+        mesh: Mesh | None = None,
+        progress_bar: bool = True,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> EMResult:
+        """Fit.
+
+        Parameters
+        ----------
+        users
+            Who, shape (K,), numbers from 0.
+        items
+            What, shape (K,), numbers from 0; for "pairwise" (K, 2), the better item first.
+        levels
+            What they said, shape (K,): numbers for "gaussian", levels from 0 for "probit" and
+            "logit", nothing for "pairwise".
+        num_users, num_items, num_levels
+            Numbers of users, items and levels; one more than the largest if not given.
+        kernel
+            Base kernel of the items, (m, m), or several to be mixed, (C, m, m). Without it, items
+            are exchangeable: a constant, and independent values.
+        init_state
+            Where to start: the state of an earlier result, or the file that it was saved to. It
+            must be of the same observations, in the same order.
+        checkpoint, checkpoint_every
+            File that the state is saved to, and after how many iterations each time.
+        mesh
+            Devices that share the users, along an axis named "users". The answer is the same.
+        progress_bar
+            Whether to show progress on standard error.
+        callback
+            Called after each iteration with its number and the objective per observation.
+
+        Returns
+        -------
+        EMResult
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used; the message names it and what to do.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EM has not converged after `max_iterations` iterations.
+        """
+        observations = check_observations(
+            self.setting.likelihood, users, items, levels, num_users, num_items
+        )
+        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
+            # Matrices are small and many: threads inside one of them only get in the way.
+            return self._run(
+                observations,
+                check_kernels(kernel, observations.num_items),
+                num_levels,
+                init_state,
+                (checkpoint, checkpoint_every),
+                mesh,
+                progress_bar,
+                callback,
+            )
+
+    def _run(
+        self,
+        observations: Observations,
+        kernels: NDArray[np.float64],
+        num_levels: int | None,
+        init_state: EMState | str | Path | None,
+        checkpoint: tuple[str | Path | None, int],
+        mesh: Mesh | None,
+        progress_bar: bool,
+        callback: Callable[[int, float], None] | None,
+    ) -> EMResult:
+        if init_state is None:
+            start = initial_state(self.setting, observations, kernels, num_levels,
+                                  self.user_thresholds)  # fmt: skip
+        else:
+            start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
+            start.check(observations)
+        blocks = make_blocks(observations, multiple=1 if mesh is None else mesh.size)
+        loop = _Loop(self, observations, kernels, blocks, mesh, start)
+        if init_state is None:
+            loop.sweep(_FIRST_SWEEPS)
+        converged = False
+        bar = tqdm(total=self.max_iterations, disable=not progress_bar, desc="EM")
+        with bar:
+            while not converged and len(loop.trace) < self.max_iterations:
+                loop.step()
+                bar.update()
+                bar.set_postfix_str(f"log evidence per observation {loop.per_observation:.5f}")
+                if callback is not None:
+                    callback(len(loop.trace), loop.per_observation)
+                file, every = checkpoint
+                if file is not None and len(loop.trace) % every == 0:
+                    loop.packed().save(file)
+                converged = loop.settled(self.tol)
+        delta = loop.sweep(_LAST_SWEEPS, tol=_EP_TOL)
+        result = EMResult(
+            observations,
+            self.setting,
+            loop.packed(),
+            kernels,
+            log_evidence=loop.log_evidence,
+            log_prior=loop.log_prior,
+            trace=np.asarray(loop.trace),
+            converged=bool(converged and delta < 10 * _EP_TOL),
+        )
+        if checkpoint[0] is not None:
+            result.state.save(checkpoint[0])
+        if not result.converged:
+            warnings.warn(_not_converged(loop, self, delta), ConvergenceWarning,
+                          stacklevel=3)  # fmt: skip
+        return result
+
+    def compiled(self, mesh: Mesh | None) -> _Steps:
+        """Return compiled code of the steps, kept for data of the same shapes.
+
+        Each is a program of its own: of several blocks in one, XLA for CPUs has been seen to wait
+        for ever.
+        """
+        if mesh not in self._compiled:
+            setting = self.setting
+            self._compiled[mesh] = _Steps(
+                jax.jit(lambda *args: expect(setting, mesh, *args)),
+                jax.jit(lambda *args: maximise(setting, *args)),
+                jax.jit(lambda *args: density(setting, *args)),
+            )
+        return self._compiled[mesh]
+
+
+class _Steps(NamedTuple):
+    """Compiled steps."""
+
+    expect_block: Callable[..., Any]
+    maximise: Callable[..., State]
+    density: Callable[..., Array]
+
+    def expect(self, state: State, blocks: tuple[Block, ...], *, shared: bool) -> Found:
+        """Make the E-step of all blocks."""
+        sums = no_sums(len(state.prior.mean), shared=shared)
+        users, own = [], []
+        for block, user in zip(blocks, state.users, strict=True):
+            after, found, sums = self.expect_block(state.prior, user, block, sums)
+            users.append(after)
+            own.append(found)
+        return Found(tuple(users), tuple(own), sums)
+
+
+class _Loop:
+    """The state on its way, and the objective so far."""
+
+    def __init__(
+        self,
+        engine: EM,
+        observations: Observations,
+        kernels: NDArray[np.float64],
+        blocks: tuple[Block, ...],
+        mesh: Mesh | None,
+        start: EMState,
+    ) -> None:
+        self.observations, self.host_blocks = observations, blocks
+        self.steps, self.shared = engine.compiled(mesh), engine.setting.collaborative
+        state = unpack(start, blocks)
+        self.state = State(
+            *(place(mesh, part, split=False) for part in state[:-1]),
+            place(mesh, state.users, split=True),
+        )
+        self.blocks = place(mesh, blocks, split=True)
+        self.kernels = place(mesh, kernels, split=False)
+        self.trace: list[float] = []
+
+    @property
+    def per_observation(self) -> float:
+        """Objective divided by the number of observations."""
+        return self.trace[-1] / len(self.observations.users)
+
+    def step(self) -> None:
+        """Make one iteration, and note the objective at its beginning."""
+        found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+        self.trace.append(self.evaluate(found))
+        self.state = self.steps.maximise(self.state, found, self.blocks, self.kernels)
+
+    def evaluate(self, found: Found) -> float:
+        """Log evidence and log prior density of the state that the E-step was made at."""
+        self.log_evidence = float(found.sums.log_evidence)
+        self.log_prior = float(self.steps.density(self.state, self.blocks, self.kernels))
+        return self.log_evidence + self.log_prior
+
+    def sweep(self, most: int, tol: float = 0.0) -> float:
+        """Improve the sites alone until they settle; return how far the last sweep moved them."""
+        delta = np.inf
+        for _ in range(most):
+            found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+            delta = float(found.sums.delta)
+            if delta <= tol:
+                break
+            self.state = self.state._replace(users=found.users)
+        self.evaluate(found)
+        return delta
+
+    def settled(self, tol: float) -> bool:
+        """Whether the last two iterations changed the objective by little."""
+        if len(self.trace) < 3:
+            return False
+        change = np.abs(np.diff(self.trace[-3:])) / len(self.observations.users)
+        return bool(np.all(change < tol))
+
+    def packed(self) -> EMState:
+        """The state as NumPy arrays, in the order of the observations."""
+        return pack(self.state, self.host_blocks, self.observations)
+
+
+def _not_converged(loop: _Loop, engine: EM, delta: float) -> str:
+    change = abs(loop.trace[-1] - loop.trace[-2]) if len(loop.trace) > 1 else np.inf
+    return (
+        f"EM has not converged after {len(loop.trace)} iterations: the last one still changed the "
+        f"objective per observation by {change / len(loop.observations.users):.2g} "
+        f"(tol={engine.tol:.2g}), and EP's last sweep moved a mean by {delta:.2g} standard "
+        "deviations. Give it more max_iterations, or start it again from result.state"
+    )
