@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.online_commands import COMMANDS as ONLINE
 
 
@@ -43,6 +44,8 @@ def one(kind: str, name: str) -> None:
     """Measure one case in this process and print it as JSON."""
     if kind == "speed":
         from benchmarks.speed import measure as run
+    elif kind == "acquisition":
+        from benchmarks.active_speed import measure as run
     elif kind == "query_loop":
         from benchmarks.query_loop import measure as run
     else:
@@ -165,7 +168,7 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
         )
 
 
-for command in ONLINE:
+for command in (*ACTIVE, *ONLINE):
     main.add_command(command)
 
 
