@@ -3,6 +3,8 @@
 from bayesrank.infer._crosscheck_result import CrossCheck as CrossCheck
 from bayesrank.infer._crosscheck_result import NUTSResult as NUTSResult
 from bayesrank.infer._nested_result import NestedEPResult as NestedEPResult
+from bayesrank.infer.compare import ModelComparison as ModelComparison
+from bayesrank.infer.compare import compare as compare
 from bayesrank.infer.crosscheck import crosscheck as crosscheck
 from bayesrank.infer.ep import EP as EP
 from bayesrank.infer.ep import ConvergenceWarning as ConvergenceWarning
@@ -19,10 +21,12 @@ __all__ = [
     "CrossCheck",
     "EPResult",
     "EvidenceMaximum",
+    "ModelComparison",
     "NUTSResult",
     "NestedEP",
     "NestedEPResult",
     "WhitenReparam",
+    "compare",
     "crosscheck",
     "maximize_evidence",
     "whiten",
