@@ -12,9 +12,10 @@ product of the covariance with the example, all happens among the k - 1 margins
 :math:`w \cdot x - c(r)`, and the covariance changes by k - 1 outer products: :math:`O(k D^2)`,
 or :math:`O(k D)` where only variances are kept.
 
-With forgetting, the unknowns drift between examples: they keep a share
-:math:`a = \sqrt{1 - \lambda}` of their distance from the prior's mean, and the prior's covariance
-times :math:`\lambda` is added, so that a stream without evidence leads back to the prior.
+With forgetting, the belief between two examples goes a little way back to the prior,
+:math:`p^{1 - \lambda} p_0^\lambda`, so that an example counts :math:`(1 - \lambda)^n` after n
+others. Each unknown's mean and variance change as they would if it were alone, and correlations are
+kept: the exact geometric mean would need an inverse at every example.
 
 References
 ----------
@@ -146,12 +147,25 @@ def absorb(
 
 
 def drift(belief: Belief, prior: Belief, forgetting: Array) -> Belief:
-    """Let the unknowns drift, towards the prior and apart, between two examples."""
-    share = jnp.sqrt(1.0 - forgetting)
+    """Take each unknown, and the noises' weights, a little way back to the prior."""
+    full = belief.covariance.ndim == 3
+    variance, of_prior = (
+        jnp.diagonal(b.covariance, axis1=1, axis2=2) if full else b.covariance
+        for b in (belief, prior)
+    )
+    kept = 1.0 - forgetting
+    growth = 1.0 / (kept + forgetting * variance / of_prior)
+    shift = kept * growth * (belief.mean - prior.mean)
+    if full:
+        # What rounding has made asymmetric would grow without end: evidence never takes it back.
+        symmetric = 0.5 * (belief.covariance + belief.covariance.mT)
+        covariance = jnp.sqrt(growth[:, :, None] * growth[:, None, :]) * symmetric
+    else:
+        covariance = growth * belief.covariance
     return belief._replace(
-        mean=prior.mean + share * (belief.mean - prior.mean),
-        covariance=belief.covariance + forgetting * (prior.covariance - belief.covariance),
-        log_weight=(1.0 - forgetting) * belief.log_weight,
+        mean=prior.mean + shift,
+        covariance=covariance,
+        log_weight=kept * belief.log_weight,
     )
 
 
@@ -197,7 +211,7 @@ def take_block(
     noises
         Shape (G,).
     forgetting
-        Share of the prior's covariance that is added between two examples.
+        Power of the prior in the belief between two examples.
 
     Returns
     -------

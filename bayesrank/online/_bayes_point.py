@@ -57,9 +57,8 @@ class OnlineBayesPoint(OnlineRanker):
         Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
         :math:`O(k D)`.
     forgetting : float, default 0.0
-        For streams that drift: the share of the posterior's covariance that is replaced by the
-        prior's between two examples, in [0, 1). About the last 1 / forgetting examples count.
-        What is forgotten becomes as uncertain as the prior, so its scales should be the stream's.
+        For streams that drift: the share of what is known of each unknown that is forgotten between
+        two examples, in [0, 1). About the last 1 / forgetting examples count.
     kernel : Kernel, optional
         None, or a polynomial kernel of tinygp, which is used through explicit features.
 
