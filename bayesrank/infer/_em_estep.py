@@ -331,6 +331,7 @@ def block_sums(
     shared
         Whether `Sums.shift` and `Sums.spread` are wanted.
     """
+
     def batch(sums: Sums, data: tuple) -> tuple[Sums, tuple[UserState, UserSums]]:
         items, weights, levels, before = data
 

@@ -11,7 +11,8 @@ which makes mean and kernel of the known items into those of all of them.
 
 References
 ----------
-Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple tasks. ICML.
+Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
+tasks. ICML.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ The prior of mean and kernel is worth ``strength`` users drawn from the base pro
 :math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`. Its log density is, up to a constant,
 
 .. math::
-    -\tau \, \mathrm{KL}\left(N(0, \Psi) \,\|\, N(0, \Sigma)\right)
-    - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1)
-    = -\frac{\tau}{2} \left(\log \frac{|\Sigma|}{|\Psi|} + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
-    - \dots
+    -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
+    - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
 
-which is a Normal-Inverse-Wishart density with scale matrix :math:`\tau \Psi`: of
-:math:`\tau - 1` degrees of freedom with respect to the measure :math:`|\Sigma|^{-(m+1)/2} d\Sigma`,
-for which it makes no difference whether one estimates :math:`\Sigma` or its inverse. (For
-:math:`\tau \le m` it has no integral, and remains a penalty.) Setting derivatives of the expected
+The first part is :math:`\tau` times the divergence of :math:`N(0, \Psi)` from
+:math:`N(0, \Sigma)`. Together they are a Normal-Inverse-Wishart density with scale matrix
+:math:`\tau \Psi`, of :math:`\tau - 1` degrees of freedom with respect to the measure
+:math:`|\Sigma|^{-(m+1)/2} d\Sigma`, for which it makes no difference whether one estimates
+:math:`\Sigma` or its inverse. (For :math:`\tau \le m` it has no integral, and remains a penalty.)
+Setting derivatives of the expected
 log joint density to zero, with :math:`\bar f` the mean of the users' posterior means,
 
 .. math::
@@ -24,8 +24,8 @@ log joint density to zero, with :math:`\bar f` the mean of the users' posterior 
 which for :math:`\tau = \kappa = 0` is the paper's (3), with the level
 :math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` maximised out.
 
-The scales :math:`s_c` are not learned. Where each user rates an item once, what a user thinks of one
-item alone cannot be told from noise: :math:`\Sigma + \epsilon I` with a noise variance less by
+The scales :math:`s_c` are not learned. Where each user rates an item once, what a user thinks of
+one item alone cannot be told from noise: :math:`\Sigma + \epsilon I` with a noise variance less by
 :math:`\epsilon` gives the same evidence. The scales of the base process decide between them.
 
 References

@@ -2,19 +2,19 @@ r"""The M-step for the likelihood's parameters: one Newton step on EP's log evid
 
 At EP's fixed point the evidence is stationary in the sites, so that its gradient in a likelihood's
 parameters is the sum of the gradients of the observations' :math:`\log Z_k` at their cavities; the
-sum of outer products of these stands for minus its Hessian (Berndt, Hall, Hall and Hausman, 1974).
+sum of outer products of these stands for minus its Hessian (Berndt, Hall, Hall, Hausman, 1974).
 
-A user's parameters are shared ones plus a deviation :math:`e_j \sim N(0, \Lambda^{-1})`, so that few
-ratings leave a user near the others. With gradients :math:`\gamma_j` and informations :math:`I_j`,
-the step in the shared ones with the deviations maximised out solves
+A user's parameters are shared ones plus a deviation :math:`e_j \sim N(0, \Lambda^{-1})`, so that
+few ratings leave a user near the others. With gradients :math:`\gamma_j` and informations
+:math:`I_j`, the step in the shared ones with the deviations maximised out solves
 
 .. math::
     \sum_j I_j (I_j + \Lambda)^{-1} \Lambda \; \delta
         = \sum_j \left(\gamma_j - I_j (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j)\right),
 
-and then :math:`\delta_j = (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j - I_j \delta)`. The variances in
-:math:`\Lambda` are those that the deviations show, their uncertainty included (EM with Laplace's
-approximation).
+and then :math:`\delta_j = (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j - I_j \delta)`. The
+variance of gaps in :math:`\Lambda` is the one that the deviations show, their uncertainty included
+(EM with Laplace's approximation).
 """
 
 from __future__ import annotations
@@ -101,15 +101,11 @@ def update_theta(
         count += jnp.sum(there)
     spread = theta.spread
     if learn_spread:
-        spread = _pooled(jnp.where(free, squares / count, 0.0), free)
+        pooled = jnp.sqrt(jnp.mean(squares[:-1]) / count) if squares.shape[0] > 1 else 0.0
+        # The noise's own is not learned: where users rate items once, much noise is as probable as
+        # functions that vary from item to item, and the spread would grow for ever.
+        spread = jnp.where(free & (jnp.arange(free.shape[0]) < free.shape[0] - 1), pooled, spread)
     return Theta(shared, spread), tuple(after)
-
-
-def _pooled(variances: Array, free: Array) -> Array:
-    """One standard deviation for all gaps, one for the noise."""
-    gaps = jnp.broadcast_to(jnp.mean(variances[:-1]) if variances.shape[0] > 1 else 0.0,
-                            variances[:-1].shape)  # fmt: skip
-    return jnp.where(free, jnp.sqrt(jnp.append(gaps, variances[-1])), 0.0)
 
 
 class _Reduced(NamedTuple):

@@ -1,21 +1,23 @@
 r"""EM for many users who share a Gaussian-process prior: collaborative (ordinal) regression.
 
-User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and says things about some of
-them: numbers, levels between thresholds, or which of two is better. The E-step finds every user's
-posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns the
+User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and says things about some
+of them: numbers, levels between thresholds, or which of two is better. The E-step finds every
+user's posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns the
 shared mean and kernel, the noise and the thresholds. The programs are in
 `bayesrank.models.ratings`; this engine fits them where users are many.
 
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
 no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
-ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers, the
-unit is theirs. The base kernel's scale is half of the variance of what is said (for levels: one, the
-noise's), split evenly between the base kernels.
+ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers,
+the unit is theirs. The base kernel's scale is half of the variance of what is said (for levels:
+one, the noise's), split evenly between the base kernels.
 
 References
 ----------
 .. [1] Yu, S., Yu, K. and Tresp, V. (2005). Collaborative ordinal regression. NIPS Workshop on
    Learning to Rank.
+.. [2] Salakhutdinov, R. and Roweis, S. (2003). Adaptive overrelaxed bound optimization methods.
+   ICML.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
@@ -45,6 +48,7 @@ __all__ = ["EM"]
 _FIRST_SWEEPS = 6
 _LAST_SWEEPS = 30
 _EP_TOL = 1e-3
+_STRETCH = 1.2
 
 
 class EM:
@@ -68,6 +72,10 @@ class EM:
         shrunk as strongly as they vary.
     learn_likelihood
         Whether thresholds and noise are learned.
+    accelerate
+        Whether to go further than EM's steps in mean and kernel, by a factor that grows until a
+        step lowers the objective; that step is then taken back. The objective never falls either
+        way, where the E-step is exact [2]_.
     damping
         Share of the change that each sweep of EP takes, in (0, 1].
     max_iterations
@@ -96,6 +104,7 @@ class EM:
         mean_strength: float = 1.0,
         user_thresholds: bool = True,
         learn_likelihood: bool = True,
+        accelerate: bool = True,
         damping: float = 1.0,
         max_iterations: int = 300,
         tol: float = 1e-5,
@@ -112,6 +121,7 @@ class EM:
             float(damping),
         )
         self.user_thresholds = ordinal and bool(user_thresholds)
+        self.accelerate = bool(accelerate)
         self.max_iterations = int(max_iterations)
         self.tol = float(tol)
         self._compiled: dict[Any, _Steps] = {}
@@ -299,6 +309,8 @@ class _Loop:
         self.blocks = place(mesh, blocks, split=True)
         self.kernels = place(mesh, kernels, split=False)
         self.trace: list[float] = []
+        self.stretched, self.factor = engine.accelerate and self.shared, 1.0
+        self.plain: State | None = None
 
     @property
     def per_observation(self) -> float:
@@ -308,8 +320,19 @@ class _Loop:
     def step(self) -> None:
         """Make one iteration, and note the objective at its beginning."""
         found = self.steps.expect(self.state, self.blocks, shared=self.shared)
-        self.trace.append(self.evaluate(found))
-        self.state = self.steps.maximise(self.state, found, self.blocks, self.kernels)
+        value = self.evaluate(found)
+        if self.plain is not None and not value >= self.trace[-1]:
+            # The last step was too long, or left no covariance: take EM's own instead.
+            self.state, self.plain, self.factor = self.plain, None, 1.0
+            found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+            value = self.evaluate(found)
+        self.trace.append(value)
+        new = self.steps.maximise(self.state, found, self.blocks, self.kernels)
+        if self.stretched and self.factor > 1.0:
+            self.plain, new = new, _stretch(self.state, new, self.factor)
+        else:
+            self.plain = None
+        self.state, self.factor = new, self.factor * _STRETCH
 
     def evaluate(self, found: Found) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
@@ -339,6 +362,12 @@ class _Loop:
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations."""
         return pack(self.state, self.host_blocks, self.observations)
+
+
+def _stretch(old: State, new: State, factor: float) -> State:
+    """Go further than EM does, in the shared mean and kernel."""
+    prior = jax.tree.map(lambda a, b: a + factor * (b - a), old.prior, new.prior)
+    return new._replace(prior=prior)
 
 
 def _not_converged(loop: _Loop, engine: EM, delta: float) -> str:

@@ -8,11 +8,28 @@ file                 programs
 ==================== ==============================================================================
 ``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
+``ratings``          ``rating_gp``, ``ordinal_gp``: a function of items from one person's ratings;
+                     ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
+                     ``collaborative_preference_gp``: of many, with shared mean and kernel
 ==================== ==============================================================================
 """
 
 from bayesrank.models.bayes_point import ordinal_version_space as ordinal_version_space
 from bayesrank.models.preference import preference_gp as preference_gp
 from bayesrank.models.preference import thurstone as thurstone
+from bayesrank.models.ratings import collaborative_ordinal_gp as collaborative_ordinal_gp
+from bayesrank.models.ratings import collaborative_preference_gp as collaborative_preference_gp
+from bayesrank.models.ratings import collaborative_rating_gp as collaborative_rating_gp
+from bayesrank.models.ratings import ordinal_gp as ordinal_gp
+from bayesrank.models.ratings import rating_gp as rating_gp
 
-__all__ = ["ordinal_version_space", "preference_gp", "thurstone"]
+__all__ = [
+    "collaborative_ordinal_gp",
+    "collaborative_preference_gp",
+    "collaborative_rating_gp",
+    "ordinal_gp",
+    "ordinal_version_space",
+    "preference_gp",
+    "rating_gp",
+    "thurstone",
+]
