@@ -28,6 +28,7 @@ from bayesrank.active import (
     margin_variance,
     pool_entropy,
     pool_error,
+    pool_variance,
     random_gain,
 )
 from bayesrank.active._update import Answers, Prior, fit_answers
@@ -43,6 +44,7 @@ WAYS: Mapping[str, Callable[[jax.Array, Array], Acquisition]] = {
     "bald": lambda key, pool: bald,
     "variance": lambda key, pool: margin_variance,
     "eubo": lambda key, pool: eubo,
+    "pool variance": lambda key, pool: pool_variance,
     "pool entropy": lambda key, pool: Partial(pool_entropy, pool=jnp.asarray(pool)),
     "pool error": lambda key, pool: Partial(pool_error, pool=jnp.asarray(pool)),
 }

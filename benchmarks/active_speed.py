@@ -22,6 +22,7 @@ from bayesrank.active import (
     margin_variance,
     pool_entropy,
     pool_error,
+    pool_variance,
     random_gain,
 )
 
@@ -57,9 +58,9 @@ def _pool(acquisition: Callable[..., Any]) -> Callable[[], Any]:
     return lambda: best_pairs(with_pool, beliefs, 10, candidates=pool)
 
 
-def _items() -> Callable[[], Any]:
+def _items(acquisition: Acquisition) -> Callable[[], Any]:
     beliefs = _beliefs(506)
-    return lambda: best_pairs(pool_entropy, beliefs, 10)
+    return lambda: best_pairs(acquisition, beliefs, 10)
 
 
 def _batch() -> Callable[[], Any]:
@@ -73,8 +74,9 @@ CASES: dict[str, tuple[Callable[[], Callable[[], Any]], float | None]] = {
     **{f"{k}, 12,497,500 pairs": ((lambda k=k: _all(k, 5_000)), 5.0) for k in _ALONE},
     "bald, batch of 10 of 127,765 pairs": (_batch, None),
     "pool entropy, 1,000 pairs on 1,000": (lambda: _pool(pool_entropy), None),
+    "pool variance, 127,765 pairs": (lambda: _items(pool_variance), None),
     "pool error, 1,000 pairs on 1,000": (lambda: _pool(pool_error), None),
-    "pool entropy, 127,765 pairs on 506 items": (_items, None),
+    "pool entropy, 127,765 pairs on 506 items": (lambda: _items(pool_entropy), None),
 }
 
 

