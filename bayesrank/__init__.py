@@ -12,6 +12,8 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayesrank.estimators import CollaborativeGP as CollaborativeGP
+    from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import PreferenceGP as PreferenceGP
     from bayesrank.inferencedata import to_arviz as to_arviz
 
@@ -21,11 +23,19 @@ except metadata.PackageNotFoundError:  # a source tree on the path, never instal
     __version__ = "0+unknown"
 
 _EXPORTS = {
+    "CollaborativeGP": "bayesrank.estimators",
+    "CollaborativeOrdinalGP": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
     "to_arviz": "bayesrank.inferencedata",
 }
 
-__all__ = ["PreferenceGP", "__version__", "to_arviz"]
+__all__ = [
+    "CollaborativeGP",
+    "CollaborativeOrdinalGP",
+    "PreferenceGP",
+    "__version__",
+    "to_arviz",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,13 @@
 """For people who do not write programs: ``fit`` and ``predict`` over a program and an engine."""
 
+from bayesrank.estimators._collaborative import CollaborativeGP as CollaborativeGP
+from bayesrank.estimators._collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
+from bayesrank.estimators._collaborative_data import correlation_kernel as correlation_kernel
 from bayesrank.estimators._preference_gp import PreferenceGP as PreferenceGP
 
-__all__ = ["PreferenceGP"]
+__all__ = [
+    "CollaborativeGP",
+    "CollaborativeOrdinalGP",
+    "PreferenceGP",
+    "correlation_kernel",
+]

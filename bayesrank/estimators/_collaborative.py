@@ -1,0 +1,564 @@
+"""`CollaborativeOrdinalGP` and `CollaborativeGP`: ratings of many users, who share a prior."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank.estimators._collaborative_data import (
+    Labels,
+    base_kernels,
+    check_triples,
+    item_table,
+    level_numbers,
+)
+from bayesrank.infer import EM, EMResult
+
+__all__ = ["CollaborativeGP", "CollaborativeOrdinalGP", "Recommendation", "SimilarItem"]
+
+Array = NDArray[np.float64]
+
+
+class Recommendation(NamedTuple):
+    """An item for a user: posterior mean and standard deviation of the user's function there."""
+
+    item: Hashable
+    mean: float
+    sd: float
+
+
+class SimilarItem(NamedTuple):
+    """An item and its correlation, over users, with the one asked about."""
+
+    item: Hashable
+    correlation: float
+
+
+class _Collaborative(BaseEstimator):
+    """What the two estimators share."""
+
+    _likelihood: str
+
+    def __init__(
+        self,
+        *,
+        collaborative: bool = True,
+        strength: float = 100.0,
+        mean_strength: float = 1.0,
+        max_iterations: int = 200,
+        tol: float = 1e-4,
+        progress_bar: bool = False,
+    ) -> None:
+        self.collaborative = collaborative
+        self.strength = strength
+        self.mean_strength = mean_strength
+        self.max_iterations = max_iterations
+        self.tol = tol
+        self.progress_bar = progress_bar
+
+    def _fit(
+        self, users: Any, items: Any, said: Array, num_levels: int | None, features: Any
+    ) -> Self:
+        self.users_, who = Labels.of(users)
+        self.items_, what = Labels.of(items)
+        if features is not None:
+            self.items_, what, table = item_table(features, self.items_, what)
+        else:
+            table = None
+        self.item_features_ = table
+        self.kernel_map_, kernels = base_kernels(table, len(self.items_))
+        engine = EM(
+            self._likelihood,
+            collaborative=self.collaborative,
+            strength=self.strength,
+            mean_strength=self.mean_strength,
+            max_iterations=self.max_iterations,
+            tol=self.tol,
+            **self._options(),
+        )
+        self.result_ = engine.run(
+            who,
+            what,
+            said,
+            num_users=len(self.users_),
+            num_items=len(self.items_),
+            num_levels=num_levels,
+            kernel=kernels,
+            progress_bar=self.progress_bar,
+        )
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def result(self) -> EMResult:
+        """The engine's result.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        check_is_fitted(self)
+        return self.result_
+
+    @property
+    def shared_mean(self) -> Array:
+        """Shared mean of the users' functions at ``items_``, shape (m,)."""
+        return self.result.mean
+
+    @property
+    def shared_kernel(self) -> Array:
+        """Shared covariance of the users' functions at ``items_``, shape (m, m)."""
+        return self.result.kernel
+
+    def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
+        """Posterior mean and standard deviation of the users' functions.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (K,)
+            Ids, a pair a row.
+
+        Returns
+        -------
+        tuple
+            Two arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            If an id is not known; see `extend` and `with_users` for new ones.
+        """
+        mean, variance = self.result.predict_latent(*self._rows(users, items))
+        return mean, np.sqrt(np.maximum(variance, 0.0))
+
+    def recommend(
+        self, user: Hashable, n: int = 10, *, exclude_rated: bool = True
+    ) -> list[Recommendation]:
+        """Items that a user would like best.
+
+        Parameters
+        ----------
+        user
+            Id.
+        n : int, default 10
+            How many.
+        exclude_rated : bool, default True
+            Whether to leave out what the user has rated.
+
+        Returns
+        -------
+        list of Recommendation
+            Best first.
+
+        Raises
+        ------
+        ValueError
+            If the user is not known.
+        """
+        result = self.result
+        number = self.users_.numbers([user], "user")
+        mean, variance = (x[0] for x in result.functions(number))
+        order = np.argsort(-mean, kind="stable")
+        if exclude_rated:
+            rated = result.observations.items[result.observations.users == number[0]]
+            order = order[~np.isin(order, rated)]
+        return [
+            Recommendation(self.items_[i], float(mean[i]), float(np.sqrt(max(variance[i], 0.0))))
+            for i in order[:n]
+        ]
+
+    def similar(self, item: Hashable, n: int = 10) -> list[SimilarItem]:
+        """Items that the same users like, by the shared kernel.
+
+        Parameters
+        ----------
+        item
+            Id.
+        n : int, default 10
+            How many.
+
+        Returns
+        -------
+        list of SimilarItem
+            Most alike first.
+
+        Raises
+        ------
+        ValueError
+            If the item is not known.
+        """
+        kernel = self.result.kernel
+        own = self.items_.numbers([item], "item")[0]
+        sd = np.sqrt(np.diagonal(kernel))
+        correlation = kernel[own] / (sd[own] * sd)
+        order = [i for i in np.argsort(-correlation, kind="stable") if i != own]
+        return [SimilarItem(self.items_[i], float(correlation[i])) for i in order[:n]]
+
+    def with_items(self, items: Sequence[Hashable], item_features: ArrayLike) -> Self:
+        """Return a copy that knows further items by their features; nothing is learned anew.
+
+        Parameters
+        ----------
+        items
+            Ids of the new items.
+        item_features : array-like of shape (k, d)
+            Their features.
+
+        Returns
+        -------
+        Same class
+
+        Raises
+        ------
+        ValueError
+            If an id is known already, or `fit` had no features.
+        """
+        result = self.result
+        if self.item_features_ is None or self.kernel_map_ is None:
+            raise ValueError(
+                "fit was given no item_features: nothing is known of new items"
+            )
+        for item in items:
+            if item in self.items_:
+                raise ValueError(f"item {item!r} is known already; leave it out")
+        table = np.asarray(item_features, float)
+        if table.shape != (len(items), self.item_features_.shape[1]):
+            raise ValueError(
+                f"item_features has shape {table.shape}; pass ({len(items)}, "
+                f"{self.item_features_.shape[1]}), a row for each new item"
+            )
+        across, own = self.kernel_map_(self.item_features_, table), self.kernel_map_(table, table)
+        # Nothing of an item is shared that the features do not tell.
+        own[-1] += np.eye(len(items)) - own[-1]
+        return self._copy(
+            result_=result.extend_items(across, own),
+            items_=Labels([*self.items_.ids, *items]),
+            item_features_=np.vstack([self.item_features_, table]),
+        )
+
+    def with_users(self, users: ArrayLike, items: ArrayLike, levels: ArrayLike) -> Self:
+        """Return an estimator of new users, from what they say and the shared prior as it is.
+
+        Parameters
+        ----------
+        users, items, levels : array-like of shape (K,)
+            As in `fit`; the items must be known.
+
+        Returns
+        -------
+        Same class
+            Knows these users only.
+
+        Raises
+        ------
+        ValueError
+            If an item or a level is not known.
+        """
+        labels, who = Labels.of(check_triples(users, items, levels)[0])
+        what = self.items_.numbers(np.asarray(items, object), "item")
+        result = self.result.condition(who, what, self._said(levels))
+        return self._copy(result_=result, users_=labels)
+
+    def _said(self, levels: ArrayLike) -> Array:
+        raise NotImplementedError
+
+    def _copy(self, **changes: Any) -> Self:
+        other = type(self)(**self.get_params())
+        vars(other).update(vars(self) | changes)
+        return other
+
+    def _rows(self, users: ArrayLike, items: ArrayLike) -> tuple[NDArray, NDArray]:
+        who = self.users_.numbers(np.atleast_1d(np.asarray(users, object)), "user")
+        what = self.items_.numbers(np.atleast_1d(np.asarray(items, object)), "item")
+        if who.shape != what.shape:
+            raise ValueError(f"there are {len(who)} users but {len(what)} items; pass pairs")
+        return who, what
+
+
+class CollaborativeOrdinalGP(_Collaborative):
+    """Ordinal ratings of many users: everybody's function of the items has one shared prior.
+
+    Mean and kernel of the prior are learned (CGPOR of Yu, Yu and Tresp, 2005), by EM over
+    expectation propagation; see `bayesrank.infer.EM`.
+
+    Parameters
+    ----------
+    likelihood : {"probit", "logit"}, default "probit"
+        Normal or logistic noise.
+    collaborative : bool, default True
+        Whether users share anything. If not, each has a model of their own.
+    strength : float, default 100.0
+        How many users the prior of the shared kernel is worth.
+    mean_strength : float, default 1.0
+        How many users the prior of the shared mean is worth.
+    user_thresholds : bool, default True
+        Whether users may differ in how they use the levels.
+    max_iterations : int, default 200
+        Iterations of EM after which to give up.
+    tol : float, default 1e-4
+        Change of the objective per rating, in nats, at which EM has converged.
+    progress_bar : bool, default False
+        Whether to show progress.
+
+    Attributes
+    ----------
+    result_ : EMResult
+        What the engine returned; also as `result`.
+    users_, items_
+        Ids, in the order of the result's rows and columns.
+    levels_ : ndarray
+        The levels, lowest first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> users, items = np.divmod(rng.permutation(120)[:80], 6)
+    >>> levels = np.clip(np.round(items / 2 + rng.normal(size=80)), 0, 2).astype(int) + 1
+    >>> model = CollaborativeOrdinalGP(max_iterations=20, tol=1e-2).fit(users, items, levels)
+    >>> model.predict([0, 0], [0, 5])
+    array([1, 3])
+    >>> model.predict_proba([0], [5]).shape
+    (1, 3)
+    """
+
+    def __init__(
+        self,
+        *,
+        likelihood: str = "probit",
+        collaborative: bool = True,
+        strength: float = 100.0,
+        mean_strength: float = 1.0,
+        user_thresholds: bool = True,
+        max_iterations: int = 200,
+        tol: float = 1e-4,
+        progress_bar: bool = False,
+    ) -> None:
+        super().__init__(
+            collaborative=collaborative,
+            strength=strength,
+            mean_strength=mean_strength,
+            max_iterations=max_iterations,
+            tol=tol,
+            progress_bar=progress_bar,
+        )
+        self.likelihood = likelihood
+        self.user_thresholds = user_thresholds
+
+    def fit(
+        self,
+        users: Any,
+        items: ArrayLike | None = None,
+        levels: ArrayLike | None = None,
+        item_features: Any = None,
+        *,
+        num_levels: int | None = None,
+    ) -> Self:
+        """Learn what users share, and every user's function.
+
+        Parameters
+        ----------
+        users : array-like of shape (K,), or DataFrame
+            Ids of any kind; or a table with the columns ``user``, ``item`` and ``level`` (or
+            ``rating``), and then `items` and `levels` are left out.
+        items : array-like of shape (K,)
+            Ids of any kind. Nobody rates an item twice.
+        levels : array-like of shape (K,)
+            Whole numbers, higher is better; every level from the lowest to the highest is used.
+        item_features : DataFrame or mapping, optional
+            Features by item id; further items may be among them. Without it nothing is known of
+            items but their ratings.
+        num_levels : int, optional
+            Number of levels, where the lowest is 1; used for checking.
+
+        Returns
+        -------
+        Same class
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used; the message says which row, and the cure.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EM has not converged.
+        """
+        who, what, said = check_triples(users, items, levels)
+        self.levels_, numbers = level_numbers(said, num_levels)
+        return self._fit(who, what, numbers.astype(float), len(self.levels_), item_features)
+
+    @property
+    def _likelihood(self) -> str:
+        if self.likelihood not in ("probit", "logit"):
+            raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
+        return self.likelihood
+
+    def _options(self) -> dict[str, Any]:
+        return {"user_thresholds": self.user_thresholds}
+
+    def _said(self, levels: ArrayLike) -> Array:
+        array = np.asarray(levels)
+        unknown = ~np.isin(array, self.levels_)
+        if unknown.any():
+            raise ValueError(f"level {array[unknown][0]} is not one of {self.levels_.tolist()}")
+        return np.searchsorted(self.levels_, array).astype(float)
+
+    def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
+        """Probability of each level.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (K,)
+            Ids, a pair a row.
+
+        Returns
+        -------
+        ndarray of shape (K, r)
+            Columns are ``levels_``.
+
+        Raises
+        ------
+        ValueError
+            If an id is not known.
+        """
+        return self.result.predict_proba(*self._rows(users, items))
+
+    def predict(self, users: ArrayLike, items: ArrayLike, *, kind: str = "median") -> NDArray:
+        """Predicted level.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (K,)
+            Ids, a pair a row.
+        kind : {"median", "mode"}, default "median"
+            The median makes the mean absolute error smallest, the mode the zero-one error.
+
+        Returns
+        -------
+        ndarray of shape (K,)
+
+        Raises
+        ------
+        ValueError
+            If an id is not known.
+        """
+        probability = self.predict_proba(users, items)
+        if kind == "mode":
+            return self.levels_[probability.argmax(axis=1)]
+        if kind != "median":
+            raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
+        return self.levels_[(probability.cumsum(axis=1) < 0.5).sum(axis=1)]
+
+
+class CollaborativeGP(_Collaborative):
+    """Numerical ratings of many users: everybody's function of the items has one shared prior.
+
+    Mean and kernel of the prior are learned (CGPR of Yu, Yu and Tresp, 2005), by EM, exactly.
+
+    Parameters
+    ----------
+    collaborative, strength, mean_strength, max_iterations, tol, progress_bar
+        As of `CollaborativeOrdinalGP`.
+
+    Attributes
+    ----------
+    result_, users_, items_
+        As of `CollaborativeOrdinalGP`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> users, items = np.divmod(rng.permutation(120)[:80], 6)
+    >>> model = CollaborativeGP(max_iterations=30, tol=1e-2).fit(users, items, items / 2)
+    >>> bool(model.predict([0], [5]) > model.predict([0], [0]))
+    True
+    """
+
+    _likelihood = "gaussian"
+
+    def fit(
+        self,
+        users: Any,
+        items: ArrayLike | None = None,
+        ratings: ArrayLike | None = None,
+        item_features: Any = None,
+    ) -> Self:
+        """Learn what users share, and every user's function.
+
+        Parameters
+        ----------
+        users, items, item_features
+            As in `CollaborativeOrdinalGP.fit`; the column of a table is ``rating`` (or ``level``).
+        ratings : array-like of shape (K,)
+            Finite numbers, higher is better.
+
+        Returns
+        -------
+        Same class
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used; the message says which row, and the cure.
+        """
+        who, what, said = check_triples(users, items, ratings)
+        return self._fit(who, what, self._said(said), None, item_features)
+
+    def _said(self, levels: ArrayLike) -> Array:
+        array = np.asarray(levels)
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise ValueError("ratings holds something that is no finite number; remove the row")
+        return array.astype(float)
+
+    def predict(self, users: ArrayLike, items: ArrayLike) -> Array:
+        """Expected rating.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (K,)
+            Ids, a pair a row.
+
+        Returns
+        -------
+        ndarray of shape (K,)
+
+        Raises
+        ------
+        ValueError
+            If an id is not known.
+        """
+        return self.predict_latent(users, items)[0]
+
+    def predict_interval(
+        self, users: ArrayLike, items: ArrayLike, prob: float = 0.9
+    ) -> tuple[Array, Array]:
+        """Ends of the interval that a rating is in with this probability, noise included.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (K,)
+            Ids, a pair a row.
+        prob : float, default 0.9
+            The probability.
+
+        Returns
+        -------
+        tuple
+            Two arrays of shape (K,).
+        """
+        who, what = self._rows(users, items)
+        mean, variance = self.result.predict_latent(who, what)
+        half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance + self.result.noise[who] ** 2)
+        return mean - half, mean + half

@@ -1,0 +1,179 @@
+"""The collaborative estimators: ids of any kind, predictions, and what they refuse."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
+from bayesrank.estimators import correlation_kernel
+
+pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
+NAMES = ["Anchovy", "Basil", "Chard", "Dill", "Endive"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Two kinds of users, who like opposite items."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for user in range(24):
+        for item in rng.permutation(5)[:4]:
+            taste = (1 if user % 2 else -1) * (item - 2) + 0.4 * rng.normal()
+            rows.append((f"user {user}", NAMES[item], int(np.clip(np.round(taste / 1.2), -1, 1)) + 2))
+    return pd.DataFrame(rows, columns=["user", "item", "rating"])
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return CollaborativeOrdinalGP(max_iterations=30, strength=5.0).fit(table)
+
+
+def test_unrated_items_are_predicted_by_taste(table, fitted):
+    rated = set(zip(table.user, table.item, strict=True))
+    right = [
+        fitted.predict([f"user {u}"], [NAMES[i]])[0] == (3 if (i > 2) == bool(u % 2) else 1)
+        for u in range(24)
+        for i in (0, 4)
+        if (f"user {u}", NAMES[i]) not in rated
+    ]
+    assert len(right) > 5 and np.mean(right) > 0.85
+
+
+def test_predictions_are_of_the_probabilities(fitted):
+    users, items = ["user 1", "user 2", "user 3"], ["Dill", "Chard", "Basil"]
+    probability = fitted.predict_proba(users, items)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(fitted.levels_, [1, 2, 3])
+    mode = fitted.predict(users, items, kind="mode")
+    np.testing.assert_array_equal(mode, probability.argmax(axis=1) + 1)
+    below = np.cumsum(probability, axis=1)
+    median = fitted.predict(users, items)
+    for row, level in enumerate(median):
+        assert below[row, level - 1] >= 0.5 and (level == 1 or below[row, level - 2] < 0.5)
+    with pytest.raises(ValueError, match="kind is 'mean'"):
+        fitted.predict(users, items, kind="mean")
+
+
+def test_recommendations_leave_out_what_was_rated(table, fitted):
+    rated = set(table.item[table.user == "user 1"])
+    (best,) = fitted.recommend("user 1")
+    assert best.item not in rated
+    everything = fitted.recommend("user 1", exclude_rated=False)
+    assert [x.mean for x in everything] == sorted((x.mean for x in everything), reverse=True)
+    mean, sd = fitted.predict_latent(["user 1"], [best.item])
+    np.testing.assert_allclose((best.mean, best.sd), (mean[0], sd[0]))
+
+
+def test_similar_items_go_by_the_shared_kernel(fitted):
+    assert fitted.similar("Anchovy", 1)[0].item == "Basil"
+    assert fitted.similar("Anchovy")[-1].correlation < 0
+    assert fitted.shared_mean.shape == (5,)
+    np.testing.assert_allclose(fitted.shared_kernel, fitted.shared_kernel.T)
+
+
+def test_names_and_order_of_rows_mean_nothing(table, fitted):
+    shuffled = table.sample(frac=1.0, random_state=1)
+    users = [int(name.split()[1]) for name in shuffled.user]
+    other = CollaborativeOrdinalGP(max_iterations=30, strength=5.0)
+    other.fit(users, list(shuffled["item"]), list(shuffled.rating))
+    np.testing.assert_allclose(
+        other.predict_proba([3, 4], ["Dill", "Basil"]),
+        fitted.predict_proba(["user 3", "user 4"], ["Dill", "Basil"]),
+        atol=1e-6,
+    )
+
+
+def test_new_users_need_few_ratings(fitted):
+    new = fitted.with_users(["x", "x", "y"], ["Anchovy", "Endive", "Endive"], [3, 1, 3])
+    x, _ = new.predict_latent(["x"] * 5, NAMES)
+    y, _ = new.predict_latent(["y"] * 5, NAMES)
+    assert x[1] > x[3] and y[3] > y[1]
+    with pytest.raises(ValueError, match="level 4 is not one of"):
+        fitted.with_users(["x"], ["Dill"], [4])
+    with pytest.raises(ValueError, match="item 'Leek' is not known; add it by with_items"):
+        fitted.with_users(["x"], ["Leek"], [1])
+
+
+def test_new_items_come_by_their_features(table):
+    features = pd.DataFrame({"position": np.arange(5.0)}, index=NAMES)
+    model = CollaborativeOrdinalGP(max_iterations=15, strength=5.0)
+    model.fit(table, item_features=features)
+    more = model.with_items(["Fennel"], [[4.2]])
+    odd, _ = more.predict_latent(["user 1"], ["Fennel"])
+    even, _ = more.predict_latent(["user 2"], ["Fennel"])
+    assert odd[0] > 0 > even[0] or odd[0] - even[0] > 0.5
+    with pytest.raises(ValueError, match="item 'Fennel' is not known; add it by with_items"):
+        model.predict(["user 1"], ["Fennel"])
+    with pytest.raises(ValueError, match="item 'Dill' is known already"):
+        model.with_items(["Dill"], [[1.0]])
+    with pytest.raises(ValueError, match=r"item_features has shape \(1, 2\)"):
+        model.with_items(["Fennel"], [[1.0, 2.0]])
+    with pytest.raises(ValueError, match="item 'Endive' has no row in item_features"):
+        model.fit(table, item_features=features.iloc[:4])
+
+
+def test_new_items_need_features(fitted):
+    with pytest.raises(ValueError, match="fit was given no item_features"):
+        fitted.with_items(["Fennel"], [[1.0]])
+
+
+def test_numbers_are_predicted_with_intervals(table):
+    model = CollaborativeGP(max_iterations=30, strength=5.0).fit(
+        table.user, table.item, table.rating
+    )
+    low, high = model.predict_interval(table.user, table.item, 0.9)
+    inside = (low <= table.rating) & (table.rating <= high)
+    assert 0.8 < inside.mean() <= 1.0
+    assert np.abs(model.predict(table.user, table.item) - table.rating).mean() < 0.5
+    with pytest.raises(ValueError, match="ratings holds something that is no finite number"):
+        CollaborativeGP().fit(["a", "b"], ["x", "y"], [1.0, np.nan])
+
+
+def test_individual_models_share_nothing(table):
+    options = {"collaborative": False, "max_iterations": 20}
+    whole = CollaborativeGP(**options).fit(table.user, table.item, table.rating)
+    mine = table[table.user.isin(["user 1", "user 2"])]
+    alone = CollaborativeGP(**options).fit(mine.user, mine.item, mine.rating)
+    items = sorted(set(mine.item[mine.user == "user 1"]))
+    users = ["user 1"] * len(items)
+    np.testing.assert_allclose(whole.predict(users, items), alone.predict(users, items), atol=0.3)
+    with pytest.raises(ValueError, match="individual models share nothing"):
+        whole.with_users(["x"], ["Dill"], [1])
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        ((["a", "a"], ["x", "x"], [1, 2]), {}, "user 'a' rates item 'x' in row 0 and again in row"),
+        ((["a", "b"], ["x", "y"], [1.5, 2]), {}, "levels is 1.5 in row 0; pass whole numbers"),
+        ((["a", "b"], ["x", "y"], [1, 9]), {"num_levels": 5}, "levels is 9 in row 1; they go from"),
+        ((["a", "b"], ["x", "y"], [1, 3]), {}, "nobody used level 2 of 1 to 3"),
+        ((["a", "b"], ["x", "y"], [2, 2]), {}, "levels are all the same"),
+        ((["a", "b"], ["x", "y"], ["u", "v"]), {}, "levels has dtype"),
+        ((["a", "b"], ["x"], [1, 2]), {}, "there are 2 users, 1 items"),
+        ((pd.DataFrame({"user": ["a"], "thing": ["x"]}),), {}, "the table has no column 'item'"),
+    ],
+)
+def test_what_cannot_be_used_is_said(args, options, message):
+    with pytest.raises(ValueError, match=message):
+        CollaborativeOrdinalGP().fit(*args, **options)
+
+
+def test_unknown_likelihoods_are_refused():
+    with pytest.raises(ValueError, match="likelihood is 'cauchit'"):
+        CollaborativeOrdinalGP(likelihood="cauchit").fit(["a", "b"], ["x", "y"], [1, 2])
+
+
+def test_unknown_users_are_refused(fitted):
+    with pytest.raises(ValueError, match="user 'Zoe' is not known; add it by with_users"):
+        fitted.recommend("Zoe")
+    with pytest.raises(ValueError, match="there are 2 users but 1 items"):
+        fitted.predict_latent(["user 1", "user 2"], ["Dill"])
+
+
+def test_correlations_are_cosines_of_centred_columns():
+    ratings = np.array([[1.0, 3.0, np.nan], [2.0, 2.0, 5.0], [5.0, np.nan, 1.0]])
+    kernel = correlation_kernel(ratings)
+    columns = np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0], [2.0, 0.0, -2.0]])
+    cosine = columns.T @ columns / np.outer(*[np.linalg.norm(columns, axis=0)] * 2)
+    np.testing.assert_allclose(kernel, cosine)
