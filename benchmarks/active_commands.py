@@ -81,11 +81,14 @@ def diabetes(
     results = _study(task, active_tasks.DIABETES, cases, trials, first_seed, answers, marks)
     if path is not None:
         shown = {
-            f"{model}: {way}": trial.error
-            for (model, way), trial in results.items()
-            if way in ("random", "bald")
+            f"{model}, {way}": trial.error
+            for number, ((model, way), trial) in enumerate(results.items())
+            if way == "bald" or number == 0
         }
-        _save(plot_learning_curves(shown, band="se"), path)
+        ax = plot_learning_curves(shown, band="se")
+        ax.set_ylim(0.24, 0.36)
+        ax.set_title(f"Diabetes, average of {trials} trials; band: standard error of the average")
+        ax.figure.savefig(path, dpi=110)
 
 
 def _study(
@@ -162,10 +165,6 @@ def _plot_boston(results: Mapping[tuple[str, str], Trial], path: Path) -> None:
     number = len(next(iter(results.values())).error)
     figure.suptitle(f"Boston housing, {number} trials; band: standard deviation of a trial")
     figure.savefig(path, dpi=110)
-
-
-def _save(ax: Any, path: Path) -> None:
-    ax.figure.savefig(path, dpi=110)
 
 
 COMMANDS = (acquisition, boston, diabetes)

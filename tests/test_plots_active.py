@@ -74,6 +74,10 @@ def test_gain_surface_marks_the_best_question(plane):
     np.testing.assert_array_equal(ax.get_lines()[0].get_xydata(), X[[3]])
     np.testing.assert_array_equal(ax.get_lines()[1].get_xydata(), X[[19]])
     assert "item 3" in ax.get_title()
+    ax = plot_gain_surface(beliefs, X, margin_variance, num_items=7)
+    lines = ax.get_lines()
+    marked = [tuple(line.get_xydata()[0]) for line in lines]
+    assert sorted(marked) == sorted(map(tuple, X[[5, 6]]))
 
 
 def test_axes_that_are_given_are_drawn_on(plane):
@@ -110,3 +114,5 @@ def test_bad_maps_are_refused(plane):
         plot_skill_surface(beliefs, X, comparisons=[[0, 20]])
     with pytest.raises(ValueError, match="anchor is 20; items are numbered from 0 to 19"):
         plot_gain_surface(beliefs, X, margin_variance, anchor=20)
+    with pytest.raises(ValueError, match="num_items is 1; at least 2 of the 20 items"):
+        plot_gain_surface(beliefs, X, margin_variance, num_items=1)

@@ -128,7 +128,7 @@ def plot_skill_surface(
     points = _points(X, len(beliefs.mean))
     pairs = _pairs(comparisons, len(points))
     ax = axes_or_new(ax, 6.0, 4.8)
-    _surface(ax, points, beliefs.mean, "RdBu", "mean skill (higher is better)")
+    _surface(ax, points, beliefs.mean, "RdBu", "mean skill (higher is better)", centred=True)
     sd = np.sqrt(np.diagonal(np.asarray(beliefs.covariance, float)))
     if np.ptp(sd) > 1e-9:
         lines = ax.tricontour(
@@ -151,6 +151,7 @@ def plot_gain_surface(
     X: ArrayLike,
     acquisition: Acquisition = bald,
     *,
+    num_items: int | None = None,
     anchor: int | None = None,
     feature_names: Sequence[str] = ("first feature", "second feature"),
     ax: "Axes | None" = None,
@@ -165,6 +166,9 @@ def plot_gain_surface(
         Features of these items, shape (n, 2); not all on one line.
     acquisition : callable
         Scores of pairs, see `bayesrank.active.acquisition`.
+    num_items : int, optional
+        How many of the items, from the first, can be asked about; the others only fill the map. By
+        default all.
     anchor : int, optional
         The item to be compared; by default one of the best pair of all.
     feature_names : sequence of str
@@ -184,28 +188,44 @@ def plot_gain_surface(
     """
     points = _points(X, len(beliefs.mean))
     n = len(points)
+    real = n if num_items is None else num_items
+    if not 2 <= real <= n:
+        raise ValueError(f"num_items is {real}; at least 2 of the {n} items must be real ones")
     if anchor is None:
-        anchor = int(best_pairs(acquisition, beliefs)[0][0, 0])
-    if not 0 <= anchor < n:
-        raise ValueError(f"anchor is {anchor}; items are numbered from 0 to {n - 1}")
+        real_pairs = np.stack(np.triu_indices(real, 1), axis=1)
+        anchor = int(best_pairs(acquisition, beliefs, candidates=real_pairs)[0][0, 0])
+    if not 0 <= anchor < real:
+        raise ValueError(f"anchor is {anchor}; items are numbered from 0 to {real - 1}")
     others = np.delete(np.arange(n), anchor)
     pairs = np.stack([np.full(n - 1, anchor), others], axis=1)
     scores = np.asarray(acquisition(beliefs, pairs), float)
-    partner = others[np.argmax(scores)]
-    ax = axes_or_new(ax, 6.0, 4.8)
+    partner = others[np.argmax(scores[: real - 1])]
+    ax = axes_or_new(ax, 6.0, 5.0)
     _surface(ax, points[others], scores, "viridis", "score of the pair")
     marks: dict[str, Any] = {"color": "w", "markeredgecolor": "k", "linestyle": "none"}
     ax.plot(*points[anchor], "s", markersize=9, label=f"item {anchor}", **marks)
     ax.plot(*points[partner], "*", markersize=15, label=f"best opponent: {partner}", **marks)
-    ax.legend(loc="upper left", fontsize="small", framealpha=0.85)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)
     _name_axes(ax, feature_names)
     ax.set_title(f"What would comparing item {anchor} with others tell?", fontsize="medium")
     return ax
 
 
-def _surface(ax: "Axes", points: Array, values: Any, colours: str, what: str) -> None:
+def _surface(
+    ax: "Axes", points: Array, values: Any, colours: str, what: str, centred: bool = False
+) -> None:
+    """Fill a map with colours; `centred` puts the middle of the scale at zero."""
+    from matplotlib.colors import CenteredNorm
+
     heights = np.asarray(values, float)
-    filled = ax.tricontourf(points[:, 0], points[:, 1], heights, levels=_LEVELS, cmap=colours)
+    filled = ax.tricontourf(
+        points[:, 0],
+        points[:, 1],
+        heights,
+        levels=_LEVELS,
+        cmap=colours,
+        norm=CenteredNorm() if centred else None,
+    )
     ax.figure.colorbar(filled, ax=ax).set_label(what)
 
 
