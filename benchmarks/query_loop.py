@@ -90,7 +90,8 @@ def _windows(rounds: np.ndarray) -> list[dict[str, Any]]:
 def _round(loop: QueryLoop, skill: np.ndarray) -> tuple[float, float]:
     """Answer the question that stands, and ask the next."""
     (question,) = loop.ask()
-    winner, loser = sorted(question[:2], key=lambda item: -skill[item])
+    pair = [loop.items.index(name) for name in question[:2]]
+    winner, loser = sorted(pair, key=lambda item: -skill[item])
     start, cpu = time.perf_counter(), time.process_time()
     loop.tell(winner, loser)
     loop.ask()
@@ -112,7 +113,7 @@ def _compilations() -> Iterator[list[str]]:
     """Collect the names of XLA's compilations."""
     events: list[str] = []
 
-    def listen(event: str, seconds: float, **kwargs: Any) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
         if "backend_compile" in event:
             events.append(event)
 

@@ -9,11 +9,11 @@ import pytest
 from bayesrank.active import QueryLoop, bald
 from bayesrank.active._program import AnsweredProgram, bucket_of
 from bayesrank.active._stopping import top_settled
-from bayesrank.active._update import fit_answers
+from bayesrank.active._update import Answers, Prior, fit_answers
 from bayesrank.active.beliefs import Beliefs
 from bayesrank.active.journal import JournalError, read_journal
 from bayesrank.infer import EP, ConvergenceWarning
-from bayesrank.models import preference_gp, thurstone
+from bayesrank.models import preference_gp
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -26,7 +26,7 @@ NAMES = [f"item {i}" for i in range(N)]
 def answered(loop, count):
     for _ in range(count):
         (question,) = loop.ask()
-        numbers = [loop.items.index(name) for name in question[:2]]
+        numbers = [NAMES.index(str(name)) for name in question[:2]]
         winner, loser = sorted(numbers, key=lambda i: -SKILL[i])
         loop.tell(loop.items[winner], loop.items[loser])
     return loop
@@ -39,11 +39,12 @@ def prior_loop(**options):
 # ---------------------------------------------------------------- the posterior
 
 
-@pytest.mark.parametrize("count", [5, 14])
-def test_result_is_that_of_ep_on_the_same_program(count):
-    loop = answered(prior_loop(), count)
+@pytest.mark.parametrize(("count", "noise"), [(14, {}), (5, {"Bo": 3.0})])
+def test_result_is_that_of_ep_on_the_same_program(count, noise):
+    loop = answered(prior_loop(annotator_noise=noise), count - 1)
+    loop.tell("item 0", "item 8", annotator="Bo")
     ours = loop.result
-    assert ours.model is preference_gp
+    assert isinstance(ours.model, AnsweredProgram) if noise else ours.model is preference_gp
     theirs = EP(ours.model, tol=1e-10).run(
         jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
     )
@@ -56,24 +57,17 @@ def test_result_is_that_of_ep_on_the_same_program(count):
 
 
 def test_annotators_who_are_noisier_count_for_less():
-    loop = QueryLoop(4, annotator_noise={"Bo": 3.0}, hyperparameters={"scale": 1.5})
+    loop = QueryLoop(6, annotator_noise={"Bo": 3.0}, hyperparameters={"scale": 1.5})
     for annotator, winner, loser in (("Ann", 0, 1), ("Bo", 2, 3), ("Bo", 1, 3)):
         loop.tell(winner, loser, annotator=annotator)
-    ours = loop.result
-    assert isinstance(ours.model, AnsweredProgram) and ours.model.program is thurstone
-    theirs = EP(ours.model, tol=1e-10).run(
-        jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
-    )
-    np.testing.assert_allclose(ours.mean["f"], theirs.mean["f"], atol=1e-6)
-    np.testing.assert_allclose(ours.covariance["f"], theirs.covariance["f"], atol=1e-6)
-    assert ours.mean["f"][0] > ours.mean["f"][2] > 0
+    assert loop.result.mean["f"][0] > loop.result.mean["f"][2] > 0
     assert loop.annotators == {"Ann": 1, "Bo": 2}
     # Nobody is asked twice; what Ann has answered, Bo may be asked.
     asked = []
     while questions := loop.ask(annotator="Bo"):
         asked.append(set(questions[0][:2]))
         loop.skip(*questions[0][:2], annotator="Bo")
-    assert len(asked) == 4 and {0, 1} in asked and {2, 3} not in asked
+    assert len(asked) == 13 and {0, 1} in asked and {2, 3} not in asked
 
 
 def test_ranking_and_a_graph():
@@ -102,7 +96,7 @@ def test_the_question_is_the_best_of_all_pairs():
     draws = np.random.default_rng(0).multivariate_normal(
         beliefs.mean, beliefs.covariance, size=200_000
     )
-    i, j = (NAMES.index(name) for name in question[:2])
+    i, j = (NAMES.index(str(name)) for name in question[:2])
     performed = draws[:, i] - draws[:, j]
     performed = performed + np.sqrt(2) * np.random.default_rng(1).normal(size=200_000)
     assert question.win_probability == pytest.approx((performed > 0).mean(), abs=0.005)
@@ -132,12 +126,12 @@ def test_a_batch_is_chosen_jointly():
     assert set(batch) != singles
 
 
-@pytest.mark.parametrize("acquisition", ["random", "entropy"])
-def test_every_acquisition_asks(acquisition):
-    loop = answered(prior_loop(acquisition=acquisition, candidates=10), 2)
-    assert len(loop.candidates()[0]) <= 10
-    with jax.enable_x64(True):
-        assert len(loop.ask()) == 1
+def test_random_questions_from_a_few_candidates():
+    loop = answered(prior_loop(acquisition="random", candidates=10), 3)
+    pairs, scores = loop.candidates()
+    assert len(pairs) <= 10 and np.all((scores >= 0) & (scores < 1))
+    other = answered(prior_loop(acquisition="random", candidates=10, seed=1), 3)
+    assert loop.answers != other.answers
 
 
 def test_only_given_candidates_are_asked():
@@ -221,7 +215,9 @@ def test_nothing_compiles_as_answers_grow(monkeypatch):
     loop.ask(annotator="Ann")
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **kwargs: compiled.append(event) if "compile" in event else None
+        lambda event, duration_secs, **kwargs: (
+            compiled.append(event) if "compile" in event else None
+        )
     )
     try:
         answered(loop, 20)  # past the number of items, where EP moves to another space
@@ -249,13 +245,16 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
         loop.ask()
         learned = loop.params["scale"]
         # Against a grid: evidence times prior density, without the padding and the bucket.
-        engine, (about, pairs) = EP(thurstone, tol=1e-8), loop.result.model_args
         grid = learned * np.exp(np.linspace(-0.2, 0.2, 5))
-        log_prior = -0.5 * np.log(grid) ** 2 - np.log(grid)
-        heights = log_prior + [
-            engine.run(jax.random.key(0), about, pairs, params={"scale": s}).log_evidence
-            for s in grid
-        ]
+        answers = Answers(loop.comparisons, np.ones(7))
+        heights = (
+            -0.5 * np.log(grid) ** 2
+            - np.log(grid)
+            + [
+                fit_answers(Prior(np.zeros(6), scale**2 * np.eye(6)), answers).log_evidence
+                for scale in grid
+            ]
+        )
         assert heights.argmax() == 2
         loop.tell(3, 5)
         loop.ask()
@@ -343,9 +342,9 @@ def test_what_a_loop_cannot_be_made_of(arguments, options, message):
 
 
 def test_what_cannot_be_told():
-    loop = QueryLoop(["Espresso", "Filter"], hyperparameters="prior")
+    loop = QueryLoop(["Espresso", "Filter", "Latte"], hyperparameters="prior")
     with pytest.raises(
-        ValueError, match=r"no item 'Expresso' among the 2.*did you mean 'Espresso'"
+        ValueError, match=r"no item 'Expresso' among the 3.*did you mean 'Espresso'"
     ):
         loop.tell("Expresso", "Filter")
     with pytest.raises(ValueError, match="use the names given to the loop"):
@@ -355,7 +354,7 @@ def test_what_cannot_be_told():
     with pytest.raises(ValueError, match="pass a name as text"):
         loop.tell("Espresso", "Filter", annotator=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no answer to learn from"):
-        QueryLoop(2).learn()
+        QueryLoop(3).learn()
     assert loop.answers == []
 
 

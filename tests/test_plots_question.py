@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import PathCollection
+from matplotlib.container import ErrorbarContainer
 from scipy.special import ndtr
 
 from bayesrank.active import Beliefs
@@ -18,17 +19,17 @@ def test_items_and_candidates_are_where_they_belong():
     figure = plot_question(BELIEFS, PAIRS, SCORES, names=["a", "b", "c", "d"])
     left, right = figure.axes[:2]
     assert figure.get_suptitle() == "Why ask: a or d?"
-    texts = [text.get_text() for text in left.get_legend().get_texts()]
+    texts = left.get_legend_handles_labels()[1]
     assert texts[1:] == ["a: now rank 2", "d: now rank 3"]
-    np.testing.assert_allclose(left.lines[0].get_ydata(), [3.25, 0.25, -0.75, -2.75])
+    np.testing.assert_allclose(np.asarray(left.lines[0].get_ydata()), [3.25, 0.25, -0.75, -2.75])
     (dots,) = (c for c in right.collections if isinstance(c, PathCollection))
     order = np.argsort(SCORES)
     variance = np.array([5.0, 10.0, 4.25, 13.0])
     win = ndtr(np.array([3.0, 1.0, 6.0, -2.0]) / np.sqrt(0.5 + variance))
-    np.testing.assert_allclose(dots.get_offsets(), np.c_[win, np.sqrt(variance)][order])
-    np.testing.assert_allclose(dots.get_array(), SCORES[order])
+    np.testing.assert_allclose(np.asarray(dots.get_offsets()), np.c_[win, np.sqrt(variance)][order])
+    np.testing.assert_allclose(np.asarray(dots.get_array()), SCORES[order])
     star = next(line for line in right.lines if line.get_marker() == "*")
-    np.testing.assert_allclose([*star.get_xdata(), *star.get_ydata()], [win[1], np.sqrt(10.0)])
+    np.testing.assert_allclose(np.array(star.get_data(), float).ravel(), [win[1], np.sqrt(10.0)])
     plt.close(figure)
 
 
@@ -38,7 +39,9 @@ def test_draws_match_the_band():
         BELIEFS.mean, BELIEFS.covariance, size=200_000
     )
     draws -= draws.mean(axis=1, keepdims=True)
-    bars = figure.axes[0].containers[0].lines[2][0].get_segments()[0]
+    bar = figure.axes[0].containers[0]
+    assert isinstance(bar, ErrorbarContainer)
+    bars = bar.lines[2][0].get_segments()[0]
     assert bars[1, 1] - bars[0, 1] == pytest.approx(2 * draws[:, 2].std(), rel=0.01)
     plt.close(figure)
 

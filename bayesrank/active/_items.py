@@ -21,14 +21,14 @@ class Items(NamedTuple):
     ----------
     names
         Name of each of the n items.
-    index
+    numbers
         Number of each name.
     features
         Shape (n, d), or None.
     """
 
     names: tuple[Hashable, ...]
-    index: dict[Hashable, int]
+    numbers: dict[Hashable, int]
     features: NDArray[np.float64] | None
 
     def find(self, name: Hashable) -> int:
@@ -40,7 +40,7 @@ class Items(NamedTuple):
             If there is no item of this name.
         """
         try:
-            return self.index[name]
+            return self.numbers[name]
         except (KeyError, TypeError):
             pass
         labels = {str(known): known for known in self.names}

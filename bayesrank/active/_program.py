@@ -181,7 +181,7 @@ class SkillProgram:
         chosen = np.concatenate([compared, others])
         number = np.zeros(self.n_items, np.intp)
         number[chosen] = np.arange(kept)
-        about = kept if self.features is None else self._about[chosen]
+        about = self._about[chosen] if isinstance(self._about, np.ndarray) else kept
         return about, number[comparisons]
 
     def _read(self, params: Mapping[str, Any]) -> tuple[Prior, dict[str, Array]]:

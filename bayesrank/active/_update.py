@@ -208,7 +208,10 @@ def _differences(rows: Array, comparisons: NDArray[np.intp]) -> Array:
 
 def _gathered(weights: Array, comparisons: NDArray[np.intp], n: int) -> Array:
     """``A' w``: what the winners get, less what the losers get."""
-    return np.bincount(comparisons[:, 0], weights, n) - np.bincount(comparisons[:, 1], weights, n)
+    gathered = np.zeros(n)
+    np.add.at(gathered, comparisons[:, 0], weights)
+    np.subtract.at(gathered, comparisons[:, 1], weights)
+    return gathered
 
 
 def _with_floor(variance: Array, prior: Array) -> Array:
