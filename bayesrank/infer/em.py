@@ -2,8 +2,8 @@ r"""EM for many users who share a Gaussian-process prior: collaborative (ordinal
 
 User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and says things about some
 of them: numbers, levels between thresholds, or which of two is better. The E-step finds every
-user's posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns the
-shared mean and kernel, the noise and the thresholds. The programs are in
+user's posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns
+the shared mean and kernel, the noise and the thresholds. The programs are in
 `bayesrank.models.ratings`; this engine fits them where users are many.
 
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
@@ -346,10 +346,10 @@ class _Loop:
         for _ in range(most):
             found = self.steps.expect(self.state, self.blocks, shared=self.shared)
             delta = float(found.sums.delta)
+            self.evaluate(found)
+            self.state = self.state._replace(users=found.users)
             if delta <= tol:
                 break
-            self.state = self.state._replace(users=found.users)
-        self.evaluate(found)
         return delta
 
     def settled(self, tol: float) -> bool:

@@ -8,8 +8,8 @@ from one process whose mean :math:`h` and kernel :math:`\Sigma` at the items are
 so that what one user rates says something about what another would like.
 
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
-no probability, and nor does adding one to :math:`h` and to the thresholds: the noise of levels is one,
-or one in the median over users, and thresholds have mean zero.
+no probability, and nor does adding one to :math:`h` and to the thresholds: the noise of levels is
+one, or one in the median over users, and thresholds have mean zero.
 
 **Prior.** With ``strength`` the mean and kernel get a Normal-Inverse-Wishart prior, as a
 ``numpyro.factor``: ``strength`` users drawn from a base process
