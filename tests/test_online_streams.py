@@ -40,7 +40,6 @@ LEARNERS = {
     "VotedPRank": VotedPRank(K, kernel=QUADRATIC, budget=50),
     "WidrowHoff": WidrowHoff(K, 0.05, kernel=QUADRATIC),
     "OnlineBayesPoint": OnlineBayesPoint(K, kernel=QUADRATIC, noise=(0.1, 0.5), forgetting=1e-3),
-    "OnlineBayesPoint, diagonal": OnlineBayesPoint(K, noise=0.3, covariance="diagonal"),
 }
 each_learner = pytest.mark.parametrize("name", LEARNERS)
 

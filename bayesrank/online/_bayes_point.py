@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
@@ -321,11 +320,11 @@ class OnlineBayesPoint(OnlineRanker):
         )
         own = np.diag(scales**2) if self.covariance == "full" else scales**2
         return Belief(
-            mean=jnp.zeros((groups, len(scales))),
-            covariance=jnp.tile(jnp.asarray(own), (groups,) + (1,) * own.ndim),
-            log_weight=jnp.zeros(groups),
-            skipped=jnp.zeros((), jnp.int64),
-            seen=jnp.zeros((), jnp.int64),
+            mean=np.zeros((groups, len(scales))),
+            covariance=np.tile(own, (groups,) + (1,) * own.ndim),
+            log_weight=np.zeros(groups),
+            skipped=np.int64(0),
+            seen=np.int64(0),
         )
 
     def _learn(self, state: Belief, block: Block) -> tuple[Belief, Any]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax, random
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
@@ -82,12 +83,12 @@ class Records(NamedTuple):
 def init_members(n_members: int, n_levels: int, n_features: int, budget: int = 0) -> Members:
     """Members that have seen nothing; with a ``budget``, in the kernel form."""
     return Members(
-        weights=jnp.zeros((budget or n_features, n_members)),
-        thresholds=jnp.zeros((n_levels - 1, n_members)),
-        votes=jnp.zeros(n_members),
-        seen=jnp.zeros((), jnp.int64),
-        support=jnp.zeros((budget, n_features)),
-        stamps=jnp.zeros(budget, jnp.int64),
+        weights=np.zeros((budget or n_features, n_members)),
+        thresholds=np.zeros((n_levels - 1, n_members)),
+        votes=np.zeros(n_members),
+        seen=np.int64(0),
+        support=np.zeros((budget, n_features)),
+        stamps=np.zeros(budget, np.int64),
     )
 
 

@@ -92,8 +92,8 @@ class WidrowHoff(OnlineRanker):
     def _init_state(self, n_features: int) -> Regression:
         if not 0.0 < self.eta < np.inf:
             raise ValueError(f"`eta` is {self.eta!r}; pass a positive number.")
-        weights = jnp.zeros(self._explicit(n_features).count(n_features))
-        return Regression(weights, jnp.zeros((), jnp.int64))
+        weights = np.zeros(self._explicit(n_features).count(n_features))
+        return Regression(weights, np.int64(0))
 
     def _expand(self, X: Array) -> Array:
         return self._explicit(X.shape[1])(X)
