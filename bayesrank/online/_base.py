@@ -1,7 +1,7 @@
 """What the online learners share: chunks in, predictions out, state to a file and back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -120,8 +120,7 @@ class OnlineRanker(BaseEstimator, ABC):
         ValueError
             If the chunk or an option cannot be used; the message names row and column.
         """
-        for _ in self._stream(X, y):
-            pass
+        self._stream(X, y)
         return self
 
     def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
@@ -146,8 +145,7 @@ class OnlineRanker(BaseEstimator, ABC):
         ValueError
             As for `partial_fit`.
         """
-        met = [self._met(state, records) for state, records in self._stream(X, y)]
-        predictions = np.concatenate([np.zeros(0), *met])
+        predictions = np.concatenate([np.zeros(0), *self._stream(X, y, self._met)])
         return self._round(predictions) if rounded else predictions
 
     def predict(self, X: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
@@ -244,22 +242,29 @@ class OnlineRanker(BaseEstimator, ABC):
 
     # How a stream is learned.
 
-    def _stream(self, X: ArrayLike, y: ArrayLike) -> Iterator[tuple[Any, Any]]:
-        """Learn a chunk block by block; yield the state before each block, and its records."""
+    def _stream(
+        self, X: ArrayLike, y: ArrayLike, meet: Callable[[Any, Any], Array] | None = None
+    ) -> list[Array]:
+        """Learn a chunk block by block; list what ``meet`` makes of each block's records.
+
+        It is called with the state before the block, and with the records.
+        """
         check_count(self.n_levels, "n_levels", 2)
         started = hasattr(self, "state_")
         rows = check_rows(X, self.n_features_in_ if started else None)
         levels = check_levels(y, len(rows), self.n_levels)
+        met = []
         with jax.enable_x64(True):
             state = self.state_ if started else self._init_state(rows.shape[1])
-            history = []
             for block, count in self._blocks(rows, levels):
-                after, records = self._learn(state, block)
-                history.append((state, jax.tree.map(lambda a, n=count: np.asarray(a)[:n], records)))
+                after, records = jax.block_until_ready(self._learn(state, block))
+                if meet is not None:
+                    used = jax.tree.map(lambda a, n=count: np.asarray(a)[:n], records)
+                    met.append(meet(state, used))
                 state = after
         self._refuse_unless_finite(state)
         self.n_features_in_, self.state_ = rows.shape[1], state
-        yield from history
+        return met
 
     def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[Block, int]]:
         """Cut a chunk into padded blocks of one of two sizes."""

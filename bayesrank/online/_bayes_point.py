@@ -255,7 +255,7 @@ class OnlineBayesPoint(OnlineRanker):
         ValueError
             As for `partial_fit`.
         """
-        met = [records for _, records in self._stream(X, y)]
+        met = self._stream(X, y, lambda _, probs: probs)
         return np.concatenate([np.zeros((0, self.n_levels)), *met])
 
     def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
