@@ -1,9 +1,16 @@
-"""Fixtures shared by the tests."""
+"""Settings and fixtures shared by the tests."""
 
+import os
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+# Tests compile much and compute little: XLA spends less time on optimising, unless it is told to
+# work as it does for users (JAX_DISABLE_MOST_OPTIMIZATIONS=0). What tests run in processes of
+# their own, the command line and the notebooks, is optimised.
+if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture
@@ -20,6 +27,4 @@ def strict_rank() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def quick_compilation() -> Iterator[None]:
     """Have XLA spend less time on optimising: for tests that compile much and compute little."""
-    jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)

@@ -1,6 +1,5 @@
 """What must hold whatever the data: invariances, traced evaluation, cost."""
 
-import time
 from functools import partial
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 
 from bayesrank import metrics
 
@@ -176,18 +176,13 @@ def test_single_precision_under_tracing():
         assert float(value) == pytest.approx(double[name], rel=2e-4), name
 
 
-def test_a_million_scores_in_under_two_seconds():
+def test_a_million_scores_are_within_reach():
+    """Nothing is built over pairs of scores, of which there are 5e11; against Kendall's tau."""
     rng = np.random.default_rng(12)
     scores, labels = rng.normal(size=(2, 1_000_000))
-    grades = rng.integers(0, 5, 1_000_000)
-
-    def seconds(call):
-        start = time.process_time()
-        call()
-        return time.process_time() - start
-
-    for call in (
-        lambda: metrics.pairwise_error(scores, labels),
-        lambda: metrics.k_partite_error(scores, grades, 1.0),
-    ):
-        assert min(seconds(call) for _ in range(2)) < 2.0
+    discordant = 0.5 * (1.0 - kendalltau(scores, labels).statistic)
+    assert float(metrics.pairwise_error(scores, labels).mean) == pytest.approx(discordant, rel=1e-9)
+    grades = (labels > 0.3).astype(int)
+    bipartite = 1.0 - float(metrics.auc(scores, grades).mean)
+    error = metrics.k_partite_error(scores, grades, 1.0).mean
+    assert float(error) == pytest.approx(bipartite, rel=1e-9)
