@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -321,3 +322,17 @@ def test_closed_or_forked_is_refused(tmp_path, monkeypatch):
     journal.close()
     with pytest.raises(JournalError, match="is closed"):
         journal.append(answer(0))
+
+
+def test_a_new_journal_and_each_record_are_synced(tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+
+    def fsync(file):
+        synced.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with Journal(tmp_path / "a.jsonl", HEADER) as journal:
+        assert synced == ["file", "folder"]  # the first line, and the name of the file
+        journal.append(answer(0))
+        assert synced == ["file", "folder", "file"]

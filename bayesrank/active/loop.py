@@ -1,8 +1,7 @@
 """Ask, tell, and never forget: a loop of questions that a person answers.
 
-A loop holds what is believed of the skills of some items, says which pair to compare next, and
-takes the answer. Everything that it knows of the answers is in its journal: opening the journal
-again, with the same items, gives the same loop.
+A loop says which pair of items to compare next, and takes the answer. All that it knows of the
+answers is in its journal: opening the journal again, with the same items, gives the same loop.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class QueryLoop:
         have doubled; until then they are the medians of their priors, which "prior" keeps. A
         mapping fixes those that it names and learns the others.
     learn_from : int, default 40
-        Number of answers after which hyperparameters are first learned; from fewer they are often
-        worse than the medians of their priors.
+        Number of answers after which to learn them first; from fewer they are often worse than the
+        medians.
     background : bool, default False
         Whether to learn them in a thread, and use them from the first question after it is done.
     ard : bool, default False
@@ -245,7 +244,7 @@ class QueryLoop:
         Raises
         ------
         ValueError
-            If there is no answer yet, or all hyperparameters are given.
+            If there is no answer, or no hyperparameter is free.
         """
         self.log.append(self._skills.learn(self._history))
         return self.params
