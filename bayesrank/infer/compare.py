@@ -17,6 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -36,6 +37,7 @@ __all__ = ["ModelComparison", "compare"]
 Array = NDArray[np.float64]
 
 _TOO_MANY = 0.02
+_WIDTH = 100
 
 
 class _LeaveOneOut(NamedTuple):
@@ -114,7 +116,7 @@ class ModelComparison:
         for first, *rest in cells:
             figures = [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
             lines.append("  ".join([first.ljust(widths[0]), *figures]))
-        return "\n".join([*lines, "", *self.notes])
+        return "\n".join([*lines, "", *(fill(note, _WIDTH) for note in self.notes)])
 
 
 _COLUMNS = {
