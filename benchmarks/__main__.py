@@ -13,6 +13,7 @@ import click
 
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.online_commands import COMMANDS as ONLINE
+from benchmarks.ratings_commands import COMMANDS as RATINGS
 
 
 @click.group()
@@ -168,7 +169,7 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
         )
 
 
-for command in (*ACTIVE, *ONLINE):
+for command in (*ACTIVE, *ONLINE, *RATINGS):
     main.add_command(command)
 
 

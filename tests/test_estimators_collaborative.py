@@ -19,7 +19,8 @@ def table():
     for user in range(24):
         for item in rng.permutation(5)[:4]:
             taste = (1 if user % 2 else -1) * (item - 2) + 0.4 * rng.normal()
-            rows.append((f"user {user}", NAMES[item], int(np.clip(np.round(taste / 1.2), -1, 1)) + 2))
+            level = int(np.clip(np.round(taste / 1.2), -1, 1)) + 2
+            rows.append((f"user {user}", NAMES[item], level))
     return pd.DataFrame(rows, columns=["user", "item", "rating"])
 
 
@@ -176,4 +177,4 @@ def test_correlations_are_cosines_of_centred_columns():
     kernel = correlation_kernel(ratings)
     columns = np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0], [2.0, 0.0, -2.0]])
     cosine = columns.T @ columns / np.outer(*[np.linalg.norm(columns, axis=0)] * 2)
-    np.testing.assert_allclose(kernel, cosine)
+    np.testing.assert_allclose(kernel, cosine, atol=1e-12)

@@ -12,6 +12,7 @@ import bayesrank
 from bayesrank.cli._ask import ask
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._output import OutputError
+from bayesrank.cli._rate import rate
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._stream import stream_command
 
@@ -141,6 +142,7 @@ def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
 
 cli.add_command(ask)
 cli.add_command(evaluate)
+cli.add_command(rate)
 cli.add_command(stream_command)
 
 

@@ -49,7 +49,7 @@ class _Collaborative(BaseEstimator):
         self,
         *,
         collaborative: bool = True,
-        strength: float = 100.0,
+        strength: float | None = None,
         mean_strength: float = 1.0,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -296,8 +296,8 @@ class CollaborativeOrdinalGP(_Collaborative):
         Normal or logistic noise.
     collaborative : bool, default True
         Whether users share anything. If not, each has a model of their own.
-    strength : float, default 100.0
-        How many users the prior of the shared kernel is worth.
+    strength : float, optional
+        How many users the prior of the shared kernel is worth; as many as there are, if not given.
     mean_strength : float, default 1.0
         How many users the prior of the shared mean is worth.
     user_thresholds : bool, default True
@@ -336,7 +336,7 @@ class CollaborativeOrdinalGP(_Collaborative):
         *,
         likelihood: str = "probit",
         collaborative: bool = True,
-        strength: float = 100.0,
+        strength: float | None = None,
         mean_strength: float = 1.0,
         user_thresholds: bool = True,
         max_iterations: int = 200,

@@ -63,8 +63,9 @@ class EM:
         Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
         own, with ``K`` the base kernel, and learns its level, scale and noise alone.
     strength
-        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; 0 for
-        maximum likelihood, which is the paper's.
+        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; as many as
+        there are, if not given. 0 is maximum likelihood, the paper's, which overfits where there
+        are not many ratings for each pair of items.
     mean_strength
         How many users the prior of the mean is worth.
     user_thresholds
@@ -100,7 +101,7 @@ class EM:
         likelihood: str = "probit",
         *,
         collaborative: bool = True,
-        strength: float = 20.0,
+        strength: float | None = None,
         mean_strength: float = 1.0,
         user_thresholds: bool = True,
         learn_likelihood: bool = True,
@@ -109,17 +110,19 @@ class EM:
         max_iterations: int = 300,
         tol: float = 1e-5,
     ) -> None:
-        check_settings(likelihood, strength, mean_strength, damping, max_iterations, tol)
+        worth = 0.0 if strength is None else float(strength)
+        check_settings(likelihood, worth, mean_strength, damping, max_iterations, tol)
         ordinal = likelihood in ("probit", "logit")
         self.setting = Setting(
             likelihood,
             bool(collaborative),
-            float(strength),
+            worth,
             float(mean_strength),
             bool(learn_likelihood),
             ordinal and bool(user_thresholds) and bool(collaborative),
             float(damping),
         )
+        self.strength = strength
         self.user_thresholds = ordinal and bool(user_thresholds)
         self.accelerate = bool(accelerate)
         self.max_iterations = int(max_iterations)
@@ -218,8 +221,11 @@ class EM:
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
             start.check(observations)
+        setting = self.setting
+        if self.strength is None:
+            setting = setting._replace(strength=float(len(np.unique(observations.users))))
         blocks = make_blocks(observations, multiple=1 if mesh is None else mesh.size)
-        loop = _Loop(self, observations, kernels, blocks, mesh, start)
+        loop = _Loop(self, setting, observations, kernels, blocks, mesh, start)
         if init_state is None:
             loop.sweep(_FIRST_SWEEPS)
         converged = False
@@ -238,7 +244,7 @@ class EM:
         delta = loop.sweep(_LAST_SWEEPS, tol=_EP_TOL)
         result = EMResult(
             observations,
-            self.setting,
+            setting,
             loop.packed(),
             kernels,
             log_evidence=loop.log_evidence,
@@ -253,20 +259,19 @@ class EM:
                           stacklevel=3)  # fmt: skip
         return result
 
-    def compiled(self, mesh: Mesh | None) -> _Steps:
+    def compiled(self, setting: Setting, mesh: Mesh | None) -> _Steps:
         """Return compiled code of the steps, kept for data of the same shapes.
 
         Each is a program of its own: of several blocks in one, XLA for CPUs has been seen to wait
         for ever.
         """
-        if mesh not in self._compiled:
-            setting = self.setting
-            self._compiled[mesh] = _Steps(
+        if (setting, mesh) not in self._compiled:
+            self._compiled[setting, mesh] = _Steps(
                 jax.jit(lambda *args: expect(setting, mesh, *args)),
                 jax.jit(lambda *args: maximise(setting, *args)),
                 jax.jit(lambda *args: density(setting, *args)),
             )
-        return self._compiled[mesh]
+        return self._compiled[setting, mesh]
 
 
 class _Steps(NamedTuple):
@@ -293,6 +298,7 @@ class _Loop:
     def __init__(
         self,
         engine: EM,
+        setting: Setting,
         observations: Observations,
         kernels: NDArray[np.float64],
         blocks: tuple[Block, ...],
@@ -300,7 +306,7 @@ class _Loop:
         start: EMState,
     ) -> None:
         self.observations, self.host_blocks = observations, blocks
-        self.steps, self.shared = engine.compiled(mesh), engine.setting.collaborative
+        self.steps, self.shared = engine.compiled(setting, mesh), setting.collaborative
         state = unpack(start, blocks)
         self.state = State(
             *(place(mesh, part, split=False) for part in state[:-1]),

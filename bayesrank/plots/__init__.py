@@ -20,6 +20,8 @@ from bayesrank.plots._heatmaps import plot_rank_distribution as plot_rank_distri
 from bayesrank.plots._online import plot_running_loss as plot_running_loss
 from bayesrank.plots._question import plot_question as plot_question
 from bayesrank.plots._ranking import plot_ranking as plot_ranking
+from bayesrank.plots._ratings import plot_reliability as plot_reliability
+from bayesrank.plots._ratings import plot_tastes as plot_tastes
 from bayesrank.plots._semi_supervised import plot_semi_supervised as plot_semi_supervised
 
 __all__ = [
@@ -35,7 +37,9 @@ __all__ = [
     "plot_question",
     "plot_rank_distribution",
     "plot_ranking",
+    "plot_reliability",
     "plot_running_loss",
     "plot_semi_supervised",
     "plot_skill_surface",
+    "plot_tastes",
 ]

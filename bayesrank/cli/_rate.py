@@ -1,0 +1,233 @@
+"""The command `rate`: ratings in; predicted ratings, rankings of items for each user, pictures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bayesrank.datasets import RatingData
+    from bayesrank.estimators import CollaborativeOrdinalGP
+
+FILES = ("predictions.csv", "rankings.csv", "items.csv", "tastes.png")
+_MOST_PREDICTIONS = 1_000_000
+
+_HELP = """\
+Predict what users would say of what they have not rated.
+
+RATINGS is comma-separated UTF-8 text with a header and the columns user, item and rating. Ratings
+are whole numbers, higher is better; a user rates an item once.
+
+\b
+  user,item,rating
+  Ada,Espresso,5
+  Ada,Filter,2
+  Bob,Filter,4
+
+Users share what they have in common: their functions of the items come from one process, whose mean
+and kernel are learned. The folder then holds predictions.csv (every pair not rated: level,
+probabilities), rankings.csv (the best of them for each user), items.csv (how much each item is
+liked, and how much users differ about it) and tastes.png.
+"""
+
+
+class _Fitted(NamedTuple):
+    """What the job finds."""
+
+    predictions: "pd.DataFrame | None"  #: None if there would be too many
+    rankings: "pd.DataFrame"
+    items: "pd.DataFrame"
+    notes: tuple[str, ...]
+
+
+@click.command(help=_HELP)
+@click.argument("ratings", type=click.Path(path_type=Path))
+@click.option(
+    "--items",
+    "items_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Features of the items, which may be of items that nobody has rated, too.",
+)
+@click.option(
+    "--levels",
+    type=click.IntRange(min=2),
+    help="Ratings go from 1 to this; if not given, from the lowest to the highest in the file.",
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Items for each user."
+)
+@click.option(
+    "--strength",
+    type=click.FloatRange(min=0),
+    help="How many users the prior of what is shared is worth; if not given, as many as there are.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("bayesrank-out"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the results go. Results of an earlier run are replaced.",
+)
+@click.option(
+    "--rows", type=click.IntRange(min=1), default=10, show_default=True, help="Printed items."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress, only the table and any warnings.")
+def rate(
+    ratings: Path,
+    items_path: Path | None,
+    levels: int | None,
+    top: int,
+    strength: float | None,
+    out: Path,
+    rows: int,
+    quiet: bool,
+) -> None:
+    """Read the file, fit, write the results and print the most controversial items."""
+    from rich.console import Console
+
+    from bayesrank.cli._output import output_folder
+    from bayesrank.cli._steps import Steps
+    from bayesrank.cli._tables import stdout_console
+    from bayesrank.datasets import read_ratings
+
+    data = read_ratings(ratings, num_levels=levels)
+    features = None if items_path is None else _features(items_path, ratings, data)
+    inputs = (ratings,) if items_path is None else (ratings, items_path)
+    steps = Steps(Console(stderr=True), quiet=quiet)
+    with output_folder(out, FILES, inputs) as folder, steps.running():
+        with steps.step("Learning what users share"):
+            model = _fit(data, features, strength)
+        with steps.step("Predicting"):
+            fitted = _predict(data, model, top)
+        with steps.step("Writing the results"):
+            written = _write(fitted, folder)
+    console = stdout_console()
+    console.print(_table(fitted.items, rows))
+    where = f"Results are in {out}: {', '.join(written)}."
+    for note in (*fitted.notes, where):
+        console.print(f"\n{note}", markup=False, highlight=False)
+
+
+def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame | None":
+    """Features by name; an item that is rated must be among them."""
+    import pandas as pd
+
+    from bayesrank.datasets._items import read_items
+
+    known = read_items(path)
+    for name in data.items:
+        if name not in known.names:
+            raise known.unknown(name, ratings, 1)
+    if known.features is None:
+        return None
+    return pd.DataFrame(known.features, index=list(known.names))
+
+
+def _fit(
+    data: "RatingData", features: "pd.DataFrame | None", strength: float | None
+) -> "CollaborativeOrdinalGP":
+    from bayesrank.estimators import CollaborativeOrdinalGP
+
+    users = [data.users[i] for i in data.rows[:, 0]]
+    items = [data.items[i] for i in data.rows[:, 1]]
+    model = CollaborativeOrdinalGP(strength=strength)
+    return model.fit(users, items, data.levels, item_features=features)
+
+
+def _predict(data: "RatingData", model: "CollaborativeOrdinalGP", top: int) -> _Fitted:
+    import pandas as pd
+
+    users, items = list(model.users_), list(model.items_)
+    rated = np.zeros((len(users), len(items)), bool)
+    rated[tuple(data.rows.T)] = True
+    mean, _ = model.result.functions()
+    best = np.argsort(np.where(rated, np.inf, -mean), axis=1, kind="stable")[:, :top]
+    pairs = [(u, i) for u in range(len(users)) for i in best[u] if not rated[u, i]]
+    rankings = _rows(model, pairs)
+    rankings.insert(1, "rank", rankings.groupby("user", sort=False).cumcount() + 1)
+    predictions = None
+    if (~rated).sum() <= _MOST_PREDICTIONS:
+        predictions = _rows(model, list(zip(*np.nonzero(~rated), strict=True)))
+    table = pd.DataFrame(
+        {
+            "item": items,
+            "ratings": rated.sum(axis=0),
+            "liking": model.shared_mean,
+            "disagreement": np.sqrt(np.diagonal(model.shared_kernel)),
+        }
+    ).sort_values("disagreement", ascending=False, kind="stable")
+    return _Fitted(predictions, rankings, table, _notes(data, model, rated))
+
+
+def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.DataFrame":
+    """Predictions of pairs (user, item), a row each."""
+    import pandas as pd
+
+    numbers = np.array(pairs, np.int64).reshape(-1, 2)
+    table: dict[str, Any] = {
+        "user": [model.users_[u] for u in numbers[:, 0]],
+        "item": [model.items_[i] for i in numbers[:, 1]],
+    }
+    if not len(numbers):
+        return pd.DataFrame(table | {"level": []})
+    probability = model.result.predict_proba(numbers[:, 0], numbers[:, 1])
+    table["level"] = model.levels_[(probability.cumsum(axis=1) < 0.5).sum(axis=1)]
+    for k, level in enumerate(model.levels_):
+        table[f"P({level})"] = probability[:, k].round(4)
+    return pd.DataFrame(table)
+
+
+def _notes(
+    data: "RatingData", model: "CollaborativeOrdinalGP", rated: np.ndarray
+) -> tuple[str, ...]:
+    notes = [
+        f"{len(data.users):,} users, {len(model.items_):,} items, {len(data.levels):,} ratings on "
+        f"levels {model.levels_[0]} to {model.levels_[-1]}. Liking and disagreement are in units "
+        "of a rating's noise."
+    ]
+    few = int((rated.sum(axis=1) == 1).sum())
+    if few:
+        notes.append(f"{few:,} users have one rating: they are predicted much as anyone would be.")
+    unrated = int((rated.sum(axis=0) == 0).sum())
+    if unrated:
+        notes.append(f"{unrated:,} items nobody has rated: their features say all there is.")
+    if data.ignored_columns:
+        notes.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
+    return tuple(notes)
+
+
+def _write(fitted: _Fitted, folder: Path) -> list[str]:
+    import matplotlib
+
+    matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
+    from bayesrank.plots import plot_tastes
+
+    written = ["rankings.csv", "items.csv", "tastes.png"]
+    if fitted.predictions is not None:
+        fitted.predictions.to_csv(folder / "predictions.csv", index=False)
+        written.insert(0, "predictions.csv")
+    fitted.rankings.to_csv(folder / "rankings.csv", index=False)
+    fitted.items.round(4).to_csv(folder / "items.csv", index=False)
+    table = fitted.items
+    ax = plot_tastes(table["liking"], table["disagreement"], list(table["item"]))
+    ax.figure.savefig(folder / "tastes.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
+    return written
+
+
+def _table(items: "pd.DataFrame", rows: int) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Most controversial", overflow="fold")
+    for title in ("Ratings", "Liking", "Disagreement"):
+        table.add_column(title, justify="right")
+    shown = items[["item", "ratings", "liking", "disagreement"]].head(rows)
+    for name, count, liking, disagreement in shown.itertuples(index=False):
+        table.add_row(Text(str(name)), f"{count}", f"{liking:+.2f}", f"{disagreement:.2f}")
+    return table

@@ -1,0 +1,129 @@
+"""Pictures of ratings: what users agree on, and whether predicted probabilities are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayesrank.plots._figure import axes_or_new, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_tastes(
+    mean: ArrayLike,
+    spread: ArrayLike,
+    names: Sequence[object],
+    *,
+    ax: Axes | None = None,
+    labels: int = 5,
+) -> Axes:
+    """Draw how much items are liked, and how much users differ about them.
+
+    Parameters
+    ----------
+    mean
+        Shared mean of the users' functions at each item, shape (m,).
+    spread
+        Standard deviation of the users' functions at each item, shape (m,).
+    names
+        One name for each item.
+    ax
+        Axes to draw on; a new figure if not given.
+    labels
+        How many of the best liked, the least liked and the most controversial items are named.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many of each.
+    """
+    x, y = np.asarray(mean, float), np.asarray(spread, float)
+    if not x.shape == y.shape == (len(names),):
+        raise ValueError(
+            f"mean, spread and names have {x.size}, {y.size} and {len(names)} entries; pass one of "
+            "each for an item"
+        )
+    ax = axes_or_new(ax, 8.0, 5.5)
+    ax.plot(x, y, "o", color="C0", alpha=0.5, markersize=5)
+    order = np.argsort(x)
+    groups = (
+        (np.argsort(-y)[:labels], "C3"),
+        (order[::-1][:labels], "C2"),
+        (order[:labels], "0.35"),
+    )
+    named: set[int] = set()
+    for group, colour in groups:
+        for item in (int(i) for i in group if int(i) not in named):
+            named.add(item)
+            right = x[item] < np.median(x)
+            ax.plot(x[item], y[item], "o", color=colour, markersize=6)
+            ax.annotate(
+                shorten(str(names[item])),
+                (x[item], y[item]),
+                xytext=(6 if right else -6, 3),
+                textcoords="offset points",
+                ha="left" if right else "right",
+                fontsize="small",
+                color=colour,
+            )
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.margins(x=0.12)
+    ax.set_xlabel("How much it is liked on average (in units of a rating's noise)")
+    ax.set_ylabel("How much users differ about it (sd)")
+    ax.set_title("What is liked, and what is controversial", fontsize="medium")
+    return ax
+
+
+def plot_reliability(
+    probability: ArrayLike, happened: ArrayLike, *, ax: Axes | None = None, bins: int = 10
+) -> Axes:
+    """Draw how often things happened that were given a probability, against the probability.
+
+    Parameters
+    ----------
+    probability
+        Probabilities of events, any shape.
+    happened
+        Whether each happened, same shape.
+    ax
+        Axes to draw on; a new figure if not given.
+    bins
+        Number of bins, with as many events each.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on. Bars are 90% intervals of a frequency, events taken as independent.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+    """
+    p, seen = np.ravel(np.asarray(probability, float)), np.ravel(np.asarray(happened, float))
+    if p.shape != seen.shape:
+        raise ValueError(f"probability has {p.size} entries, happened {seen.size}; pass as many")
+    ax = axes_or_new(ax, 5.0, 5.0)
+    groups = np.array_split(np.argsort(p, kind="stable"), bins)
+    centre = np.array([p[g].mean() for g in groups])
+    share = np.array([seen[g].mean() for g in groups])
+    error = 1.645 * np.sqrt(share * (1 - share) / [len(g) for g in groups])
+    ax.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
+    ax.errorbar(centre, share, error, fmt="o-", color="C0", markersize=5)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_xlabel("Predicted probability of a level")
+    ax.set_ylabel("How often it was the rating")
+    ax.set_title("Are the probabilities right? (on the line: yes)", fontsize="medium")
+    return ax

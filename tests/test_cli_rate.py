@@ -1,0 +1,78 @@
+"""`python -m bayesrank rate`: the files it writes, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesrank.cli import main
+
+pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
+
+
+def _run(args):
+    with pytest.raises(SystemExit) as end:
+        main([str(arg) for arg in args])
+    return end.value.code
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rate")
+    rng = np.random.default_rng(0)
+    lines = ["user,item,rating,when"]
+    for user in range(12):
+        for item in rng.permutation(4)[:3]:
+            level = np.clip(item + (user % 2) * 2 - 1 + rng.integers(-1, 2), 0, 2) + 1
+            lines.append(f"u{user},item {item},{level},1999")
+    lines.append("loner,item 0,1,2000")
+    (folder / "ratings.csv").write_text("\n".join(lines))
+    items = ["item,size"] + [f"item {k},{k}" for k in range(5)]
+    (folder / "items.csv").write_text("\n".join(items))
+    code = _run(["rate", folder / "ratings.csv", "--items", folder / "items.csv",
+                 "--out", folder / "out", "--quiet", "--top", 1])  # fmt: skip
+    return folder, code
+
+
+def test_files_hold_a_prediction_for_every_pair_not_rated(results):
+    folder, code = results
+    assert code == 0
+    predictions = pd.read_csv(folder / "out" / "predictions.csv")
+    assert len(predictions) == 13 * 5 - 37
+    probability = predictions[["P(1)", "P(2)", "P(3)"]].to_numpy()
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0, atol=1e-3)
+    rankings = pd.read_csv(folder / "out" / "rankings.csv")
+    assert list(rankings["rank"]) == [1] * 13
+    items = pd.read_csv(folder / "out" / "items.csv")
+    assert items.disagreement.is_monotonic_decreasing
+    assert items.set_index("item").ratings["item 4"] == 0
+    assert (folder / "out" / "tastes.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("user,item,rating\na,x,1\na,x,2\n", [], "row 3: user 'a' has rated item 'x' in row 2"),
+        ("user,item,rating\na,x,1\nb,x,2.5\n", [], "row 3, column 'rating': '2.5' is not a whole"),
+        ("user,item,rating\na,x,1\nb,x,good\n", [], "'good' is not a whole number; give one"),
+        ("user,item,rating\na,x,1\nb,x,9\n", ["--levels", 5], "the level 9 is not one of 1 to 5"),
+        ("user,item,rating\na,x,1\nb,x,3\n", [], "nobody used level 2 of 1 to 3"),
+        ("user,item,rating\na,x,1\nb,x,1\n", [], "every rating is 1; there is nothing to learn"),
+        ("user,item,rating\na,,1\nb,x,2\n", [], "row 2, column 'item': the cell is empty"),
+        ("user,thing,rating\na,x,1\n", [], "there is no column 'item'"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(tmp_path, capsys, text, options, message):
+    (tmp_path / "ratings.csv").write_text(text)
+    code = _run(["rate", tmp_path / "ratings.csv", "--out", tmp_path / "out", *options])
+    error = capsys.readouterr().err
+    assert code == 2
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_rated_items_without_features_are_named(tmp_path, capsys):
+    (tmp_path / "ratings.csv").write_text("user,item,rating\na,x,1\nb,z,2\n")
+    (tmp_path / "items.csv").write_text("item,size\nx,1\ny,2\n")
+    args = ["rate", tmp_path / "ratings.csv", "--items", tmp_path / "items.csv"]
+    assert _run([*args, "--out", tmp_path / "out"]) == 2
+    assert "unknown item 'z'" in capsys.readouterr().err
