@@ -142,6 +142,20 @@ def test_individual_models_share_nothing(table):
         whole.with_users(["x"], ["Dill"], [1])
 
 
+def test_arviz_gets_draws_with_users_and_items_as_coordinates(table, fitted):
+    data = fitted.to_arviz(["user 3", "user 4"], num_samples=4000)
+    f = data["posterior"]["f"]
+    assert f.dims == ("chain", "draw", "user", "item")
+    assert list(f.coords["user"].values) == ["user 3", "user 4"]
+    names = list(f.coords["item"].values)
+    mean, sd = fitted.predict_latent(["user 4"] * 5, names)
+    draws = f.sel(user="user 4").values[0]
+    assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * sd / np.sqrt(4000))
+    np.testing.assert_allclose(draws.std(0), sd, rtol=0.06)
+    assert data["constant_data"]["Sigma"].dims == ("item", "item_other")
+    assert len(data["observed_data"]["rating"]) == 8
+
+
 @pytest.mark.parametrize(
     ("args", "options", "message"),
     [

@@ -19,6 +19,7 @@ from bayesrank.estimators._collaborative_data import (
     level_numbers,
 )
 from bayesrank.infer import EM, EMResult
+from bayesrank.inferencedata._collaborative import collaborative_to_arviz
 
 __all__ = ["CollaborativeGP", "CollaborativeOrdinalGP", "Recommendation", "SimilarItem"]
 
@@ -224,9 +225,7 @@ class _Collaborative(BaseEstimator):
         """
         result = self.result
         if self.item_features_ is None or self.kernel_map_ is None:
-            raise ValueError(
-                "fit was given no item_features: nothing is known of new items"
-            )
+            raise ValueError("fit was given no item_features: nothing is known of new items")
         for item in items:
             if item in self.items_:
                 raise ValueError(f"item {item!r} is known already; leave it out")
@@ -267,6 +266,55 @@ class _Collaborative(BaseEstimator):
         what = self.items_.numbers(np.asarray(items, object), "item")
         result = self.result.condition(who, what, self._said(levels))
         return self._copy(result_=result, users_=labels)
+
+    def to_arviz(
+        self, users: Sequence[Hashable] | None = None, *, num_samples: int = 200, seed: int = 0
+    ) -> Any:
+        """Posterior draws of users' functions, and what was learned, for ArviZ.
+
+        Parameters
+        ----------
+        users
+            Ids; the first ten if not given.
+        num_samples, seed
+            Number of draws of each, and their seed.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            ``posterior`` holds ``f``, with coordinates ``user`` and ``item``; ``constant_data`` the
+            shared mean ``h`` and kernel ``Sigma``; ``observed_data`` these users' ratings.
+        """
+        result = self.result
+        chosen = self.users_.ids[:10] if users is None else list(users)
+        who = self.users_.numbers(chosen, "user")
+        seen = result.observations
+        mine = np.isin(seen.users, who)
+        rated = [str(self.items_[i]) for i in seen.items[mine, 0]]
+        return collaborative_to_arviz(
+            functions=result.draw(who, num_samples, seed),
+            users=chosen,
+            items=self.items_.ids,
+            constant={
+                "h": (("item",), result.mean),
+                "Sigma": (("item", "item_other"), result.kernel),
+                "noise": (("user",), result.noise[who]),
+            },
+            observed={
+                "rating": ("rating_number", seen.levels[mine]),
+                "rating_user": (
+                    "rating_number",
+                    np.asarray([str(self.users_[j]) for j in seen.users[mine]]),
+                ),
+                "rating_item": ("rating_number", np.asarray(rated)),
+            },
+            attrs={
+                "inference_library": "bayesrank",
+                "inference_method": f"EM, {result.setting.likelihood}",
+                "log_evidence": result.log_evidence,
+                "converged": int(result.converged),
+            },
+        )
 
     def _said(self, levels: ArrayLike) -> Array:
         raise NotImplementedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from bayesrank.infer._em_estep import Prior, UserState, told_by, user_posterior
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_state import EMState, unpack
 
-__all__ = ["chunks", "functions_of", "level_probabilities"]
+__all__ = ["chunks", "draws_of", "functions_of", "level_probabilities"]
 
 _NUMBERS_IN_CHUNK = 10_000_000
 _BLOCKS = 3
@@ -93,6 +94,35 @@ def _block_functions(prior: Prior, block: Block, user: UserState) -> tuple[Array
 
     data = tuple(jnp.asarray(x) for x in (block.items, block.weights, block.levels))
     return lax.map(lambda batch: jax.vmap(one)(*batch), (*data, user))
+
+
+def draws_of(
+    user: int, state: EMState, observations: Observations, normal: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Draws of one user's function at all items, from standard normals of shape (draws, m)."""
+    mine = observations.users == user
+    weights = np.asarray(observations.weights)
+    scale = state.user_scale[user]
+    rows = scale * np.einsum("w,kwm->km", weights, state.kernel[observations.items[mine]])
+    covariance = np.einsum("w,klw->kl", weights, rows[:, observations.items[mine]])
+    root = np.sqrt(state.tau[mine])
+    inner = np.eye(len(root)) + root[:, None] * covariance * root
+    half = np.linalg.solve(np.linalg.cholesky(inner), root[:, None] * rows)
+    nu = state.nu[mine]
+    mean = state.mean + state.user_level[user] + nu @ rows - half.T @ (half @ _at(observations,
+        mine, weights, nu))  # fmt: skip
+    values, vectors = np.linalg.eigh(scale * state.kernel - half.T @ half)
+    # Eigenvalues that are negative at rounding level are zero.
+    return mean + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+
+
+def _at(
+    observations: Observations, mine: NDArray[np.bool_], weights: Any, nu: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """``P' nu`` of one user, shape (m,)."""
+    found = np.zeros(observations.num_items)
+    np.add.at(found, observations.items[mine], nu[:, None] * weights)
+    return found
 
 
 def level_probabilities(

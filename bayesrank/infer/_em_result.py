@@ -14,7 +14,7 @@ from bayesrank.infer._em_blocks import Observations
 from bayesrank.infer._em_extend import extend_prior, fit_users
 from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_likelihood import thresholds
-from bayesrank.infer._em_predict import chunks, functions_of, level_probabilities
+from bayesrank.infer._em_predict import chunks, draws_of, functions_of, level_probabilities
 from bayesrank.infer._em_state import EMState
 
 __all__ = ["EMResult"]
@@ -124,6 +124,29 @@ class EMResult:
         ]
         mean, variance = (np.concatenate(x) for x in zip(*parts, strict=True))
         return mean, variance
+
+    def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
+        """Draw users' functions at every item from their posteriors.
+
+        Parameters
+        ----------
+        users
+            Different users, shape (u,).
+        num_samples, seed
+            Number of draws, and the seed of NumPy's generator.
+
+        Returns
+        -------
+        ndarray
+            Shape (num_samples, u, m). Takes time of order ``m**3`` for each user.
+        """
+        who = self._known(users, self.observations.num_users, "user")
+        rng = np.random.default_rng(seed)
+        shape = num_samples, len(self.mean)
+        return np.stack(
+            [draws_of(j, self.state, self.observations, rng.normal(size=shape)) for j in who],
+            axis=1,
+        )
 
     def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
         """Posterior mean and variance of ``f_j(i)``, a pair (user, item) a row.

@@ -1,0 +1,177 @@
+"""Programs of ratings: densities by hand, and EP, NUTS and SVI on the same small instance."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro import handlers
+from numpyro.infer import MCMC, NUTS
+from numpyro.infer.util import log_density
+from scipy import stats
+
+from bayesrank.infer import EP, maximize_evidence
+from bayesrank.models import (
+    collaborative_ordinal_gp,
+    collaborative_preference_gp,
+    collaborative_rating_gp,
+    ordinal_gp,
+    rating_gp,
+)
+from bayesrank.models.ratings import centred_thresholds
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(6, 2))
+USERS = np.array([0, 0, 1, 1, 2])
+ITEMS = np.array([0, 1, 1, 2, 0])
+LEVELS = np.array([0, 2, 1, 1, 0])
+SIZES = (3, 3)
+ROOT = RNG.normal(size=(3, 3))
+SIGMA = ROOT @ ROOT.T + np.eye(3)
+H = np.array([0.3, -0.2, 0.5])
+PARAMS = {"h": H, "Sigma": SIGMA}
+
+
+def _gaussian_prior(f):
+    return sum(stats.multivariate_normal(H, SIGMA).logpdf(row) for row in f)
+
+
+def test_thresholds_have_their_gaps_and_mean_zero():
+    edges = centred_thresholds(jnp.array([[0.5, 2.0], [1.0, 0.1]]))
+    np.testing.assert_allclose(np.diff(edges, axis=1), [[0.5, 2.0], [1.0, 0.1]])
+    np.testing.assert_allclose(edges.mean(axis=1), 0.0, atol=1e-12)
+    np.testing.assert_allclose(centred_thresholds(jnp.zeros(0)), [0.0])
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit"])
+def test_density_of_levels_is_the_one_computed_by_hand(likelihood):
+    f, gaps = RNG.normal(size=(3, 3)), np.array([0.8])
+    args = USERS, ITEMS, LEVELS, *SIZES
+    values = {**PARAMS, "gaps": gaps, "f": f}
+    computed, _ = log_density(collaborative_ordinal_gp, args, {"likelihood": likelihood}, values)
+    law = stats.norm if likelihood == "probit" else stats.logistic
+    edges = np.array([-np.inf, -0.4, 0.4, np.inf])
+    seen = f[USERS, ITEMS]
+    expected = np.log(law.cdf(edges[LEVELS + 1] - seen) - law.cdf(edges[LEVELS] - seen)).sum()
+    np.testing.assert_allclose(computed, expected + _gaussian_prior(f), rtol=1e-9)
+
+
+def test_density_of_numbers_and_of_the_prior():
+    f, ratings = RNG.normal(size=(3, 3)), RNG.normal(size=5)
+    args = USERS, ITEMS, ratings, *SIZES
+    values = {**PARAMS, "noise": 0.7, "f": f}
+    computed, _ = log_density(collaborative_rating_gp, args, {}, values)
+    expected = stats.norm.logpdf(ratings, f[USERS, ITEMS], 0.7).sum() + _gaussian_prior(f)
+    np.testing.assert_allclose(computed, expected, rtol=1e-9)
+    with_prior, _ = log_density(
+        collaborative_rating_gp, args, {"strength": 4.0, "mean_strength": 2.0},
+        {**values, "level": 0.1},
+    )  # fmt: skip
+    base, gap = 0.5 * (np.eye(3) + 1), H - 0.1
+    inverse = np.linalg.inv(SIGMA)
+    divergence = np.log(np.linalg.det(SIGMA) / np.linalg.det(base)) + np.trace(base @ inverse) - 3
+    penalty = -0.5 * (4.0 * divergence + 2.0 * gap @ inverse @ gap)
+    np.testing.assert_allclose(with_prior - computed, penalty, rtol=1e-9)
+
+
+def test_density_of_comparisons():
+    f = RNG.normal(size=(3, 3))
+    losers = (ITEMS + 1) % 3
+    args = USERS, ITEMS, losers, *SIZES
+    computed, _ = log_density(collaborative_preference_gp, args, {}, {**PARAMS, "f": f})
+    margin = f[USERS, ITEMS] - f[USERS, losers]
+    expected = stats.logistic.logcdf(margin).sum() + _gaussian_prior(f)
+    np.testing.assert_allclose(computed, expected, rtol=1e-9)
+
+
+def test_users_thresholds_multiply_the_shared_ones():
+    args = USERS, ITEMS, LEVELS, *SIZES
+    factor, noise = np.array([[1.5], [0.5], [1.0]]), np.array([1.0, 2.0, 0.7])
+    values = {**PARAMS, "gaps": np.array([0.8]), "f": np.zeros((3, 3)),
+              "gap_factor": factor, "noise_factor": noise}  # fmt: skip
+    _, trace = log_density(collaborative_ordinal_gp, args, {"user_thresholds": 0.3}, values)
+    half = 0.4 * factor[USERS, 0] / noise[USERS]
+    edges = np.stack([np.full(5, -np.inf), -half, half, np.full(5, np.inf)], axis=1)
+    row = np.arange(5)
+    expected = stats.norm.cdf(edges[row, LEVELS + 1]) - stats.norm.cdf(edges[row, LEVELS])
+    site = trace["rating"]
+    np.testing.assert_allclose(np.exp(site["fn"].log_prob(site["value"])), expected, rtol=1e-9)
+
+
+def test_nuts_agrees_with_ep():
+    params = {**PARAMS, "gaps": np.array([0.8])}
+    args = USERS, ITEMS, LEVELS, *SIZES
+    result = EP(collaborative_ordinal_gp).run(
+        jax.random.key(0), *args, params=params, num_samples=1
+    )
+    fixed = handlers.substitute(collaborative_ordinal_gp, data=params)
+    mcmc = MCMC(NUTS(fixed), num_warmup=300, num_samples=1500, progress_bar=False)
+    mcmc.run(jax.random.key(1), *args)
+    draws = np.asarray(mcmc.get_samples()["f"])
+    error = draws.reshape(30, 50, 3, 3).mean(1).std(0, ddof=1) / np.sqrt(30)
+    gap = np.abs(draws.mean(0) - result.mean["f"])
+    assert np.all(gap < 4 * error + 0.03 * result.stddev["f"])
+
+
+def test_gaussian_regression_is_exact():
+    ratings = RNG.normal(size=6)
+    params = {"amplitude": 1.2, "lengthscale": 0.9, "noise": 0.5}
+    result = EP(rating_gp).run(jax.random.key(0), X, ratings, params=params, num_samples=1)
+    distance = ((X[:, None] - X) ** 2).sum(-1)
+    prior = 1.44 * np.exp(-0.5 * distance / 0.81) + 1.44e-6 * np.eye(6)
+    total = prior + 4.0 + 0.25 * np.eye(6)
+    np.testing.assert_allclose(
+        result.log_evidence, stats.multivariate_normal(np.zeros(6), total).logpdf(ratings)
+    )
+    np.testing.assert_allclose(result.mean["f"], prior @ np.linalg.solve(total, ratings), atol=1e-8)
+
+
+def test_thresholds_of_one_person_are_learned():
+    levels = np.digitize(X[:, 0], [-0.3, 0.5])
+    maximum = maximize_evidence(EP(ordinal_gp), X, levels, num_levels=3, max_steps=3)
+    assert maximum.params["gaps"].shape == (1,)
+    assert np.isfinite(maximum.log_evidence)
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "kwargs", "message"),
+    [
+        (collaborative_rating_gp, (USERS, ITEMS, [1.0, 2.0], 3, 3), {}, r"`ratings` has shape"),
+        (
+            collaborative_rating_gp,
+            (USERS, ITEMS, np.full(5, np.nan), 3, 3),
+            {},
+            "`ratings` is nan in row 0",
+        ),
+        (collaborative_ordinal_gp, (USERS, ITEMS + 1, LEVELS, 3, 3), {}, "`items` is 3 in row 3"),
+        (collaborative_ordinal_gp, (USERS * 1.0, ITEMS, LEVELS, 3, 3), {}, "`users` has shape"),
+        (collaborative_ordinal_gp, (USERS, ITEMS, LEVELS * 0.5, 3, 3), {}, "`levels` has shape"),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"num_levels": 2},
+            "`levels` is 2 in row 1; the 2 levels",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (np.zeros(5, int), ITEMS, LEVELS, 3, 3),
+            {},
+            "user 0 has rated item 1 before row 2",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"likelihood": "cauchit"},
+            "`likelihood` is 'cauchit'",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"kernel": np.eye(2)},
+            r"`kernel` has shape \(2, 2\)",
+        ),
+        (ordinal_gp, (X, LEVELS), {}, "`levels` has shape"),
+    ],
+)
+def test_unusable_arguments_are_refused_by_name(model, args, kwargs, message):
+    with pytest.raises(ValueError, match=message), handlers.seed(rng_seed=0):
+        model(*args, **kwargs)
