@@ -19,7 +19,12 @@ HEADER = {"items": 3, "names": "a", "features": None}
 
 
 def answer(k):
-    return {"event": "answer", "winner": k % 3, "loser": (k + 1) % 3, "labels": ["é", "\u2028"]}
+    return {
+        "event": "answer",
+        "winner": k % 3,
+        "loser": (k + 1) % 3,
+        "labels": ["é", "\u2028\n\udc80"],
+    }
 
 
 def write(path, count):
@@ -61,6 +66,7 @@ def test_what_is_written_is_read_and_goes_on(tmp_path):
     contents = read_journal(path)
     assert [record["n"] for record in contents.records] == [1, 2, 3, 4]
     assert contents.header["items"] == 3
+    assert contents.records[0]["labels"] == answer(0)["labels"]
     assert all(json.loads(line)["crc"] for line in path.read_text("utf-8").split("\n")[:-1])
 
 

@@ -40,6 +40,9 @@ Array = NDArray[np.float64]
 
 _SMALLEST_DAMPING = 0.05
 _ONE_THREAD = 256
+# What counts as converged, as for `EP`: where the noise is tiny, rounding leaves a margin moving by
+# more than the tolerance that is aimed at.
+_CONVERGED = 1e-4
 
 
 class Prior(NamedTuple):
@@ -70,8 +73,10 @@ class Fit(NamedTuple):
     delta
         Largest change of a margin in the last sweep: of its mean in posterior standard deviations,
         or of its log variance.
-    converged, num_sweeps
-        Whether `delta` came below the tolerance, and after how many sweeps.
+    converged
+        Whether `delta` is below 1e-4.
+    num_sweeps
+        Number of sweeps made.
     """
 
     mean: Array
@@ -98,7 +103,7 @@ def fit_answers(
     start: tuple[Array, Array] | None = None,
     *,
     tol: float = 1e-8,
-    max_sweeps: int = 500,
+    max_sweeps: int = 200,
 ) -> Fit:
     """Sweep to EP's fixed point.
 
@@ -111,9 +116,9 @@ def fit_answers(
     start
         Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new.
     tol
-        What `Fit.delta` has to come below.
+        Sweep until `Fit.delta` comes below this,
     max_sweeps
-        Number of sweeps after which to give up.
+        or there were so many sweeps.
     """
     few = len(answers.comparisons) <= _ONE_THREAD
     with _threads().limit(limits=1, user_api="blas") if few else contextlib.nullcontext():
@@ -150,9 +155,8 @@ def _fit(
         sweep += 1
     evidence = _log_evidence(tau, nu, margins, offset, answers.noise)
     mean, covariance = space.skills(tau, nu)
-    return Fit(
-        prior.mean + mean, covariance, tau, nu, evidence, float(delta), bool(delta <= tol), sweep
-    )
+    converged = bool(delta <= _CONVERGED)
+    return Fit(prior.mean + mean, covariance, tau, nu, evidence, float(delta), converged, sweep)
 
 
 # ---------------------------------------------------------------- sites

@@ -259,7 +259,7 @@ def read_journal(
 def _sealed(record: Mapping[str, Any]) -> bytes:
     """One line: the record as JSON, ending with the checksum of what stands before it."""
     body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    start = body[:-1].encode()
+    start = body[:-1].encode("utf-8", "backslashreplace")  # half a surrogate pair becomes \\udc80
     return b'%s%s%08x"}\n' % (start, _SEAL, zlib.crc32(start))
 
 
