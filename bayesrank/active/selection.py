@@ -72,6 +72,15 @@ def best_pairs(
     ------
     ValueError
         If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from bayesrank.active import Beliefs, bald, best_pairs
+    >>> beliefs = Beliefs(jnp.zeros(3), jnp.diag(jnp.array([1.0, 2.0, 3.0])), noise=0.5)
+    >>> pairs, scores = best_pairs(bald, beliefs, 2)
+    >>> pairs.tolist()
+    [[1, 2], [0, 2]]
     """
     beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
     q, chunk = _check_count(q, "q"), _check_count(chunk, "chunk")
