@@ -245,6 +245,15 @@ def test_a_refused_line_ends_the_run_and_can_be_mended(capsys):
     assert _checkpoint() == _checkpoint("whole.npz")
 
 
+def test_weights_that_overflow_end_the_run_and_are_not_kept(capsys):
+    _write("data.csv", [*CSV[:20], *["1,1e20,1e20"] * 20])
+    options = ("data.csv", "--levels", "5", "--learner", "widrow-hoff", "--every", "20")
+    for mode in ("refuse", "skip"):
+        assert _run(*options, "--on-error", mode) == 2
+        assert "the examples before line 41 cannot be learned" in capsys.readouterr().err
+        assert _checkpoint()[1]["examples"] == 20
+
+
 def test_files_and_checkpoints_that_cannot_be_used(capsys):
     for name, lines in {"empty.csv": [], "words.csv": ["a,b"], "bare.svm": ["1", "2"]}.items():
         _write(name, lines)

@@ -234,7 +234,9 @@ class PRank(_OneRule):
 
     References
     ----------
-    Crammer, K. and Singer, Y. (2002). Pranking with ranking. NIPS 14, Theorem 2.
+    .. [1] Crammer, K. and Singer, Y. (2002). Pranking with ranking. NIPS 14, Theorem 2.
+    .. [2] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
+       algorithm. ICML, Algorithm 1. (Its section 2 prints :math:`R` squared once too often.)
 
     Examples
     --------
