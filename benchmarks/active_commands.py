@@ -85,7 +85,7 @@ def diabetes(
             for number, ((model, way), trial) in enumerate(results.items())
             if way == "bald" or number == 0
         }
-        ax = plot_learning_curves(shown, band="se")
+        ax: Any = plot_learning_curves(shown, band="se")
         ax.set_ylim(0.24, 0.36)
         ax.set_title(f"Diabetes, average of {trials} trials; band: standard error of the average")
         ax.figure.savefig(path, dpi=110)
