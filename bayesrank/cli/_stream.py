@@ -85,7 +85,7 @@ _MOST_MONOMIALS = 20_000
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="oap-*.",
+    help="oap-*: number of members.",
 )
 @click.option(
     "--tau",
@@ -101,7 +101,13 @@ _MOST_MONOMIALS = 20_000
     show_default=True,
     help="widrow-hoff: size of a step.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="oap-*.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="oap-*: seed of what each member is shown.",
+)
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
