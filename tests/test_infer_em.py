@@ -1,0 +1,335 @@
+"""EM against a literal transcription of the paper, direct maximisation, and EP on the program."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+
+from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
+from bayesrank.infer._em_blocks import Observations, make_blocks
+from bayesrank.infer._em_mstep import Base, Prior, log_prior
+from bayesrank.models import (
+    collaborative_ordinal_gp,
+    collaborative_preference_gp,
+    collaborative_rating_gp,
+)
+
+N, M = 12, 4
+pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(M, M)) / 2
+    functions = 3 + rng.normal(size=M) + rng.normal(size=(N, M)) @ root.T
+    users, items = np.nonzero(rng.random((N, M)) < 0.7)
+    ratings = functions[users, items] + 0.5 * rng.normal(size=len(users))
+    return users, items, ratings
+
+
+def _evidence(users, items, ratings, h, kernel, variance):
+    total = 0.0
+    for user in np.unique(users):
+        seen = items[users == user]
+        covariance = kernel[np.ix_(seen, seen)] + variance * np.eye(len(seen))
+        total += multivariate_normal(h[seen], covariance).logpdf(ratings[users == user])
+    return total
+
+
+def _paper(users, items, ratings, h, kernel, variance, steps):
+    """Sections 3 and 3.1 with an m x m covariance a user; noise summed over what is seen."""
+    trace = []
+    for _ in range(steps):
+        trace.append(_evidence(users, items, ratings, h, kernel, variance))
+        means, covariances, residual = [], [], 0.0
+        for user in np.unique(users):
+            seen, y = items[users == user], ratings[users == user]
+            across = kernel[:, seen]
+            weights = across @ np.linalg.inv(kernel[np.ix_(seen, seen)] + variance * np.eye(len(y)))
+            means.append(h + weights @ (y - h[seen]))
+            covariances.append(kernel - weights @ across.T)
+            residual += ((y - means[-1][seen]) ** 2).sum() + np.trace(
+                covariances[-1][np.ix_(seen, seen)]
+            )
+        h = np.mean(means, axis=0)
+        centred = np.array(means) - h
+        kernel = (centred.T @ centred + np.sum(covariances, axis=0)) / len(means)
+        variance = residual / len(ratings)
+    return h, kernel, variance, np.array(trace)
+
+
+@pytest.fixture(scope="module")
+def plain(data):
+    """The paper's EM, without a prior."""
+    engine = EM("gaussian", strength=0, mean_strength=0, accelerate=False, max_iterations=25)
+    return engine, engine.run(*data, progress_bar=False)
+
+
+def test_iterations_are_the_papers(data, plain):
+    users, items, ratings = data
+    scale = 0.5 * np.var(ratings)
+    start = np.full(M, ratings.mean()), scale * 0.5 * (np.eye(M) + 1.0), scale
+    h, kernel, variance, trace = _paper(*data, *start, 25)
+    result = plain[1]
+    np.testing.assert_allclose(result.trace, trace, rtol=1e-10)
+    np.testing.assert_allclose(result.mean, h, rtol=1e-8)
+    np.testing.assert_allclose(result.kernel, kernel, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(result.params["noise"] ** 2, variance, rtol=1e-8)
+    assert np.diff(result.trace).min() > -1e-9 * abs(result.trace[0])
+
+
+@pytest.fixture(scope="module")
+def with_prior(data):
+    engine = EM("gaussian", strength=6.0, mean_strength=2.0, max_iterations=400, tol=1e-9)
+    return engine.run(*data, progress_bar=False)
+
+
+def test_with_a_prior_the_objective_never_falls(with_prior):
+    assert np.diff(with_prior.trace).min() > -1e-9 * abs(with_prior.trace[0])
+
+
+def test_em_ends_where_direct_maximisation_does(data, with_prior):
+    base = with_prior.base_kernels
+    scales = with_prior.state.scales
+    lower = np.tril_indices(M)
+
+    def parts(x):
+        factor = np.zeros((M, M))
+        factor[lower] = x[M + 2 :]
+        return x[:M], factor @ factor.T + 1e-12 * np.eye(M), np.exp(x[M]), x[M + 1]
+
+    def loss(x):
+        h, kernel, variance, level = parts(x)
+        prior = log_prior(
+            Prior(jnp.asarray(h), jnp.asarray(kernel)),
+            Base(jnp.asarray(level), jnp.asarray(scales)),
+            jnp.asarray(base),
+            6.0,
+            2.0,
+        )
+        return -_evidence(*data, h, kernel, variance) - float(prior)
+
+    start = np.concatenate(
+        [with_prior.mean + 0.1, [np.log(with_prior.params["noise"] ** 2), with_prior.mean.mean()],
+         np.linalg.cholesky(with_prior.kernel)[lower] * 1.1]
+    )  # fmt: skip
+    best = minimize(loss, start, method="BFGS", options={"gtol": 1e-4, "maxiter": 60})
+    # EM is slow along the ridge between noise and what is an item's alone.
+    np.testing.assert_allclose(with_prior.trace[-1], -best.fun, atol=0.04)
+    np.testing.assert_allclose(with_prior.mean, parts(best.x)[0], atol=0.1)
+
+
+def test_the_program_at_ems_estimate_has_its_evidence_and_posterior(data, plain):
+    users, items, ratings = data
+    params = {**plain[1].params}
+    with jax.enable_x64(True):
+        ep = EP(collaborative_rating_gp).run(
+            jax.random.key(0), users, items, ratings, N, M, params=params, num_samples=1
+        )
+    np.testing.assert_allclose(ep.log_evidence, plain[1].log_evidence, rtol=1e-8)
+    mean, variance = plain[1].functions()
+    np.testing.assert_allclose(ep.mean["f"], mean, atol=1e-6)
+    np.testing.assert_allclose(ep.stddev["f"] ** 2, variance, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def ordinal(data):
+    users, items, ratings = data
+    levels = np.digitize(ratings, np.quantile(ratings, [0.3, 0.7]))
+    engine = EM("probit", strength=8.0, max_iterations=60, tol=1e-6)
+    return levels, engine, engine.run(users, items, levels, progress_bar=False)
+
+
+def test_ordinal_em_is_ep_on_the_program(data, ordinal):
+    users, items, _ = data
+    levels, _, result = ordinal
+    ep = EP(collaborative_ordinal_gp, tol=1e-6).run(
+        jax.random.key(0), users, items, levels, N, M,
+        params=result.params, num_samples=1, user_thresholds=0.3,
+    )  # fmt: skip
+    np.testing.assert_allclose(ep.log_evidence, result.log_evidence, atol=1e-3)
+    mean, variance = result.functions()
+    np.testing.assert_allclose(ep.mean["f"], mean, atol=5e-3)
+    np.testing.assert_allclose(ep.stddev["f"] ** 2, variance, rtol=1e-2)
+
+
+def test_ordinal_em_raises_the_evidence_and_gives_probabilities(data, ordinal):
+    users, items, _ = data
+    levels, _, result = ordinal
+    assert result.trace[-1] > result.trace[0] + 1
+    assert abs(result.trace[-1] - result.trace[-2]) < 0.2
+    probability = result.predict_proba(users, items)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0, atol=1e-9)
+    assert probability[np.arange(len(levels)), levels].mean() > 1 / 3
+
+
+def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
+    """Finite differences of EP's evidence of the program, thresholds of all users alike."""
+    users, items, _ = data
+    levels = ordinal[0]
+    engine = EM("probit", strength=8.0, user_thresholds=False, max_iterations=150, tol=1e-9)
+    result = engine.run(users, items, levels, progress_bar=False)
+    run = EP(collaborative_ordinal_gp, tol=1e-8)
+
+    def evidence(gaps):
+        params = {**result.params, "gaps": gaps}
+        return run.run(jax.random.key(0), users, items, levels, N, M, params=params,
+                       num_samples=1).log_evidence  # fmt: skip
+
+    gaps = result.params["gaps"]
+    slope = (evidence(gaps * 1.001) - evidence(gaps * 0.999)) / 0.002
+    assert abs(slope) < 0.02
+
+
+def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
+    engine, whole = plain
+    short = EM("gaussian", strength=0, mean_strength=0, accelerate=False, max_iterations=10)
+    file = tmp_path / "state.npz"
+    short.run(*data, progress_bar=False, checkpoint=file, checkpoint_every=5)
+    rest = EM("gaussian", strength=0, mean_strength=0, accelerate=False, max_iterations=15)
+    result = rest.run(*data, progress_bar=False, init_state=file)
+    np.testing.assert_allclose(result.trace, whole.trace[10:], rtol=1e-10)
+    np.testing.assert_allclose(result.kernel, whole.kernel, rtol=1e-9)
+    with pytest.raises(ValueError, match="init_state is of other observations"):
+        rest.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
+
+
+def test_new_users_are_the_gaussian_conditional(data, plain):
+    result = plain[1]
+    seen, y = np.array([0, 2]), np.array([4.0, 2.0])
+    new = result.condition(np.zeros(2, int), seen, y)
+    mean, variance = new.functions()
+    noise = result.params["noise"] ** 2
+    across = result.kernel[:, seen]
+    weights = across @ np.linalg.inv(across[seen] + noise * np.eye(2))
+    np.testing.assert_allclose(mean[0], result.mean + weights @ (y - result.mean[seen]))
+    np.testing.assert_allclose(variance[0], np.diagonal(result.kernel - weights @ across.T))
+
+
+def test_a_new_item_equal_to_a_known_one_is_rated_like_it(data):
+    X = np.random.default_rng(1).normal(size=(M, 2))
+    kernel = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) + 1e-9 * np.eye(M)
+    result = EM("gaussian", max_iterations=3).run(*data, kernel=kernel, progress_bar=False)
+    extended = result.extend_items(kernel[:, [1]], kernel[:1, :1])
+    mean, variance = extended.functions()
+    np.testing.assert_allclose(mean[:, M], mean[:, 1], atol=1e-4)
+    np.testing.assert_allclose(variance[:, M], variance[:, 1], atol=1e-4)
+    far = result.extend_items(np.zeros((M, 1)), np.ones((1, 1)))
+    np.testing.assert_allclose(far.functions()[0][:, M], result.state.level)
+    np.testing.assert_allclose(far.functions()[1][:, M], result.state.scales[0])
+
+
+def test_individual_models_are_those_of_one_user_at_a_time(data):
+    """Their level, scale and noise maximise the evidence of the user's own ratings."""
+    users, items, ratings = data
+    most = int(np.bincount(users).argmax())
+    mine = users == most
+    engine = EM("gaussian", collaborative=False, max_iterations=600, tol=1e-8)
+    result = engine.run(users, items, ratings, progress_bar=False)
+    base = np.einsum("c,cij->ij", result.state.scales, result.base_kernels)
+    seen = items[mine]
+
+    def evidence(level, scale, noise):
+        covariance = scale * base[np.ix_(seen, seen)] + noise**2 * np.eye(len(seen))
+        return multivariate_normal(np.full(len(seen), level), covariance).logpdf(ratings[mine])
+
+    at = [result.state.user_level[most], result.state.user_scale[most], result.noise[most]]
+    for k in range(3):
+        for factor in (0.9, 1.1):
+            other = [v * (factor if i == k else 1) for i, v in enumerate(at)]
+            assert evidence(*other) < evidence(*at) + 1e-3
+
+
+def test_comparisons_are_ep_on_the_program():
+    rng = np.random.default_rng(2)
+    users = np.repeat(np.arange(4), 5)
+    pairs = np.array([rng.permutation(M)[:2] for _ in users])
+    result = EM("pairwise", strength=5.0, max_iterations=3).run(users, pairs, progress_bar=False)
+    ep = EP(collaborative_preference_gp, tol=1e-6).run(
+        jax.random.key(0), users, pairs[:, 0], pairs[:, 1], 4, M,
+        params=result.params, num_samples=1,
+    )  # fmt: skip
+    np.testing.assert_allclose(ep.log_evidence, result.log_evidence, atol=1e-3)
+    np.testing.assert_allclose(ep.mean["f"], result.functions()[0], atol=5e-3)
+
+
+def test_padding_and_blocks_change_nothing():
+    rng = np.random.default_rng(3)
+    counts = rng.integers(1, 30, size=40)
+    users = rng.permutation(np.repeat(np.arange(40), counts))
+    items = np.arange(len(users))[:, None] % 30
+    observations = Observations(users, items, (1.0,), rng.normal(size=len(users)), 41, 30)
+    blocks = make_blocks(observations, multiple=3)
+    entries = np.concatenate([np.ravel(b.entries) for b in blocks])
+    found = entries[entries < len(users)]
+    np.testing.assert_array_equal(np.sort(found), np.arange(len(users)))
+    for block in blocks:
+        there = np.asarray(block.weights)[..., 0] != 0
+        who = np.broadcast_to(np.asarray(block.users)[..., None], there.shape)[there]
+        np.testing.assert_array_equal(who, users[np.asarray(block.entries)[there]])
+        assert block.users.shape[0] % 3 == 0
+
+
+def test_stopping_early_is_said(data):
+    with pytest.warns(ConvergenceWarning, match="EM has not converged after 2 iterations"):
+        EM("gaussian", max_iterations=2).run(*data, progress_bar=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
+        ({"strength": -1.0}, "strength must not be negative"),
+        ({"damping": 0.0}, "damping must be in"),
+        ({"max_iterations": 0}, "max_iterations must be at least 1"),
+        ({"tol": 0.0}, "tol must be positive"),
+    ],
+)
+def test_settings_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        EM(**options)
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        (([0, 0], [1, 1], [0, 1]), {}, "user 0 has rated item 1 before row 1"),
+        (([0, -1], [0, 1], [0, 1]), {}, "users holds -1"),
+        (([0, 1], [0, 9], [0, 1]), {"num_items": 3}, "items holds 9; numbers go from 0 to 2"),
+        (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
+        (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan"),
+        (([0, 1], [0, 1], None), {}, "levels has shape"),
+        (([0, 1], [0], [0, 1]), {}, "items has shape"),
+        (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
+    ],
+)
+def test_observations_are_checked(args, options, message):
+    with pytest.raises(ValueError, match=message):
+        EM().run(*args, progress_bar=False, **options)
+
+
+def test_comparisons_are_checked():
+    with pytest.raises(ValueError, match="compares item 1 with itself in row 0"):
+        EM("pairwise").run([0], [[1, 1]], progress_bar=False)
+    with pytest.raises(ValueError, match="levels is given for comparisons"):
+        EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)
+
+
+def test_unknown_numbers_are_refused(plain):
+    result = plain[1]
+    with pytest.raises(ValueError, match="user 12 is not known; there are 12"):
+        result.predict_latent([12], [0])
+    with pytest.raises(ValueError, match="item -1 is not known"):
+        result.predict_latent([0], [-1])
+    with pytest.raises(ValueError, match="gaussian observations have no levels"):
+        result.predict_proba([0], [0])
+    with pytest.raises(ValueError, match="across has shape"):
+        result.extend_items(np.zeros((1, 1)), np.zeros((1, 1)))
