@@ -31,7 +31,7 @@ def _block_after(mark: str) -> str:
 @pytest.fixture(scope="module")
 def variables() -> dict[str, Any]:
     """Variables of the README's programs, run one after the other as a reader would."""
-    assert len(_blocks("python")) == 2
+    assert len(_blocks("python")) == 3
     scope: dict[str, Any] = {"__name__": "readme"}
     for number, block in enumerate(_blocks("python")):
         exec(compile(block, f"README.md, program {number + 1}", "exec"), scope)
@@ -47,6 +47,13 @@ def test_the_estimator_finds_the_skills(variables):
     best, worst = int(skill.argmax()), int(skill.argmin())
     assert model.predict_proba([(best, worst)])[0] > 0.8
     assert model.rank().mean[:10].mean() > model.rank().mean[-10:].mean()
+
+
+def test_the_loop_ranks_after_few_questions(variables):
+    ranking, skill = variables["ranking"], variables["skill"]
+    order = [int(name.split()[1]) for name in ranking.to_dataframe()["item"]]
+    assert np.mean(skill[order[:10]]) > np.mean(skill[order[-10:]])
+    assert len(variables["loop"].answers) == 20
 
 
 def test_the_program_gives_what_laplace_gives_nearly(variables):
@@ -88,7 +95,7 @@ def test_the_example_files_can_be_read(tmp_path):
 def test_every_command_and_option_exists():
     lines = [line for block in _blocks("bash") for line in block.splitlines()]
     commands = [line.split()[3:] for line in lines if line.startswith("python -m bayesrank ")]
-    assert {command[0] for command in commands} == {"rank", "evaluate"}
+    assert {command[0] for command in commands} == {"rank", "evaluate", "ask", "rate", "stream"}
     for command in commands:
         told = CliRunner().invoke(cli, [command[0], "--help"])
         assert told.exit_code == 0
@@ -107,7 +114,9 @@ def test_every_link_into_the_project_leads_somewhere():
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["metrics", "bounds", "ranking", "models", "distributions"])
+@pytest.mark.parametrize(
+    "name", ["metrics", "bounds", "ranking", "models", "distributions", "active", "online", "gp"]
+)
 def test_the_modules_of_the_table_exist(name):
     assert f"`bayesrank.{name}`" in README
     assert import_module(f"bayesrank.{name}").__all__
