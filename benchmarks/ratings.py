@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import resource
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -119,8 +120,6 @@ def _errors(
         max_iterations=iterations,
         tol=1e-4,
     )
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = engine.run(
@@ -142,18 +141,20 @@ def _errors(
 # ---------------------------------------------------------------- what people use
 
 
-def peers(seed: int = 0, strength: float | None = STRENGTH) -> dict[str, dict[str, float]]:
+def peers(
+    seed: int = 0, strength: float | None = STRENGTH, iterations: int = 300
+) -> dict[str, dict[str, float]]:
     """Errors on a fifth of all ratings, drawn at random, of ours and of scikit-surprise's."""
     data = load("movielens")
     test = np.random.default_rng(seed).random(len(data.users)) < 0.2
     shape = {"num_users": int(data.users.max()) + 1, "num_items": int(data.items.max()) + 1}
-    result = EM("probit", strength=strength, tol=1e-4).run(
+    result = EM("probit", strength=strength, tol=1e-4, max_iterations=iterations).run(
         *data.where(~test), **shape, progress_bar=False
     )
     held_out = data.where(test)
     probability = result.predict_proba(held_out.users, held_out.items)
     found = {"CGPOR": _of_probabilities(probability, held_out.levels)}
-    gaussian = EM("gaussian", strength=strength, tol=1e-4).run(
+    gaussian = EM("gaussian", strength=strength, tol=1e-4, max_iterations=iterations).run(
         *data.where(~test), **shape, progress_bar=False
     )
     mean = gaussian.predict_latent(held_out.users, held_out.items)[0]

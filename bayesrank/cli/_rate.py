@@ -63,7 +63,7 @@ class _Fitted(NamedTuple):
 @click.option(
     "--strength",
     type=click.FloatRange(min=0),
-    help="How many users the prior of what is shared is worth; if not given, as many as there are.",
+    help="How many users the prior of what is shared is worth; if not given, one an item.",
 )
 @click.option(
     "--out",

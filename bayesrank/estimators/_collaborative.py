@@ -345,7 +345,7 @@ class CollaborativeOrdinalGP(_Collaborative):
     collaborative : bool, default True
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
-        How many users the prior of the shared kernel is worth; as many as there are, if not given.
+        How many users the prior of the shared kernel is worth; the number of items, if not given.
     mean_strength : float, default 1.0
         How many users the prior of the shared mean is worth.
     user_thresholds : bool, default True

@@ -64,7 +64,7 @@ class EM:
         own, with ``K`` the base kernel, and learns its level, scale and noise alone.
     strength
         How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; as many as
-        there are, if not given. 0 is maximum likelihood, the paper's, which overfits where there
+        there are items, if not given. 0 is maximum likelihood, the paper's, which overfits where there
         are not many ratings for each pair of items.
     mean_strength
         How many users the prior of the mean is worth.
@@ -223,7 +223,7 @@ class EM:
             start.check(observations)
         setting = self.setting
         if self.strength is None:
-            setting = setting._replace(strength=float(len(np.unique(observations.users))))
+            setting = setting._replace(strength=float(observations.num_items))
         blocks = make_blocks(observations, multiple=1 if mesh is None else mesh.size)
         loop = _Loop(self, setting, observations, kernels, blocks, mesh, start)
         if init_state is None:
