@@ -64,8 +64,8 @@ class EM:
         own, with ``K`` the base kernel, and learns its level, scale and noise alone.
     strength
         How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; as many as
-        there are items, if not given. 0 is maximum likelihood, the paper's, which overfits where there
-        are not many ratings for each pair of items.
+        there are items, if not given. 0 is maximum likelihood, the paper's, which overfits where
+        there are not many ratings for each pair of items.
     mean_strength
         How many users the prior of the mean is worth.
     user_thresholds

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.plots._figure import axes_or_new, shorten
 
@@ -20,7 +20,7 @@ def plot_tastes(
     names: Sequence[object],
     *,
     ax: Axes | None = None,
-    labels: int = 5,
+    labels: int = 4,
 ) -> Axes:
     """Draw how much items are liked, and how much users differ about them.
 
@@ -62,6 +62,7 @@ def plot_tastes(
         (order[:labels], "0.35"),
     )
     named: set[int] = set()
+    taken: list[tuple[float, float]] = []
     for group, colour in groups:
         for item in (int(i) for i in group if int(i) not in named):
             named.add(item)
@@ -70,7 +71,7 @@ def plot_tastes(
             ax.annotate(
                 shorten(str(names[item])),
                 (x[item], y[item]),
-                xytext=(6 if right else -6, 3),
+                xytext=(6 if right else -6, _clear_of(taken, x, y, item)),
                 textcoords="offset points",
                 ha="left" if right else "right",
                 fontsize="small",
@@ -82,6 +83,20 @@ def plot_tastes(
     ax.set_ylabel("How much users differ about it (sd)")
     ax.set_title("What is liked, and what is controversial", fontsize="medium")
     return ax
+
+
+def _clear_of(
+    taken: list[tuple[float, float]], x: NDArray[np.float64], y: NDArray[np.float64], item: int
+) -> float:
+    """Height of a label above its point, in points, at which it meets no label before it."""
+    place = (x[item] - x.min()) / max(np.ptp(x), 1e-12)
+    height = 300.0 * (y[item] - y.min()) / max(np.ptp(y), 1e-12)
+    for offset in (3.0, -11.0, 15.0, -23.0, 27.0):
+        apart = (abs(place - a) > 0.35 or abs(height + offset - b) > 11.0 for a, b in taken)
+        if all(apart):
+            break
+    taken.append((place, height + offset))
+    return offset
 
 
 def plot_reliability(
