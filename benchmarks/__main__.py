@@ -106,9 +106,12 @@ def nested(draws: int) -> None:
 
     for n, count in ((50, 150), (200, 1_000)):
         for name, row in nested_against_joint(n, count, draws).items():
-            seconds = row.pop("seconds")
+            wall, cpu = row.pop("seconds")
             sites = "  ".join(f"{k} {m:.3f} +- {s:.3f} ({e:.0f})" for k, (m, s, e) in row.items())
-            click.echo(f"n={n}, K={count}, {name:7} {seconds:7.1f} s  mean +- sd (ESS): {sites}")
+            click.echo(
+                f"n={n}, K={count}, {name:7} {wall:7.1f} s ({cpu:.1f} s of CPU)  "
+                f"mean +- sd (ESS): {sites}"
+            )
 
 
 @main.command()
