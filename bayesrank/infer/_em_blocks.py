@@ -7,7 +7,7 @@ are cut is chosen so that the padded work, the sum of cubes, is smallest for the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -160,15 +160,13 @@ def _block(
     )
 
 
-def take(values: NDArray[np.float64], places: ArrayLike, empty: float = 0.0) -> NDArray[np.float64]:
+def take(values: NDArray[np.float64], places: ArrayLike, empty: float = 0.0) -> Any:
     """Look up values by place, along the first axis; one past the end is `empty`."""
     padded = np.concatenate([values, np.full((1, *values.shape[1:]), empty)])
     return padded[np.asarray(places)]
 
 
-def restore(
-    values: NDArray[np.float64], found: ArrayLike, places: ArrayLike
-) -> NDArray[np.float64]:
+def restore(values: NDArray[np.float64], found: ArrayLike, places: ArrayLike) -> Any:
     """Put values back to their places, the inverse of `take`."""
     padded = np.concatenate([values, values[:1] * 0.0]) if len(values) else values
     padded[np.asarray(places)] = np.asarray(found)

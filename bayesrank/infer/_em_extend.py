@@ -71,6 +71,7 @@ def fit_users(
     with jax.enable_x64(True):
         sweep = jax.jit(partial(expect, fixed, None))
         laid_out = unpack(start, blocks)
+        sums = no_sums(len(state.mean), shared=False)
         for _ in range(_SWEEPS):
             sums, users = no_sums(len(state.mean), shared=False), []
             for block, user in zip(blocks, laid_out.users, strict=True):

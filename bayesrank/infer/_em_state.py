@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import logistic, norm
 
 from bayesrank.infer._em_blocks import Block, Observations, restore, take
@@ -21,7 +20,7 @@ from bayesrank.infer._em_theta import Theta
 
 __all__ = ["EMState", "fingerprint", "initial_state", "pack", "unpack"]
 
-Array = NDArray[np.float64]
+Array = Any  # float64: NumPy's on the host, JAX's on devices
 
 _FIRST_SPREAD = 0.3
 # Individual models have nobody to learn the spread of deviations from.

@@ -85,7 +85,7 @@ def update_theta(
     if learn_shared:
         ridge = _RIDGE * jnp.eye(step.shape[0], dtype=step.dtype)
         matrix = sum((part.matrix for part in parts), ridge)
-        right = sum(part.right for part in parts)
+        right = sum((part.right for part in parts), step)
         # The shared noise, the last, is the unit.
         step = jnp.append(_limited(jnp.linalg.solve(matrix[:-1, :-1], right[:-1])), 0.0)
     shared = theta.shared + step

@@ -309,7 +309,9 @@ class _Loop:
         self.steps, self.shared = engine.compiled(setting, mesh), setting.collaborative
         state = unpack(start, blocks)
         self.state = State(
-            *(place(mesh, part, split=False) for part in state[:-1]),
+            place(mesh, state.prior, split=False),
+            place(mesh, state.base, split=False),
+            place(mesh, state.theta, split=False),
             place(mesh, state.users, split=True),
         )
         self.blocks = place(mesh, blocks, split=True)

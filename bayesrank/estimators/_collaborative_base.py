@@ -1,0 +1,325 @@
+"""What the collaborative estimators share: ids, recommendations, new users and items, ArviZ."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank.estimators._collaborative_data import Labels, base_kernels, check_triples, item_table
+from bayesrank.infer import EM, EMResult
+from bayesrank.inferencedata._collaborative import collaborative_to_arviz
+
+__all__ = ["Collaborative", "Recommendation", "SimilarItem"]
+
+Array = NDArray[np.float64]
+
+
+class Recommendation(NamedTuple):
+    """An item for a user: posterior mean and standard deviation of the user's function there."""
+
+    item: Hashable
+    mean: float
+    sd: float
+
+
+class SimilarItem(NamedTuple):
+    """An item and its correlation, over users, with the one asked about."""
+
+    item: Hashable
+    correlation: float
+
+
+class Collaborative(BaseEstimator):
+    """What the two estimators share."""
+
+    _likelihood: str
+
+    def __init__(
+        self,
+        *,
+        collaborative: bool = True,
+        strength: float | None = None,
+        mean_strength: float = 1.0,
+        max_iterations: int = 200,
+        tol: float = 1e-4,
+        progress_bar: bool = False,
+    ) -> None:
+        self.collaborative = collaborative
+        self.strength = strength
+        self.mean_strength = mean_strength
+        self.max_iterations = max_iterations
+        self.tol = tol
+        self.progress_bar = progress_bar
+
+    def _fit(
+        self, users: Any, items: Any, said: Array, num_levels: int | None, features: Any
+    ) -> Self:
+        self.users_, who = Labels.of(users)
+        self.items_, what = Labels.of(items)
+        if features is not None:
+            self.items_, what, table = item_table(features, self.items_, what)
+        else:
+            table = None
+        self.item_features_ = table
+        self.kernel_map_, kernels = base_kernels(table, len(self.items_))
+        engine = EM(
+            self._likelihood,
+            collaborative=self.collaborative,
+            strength=self.strength,
+            mean_strength=self.mean_strength,
+            max_iterations=self.max_iterations,
+            tol=self.tol,
+            **self._options(),
+        )
+        self.result_ = engine.run(
+            who,
+            what,
+            said,
+            num_users=len(self.users_),
+            num_items=len(self.items_),
+            num_levels=num_levels,
+            kernel=kernels,
+            progress_bar=self.progress_bar,
+        )
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def result(self) -> EMResult:
+        """The engine's result.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        check_is_fitted(self)
+        return self.result_
+
+    @property
+    def shared_mean(self) -> Array:
+        """Shared mean of the users' functions at ``items_``, shape (m,)."""
+        return self.result.mean
+
+    @property
+    def shared_kernel(self) -> Array:
+        """Shared covariance of the users' functions at ``items_``, shape (m, m)."""
+        return self.result.kernel
+
+    def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
+        """Posterior mean and standard deviation of the users' functions.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (K,)
+            Ids, a pair a row.
+
+        Returns
+        -------
+        tuple
+            Two arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            If an id is not known; see `extend` and `with_users` for new ones.
+        """
+        mean, variance = self.result.predict_latent(*self._rows(users, items))
+        return mean, np.sqrt(np.maximum(variance, 0.0))
+
+    def recommend(
+        self, user: Hashable, n: int = 10, *, exclude_rated: bool = True
+    ) -> list[Recommendation]:
+        """Items that a user would like best.
+
+        Parameters
+        ----------
+        user
+            Id.
+        n : int, default 10
+            How many.
+        exclude_rated : bool, default True
+            Whether to leave out what the user has rated.
+
+        Returns
+        -------
+        list of Recommendation
+            Best first.
+
+        Raises
+        ------
+        ValueError
+            If the user is not known.
+        """
+        result = self.result
+        number = self.users_.numbers([user], "user")
+        mean, variance = (x[0] for x in result.functions(number))
+        order = np.argsort(-mean, kind="stable")
+        if exclude_rated:
+            rated = result.observations.items[result.observations.users == number[0]]
+            order = order[~np.isin(order, rated)]
+        return [
+            Recommendation(self.items_[i], float(mean[i]), float(np.sqrt(max(variance[i], 0.0))))
+            for i in order[:n]
+        ]
+
+    def similar(self, item: Hashable, n: int = 10) -> list[SimilarItem]:
+        """Items that the same users like, by the shared kernel.
+
+        Parameters
+        ----------
+        item
+            Id.
+        n : int, default 10
+            How many.
+
+        Returns
+        -------
+        list of SimilarItem
+            Most alike first.
+
+        Raises
+        ------
+        ValueError
+            If the item is not known.
+        """
+        kernel = self.result.kernel
+        own = self.items_.numbers([item], "item")[0]
+        sd = np.sqrt(np.diagonal(kernel))
+        correlation = kernel[own] / (sd[own] * sd)
+        order = [i for i in np.argsort(-correlation, kind="stable") if i != own]
+        return [SimilarItem(self.items_[i], float(correlation[i])) for i in order[:n]]
+
+    def with_items(self, items: Sequence[Hashable], item_features: ArrayLike) -> Self:
+        """Return a copy that knows further items by their features; nothing is learned anew.
+
+        Parameters
+        ----------
+        items
+            Ids of the new items.
+        item_features : array-like of shape (k, d)
+            Their features.
+
+        Returns
+        -------
+        Same class
+
+        Raises
+        ------
+        ValueError
+            If an id is known already, or `fit` had no features.
+        """
+        result = self.result
+        if self.item_features_ is None or self.kernel_map_ is None:
+            raise ValueError("fit was given no item_features: nothing is known of new items")
+        for item in items:
+            if item in self.items_:
+                raise ValueError(f"item {item!r} is known already; leave it out")
+        table = np.asarray(item_features, float)
+        if table.shape != (len(items), self.item_features_.shape[1]):
+            raise ValueError(
+                f"item_features has shape {table.shape}; pass ({len(items)}, "
+                f"{self.item_features_.shape[1]}), a row for each new item"
+            )
+        across, own = self.kernel_map_(self.item_features_, table), self.kernel_map_(table, table)
+        # Nothing of an item is shared that the features do not tell.
+        own[-1] += np.eye(len(items)) - own[-1]
+        return self._copy(
+            result_=result.extend_items(across, own),
+            items_=Labels([*self.items_.ids, *items]),
+            item_features_=np.vstack([self.item_features_, table]),
+        )
+
+    def with_users(self, users: ArrayLike, items: ArrayLike, levels: ArrayLike) -> Self:
+        """Return an estimator of new users, from what they say and the shared prior as it is.
+
+        Parameters
+        ----------
+        users, items, levels : array-like of shape (K,)
+            As in `fit`; the items must be known.
+
+        Returns
+        -------
+        Same class
+            Knows these users only.
+
+        Raises
+        ------
+        ValueError
+            If an item or a level is not known.
+        """
+        labels, who = Labels.of(check_triples(users, items, levels)[0])
+        what = self.items_.numbers(np.asarray(items, object), "item")
+        result = self.result.condition(who, what, self._said(levels))
+        return self._copy(result_=result, users_=labels)
+
+    def to_arviz(
+        self, users: Sequence[Hashable] | None = None, *, num_samples: int = 200, seed: int = 0
+    ) -> Any:
+        """Posterior draws of users' functions, and what was learned, for ArviZ.
+
+        Parameters
+        ----------
+        users
+            Ids; the first ten if not given.
+        num_samples, seed
+            Number of draws of each, and their seed.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            ``posterior`` holds ``f``, with coordinates ``user`` and ``item``; ``constant_data`` the
+            shared mean ``h`` and kernel ``Sigma``; ``observed_data`` these users' ratings.
+        """
+        result = self.result
+        chosen = self.users_.ids[:10] if users is None else list(users)
+        who = self.users_.numbers(chosen, "user")
+        seen = result.observations
+        mine = np.isin(seen.users, who)
+        rated = [str(self.items_[i]) for i in seen.items[mine, 0]]
+        return collaborative_to_arviz(
+            functions=result.draw(who, num_samples, seed),
+            users=chosen,
+            items=self.items_.ids,
+            constant={
+                "h": (("item",), result.mean),
+                "Sigma": (("item", "item_other"), result.kernel),
+                "noise": (("user",), result.noise[who]),
+            },
+            observed={
+                "rating": ("rating_number", seen.levels[mine]),
+                "rating_user": (
+                    "rating_number",
+                    np.asarray([str(self.users_[j]) for j in seen.users[mine]]),
+                ),
+                "rating_item": ("rating_number", np.asarray(rated)),
+            },
+            attrs={
+                "inference_library": "bayesrank",
+                "inference_method": f"EM, {result.setting.likelihood}",
+                "log_evidence": result.log_evidence,
+                "converged": int(result.converged),
+            },
+        )
+
+    def _said(self, levels: ArrayLike) -> Array:
+        raise NotImplementedError
+
+    def _copy(self, **changes: Any) -> Self:
+        other = type(self)(**self.get_params())
+        vars(other).update(vars(self) | changes)
+        return other
+
+    def _rows(self, users: ArrayLike, items: ArrayLike) -> tuple[NDArray, NDArray]:
+        who = self.users_.numbers(np.atleast_1d(np.asarray(users, object)), "user")
+        what = self.items_.numbers(np.atleast_1d(np.asarray(items, object)), "item")
+        if who.shape != what.shape:
+            raise ValueError(f"there are {len(who)} users but {len(what)} items; pass pairs")
+        return who, what
