@@ -130,8 +130,7 @@ class CollaborativeOrdinalGP(Collaborative):
         self.levels_, numbers = level_numbers(said, num_levels)
         return self._fit(who, what, numbers.astype(float), len(self.levels_), item_features)
 
-    @property
-    def _likelihood(self) -> str:
+    def _law(self) -> str:
         if self.likelihood not in ("probit", "logit"):
             raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
         return self.likelihood
@@ -218,7 +217,8 @@ class CollaborativeGP(Collaborative):
     True
     """
 
-    _likelihood = "gaussian"
+    def _law(self) -> str:
+        return "gaussian"
 
     def fit(
         self,

@@ -37,8 +37,6 @@ class SimilarItem(NamedTuple):
 class Collaborative(BaseEstimator):
     """What the two estimators share."""
 
-    _likelihood: str
-
     def __init__(
         self,
         *,
@@ -68,7 +66,7 @@ class Collaborative(BaseEstimator):
         self.item_features_ = table
         self.kernel_map_, kernels = base_kernels(table, len(self.items_))
         engine = EM(
-            self._likelihood,
+            self._law(),
             collaborative=self.collaborative,
             strength=self.strength,
             mean_strength=self.mean_strength,
@@ -87,6 +85,9 @@ class Collaborative(BaseEstimator):
             progress_bar=self.progress_bar,
         )
         return self
+
+    def _law(self) -> str:
+        raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
         return {}

@@ -18,7 +18,7 @@ Nothing of size m x m is built for a user.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -138,7 +138,7 @@ class UserSums(NamedTuple):
         ``a' Sigma_jj a - tr(G Sigma_jj)`` with the user's own scale.
     level_score, level_information
         ``1' a`` and ``1' G 1``.
-    count
+    observed
         Number of observations.
     residual
         As in `Sums`, of one user.
@@ -149,7 +149,7 @@ class UserSums(NamedTuple):
     trace: Array
     level_score: Array
     level_information: Array
-    count: Array
+    observed: Array
     residual: Array
 
 
@@ -335,7 +335,7 @@ def block_sums(
     def batch(sums: Sums, data: tuple) -> tuple[Sums, tuple[UserState, UserSums]]:
         items, weights, levels, before = data
 
-        def user(*args: Array) -> tuple:
+        def user(*args: Any) -> tuple:
             return _user(likelihood, prior, damping, *args)
 
         after, swept, own = jax.vmap(user)(items, weights, levels, before)

@@ -158,7 +158,7 @@ def maximise(
         users = tuple(_individual(setting, *x) for x in zip(users, own, known, strict=True))
     if LIKELIHOODS[setting.likelihood].gaussian:
         if setting.learn_theta and setting.collaborative:
-            count = sum(jnp.sum(x.count) for x in own)
+            count = sum(jnp.sum(x.observed) for x in own)
             shared = 0.5 * jnp.log(sums.residual / count)[None]
             theta = theta._replace(shared=shared)
             users = tuple(u._replace(theta=jnp.broadcast_to(shared, u.theta.shape)) for u in users)
@@ -176,7 +176,7 @@ def maximise(
 
 def _individual(setting: Setting, user: UserState, own: UserSums, known: Array) -> UserState:
     """Each user's own level, scale and noise, as in a model of this user alone."""
-    count = jnp.maximum(own.count, 1)
+    count = jnp.maximum(own.observed, 1)
     scale = user.scale * (1.0 + own.trace / count)
     level = user.level + jnp.where(known, own.level_score / jnp.where(
         known, own.level_information, 1.0), 0.0)  # fmt: skip
