@@ -5,6 +5,12 @@ from collections.abc import Iterator
 
 import jax
 import pytest
+import scipy.linalg  # loads the libraries whose threads are limited  # noqa: F401
+from threadpoolctl import threadpool_limits
+
+# Two processes share the work already, and the matrices are small: threads within one of them would
+# wait for those of the other.
+threadpool_limits(limits=1, user_api="blas")
 
 # Tests compile much and compute little: XLA spends less time on optimising, unless it is told to
 # work as it does for users (JAX_DISABLE_MOST_OPTIMIZATIONS=0). What tests run in processes of
@@ -22,9 +28,3 @@ def strict_rank() -> Iterator[None]:
     """
     with jax.numpy_rank_promotion("raise"):
         yield
-
-
-@pytest.fixture(scope="module")
-def quick_compilation() -> Iterator[None]:
-    """Have XLA spend less time on optimising: for tests that compile much and compute little."""
-    yield

@@ -28,8 +28,6 @@ from bayesrank.active.acquisition import answer_entropy
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 N = 5
 PAIRS = np.array([[0, 1], [1, 4], [3, 2], [4, 0]])
 POOL = np.array([[0, 2], [1, 3], [4, 2]])

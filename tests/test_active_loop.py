@@ -15,8 +15,6 @@ from bayesrank.active.journal import JournalError, read_journal
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import preference_gp
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 N = 9
 X = np.random.default_rng(0).normal(size=(N, 2)) * [1.0, 50.0] + 3.0
 SKILL = X[:, 0] + np.sin(X[:, 1] / 50.0)

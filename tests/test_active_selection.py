@@ -17,8 +17,6 @@ from bayesrank.active import (
     random_gain,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def make_beliefs(n, seed=0):
     rng = np.random.default_rng(seed)

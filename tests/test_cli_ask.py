@@ -19,7 +19,6 @@ from bayesrank.cli import main
 from bayesrank.datasets import read_comparisons
 
 ITEMS = "item,price,milk\nEspresso,2.5,0\nLatte,3.4,9\n[b]Mokka,2.9,1\nFilter,1.8,0\n"
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from bayesrank.datasets import DataError
 from bayesrank.datasets._stream import BadLine, Layout, parse_line, survey
 from bayesrank.online import OnlineBayesPoint, rank_loss, synthetic_stream
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ROOT = Path(__file__).resolve().parents[1]
 DATA = synthetic_stream(1500, seed=4)
 LINES = [f"{y} 1:{a:.6f} 2:{b:.6f}" for (a, b), y in zip(DATA.X, DATA.y, strict=True)]

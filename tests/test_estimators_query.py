@@ -8,8 +8,6 @@ from bayesrank import PreferenceGP
 from bayesrank.active import Beliefs, bald
 from bayesrank.estimators._query import questions
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 X = np.random.default_rng(1).normal(size=(7, 2))
 COMPARISONS = [(0, 1), (2, 3), (2, 1), (4, 0)]
 

@@ -14,8 +14,6 @@ from tinygp.kernels import DotProduct
 
 from bayesrank import gp
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(9, 2))
 X_NEW = RNG.normal(size=(4, 2))

@@ -23,8 +23,6 @@ from bayesrank.infer._affine import Affine, Degree, identity, walk
 from bayesrank.infer._jaxpr import flat_trace
 from bayesrank.infer.program import read_program
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SHAPES = {"f": (5,), "g": (2, 3)}
 LEFT, RIGHT = np.array([0, 3, 2, 2]), np.array([1, 0, 2, 4])
 RNG = np.random.default_rng(7)

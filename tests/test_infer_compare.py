@@ -15,8 +15,6 @@ from scipy import stats
 
 from bayesrank.infer import EP, compare
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 RNG = np.random.default_rng(4)
 Y = 1.0 + RNG.normal(size=12)
 SCALES = {"narrow": 0.2, "wide": 3.0}

@@ -25,8 +25,6 @@ from scipy.stats import t
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(1)
 RNG = np.random.default_rng(5)
 X = RNG.uniform(size=(12, 2))

@@ -28,8 +28,6 @@ from bayesrank.distributions import (
 )
 from bayesrank.infer.program import read_program
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 CUTS = np.array([-1.0, 0.5, 1.2])
 # Mean and standard deviation of the cavities.
 ORDINARY = [(0.0, 1.0), (1.3, 0.4), (-2.5, 2.0), (0.7, 5.0), (-0.2, 0.03)]

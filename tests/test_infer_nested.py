@@ -16,8 +16,6 @@ from scipy.special import logsumexp
 from bayesrank import to_arviz
 from bayesrank.infer import ConvergenceWarning, NestedEP, NestedEPResult
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6])
 
 

@@ -25,8 +25,6 @@ from scipy.special import gammaln, log_expit
 from bayesrank.distributions import OrderedProbit, Thurstone, ThurstoneTies
 from bayesrank.infer import EP, EPResult
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 WINNER = np.array([0, 1, 2, 0, 3, 2])
 LOSER = np.array([1, 2, 3, 2, 1, 1])

@@ -20,8 +20,6 @@ from scipy.stats import norm
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(2)
 K = rbf(np.linspace(0, 2, 5)[:, None], 0.7, 1.4)
 

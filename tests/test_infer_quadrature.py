@@ -7,14 +7,11 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import numpyro.distributions as dist
-import pytest
 from jax.scipy.special import log_ndtr
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr as log_ndtr_scipy
 
 from bayesrank.infer.quadrature import tilted_moments
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 PROBIT, LOGISTIC, POISSON, STUDENT_T = range(4)
 COUNT, DEGREES, SCALE = 3.0, 2.0, 0.3

@@ -19,8 +19,6 @@ from bayesrank.infer._rows import Rows
 from bayesrank.infer.program import read_program
 from bayesrank.infer.quadrature import Moments
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 RNG = np.random.default_rng(3)
 X = RNG.uniform(size=(6, 2))
 WINNER = np.array([0, 1, 2, 0, 3, 2, 5, 1])

@@ -14,8 +14,6 @@ from bayesrank.infer import EP
 from bayesrank.models import ordinal_version_space
 from bayesrank.online import OAPBPM, rank_loss
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 K, D, T, NOISE = 3, 2, 80, 0.3
 RNG = np.random.default_rng(3)
 W, C = np.array([1.0, -1.4]), np.array([-0.6, 0.7])

@@ -21,8 +21,6 @@ from bayesrank.infer import EP
 from bayesrank.models import preference_gp
 from bayesrank.plots import plot_semi_supervised
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(12, 2))
 X_NEW = RNG.normal(size=(3, 2))

@@ -10,8 +10,6 @@ from bayesrank.models import ordinal_version_space
 from bayesrank.online import OAPBPM, OnlineBayesPoint, rank_loss
 from bayesrank.online._adf import LAPSE
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 K, D, T = 4, 2, 400
 RNG = np.random.default_rng(2)
 W, C, NOISE = np.array([1.2, -0.7]), np.array([-1.0, 0.1, 0.8]), 0.2

@@ -20,8 +20,6 @@ from bayesrank.online import (
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._members import _shown, init_members, learn_block
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 K, D, N, SEED = 4, 3, 5, 7
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, D))

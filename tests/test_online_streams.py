@@ -25,7 +25,6 @@ from bayesrank.online._storage import write_state
 
 clone: Callable[[Any], Any] = base.clone  # what scikit-learn says of its result is too wide
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 K, T = 3, 1200
 RNG = np.random.default_rng(1)

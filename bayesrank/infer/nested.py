@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.diagnostics import split_gelman_rubin
+from threadpoolctl import threadpool_limits
 
 from bayesrank.infer._compile import as_working_dtype
 from bayesrank.infer._crosscheck_engines import run_nuts
@@ -136,7 +137,8 @@ class NestedEP:
         _check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains)
         advance = callback or (lambda share: None)
         walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
-        with jax.enable_x64(True):
+        # Factorisations are small and many: threads inside one of them only get in the way.
+        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             walk = self._prepare(args, kwargs, dict(params or {}))
             points, divergent = run_nuts(
                 walk, walk_key, num_warmup, num_samples, num_chains, lambda x: advance(0.7 * x)

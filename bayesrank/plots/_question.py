@@ -1,4 +1,4 @@
-"""The next question in context: why this pair, and not another?"""
+"""The next question in context: why this pair and not another."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
