@@ -1,6 +1,7 @@
 """What must hold whatever the data: invariances, traced evaluation, cost."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -180,7 +181,8 @@ def test_a_million_scores_are_within_reach():
     """Nothing is built over pairs of scores, of which there are 5e11; against Kendall's tau."""
     rng = np.random.default_rng(12)
     scores, labels = rng.normal(size=(2, 1_000_000))
-    discordant = 0.5 * (1.0 - kendalltau(scores, labels).statistic)
+    tau: Any = kendalltau(scores, labels)
+    discordant = 0.5 * (1.0 - tau.statistic)
     assert float(metrics.pairwise_error(scores, labels).mean) == pytest.approx(discordant, rel=1e-9)
     grades = (labels > 0.3).astype(int)
     bipartite = 1.0 - float(metrics.auc(scores, grades).mean)

@@ -1,5 +1,7 @@
 """Programs of ratings: densities by hand, and EP, NUTS and SVI on the same small instance."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +34,8 @@ PARAMS = {"h": H, "Sigma": SIGMA}
 
 
 def _gaussian_prior(f):
-    return sum(stats.multivariate_normal(H, SIGMA).logpdf(row) for row in f)
+    normal: Any = stats.multivariate_normal
+    return sum(normal.logpdf(row, H, SIGMA) for row in f)
 
 
 def test_thresholds_have_their_gaps_and_mean_zero():

@@ -311,13 +311,13 @@ class EP:
     def _result(
         self,
         rng_key: Array,
-        solution: Solution,
+        solved: Solution,
         layout: Layout,
         args: tuple,
         kwargs: Mapping[str, Any],
         num_samples: int,
     ) -> EPResult:
-        solution = jax.tree.map(np.asarray, solution)
+        solution: Any = jax.tree.map(np.asarray, solved)
         site_values = {
             name: (tau, nu)
             for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
