@@ -1,22 +1,23 @@
 """Settings and fixtures shared by the tests."""
 
 import os
-from collections.abc import Iterator
 
-import jax
-import pytest
-import scipy.linalg  # loads the libraries whose threads are limited  # noqa: F401
-from threadpoolctl import threadpool_limits
-
+# Tests compile much and compute little: XLA spends less time on optimising, here and in the
+# processes that tests start, unless it is told to work as it does for users
+# (JAX_DISABLE_MOST_OPTIMIZATIONS=0).
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # Two processes share the work already, and the matrices are small: threads within one of them would
 # wait for those of the other.
-threadpool_limits(limits=1, user_api="blas")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Tests compile much and compute little: XLA spends less time on optimising, unless it is told to
-# work as it does for users (JAX_DISABLE_MOST_OPTIMIZATIONS=0). What tests run in processes of
-# their own, the command line and the notebooks, is optimised.
-if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
-    jax.config.update("jax_disable_most_optimizations", True)
+from collections.abc import Iterator  # noqa: E402
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+import scipy.linalg  # noqa: E402, F401 - its library, too, may have been loaded by a plugin
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+threadpool_limits(limits=1, user_api="blas")
 
 
 @pytest.fixture

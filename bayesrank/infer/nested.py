@@ -39,9 +39,9 @@ from bayesrank.infer.evidence import maximize_evidence
 from bayesrank.infer.result import GaussianMoments, square_root
 from bayesrank.infer.sites import Sites
 
-__all__ = ["NestedEP"]
+__all__ = ["LARGEST_R_HAT", "NestedEP", "largest_r_hat"]
 
-_LARGEST_R_HAT = 1.05
+LARGEST_R_HAT = 1.05
 # NUTS needs no more of the sites than this, since the evidence is stationary in them.
 _SEARCH_TOL = 1e-3
 _STEP = 0.02  # of the differences of gradients, on the unconstrained scale
@@ -60,16 +60,15 @@ class NestedEP:
 
     Examples
     --------
-    >>> import numpy as np, numpyro, numpyro.distributions as dist
-    >>> from bayesrank.infer import NestedEP
-    >>> def model(y):
-    ...     scale = numpyro.sample("scale", dist.HalfNormal(1.0))
-    ...     f = numpyro.sample("f", dist.Normal(0.0, scale).expand([3]))
-    ...     numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
-    >>> y = np.array([-2.0, 0.0, 2.0])
-    >>> result = NestedEP(model).run(jax.random.key(0), y, num_warmup=50, num_samples=50)
-    >>> sorted(result.get_samples())
-    ['f', 'scale']
+    The program is one that `EP` takes as well::
+
+        def model(y):
+            scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+            f = numpyro.sample("f", dist.Normal(0.0, scale).expand([len(y)]))
+            numpyro.sample("y", dist.Poisson(jnp.exp(f)), obs=y)
+
+        result = NestedEP(model).run(jax.random.key(0), y)
+        result.mean["scale"], result.stddev["f"], result.log_evidence
     """
 
     def __init__(
@@ -152,6 +151,7 @@ class NestedEP:
                 walk, hyperparameters, args, kwargs, draw_key, lambda x: advance(0.7 + 0.3 * x)
             )
         shapes, mean, covariance, draws, unconverged = mixture
+        r_hat = largest_r_hat(points)
         result = NestedEPResult(
             shapes=shapes,
             joint_mean=mean,
@@ -163,14 +163,14 @@ class NestedEP:
             log_evidence=weights.log_evidence,
             log_evidence_error=weights.error,
             pareto_k=weights.k_hat,
-            converged=not divergent and not unconverged and _r_hat(points) < _LARGEST_R_HAT,
+            converged=not divergent and not unconverged and r_hat < LARGEST_R_HAT,
             num_divergent=divergent,
             num_unconverged=unconverged,
             hyperparameters=hyperparameters,
             draws=draws,
         )
         if not result.converged:
-            warnings.warn(_complaint(result, _r_hat(points)), ConvergenceWarning, stacklevel=2)
+            warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=2)
         return result
 
     def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
@@ -320,7 +320,7 @@ def _moments(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return flat.mean(axis=0), 1.2 * covariance + 1e-9 * np.eye(flat.shape[1])
 
 
-def _r_hat(points: np.ndarray) -> float:
+def largest_r_hat(points: np.ndarray) -> float:
     """Largest split R-hat of draws (chains, draws, d)."""
     return float(np.max(split_gelman_rubin(points)))
 
