@@ -1,10 +1,8 @@
-"""Collaborative ratings: time, the paper's protocol, and a comparison with recommenders."""
+"""Collaborative ratings: the paper's protocol, and a comparison with recommenders."""
 
 from __future__ import annotations
 
 import importlib.util
-import resource
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from bayesrank.estimators import correlation_kernel
 from bayesrank.infer import EM
 
-__all__ = ["STRENGTH", "Ratings", "load", "peers", "protocol", "speed"]
+__all__ = ["STRENGTH", "Ratings", "load", "peers", "protocol"]
 
 Array = NDArray[Any]
 
@@ -52,24 +50,6 @@ def load(name: str) -> Ratings:
         users, items, levels = table.userId, table.movieId, np.ceil(table.rating).to_numpy()
     numbers = (np.unique(column, return_inverse=True)[1] for column in (users, items))
     return Ratings(*numbers, np.asarray(levels, int) - 1)
-
-
-def speed(name: str, share: float = 1.0) -> dict[str, float]:
-    """Fit one data set, or the first `share` of its users, once with all that is compiled."""
-    data = load(name)
-    data = data.where(data.users < share * (data.users.max() + 1))
-    engine = EM("probit", strength=STRENGTH, tol=1e-4)
-    start, cpu = time.perf_counter(), time.process_time()
-    result = engine.run(*data, num_items=int(load(name).items.max()) + 1, progress_bar=False)
-    return {
-        "users": float(len(np.unique(data.users))),
-        "ratings": float(len(data.users)),
-        "seconds": time.perf_counter() - start,
-        "cpu_seconds": time.process_time() - cpu,
-        "iterations": float(result.num_iterations),
-        "converged": float(result.converged),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
 
 
 # ---------------------------------------------------------------- the paper's protocol

@@ -13,7 +13,7 @@ __all__ = ["COMMANDS"]
 @click.option("--share", default=1.0, help="Share of the users.")
 def speed(data: str, share: float) -> None:
     """Seconds and memory of CGPOR to convergence, compiling included."""
-    from benchmarks.ratings import speed as measure
+    from benchmarks.ratings_speed import speed as measure
 
     for name, value in measure(data, share).items():
         click.echo(f"{name:12} {value:10.1f}")
