@@ -299,3 +299,40 @@ def test_structure_that_is_being_traced():
 def test_refused_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         EP(no_data, **settings)
+
+
+# ---------------------------------------------------------------- parameters of distributions
+
+
+@pytest.mark.parametrize(
+    ("prior", "parts"),
+    [
+        (lambda: dist.Normal(0.0, -1.0), ["site 'f'", "scale=-1.0", "Normal", "Positive"]),
+        (
+            lambda: dist.MultivariateNormal(0.0, covariance_matrix=np.diag([1.0, 1.0, -1.0])),
+            ["site 'f'", "covariance_matrix", "MultivariateNormal", "PositiveDefinite"],
+        ),
+        (
+            lambda: dist.Normal(np.zeros(3), np.array([1.0, 0.0, 1.0])).mask(True).to_event(1),
+            ["site 'f'", "scale, an array,", "Normal"],
+        ),
+    ],
+)
+def test_invalid_parameters(prior, parts):
+    def model(**own):
+        numpyro.sample("f", prior())
+        numpyro.sample("y", dist.Normal(0.0, 1.0), obs=0.0)
+
+    with pytest.raises(ValueError, match="distribution is invalid") as raised:
+        EP(model).run(KEY)
+    assert all(part in str(raised.value) for part in parts)
+    # As NumPyro's own checks, they can be turned off; then the prior is found improper.
+    with numpyro.validation_enabled(False), pytest.raises(ValueError) as raised:
+        EP(model).run(KEY)
+    assert "is invalid" not in str(raised.value)
+
+
+def test_tracing_leaves_validation_as_it_was():
+    EP(lambda: wins(items())).run(KEY)
+    with pytest.raises(ValueError, match="invalid scale parameter"):
+        dist.Normal(0.0, -1.0)

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from numpyro import handlers
+from numpyro import handlers, validation_enabled
 from numpyro.distributions import constraints
 
 from bayesrank.infer._prior import unwrap
+from bayesrank.infer._validation import refuse_invalid_parameters
 
 __all__ = ["Inventory", "run_with", "take_inventory"]
 
@@ -46,6 +47,8 @@ class Inventory(NamedTuple):
         Names of the observed sites, factors included, in order.
     factors
         Which of them are `numpyro.factor` statements.
+    validates
+        Whether NumPyro validates distributions that do not say so themselves.
     """
 
     latents: dict[str, tuple[int, ...]]
@@ -56,6 +59,7 @@ class Inventory(NamedTuple):
     sampled: tuple[str, ...]
     observed: tuple[str, ...]
     factors: frozenset[str]
+    validates: bool
 
 
 def run_with(
@@ -63,13 +67,15 @@ def run_with(
 ) -> dict[str, Any]:
     """Trace a program with some of its sites at given values.
 
+    NumPyro does not validate meanwhile; see `bayesrank.infer._validation`.
+
     Returns
     -------
     dict
         NumPyro's trace: a message for each site.
     """
     seeded = handlers.seed(model, jax.random.key(0))
-    with handlers.block():
+    with handlers.block(), validation_enabled(False):
         return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
             *args, **kwargs
         )
@@ -91,15 +97,17 @@ def take_inventory(
     ------
     ValueError
         If `params` names a site that the program does not have or that is observed, or has a value
-        of another shape for it; if a plate is subsampled, or if the program has no latent or no
-        observed site.
+        of another shape for it; if a plate is subsampled, a distribution's parameter is outside
+        its domain, or the program has no latent or no observed site.
     """
+    validates = bool(dist.Distribution._validate_args)
     seeded = handlers.seed(model, jax.random.key(0))
     given = handlers.substitute(seeded, substitute_fn=_given_value(params))
     chosen = handlers.substitute(given, substitute_fn=_initial_value)
-    with handlers.block():
+    with handlers.block(), validation_enabled(False):
         sites = handlers.trace(chosen).get_trace(*args, **kwargs)
     _refuse_subsampling(sites)
+    refuse_invalid_parameters(sites, validates)
     _check_params(sites, params)
     latents, families, discrete, hyper, supports = {}, {}, {}, {}, {}
     sampled, observed = [], []
@@ -146,6 +154,7 @@ def take_inventory(
         tuple(sampled),
         tuple(observed),
         factors,
+        validates,
     )
 
 

@@ -17,6 +17,7 @@ from bayesrank.infer._jaxpr import Constant, FlatTrace, flat_trace
 from bayesrank.infer._likelihood import SupportsTiltedMoments
 from bayesrank.infer._prior import gaussian_form, unwrap
 from bayesrank.infer._refusals import Refusal
+from bayesrank.infer._validation import validates
 
 __all__ = ["Joint", "trace_joint"]
 
@@ -94,7 +95,10 @@ def trace_joint(
         sites = run({**latents, **discrete})
         return (
             {name: _latent_outputs(name, sites[name]) for name in latents},
-            {name: _observed_outputs(sites[name]) for name in inventory.observed},
+            {
+                name: _observed_outputs(sites[name], inventory.validates)
+                for name in inventory.observed
+            },
         )
 
     def log_densities(names: tuple[str, ...], latents: Mapping[str, Array]) -> Array:
@@ -146,7 +150,7 @@ def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
         return site["fn"].log_prob(site["value"])
 
 
-def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
+def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs:
     fn, value, scale = _elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
     base, mask = unwrap(fn)
     closed_form = None
@@ -155,12 +159,14 @@ def _observed_outputs(site: dict[str, Any]) -> ObservedOutputs:
         closed_form = (base, predictor, value, mask)
     if scale is not None:
         scale = _with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
-    return ObservedOutputs(fn.log_prob(value), scale, closed_form, _supported(fn, value))
+    return ObservedOutputs(
+        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating)
+    )
 
 
-def _supported(fn: dist.Distribution, value: Array) -> Any:
+def _supported(fn: dist.Distribution, value: Array, validating: bool) -> Any:
     base, mask = unwrap(fn)
-    if isinstance(base, dist.Unit) or base.support is None or not base._validate_args:
+    if isinstance(base, dist.Unit) or base.support is None or not validates(base, validating):
         return None
     inside = base.support(value)
     return inside if mask is None else inside | ~jnp.asarray(mask)
