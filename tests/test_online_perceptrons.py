@@ -256,6 +256,62 @@ def test_kernel_form_is_the_literal_expansion_with_a_budget(kernel, plain, budge
     )
 
 
+class LiteralVotes(LiteralPRank):
+    """All rules of a literal PRank; a rule leaves with the example that it came about by."""
+
+    def __init__(self, *options):
+        super().__init__(*options)
+        self.past, self.won, self.made_by = [], 0, "nothing"
+
+    def vote(self, x):
+        ballots = [*self.past, (self.won, self.made_by, list(self.c), list(self.support))]
+        ranks, votes = [], []
+        for won, _, c, known in ballots:
+            terms = zip(self.alpha, self.support, strict=True)
+            f = sum(a * self.kernel(s, x) for a, s in terms if any(s is k for k in known))
+            ranks.append(min(r for r in range(1, K + 1) if r == K or f - c[r - 1] < 0))
+            votes.append(won)
+        return np.average(ranks, weights=votes) if any(votes) else ranks[-1]
+
+    def learn(self, x, y):
+        rule = self.won, self.made_by, list(self.c), list(self.support)
+        predicted = super().learn(x, y)
+        if predicted == y:
+            self.won += 1
+            return predicted
+        self.won, self.made_by, self.past = 0, x, [*self.past, rule]
+        here = ["nothing", *self.support]
+        self.past = [rule for rule in self.past if rule[0] and any(rule[1] is s for s in here)]
+        return predicted
+
+
+@pytest.mark.parametrize(("budget", "evict"), [(60, "oldest"), (8, "oldest"), (8, "smallest")])
+def test_voted_kernel_form_is_the_literal_one(budget, evict):
+    kernel = 2.5 * Matern32(0.9, distance=L2Distance())
+    literal, expected = LiteralVotes(_matern, budget, evict), []
+    for x, y in zip(X, Y, strict=True):
+        expected.append(literal.vote(x))
+        literal.learn(x, y)
+    model = VotedPRank(K, kernel=kernel, budget=budget, evict=evict)
+    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), expected, rtol=1e-12)
+    np.testing.assert_allclose(model.decision_function(X), [literal.vote(x) for x in X])
+    np.testing.assert_array_equal(model.state_.votes, [rule[0] for rule in literal.past])
+    np.testing.assert_array_equal(
+        model.thresholds_, [*(rule[2] for rule in literal.past), literal.c]
+    )
+    assert model.coef_.shape == (len(literal.past) + 1, len(literal.support))
+    scores = model.coef_ @ np.asarray(kernel(jnp.asarray(model.support_), jnp.asarray(X[:1])))
+    assert scores[-1, 0] == pytest.approx(literal.score(X[0]))
+
+
+def test_voted_kernel_form_of_a_polynomial_is_the_explicit_one():
+    kernel = Polynomial(order=2, sigma=1.0)
+    explicit = VotedPRank(K, kernel=kernel).partial_fit(X, Y)
+    stored = VotedPRank(K, kernel=1.0 * kernel, budget=60).partial_fit(X, Y)
+    np.testing.assert_array_equal(explicit.thresholds_, stored.thresholds_)
+    np.testing.assert_allclose(explicit.decision_function(X), stored.decision_function(X))
+
+
 def test_stored_examples_and_explicit_features_are_the_same_ensemble():
     kernel = Polynomial(order=2, sigma=1.0)
     explicit = OAPBagging(K, N, kernel=kernel, budget=60).partial_fit(X, Y)

@@ -37,6 +37,7 @@ LEARNERS = {
     "OAPBPM": OAPBPM(K, 7, 0.5, 3, kernel=QUADRATIC),
     "OAPVoted, stored": OAPVoted(K, 3, 0.5, 3, kernel=ExpSquared(0.5), budget=20),
     "VotedPRank": VotedPRank(K, kernel=QUADRATIC, budget=50),
+    "VotedPRank, stored": VotedPRank(K, kernel=ExpSquared(0.5), budget=30, evict="smallest"),
     "WidrowHoff": WidrowHoff(K, 0.05, kernel=QUADRATIC),
     "OnlineBayesPoint": OnlineBayesPoint(K, kernel=QUADRATIC, noise=(0.1, 0.5), forgetting=1e-3),
 }
@@ -138,7 +139,8 @@ def test_rows_and_levels_that_are_none():
         (OAPBPM(K, tau=0.0), r"`tau` is 0.0; pass a number in \(0, 1\]"),
         (OAPBPM(K, seed=-1), "`seed` is -1"),
         (VotedPRank(K, budget=0), "`budget` is 0"),
-        (VotedPRank(K, kernel=ExpSquared()), "keeps weights"),
+        (VotedPRank(K, kernel=ExpSquared(), budget=None), "`budget` is None .* say how many"),
+        (VotedPRank(K).set_params(evict="newest"), "`evict` is 'newest'"),
         (WidrowHoff(K, eta=0.0), "`eta` is 0.0; pass a positive number"),
         (WidrowHoff(K, kernel=ExpSquared()), "keeps weights"),
         (OnlineBayesPoint(K, noise=()), "`noise` is"),

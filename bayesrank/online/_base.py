@@ -67,6 +67,10 @@ class OnlineRanker(BaseEstimator, ABC):
         """Numbers recorded for an example."""
         return n_features
 
+    def _score(self, X: Array) -> Array:
+        """What predictions are decided by, shape (n,)."""
+        return self._foresee(X)
+
     def _round(self, predictions: Array) -> NDArray[np.int64]:
         return round_levels(predictions, self.n_levels)
 
@@ -172,6 +176,31 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         predictions = self._foresee(self._known_rows(X))
         return self._round(predictions) if rounded else predictions
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Score of each example: a real number by which its level is decided.
+
+        Where there is one rule, the level is one more than the number of ``thresholds_`` that the
+        score reaches. Where there are many, it is the average of their ranks.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The higher, the higher the level.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        return self._score(self._known_rows(X))
 
     def save(self, path: str | Path, *, notes: Any = None) -> None:
         """Write the state to a file, complete or not at all.

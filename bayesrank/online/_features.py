@@ -88,7 +88,7 @@ def polynomial_features(
     return np.stack(columns, axis=1)
 
 
-def feature_map(kernel: Kernel | None, n_features: int, budget: int) -> FeatureMap | None:
+def feature_map(kernel: Kernel | None, n_features: int, budget: int | None) -> FeatureMap | None:
     """Choose explicit features for a kernel, or None where stored examples are cheaper.
 
     Parameters
@@ -99,7 +99,7 @@ def feature_map(kernel: Kernel | None, n_features: int, budget: int) -> FeatureM
         Number of features of an example.
     budget
         Number of examples that the kernel form may store: an example costs one product a member
-        for each stored example, or for each explicit feature.
+        for each stored example, or for each explicit feature. None if there is no limit.
     """
     if kernel is None or isinstance(kernel, DotProduct):
         return FeatureMap()
@@ -110,7 +110,7 @@ def feature_map(kernel: Kernel | None, n_features: int, budget: int) -> FeatureM
         return None
     sigma, scale = float(np.asarray(kernel.sigma)), float(np.asarray(kernel.scale))
     explicit = FeatureMap(int(order), sigma, scale)
-    return explicit if explicit.count(n_features) <= budget else None
+    return explicit if budget is None or explicit.count(n_features) <= budget else None
 
 
 def _orderings(chosen: tuple[int, ...], degree: int) -> int:

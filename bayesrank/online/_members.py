@@ -5,15 +5,15 @@ nothing but the seed, the number of the example and its own number, so that the 
 depend on how the stream is cut into chunks, nor on where the members are computed.
 
 In the kernel form a member's function is :math:`f_j(x) = \sum_i \alpha_{j,i} K(x_i, x)` over
-examples :math:`x_i` that the members share. An example is stored once any member has learned from
-it, in a free slot or else in that of the oldest, or of the smallest: the one with the least
-:math:`\sum_j |\alpha_{j,i}| \sqrt{K(x_i, x_i)}`, of equals the older.
+examples :math:`x_i` that the members share, see `bayesrank.online._store`. An example is stored
+once any member has learned from it. Where the members are divided over devices, each device has
+all stored examples and its own members' coefficients; these are whole numbers, so that their sizes
+add up to the same in any order.
 
 References
 ----------
 .. [1] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
    algorithm. ICML, Algorithm 2 and section 3. (The averages use the members *after* the round.)
-.. [2] Kivinen, J., Smola, A. and Williamson, R. C. (2002). Online learning with kernels. NIPS 14.
 """
 
 from functools import partial
@@ -28,6 +28,7 @@ from jax.typing import ArrayLike
 from tinygp.kernels import Kernel
 
 from bayesrank.online._prank import Change, prank_change
+from bayesrank.online._store import Store, choose_slot, empty_store, kernel_row, put
 
 __all__ = ["Members", "Records", "init_members", "learn_block"]
 
@@ -45,10 +46,9 @@ class Members(NamedTuple):
         Number of levels that each member predicted rightly, of the examples shown to it; (N,).
     seen
         Number of examples of the stream.
-    support
-        Stored examples, shape (budget, d); in the linear form it has no row.
-    stamps
-        Number of the example in each slot, counted from 1, and 0 for a free slot; (budget,).
+    support, stamps
+        The stored examples, shapes (budget, d) and (budget,), see `Store`; in the linear form there
+        is none.
     """
 
     weights: Any
@@ -71,13 +71,20 @@ class Records(NamedTuple):
     votes
         Shape (B, N).
     weights
-        Shape (B, d, N), or (B, 0, N) unless asked for.
+        In the linear form and if asked for, shape (B, d, N), else (B, 0, N).
+    rows
+        In the kernel form and if asked for: the kernel with the stored examples, shape (B, budget),
+        else (B, 0).
+    slots
+        In the kernel form the slot that the example took, or would have taken, else 0; (B,).
     """
 
     scores: Any
     thresholds: Any
     votes: Any
     weights: Any
+    rows: Any
+    slots: Any
 
 
 def init_members(n_members: int, n_levels: int, n_features: int, budget: int = 0) -> Members:
@@ -87,12 +94,11 @@ def init_members(n_members: int, n_levels: int, n_features: int, budget: int = 0
         thresholds=np.zeros((n_levels - 1, n_members)),
         votes=np.zeros(n_members),
         seen=np.int64(0),
-        support=np.zeros((budget, n_features)),
-        stamps=np.zeros(budget, np.int64),
+        **empty_store(budget, n_features)._asdict(),
     )
 
 
-@partial(jax.jit, static_argnames=("evict", "mesh", "keep_weights"))
+@partial(jax.jit, static_argnames=("evict", "mesh", "keep_rules"))
 def learn_block(
     members: Members,
     X: ArrayLike,
@@ -104,7 +110,7 @@ def learn_block(
     *,
     evict: str = "oldest",
     mesh: Mesh | None = None,
-    keep_weights: bool = False,
+    keep_rules: bool = False,
 ) -> tuple[Members, Records]:
     """Show a block of examples to the members, one after the other.
 
@@ -128,26 +134,26 @@ def learn_block(
     evict
         "oldest" or "smallest": what leaves a full store of examples.
     mesh
-        Devices over which the members are divided, by its only axis; linear form only.
-    keep_weights
-        Whether to record the members' weights.
+        Devices over which the members are divided, by its only axis.
+    keep_rules
+        Whether to record all that the members' rules consist of: weights, or rows of kernels.
     """
     X, y = jnp.asarray(X), jnp.asarray(y)
     shown = _shown(seed, members.seen, X.shape[0], members.votes.shape[0], tau)
-    learn = partial(_learn, evict=evict, keep_weights=keep_weights)
+    learn = partial(_learn, evict=evict, keep_rules=keep_rules)
     if mesh is None:
         return learn(members, X, y, count, shown, kernel)
-    each, every = PartitionSpec(), PartitionSpec(None, *mesh.axis_names)
-    own = PartitionSpec(*mesh.axis_names)
-    split = Members(every, every, own, each, each, each)
-    history = PartitionSpec(None, None, *mesh.axis_names)
+    (axis,) = mesh.axis_names
+    each, every = PartitionSpec(), PartitionSpec(None, axis)
+    split = Members(every, every, PartitionSpec(axis), each, each, each)
+    history = PartitionSpec(None, None, axis)
     return jax.shard_map(
-        partial(learn, kernel=None),
+        partial(learn, axis=axis),
         mesh=mesh,
-        in_specs=(split, each, each, each, every),
-        out_specs=(split, Records(every, history, every, history)),
+        in_specs=(split, each, each, each, every, each),
+        out_specs=(split, Records(every, history, every, history, each, each)),
         check_vma=False,
-    )(members, X, y, count, shown)
+    )(members, X, y, count, shown, kernel)
 
 
 def _shown(seed: ArrayLike, seen: Array, size: int, n_members: int, tau: ArrayLike) -> Array:
@@ -171,55 +177,69 @@ def _learn(
     kernel: Kernel | None,
     *,
     evict: str,
-    keep_weights: bool,
+    keep_rules: bool,
+    axis: str | None = None,
 ) -> tuple[Members, Records]:
     size, n_members = shown.shape
-    n_thresholds = members.thresholds.shape[0]
-    kept = members.weights.shape[0] if keep_weights else 0
+    n_thresholds, width = members.thresholds.shape[0], members.weights.shape[0]
+    kept = width if keep_rules and kernel is None else 0
+    kept_rows = width if keep_rules and kernel is not None else 0
     records = Records(
         jnp.zeros((size, n_members)),
         jnp.zeros((size, n_thresholds, n_members)),
         jnp.zeros((size, n_members)),
         jnp.zeros((size, kept, n_members)),
+        jnp.zeros((size, kept_rows)),
+        jnp.zeros(size, jnp.int64),
     )
     all_changes = jax.vmap(prank_change, in_axes=(0, 1, None), out_axes=Change(0, 1, 0))
 
     def turn(i: Array, carry: tuple[Members, Records]) -> tuple[Members, Records]:
         members, records = carry
-        row = X[i] if kernel is None else _row(kernel, members, X[i])
+        store = Store(members.support, members.stamps)
+        row = X[i] if kernel is None else kernel_row(kernel, store, X[i])
         scores = row @ members.weights
-        meeting = Records(scores, members.thresholds, members.votes, members.weights[:kept])
-        records = jax.tree.map(lambda all_, one: all_.at[i].set(one), records, meeting)
         steps, moves, correct = all_changes(scores, members.thresholds, y[i])
         steps = jnp.where(shown[i], steps, 0.0)
-        members = members._replace(
+        after = members._replace(
             thresholds=members.thresholds + jnp.where(shown[i], moves, 0.0),
             votes=members.votes + (shown[i] & correct),
             seen=members.seen + 1,
         )
+        slot = jnp.zeros((), jnp.int64)
         if kernel is None:
-            return members._replace(weights=members.weights + row[:, None] * steps), records
-        return _store(kernel, members, X[i], steps, evict), records
+            after = after._replace(weights=members.weights + row[:, None] * steps)
+        else:
+            mistaken = jnp.any(shown[i] & ~correct)
+            after, slot = _learn_example(kernel, after, X[i], steps, mistaken, evict, axis)
+        meeting = Records(
+            scores,
+            members.thresholds,
+            members.votes,
+            members.weights[:kept],
+            row[:kept_rows],
+            slot,
+        )
+        return after, jax.tree.map(lambda all_, one: all_.at[i].set(one), records, meeting)
 
     return lax.fori_loop(0, count, turn, (members, records))
 
 
-def _row(kernel: Kernel, members: Members, x: Array) -> Array:
-    """Kernel of an example with the stored ones, zero for free slots."""
-    return jnp.where(members.stamps > 0, kernel(members.support, x[None])[:, 0], 0.0)
-
-
-def _store(kernel: Kernel, members: Members, x: Array, steps: Array, evict: str) -> Members:
-    """Store an example that any member learned from."""
-    age = members.stamps
-    if evict == "smallest":
-        size = jnp.abs(members.weights).sum(1) * jnp.sqrt(kernel(members.support))
-        size = jnp.where(age > 0, size, -1.0)
-        age = jnp.where(size == size.min(), age, jnp.iinfo(age.dtype).max)
-    slot = jnp.argmin(age)
-    learned = jnp.any(steps != 0.0)
-    return members._replace(
-        weights=members.weights.at[slot].set(jnp.where(learned, steps, members.weights[slot])),
-        support=members.support.at[slot].set(jnp.where(learned, x, members.support[slot])),
-        stamps=members.stamps.at[slot].set(jnp.where(learned, members.seen, members.stamps[slot])),
-    )
+def _learn_example(
+    kernel: Kernel,
+    members: Members,
+    x: Array,
+    steps: Array,
+    learned: Array,
+    evict: str,
+    axis: str | None,
+) -> tuple[Members, Array]:
+    """Store an example if any member learned from it; return also its slot."""
+    store, totals = Store(members.support, members.stamps), jnp.abs(members.weights).sum(1)
+    if axis is not None:
+        learned = lax.pmax(learned.astype(int), axis) > 0
+        totals = lax.psum(totals, axis) if evict == "smallest" else totals
+    slot = choose_slot(kernel, store, totals, evict)
+    store = put(store, slot, x, members.seen, learned)
+    weights = members.weights.at[slot].set(jnp.where(learned, steps, members.weights[slot]))
+    return members._replace(weights=weights, **store._asdict()), slot

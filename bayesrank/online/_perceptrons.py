@@ -1,29 +1,23 @@
 """PRank, and ensembles of it: Bayes point, bagging and voting."""
 
-from typing import Any, Literal
+from typing import Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank.online._base import SMALL_BLOCK, Array, Block, OnlineRanker
-from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._base import Array, Block
+from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, Records, init_members, learn_block
 from bayesrank.online._validate import check_count, check_share
 
 __all__ = ["OAPBPM", "OAPBagging", "OAPVoted", "PRank", "PerceptronRanker"]
 
 
-class PerceptronRanker(OnlineRanker):
+class PerceptronRanker(KernelRanker):
     """Perceptrons with thresholds, N of them side by side."""
 
-    kernel: Kernel | None
-    budget: int
-    evict: str
     n_members: int = 1
     tau: float = 1.0
     seed: int = 0
@@ -33,43 +27,26 @@ class PerceptronRanker(OnlineRanker):
         n_members = check_count(self.n_members, "n_members")
         check_share(self.tau, "tau")
         check_count(self.seed, "seed", 0)
-        budget = check_count(self.budget, "budget")
-        if self.evict not in ("oldest", "smallest"):
-            raise ValueError(f"`evict` is {self.evict!r}; choose 'oldest' or 'smallest'.")
-        explicit = feature_map(self.kernel, n_features, budget)
+        slots = self._slots(n_features)
         if self.mesh is not None:
-            self._check_mesh(self.mesh, n_members, explicit)
-        if explicit is None:
-            return init_members(n_members, self.n_levels, n_features, budget)
-        return init_members(n_members, self.n_levels, explicit.count(n_features))
+            self._check_mesh(self.mesh, n_members)
+        width = n_features if slots else self._width(n_features)
+        return init_members(n_members, self.n_levels, width, slots)
 
-    def _check_mesh(self, mesh: Mesh, n_members: int, explicit: FeatureMap | None) -> None:
+    def _check_mesh(self, mesh: Mesh, n_members: int) -> None:
         if len(mesh.axis_names) != 1 or n_members % mesh.size:
             raise ValueError(
                 f"`mesh` has axes {dict(mesh.shape)}; pass one axis whose size divides the "
                 f"{n_members} members."
             )
-        if explicit is None:
-            raise ValueError(
-                "`mesh` cannot be used with stored examples, which the members share; leave it "
-                "out, or choose a polynomial kernel with few enough features for `budget`."
-            )
-
-    def _explicit(self, n_features: int) -> FeatureMap | None:
-        return feature_map(self.kernel, n_features, self.budget)
-
-    def _expand(self, X: Array) -> Array:
-        explicit = self._explicit(X.shape[1])
-        return X if explicit is None else explicit(X)
 
     def _learn(self, state: Members, block: Block) -> tuple[Members, Records]:
-        stored = bool(state.support.shape[0])
         return learn_block(
             state,
             *block,
             np.int64(self.seed),
             np.float64(self.tau),
-            self.kernel if stored else None,
+            self.kernel if state.support.shape[0] else None,
             evict=self.evict,
             mesh=self.mesh,
         )
@@ -79,24 +56,7 @@ class PerceptronRanker(OnlineRanker):
 
     def _member_scores(self, X: Array) -> Array:
         """Score of each example by each member, shape (n, N)."""
-        weights = np.asarray(self.state_.weights)
-        if not self.state_.support.shape[0]:
-            return X @ weights
-        with jax.enable_x64(True):
-            return self._kernel_rows(X) @ weights
-
-    def _kernel_rows(self, X: Array) -> Array:
-        """Kernel of each example with the stored ones; computed in blocks of one shape."""
-        kernel: Any = self.kernel
-        used = np.asarray(self.state_.stamps) > 0
-        rows = np.zeros((len(X), len(used)))
-        for start in range(0, len(X), SMALL_BLOCK):
-            part = X[start : start + SMALL_BLOCK]
-            padded = np.zeros((SMALL_BLOCK, X.shape[1]))
-            padded[: len(part)] = part
-            values = kernel(jnp.asarray(padded), self.state_.support)
-            rows[start : start + len(part)] = np.asarray(values)[: len(part)]
-        return np.where(used, rows, 0.0)
+        return self._rows(X) @ np.asarray(self.state_.weights)
 
     def _met(self, state: Members, records: Records) -> Array:
         return self._combine(records.scores, records.thresholds, records.votes)
@@ -113,12 +73,6 @@ class PerceptronRanker(OnlineRanker):
         """Predict from the members: scores (n, N), thresholds (n, k - 1, N), votes (n, N)."""
         raise NotImplementedError
 
-    @property
-    def support_(self) -> Array:
-        """Stored examples of the kernel form, shape (m, d)."""
-        check_is_fitted(self, "state_")
-        return np.asarray(self.state_.support)[np.asarray(self.state_.stamps) > 0]
-
 
 class _OneRule(PerceptronRanker):
     """One rule of weights and thresholds: the members' average."""
@@ -132,7 +86,7 @@ class _OneRule(PerceptronRanker):
         """Weights, shape (D,), of the explicit features; in the kernel form of `support_`."""
         check_is_fitted(self, "state_")
         weights = np.asarray(self.state_.weights).mean(1)
-        if self.state_.support.shape[0]:
+        if self._stored:
             return weights[np.asarray(self.state_.stamps) > 0]
         return weights
 
@@ -142,22 +96,8 @@ class _OneRule(PerceptronRanker):
         check_is_fitted(self, "state_")
         return np.asarray(self.state_.thresholds).mean(1)
 
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Score of each example, to be compared with ``thresholds_``; shape (n,).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-
-        Raises
-        ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
-        """
-        return self._member_scores(self._known_rows(X)).mean(1)
+    def _score(self, X: Array) -> Array:
+        return self._member_scores(X).mean(1)
 
 
 class _ManyRules(PerceptronRanker):
@@ -176,7 +116,7 @@ class _ManyRules(PerceptronRanker):
         """Weights of each member, shape (N, D); in the kernel form of `support_`."""
         check_is_fitted(self, "state_")
         weights = np.asarray(self.state_.weights).T
-        if self.state_.support.shape[0]:
+        if self._stored:
             return weights[:, np.asarray(self.state_.stamps) > 0]
         return weights
 
@@ -185,23 +125,6 @@ class _ManyRules(PerceptronRanker):
         """Thresholds of each member, in order, shape (N, n_levels - 1)."""
         check_is_fitted(self, "state_")
         return np.asarray(self.state_.thresholds).T
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Average of the members' ranks, a real number; shape (n,).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-
-        Raises
-        ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
-        """
-        return self._foresee(self._known_rows(X))
 
 
 class PRank(_OneRule):

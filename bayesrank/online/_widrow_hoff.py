@@ -117,20 +117,3 @@ class WidrowHoff(OnlineRanker):
     def thresholds_(self) -> Array:
         """Halfway between levels, shape (n_levels - 1,)."""
         return np.arange(1.5, self.n_levels)
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Score of each example, on the scale of the levels; shape (n,).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-
-        Raises
-        ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
-        """
-        return self._foresee(self._known_rows(X))

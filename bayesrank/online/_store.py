@@ -1,0 +1,89 @@
+r"""A store of examples for the kernel form, with a budget.
+
+A function in the kernel form is :math:`f(x) = \sum_i \alpha_i K(x_i, x)` over stored examples. What
+is stored takes a free slot, or else that of the oldest example, or of the smallest: the one with
+the least :math:`|\alpha_i| \sqrt{K(x_i, x_i)}`, of equals the older. Where several functions share
+the store, :math:`|\alpha_i|` is summed over them.
+
+References
+----------
+.. [1] Kivinen, J., Smola, A. and Williamson, R. C. (2002). Online learning with kernels. NIPS 14.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from tinygp.kernels import Kernel
+
+from bayesrank.online._base import SMALL_BLOCK
+
+__all__ = ["Store", "choose_slot", "empty_store", "kernel_row", "kernel_rows", "put"]
+
+
+class Store(NamedTuple):
+    """Stored examples.
+
+    Attributes
+    ----------
+    support
+        Shape (budget, d).
+    stamps
+        Number of the example in each slot, counted from 1, and 0 for a free slot; (budget,).
+    """
+
+    support: Any
+    stamps: Any
+
+
+def empty_store(budget: int, n_features: int) -> Store:
+    """Store that holds nothing; without a budget it has no slot."""
+    return Store(np.zeros((budget, n_features)), np.zeros(budget, np.int64))
+
+
+def kernel_row(kernel: Kernel, store: Store, x: Array) -> Array:
+    """Kernel of an example with the stored ones, zero for free slots; (budget,)."""
+    return jnp.where(store.stamps > 0, kernel(store.support, x[None])[:, 0], 0.0)
+
+
+def choose_slot(kernel: Kernel, store: Store, totals: Array, evict: str) -> Array:
+    """Choose the slot that the next example takes.
+
+    Parameters
+    ----------
+    kernel
+        A kernel of tinygp.
+    store
+        The stored examples.
+    totals
+        Sizes of their coefficients, shape (budget,).
+    evict
+        "oldest" or "smallest".
+    """
+    age = store.stamps
+    if evict == "smallest":
+        size = jnp.where(age > 0, totals * jnp.sqrt(kernel(store.support)), -1.0)
+        age = jnp.where(size == size.min(), age, jnp.iinfo(age.dtype).max)
+    return jnp.argmin(age)
+
+
+def put(store: Store, slot: Array, x: Array, stamp: Array, wanted: Array) -> Store:
+    """Put an example into a slot, if it is wanted."""
+    return Store(
+        store.support.at[slot].set(jnp.where(wanted, x, store.support[slot])),
+        store.stamps.at[slot].set(jnp.where(wanted, stamp, store.stamps[slot])),
+    )
+
+
+def kernel_rows(kernel: Kernel, store: Store, X: np.ndarray) -> np.ndarray:
+    """Kernel of each example with the stored ones, (n, budget); in blocks of one shape."""
+    used = np.asarray(store.stamps) > 0
+    rows = np.zeros((len(X), len(used)))
+    for start in range(0, len(X), SMALL_BLOCK):
+        part = X[start : start + SMALL_BLOCK]
+        padded = np.zeros((SMALL_BLOCK, X.shape[1]))
+        padded[: len(part)] = part
+        values = kernel(jnp.asarray(padded), jnp.asarray(store.support))
+        rows[start : start + len(part)] = np.asarray(values)[: len(part)]
+    return np.where(used, rows, 0.0)
