@@ -257,31 +257,31 @@ def test_kernel_form_is_the_literal_expansion_with_a_budget(kernel, plain, budge
 
 
 class LiteralVotes(LiteralPRank):
-    """All rules of a literal PRank; a rule leaves with the example that it came about by."""
+    """All rules of a literal PRank, as they were, of the time in which few examples left."""
 
     def __init__(self, *options):
         super().__init__(*options)
-        self.past, self.won, self.made_by = [], 0, "nothing"
+        self.past, self.won, self.left = [], 0, 0
+
+    def rule(self):
+        return self.won, list(self.c), list(self.alpha), list(self.support), self.left
 
     def vote(self, x):
-        ballots = [*self.past, (self.won, self.made_by, list(self.c), list(self.support))]
         ranks, votes = [], []
-        for won, _, c, known in ballots:
-            terms = zip(self.alpha, self.support, strict=True)
-            f = sum(a * self.kernel(s, x) for a, s in terms if any(s is k for k in known))
+        for won, c, alpha, support, _ in [*self.past, self.rule()]:
+            f = sum(a * self.kernel(s, x) for a, s in zip(alpha, support, strict=True))
             ranks.append(min(r for r in range(1, K + 1) if r == K or f - c[r - 1] < 0))
             votes.append(won)
         return np.average(ranks, weights=votes) if any(votes) else ranks[-1]
 
     def learn(self, x, y):
-        rule = self.won, self.made_by, list(self.c), list(self.support)
-        predicted = super().learn(x, y)
+        rule, predicted = self.rule(), super().learn(x, y)
         if predicted == y:
             self.won += 1
             return predicted
-        self.won, self.made_by, self.past = 0, x, [*self.past, rule]
-        here = ["nothing", *self.support]
-        self.past = [rule for rule in self.past if rule[0] and any(rule[1] is s for s in here)]
+        self.won, self.past = 0, [*self.past, rule]
+        self.left += len(self.support) == len(rule[3])
+        self.past = [rule for rule in self.past if rule[0] and rule[4] >= self.left - self.budget]
         return predicted
 
 
@@ -297,9 +297,10 @@ def test_voted_kernel_form_is_the_literal_one(budget, evict):
     np.testing.assert_allclose(model.decision_function(X), [literal.vote(x) for x in X])
     np.testing.assert_array_equal(model.state_.votes, [rule[0] for rule in literal.past])
     np.testing.assert_array_equal(
-        model.thresholds_, [*(rule[2] for rule in literal.past), literal.c]
+        model.thresholds_, [*(rule[1] for rule in literal.past), literal.c]
     )
-    assert model.coef_.shape == (len(literal.past) + 1, len(literal.support))
+    assert model.coef_.shape == (len(literal.past) + 1, len(model.support_))
+    assert len(literal.support) <= len(model.support_) <= 2 * budget
     scores = model.coef_ @ np.asarray(kernel(jnp.asarray(model.support_), jnp.asarray(X[:1])))
     assert scores[-1, 0] == pytest.approx(literal.score(X[0]))
 

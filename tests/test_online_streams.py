@@ -40,6 +40,9 @@ LEARNERS = {
     "VotedPRank, stored": VotedPRank(K, kernel=ExpSquared(0.5), budget=30, evict="smallest"),
     "WidrowHoff": WidrowHoff(K, 0.05, kernel=QUADRATIC),
     "OnlineBayesPoint": OnlineBayesPoint(K, kernel=QUADRATIC, noise=(0.1, 0.5), forgetting=1e-3),
+    "OnlineBayesPoint, stored": OnlineBayesPoint(
+        K, kernel=ExpSquared(0.5), noise=(0.1, 0.5), forgetting=1e-3, budget=12
+    ),
 }
 each_learner = pytest.mark.parametrize("name", LEARNERS)
 
@@ -149,7 +152,16 @@ def test_rows_and_levels_that_are_none():
         (OnlineBayesPoint(K, threshold_scale=np.inf), "`threshold_scale` is inf"),
         (OnlineBayesPoint(K, forgetting=1.0), r"`forgetting` is 1.0; pass a number in \[0, 1\)"),
         (OnlineBayesPoint(K).set_params(covariance="low"), "choose 'full' or 'diagonal'"),
-        (OnlineBayesPoint(K, kernel=ExpSquared()), "about weights"),
+        (OnlineBayesPoint(K, kernel=ExpSquared(), budget=0), "`budget` is 0; pass a whole number"),
+        (
+            OnlineBayesPoint(K).set_params(budget=None),
+            "`budget` is None; pass a whole number from 1 on",
+        ),
+        (OnlineBayesPoint(K).set_params(evict="newest"), "choose 'oldest' or 'smallest'"),
+        (
+            OnlineBayesPoint(K, kernel=ExpSquared(), covariance="diagonal"),
+            "choose 'full', or a polynomial kernel",
+        ),
     ],
 )
 def test_options_that_cannot_be_used_are_named(model, message):

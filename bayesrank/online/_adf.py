@@ -12,10 +12,14 @@ product of the covariance with the example, all happens among the k - 1 margins
 :math:`w \cdot x - c(r)`, and the covariance changes by k - 1 outer products: :math:`O(k D^2)`,
 or :math:`O(k D)` where only variances are kept.
 
+For a kernel without explicit features, the features are those of a basis of stored examples, which
+changes as the stream goes on; see `bayesrank.online._basis`.
+
 With forgetting, the belief between two examples goes a little way back to the prior,
 :math:`p^{1 - \lambda} p_0^\lambda`, so that an example counts :math:`(1 - \lambda)^n` after n
 others. Each unknown's mean and variance change as they would if it were alone, and correlations are
-kept: the exact geometric mean would need an inverse at every example.
+kept: the exact geometric mean would need an inverse at every example. (With a basis, the unknowns
+are the weights of its orthonormal features.)
 
 References
 ----------
@@ -26,6 +30,7 @@ References
    algorithm. ICML.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -33,8 +38,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import ndtr
 from jax.typing import ArrayLike
+from tinygp.kernels import Kernel
 
 from bayesrank.distributions import Thurstone
+from bayesrank.online._basis import Basis, enter, features, leave, leaver
 
 __all__ = ["Belief", "Margins", "absorb", "drift", "level_probs", "margins", "take_block"]
 
@@ -58,6 +65,8 @@ class Belief(NamedTuple):
         Number of factors that could not be taken in, for want of precision.
     seen
         Number of examples.
+    support, stamps, whitening
+        The basis, see `Basis`; where features are explicit, it is empty.
     """
 
     mean: Any
@@ -65,6 +74,14 @@ class Belief(NamedTuple):
     log_weight: Any
     skipped: Any
     seen: Any
+    support: Any
+    stamps: Any
+    whitening: Any
+
+    @property
+    def basis(self) -> Basis:
+        """The stored examples."""
+        return Basis(self.support, self.stamps, self.whitening)
 
 
 class Margins(NamedTuple):
@@ -186,7 +203,7 @@ def level_probs(mean: Array, variance: Array, noise: Array) -> Array:
     return (1.0 - LAPSE) * probs + LAPSE / (len(above) + 1)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="evict")
 def take_block(
     belief: Belief,
     X: ArrayLike,
@@ -195,6 +212,9 @@ def take_block(
     prior: Belief,
     noises: ArrayLike,
     forgetting: ArrayLike,
+    kernel: Kernel | None = None,
+    *,
+    evict: str = "oldest",
 ) -> tuple[Belief, Array]:
     """Take in the first ``count`` examples of a block, one after the other.
 
@@ -203,7 +223,7 @@ def take_block(
     belief
         Before the block.
     X, y
-        Features, shape (B, D - k + 1), and levels, shape (B,).
+        Explicit features, shape (B, D - k + 1), or examples, (B, d), and levels, shape (B,).
     count
         Number of examples.
     prior
@@ -212,6 +232,10 @@ def take_block(
         Shape (G,).
     forgetting
         Power of the prior in the belief between two examples.
+    kernel
+        None where features are explicit.
+    evict
+        "oldest" or "smallest": which example leaves a full basis.
 
     Returns
     -------
@@ -221,25 +245,30 @@ def take_block(
     """
     X, y, noises = jnp.asarray(X), jnp.asarray(y), jnp.asarray(noises)
     forgetting = jnp.asarray(forgetting)
-    n_levels = belief.mean.shape[1] - X.shape[1] + 1
+    width = X.shape[1] if kernel is None else belief.stamps.shape[0]
+    n_levels = belief.mean.shape[1] - width + 1
 
     def turn(i: Array, carry: tuple[Belief, Array]) -> tuple[Belief, Array]:
         belief, predicted = carry
+        row = X[i] if kernel is None else features(kernel, belief.basis, X[i])
         probs = jax.vmap(_foresee, in_axes=(0, 0, None, 0))(
-            belief.mean, belief.covariance, X[i], noises
+            belief.mean, belief.covariance, row, noises
         )
         mixed = jax.nn.softmax(belief.log_weight) @ probs
         mean, covariance, skipped = jax.vmap(absorb, in_axes=(0, 0, None, None, 0))(
-            belief.mean, belief.covariance, X[i], y[i], noises
+            belief.mean, belief.covariance, row, y[i], noises
         )
         log_weight = belief.log_weight + jnp.log(probs[:, y[i] - 1])
-        belief = Belief(
-            mean,
-            covariance,
-            log_weight - log_weight.max(),
-            belief.skipped + skipped.sum(),
-            belief.seen + 1,
+        belief = belief._replace(
+            mean=mean,
+            covariance=covariance,
+            log_weight=log_weight - log_weight.max(),
+            skipped=belief.skipped + skipped.sum(),
+            seen=belief.seen + 1,
         )
+        if kernel is not None:
+            basis = enter(belief.basis, X[i], row, belief.seen)
+            belief = _within_budget(belief._replace(**basis._asdict()), prior, evict)
         # What is kept is the belief about the next example, drift included.
         belief = lax.cond(
             forgetting > 0.0, lambda b: drift(b, prior, forgetting), lambda b: b, belief
@@ -253,3 +282,27 @@ def _foresee(mean: Array, covariance: Array, x: Array, noise: Array) -> Array:
     known = margins(mean, covariance, x)
     # Where rounding leaves no positive variance there is nothing left to be learned.
     return level_probs(known.mean, jnp.maximum(jnp.diag(known.covariance), 0.0), noise)
+
+
+def _within_budget(belief: Belief, prior: Belief, evict: str) -> Belief:
+    """Let an example leave the basis if there is no free slot."""
+
+    def without_one(belief: Belief) -> Belief:
+        width = belief.stamps.shape[0]
+        weights = jax.nn.softmax(belief.log_weight) @ belief.mean[:, :width]
+        slot = leaver(belief.basis, weights, evict)
+        basis, mirror = leave(belief.basis, slot)
+        mirror = jnp.concatenate([mirror, jnp.zeros(belief.mean.shape[1] - width)])
+        mean = belief.mean - (belief.mean @ mirror)[:, None] * mirror
+        half = belief.covariance - mirror[:, None] * (mirror @ belief.covariance)[:, None]
+        covariance = half - (half @ mirror)[:, :, None] * mirror
+        return belief._replace(
+            mean=mean.at[:, slot].set(0.0),
+            covariance=covariance.at[:, slot]
+            .set(prior.covariance[:, slot])
+            .at[:, :, slot]
+            .set(prior.covariance[:, :, slot]),
+            **basis._asdict(),
+        )
+
+    return lax.cond(belief.stamps.min() > 0, without_one, lambda b: b, belief)

@@ -1,6 +1,6 @@
 """The Bayes point online: a Gaussian belief about weights and thresholds, one pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -11,25 +11,23 @@ from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank.online._adf import Belief, take_block
-from bayesrank.online._base import (
-    LARGE_BLOCK,
-    RECORD_BYTES,
-    SMALL_BLOCK,
-    Array,
-    Block,
-    OnlineRanker,
-)
+from bayesrank.online._base import Array, Block
+from bayesrank.online._basis import Basis, empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
-from bayesrank.online._foresight import foresee_block
-from bayesrank.online._validate import check_share
+from bayesrank.online._foresight import decide, foresee_block, padded
+from bayesrank.online._kernel_form import KernelRanker
+from bayesrank.online._validate import check_count, check_share
 
 __all__ = ["NOISES", "OnlineBayesPoint"]
 
 NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Noises that `OnlineBayesPoint` weighs, in units of the prior standard deviation of a weight."""
 
+EXPLICIT = 1000
+"""Number of monomials up to which a polynomial kernel is always explicit, and so exact."""
 
-class OnlineBayesPoint(OnlineRanker):
+
+class OnlineBayesPoint(KernelRanker):
     r"""Weights and thresholds by assumed-density filtering, with what is uncertain about them.
 
     The model is that of `bayesrank.models.ordinal_version_space`: weights and thresholds are
@@ -59,12 +57,21 @@ class OnlineBayesPoint(OnlineRanker):
         For streams that drift: the share of what is known of each unknown that is forgotten between
         two examples, in [0, 1). About the last 1 / forgetting examples count.
     kernel : Kernel, optional
-        None, or a polynomial kernel of tinygp, which is used through explicit features.
+        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more than
+        1,000 monomials, or than `budget`, is used through explicit features, which is exact. With
+        any other the score is a Gaussian process with this kernel, times the square of
+        `weight_scale`, kept at a basis of stored examples at :math:`O(k B^2)` an example.
+    budget : int, default 100
+        Number of examples B that the basis may have. It grows by those that are new to it; as long
+        as it is not full, nothing is approximated but the filtering.
+    evict : {"oldest", "smallest"}, default "smallest"
+        Which example leaves a full basis; the smallest is the one without which the mean of the
+        scores changes least at its place.
 
     Attributes
     ----------
     coef_, thresholds_ : ndarray
-        The Bayes point.
+        The Bayes point; with a basis, ``coef_`` are the coefficients of ``support_``.
     noise_weights_ : ndarray of shape (G,)
         Probability of each noise.
     skipped_ : int
@@ -83,7 +90,9 @@ class OnlineBayesPoint(OnlineRanker):
        Networks. Cambridge University Press.
     .. [2] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
        algorithm. ICML.
-    .. [3] Houlsby, N. et al. (2011). Bayesian active learning for classification and preference
+    .. [3] Csato, L. and Opper, M. (2002). Sparse on-line Gaussian processes. Neural Computation,
+       14, 641-668 (the basis).
+    .. [4] Houlsby, N. et al. (2011). Bayesian active learning for classification and preference
        learning. arXiv:1112.5745 (`query_score`).
 
     Examples
@@ -106,6 +115,8 @@ class OnlineBayesPoint(OnlineRanker):
         covariance: Literal["full", "diagonal"] = "full",
         forgetting: float = 0.0,
         kernel: Kernel | None = None,
+        budget: int = 100,
+        evict: Literal["oldest", "smallest"] = "smallest",
     ) -> None:
         self.n_levels = n_levels
         self.noise = noise
@@ -114,13 +125,19 @@ class OnlineBayesPoint(OnlineRanker):
         self.covariance = covariance
         self.forgetting = forgetting
         self.kernel = kernel
+        self.budget = budget
+        self.evict = evict
 
     # What is believed.
 
     @property
     def coef_(self) -> Array:
-        """Posterior mean of the weights, of the explicit features; shape (D,)."""
-        return self._mean()[: 1 - self.n_levels]
+        """Posterior mean of the weights, (D,); with a basis, coefficients of `support_`."""
+        weights = self._mean()[: 1 - self.n_levels]
+        if self._stored:
+            weights = np.asarray(self.state_.whitening).T @ weights
+            return weights[np.asarray(self.state_.stamps) > 0]
+        return weights
 
     @property
     def thresholds_(self) -> Array:
@@ -142,28 +159,10 @@ class OnlineBayesPoint(OnlineRanker):
     def _mean(self) -> Array:
         return self.noise_weights_ @ np.asarray(self.state_.mean)
 
+    def _score(self, X: Array) -> Array:
+        return self._rows(X) @ self._mean()[: 1 - self.n_levels]
+
     # What it foresees.
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Score of each example by the Bayes point, to be compared with ``thresholds_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-
-        Raises
-        ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
-        """
-        return self._known_rows(X) @ self.coef_
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each level, all that is uncertain allowed for.
@@ -207,7 +206,7 @@ class OnlineBayesPoint(OnlineRanker):
         ValueError
             If the examples cannot be used.
         """
-        return _decide(self.predict_proba(X), rounded)
+        return decide(self.predict_proba(X), rounded)
 
     def query_score(self, X: ArrayLike) -> Array:
         """Score how much the level of each example would teach.
@@ -279,7 +278,7 @@ class OnlineBayesPoint(OnlineRanker):
         ValueError
             As for `partial_fit`.
         """
-        return _decide(self.prequential_proba(X, y), rounded)
+        return decide(self.prequential_proba(X, y), rounded)
 
     # How it learns.
 
@@ -289,17 +288,22 @@ class OnlineBayesPoint(OnlineRanker):
             raise ValueError(f"`noise` is {self.noise!r}; pass one or more positive numbers.")
         return noises
 
-    def _explicit(self, n_features: int) -> FeatureMap:
-        explicit = feature_map(self.kernel, n_features, RECORD_BYTES)
-        if explicit is None:
-            raise ValueError(
-                f"`kernel` is {self.kernel!r}; a Gaussian belief is about weights: pass None or a "
-                "polynomial kernel."
-            )
-        return explicit
+    def _explicit(self, n_features: int) -> FeatureMap | None:
+        diagonal = self.covariance == "diagonal"
+        return feature_map(self.kernel, n_features, None if diagonal else self._most())
 
-    def _expand(self, X: Array) -> Array:
-        return self._explicit(X.shape[1])(X)
+    def _most(self) -> int:
+        return max(EXPLICIT, check_count(self.budget, "budget"))
+
+    def _rows(self, X: Array) -> Array:
+        if self.kernel is None or not self._stored:
+            return X
+        rows = [np.zeros((0, len(self.state_.stamps)))]
+        for part, count in padded(X):
+            with jax.enable_x64(True):
+                block = feature_block(self.kernel, self.state_.basis, part)
+            rows.append(np.asarray(block)[:count])
+        return np.concatenate(rows)
 
     def _record_width(self, n_features: int) -> int:
         return self.n_levels
@@ -311,9 +315,16 @@ class OnlineBayesPoint(OnlineRanker):
         check_share(self.forgetting, "forgetting", zero=True, one=False)
         if self.covariance not in ("full", "diagonal"):
             raise ValueError(f"`covariance` is {self.covariance!r}; choose 'full' or 'diagonal'.")
-        return self._prior(self._explicit(n_features).count(n_features))
+        slots = self._slots(n_features)
+        if slots and self.covariance == "diagonal":
+            raise ValueError(
+                f"`kernel` is {self.kernel!r} and `covariance` 'diagonal'; the scores at stored "
+                "examples depend on each other: choose 'full', or a polynomial kernel."
+            )
+        basis = empty_basis(slots, n_features)
+        return self._prior(len(basis.stamps) or self._width(n_features), basis)
 
-    def _prior(self, n_weights: int) -> Belief:
+    def _prior(self, n_weights: int, basis: Basis) -> Belief:
         groups = len(self._noises())
         scales = np.repeat(
             [self.weight_scale, self.threshold_scale], [n_weights, self.n_levels - 1]
@@ -325,40 +336,32 @@ class OnlineBayesPoint(OnlineRanker):
             log_weight=np.zeros(groups),
             skipped=np.int64(0),
             seen=np.int64(0),
+            **basis._asdict(),
         )
 
     def _learn(self, state: Belief, block: Block) -> tuple[Belief, Any]:
-        prior = self._prior(block.X.shape[1])
-        return take_block(state, *block, prior, self._noises(), np.float64(self.forgetting))
+        return take_block(
+            state,
+            *block,
+            self._prior(state.mean.shape[1] - self.n_levels + 1, state.basis),
+            self._noises(),
+            np.float64(self.forgetting),
+            self.kernel if state.support.shape[0] else None,
+            evict=self.evict,
+        )
 
     def _met(self, state: Belief, records: Array) -> Array:
-        return _decide(records, rounded=False)
+        return decide(records, rounded=False)
 
     def _foresee(self, X: Array) -> Array:
-        return _decide(self._foresight(X)[0], rounded=False)
+        return decide(self._foresight(X)[0], rounded=False)
 
     def _foresight(self, X: Array, *, with_scores: bool = False) -> tuple[Array, Array]:
         """Probabilities (n, k) and query scores (n,), computed in blocks of two shapes."""
         probs, scores = [np.zeros((0, self.n_levels))], [np.zeros(0)]
-        for part, count in _padded(X):
+        for part, count in padded(self._rows(X)):
             with jax.enable_x64(True):
                 block = foresee_block(self.state_, part, self._noises(), with_scores)
             probs.append(np.asarray(block[0])[:count])
             scores.append(np.asarray(block[1])[:count])
         return np.concatenate(probs), np.concatenate(scores)
-
-
-def _padded(X: Array) -> Iterator[tuple[Array, int]]:
-    size = SMALL_BLOCK if len(X) <= SMALL_BLOCK else LARGE_BLOCK
-    for start in range(0, len(X), size):
-        part = X[start : start + size]
-        block = np.zeros((size, X.shape[1]))
-        block[: len(part)] = part
-        yield block, len(part)
-
-
-def _decide(probs: Array, rounded: bool) -> NDArray[Any]:
-    """Median or mean level, shape (n,)."""
-    if rounded:
-        return 1 + (np.cumsum(probs, axis=1)[:, :-1] < 0.5).sum(1)
-    return probs @ np.arange(1.0, probs.shape[1] + 1.0)

@@ -1,6 +1,8 @@
 """What a belief says of examples whose level is not known: probabilities, and what to ask."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +10,12 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import entr
 from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
 from bayesrank.online._adf import Belief, Margins, level_probs, margins
+from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK
 
-__all__ = ["foresee_block"]
+__all__ = ["decide", "foresee_block", "padded"]
 
 # Equally spaced nodes over a standard normal: what is integrated is smooth or, where the noise is
 # small, a few narrow bumps that hardly count, and for both this rule is better than Gauss-Hermite.
@@ -75,3 +79,20 @@ def _entropy_left(known: Margins, noise: Array) -> Array:
         return entr(level_probs(known.mean + node * sd, jnp.zeros_like(sd), noise)).sum()
 
     return jnp.asarray(_WEIGHTS) @ jax.vmap(left)(jnp.asarray(_NODES))
+
+
+def padded(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.float64], int]]:
+    """Cut examples into padded blocks of one of two sizes; with how many each holds."""
+    size = SMALL_BLOCK if len(X) <= SMALL_BLOCK else LARGE_BLOCK
+    for start in range(0, len(X), size):
+        part = X[start : start + size]
+        block = np.zeros((size, X.shape[1]))
+        block[: len(part)] = part
+        yield block, len(part)
+
+
+def decide(probs: NDArray[np.float64], rounded: bool) -> NDArray[Any]:
+    """Median or mean level, shape (n,)."""
+    if rounded:
+        return 1 + (np.cumsum(probs, axis=1)[:, :-1] < 0.5).sum(1)
+    return probs @ np.arange(1.0, probs.shape[1] + 1.0)

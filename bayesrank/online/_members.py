@@ -71,10 +71,7 @@ class Records(NamedTuple):
     votes
         Shape (B, N).
     weights
-        In the linear form and if asked for, shape (B, d, N), else (B, 0, N).
-    rows
-        In the kernel form and if asked for: the kernel with the stored examples, shape (B, budget),
-        else (B, 0).
+        Shape (B, d, N), or (B, 0, N) unless asked for.
     slots
         In the kernel form the slot that the example took, or would have taken, else 0; (B,).
     """
@@ -83,7 +80,6 @@ class Records(NamedTuple):
     thresholds: Any
     votes: Any
     weights: Any
-    rows: Any
     slots: Any
 
 
@@ -98,7 +94,7 @@ def init_members(n_members: int, n_levels: int, n_features: int, budget: int = 0
     )
 
 
-@partial(jax.jit, static_argnames=("evict", "mesh", "keep_rules"))
+@partial(jax.jit, static_argnames=("evict", "mesh", "keep_weights"))
 def learn_block(
     members: Members,
     X: ArrayLike,
@@ -110,7 +106,7 @@ def learn_block(
     *,
     evict: str = "oldest",
     mesh: Mesh | None = None,
-    keep_rules: bool = False,
+    keep_weights: bool = False,
 ) -> tuple[Members, Records]:
     """Show a block of examples to the members, one after the other.
 
@@ -135,12 +131,12 @@ def learn_block(
         "oldest" or "smallest": what leaves a full store of examples.
     mesh
         Devices over which the members are divided, by its only axis.
-    keep_rules
-        Whether to record all that the members' rules consist of: weights, or rows of kernels.
+    keep_weights
+        Whether to record the members' weights, in the linear form.
     """
     X, y = jnp.asarray(X), jnp.asarray(y)
     shown = _shown(seed, members.seen, X.shape[0], members.votes.shape[0], tau)
-    learn = partial(_learn, evict=evict, keep_rules=keep_rules)
+    learn = partial(_learn, evict=evict, keep_weights=keep_weights)
     if mesh is None:
         return learn(members, X, y, count, shown, kernel)
     (axis,) = mesh.axis_names
@@ -151,7 +147,7 @@ def learn_block(
         partial(learn, axis=axis),
         mesh=mesh,
         in_specs=(split, each, each, each, every, each),
-        out_specs=(split, Records(every, history, every, history, each, each)),
+        out_specs=(split, Records(every, history, every, history, each)),
         check_vma=False,
     )(members, X, y, count, shown, kernel)
 
@@ -177,19 +173,17 @@ def _learn(
     kernel: Kernel | None,
     *,
     evict: str,
-    keep_rules: bool,
+    keep_weights: bool,
     axis: str | None = None,
 ) -> tuple[Members, Records]:
     size, n_members = shown.shape
-    n_thresholds, width = members.thresholds.shape[0], members.weights.shape[0]
-    kept = width if keep_rules and kernel is None else 0
-    kept_rows = width if keep_rules and kernel is not None else 0
+    n_thresholds = members.thresholds.shape[0]
+    kept = members.weights.shape[0] if keep_weights else 0
     records = Records(
         jnp.zeros((size, n_members)),
         jnp.zeros((size, n_thresholds, n_members)),
         jnp.zeros((size, n_members)),
         jnp.zeros((size, kept, n_members)),
-        jnp.zeros((size, kept_rows)),
         jnp.zeros(size, jnp.int64),
     )
     all_changes = jax.vmap(prank_change, in_axes=(0, 1, None), out_axes=Change(0, 1, 0))
@@ -212,14 +206,7 @@ def _learn(
         else:
             mistaken = jnp.any(shown[i] & ~correct)
             after, slot = _learn_example(kernel, after, X[i], steps, mistaken, evict, axis)
-        meeting = Records(
-            scores,
-            members.thresholds,
-            members.votes,
-            members.weights[:kept],
-            row[:kept_rows],
-            slot,
-        )
+        meeting = Records(scores, members.thresholds, members.votes, members.weights[:kept], slot)
         return after, jax.tree.map(lambda all_, one: all_.at[i].set(one), records, meeting)
 
     return lax.fori_loop(0, count, turn, (members, records))

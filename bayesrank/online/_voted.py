@@ -2,35 +2,42 @@
 
 from typing import Any, Literal, NamedTuple
 
+import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank.online._base import Array, Block
 from bayesrank.online._kernel_form import KernelRanker
-from bayesrank.online._members import init_members, learn_block
-from bayesrank.online._store import Store, empty_store
+from bayesrank.online._members import Members, init_members, learn_block
+from bayesrank.online._store import Store, kernel_rows
+from bayesrank.online._validate import check_count
 
 __all__ = ["VotedPRank"]
+
+NEVER = np.iinfo(np.int64).max
 
 
 class Ballots(NamedTuple):
     """The rule at work, and those that it replaced.
 
+    In the kernel form there are no weights, D = 0. A rule is made of the examples that had been
+    stored when it came about, and had not left.
+
     Attributes
     ----------
     weights, thresholds, votes
-        Of the past rules, shapes (m, D), (m, k - 1) and (m,); votes count right predictions. In the
-        kernel form there are no weights, D = 0: a rule has the coefficients of the examples that
-        were stored before it came about.
+        Of the past rules, shapes (m, D), (m, k - 1) and (m,); votes count right predictions.
     born
         Number of the example after which each past rule came about, shape (m,).
     now_weights, now_thresholds, now_born
-        Of the rule at work; in the kernel form the coefficients of the stored examples, (budget,).
+        Of the rule at work.
     seen
         Number of examples.
-    support, stamps
-        The stored examples, shapes (budget, d) and (budget,), see `Store`.
+    support, coefficients, stamps, slots
+        The stored examples in their order, and those that have left but belong to a past rule:
+        shape (M, d), and (M,) for coefficients, numbers, and the slots they were stored in. One has
+        left when the next is stored in its slot.
     """
 
     weights: Any
@@ -42,7 +49,9 @@ class Ballots(NamedTuple):
     now_born: Any
     seen: Any
     support: Any
+    coefficients: Any
     stamps: Any
+    slots: Any
 
 
 class Path(NamedTuple):
@@ -51,9 +60,7 @@ class Path(NamedTuple):
     Attributes
     ----------
     X
-        Examples, shape (B, d).
-    rows
-        What weights are multiplied with: the same, or the kernel with the examples stored before.
+        Explicit features, shape (B, D), or examples, (B, d).
     weights, thresholds
         Before each example, shapes (B + 1, D) and (B + 1, k - 1); the last ones after all.
     mistaken
@@ -63,7 +70,6 @@ class Path(NamedTuple):
     """
 
     X: Any
-    rows: Any
     weights: Any
     thresholds: Any
     mistaken: Any
@@ -87,11 +93,11 @@ class VotedPRank(KernelRanker):
     budget : int, optional, default 10000
         Number of past rules that are kept: those with most votes, of equals the older ones. None
         keeps all, in memory that grows with each mistake. Rules without a vote are never kept. In
-        the kernel form it is the number of examples that may be stored, and not None: all rules
-        share them, so that a rule takes no more room than its thresholds.
+        the kernel form it is the number of examples that a rule may have, and not None; the rules
+        share them. As many that have left are kept for the sake of past rules: a rule leaves when
+        one of its examples is not among them.
     evict : {"oldest", "smallest"}, default "oldest"
-        Which example leaves a full store, and with it the rule that came about by it; the other
-        rules lose its term.
+        Which example leaves the rule at work if that has too many.
 
     References
     ----------
@@ -123,50 +129,63 @@ class VotedPRank(KernelRanker):
 
     def _init_state(self, n_features: int) -> Ballots:
         slots, edges = self._slots(n_features), self.n_levels - 1
-        width = self._width(n_features)
-        weights = np.zeros((0, 0 if slots else width))
-        past = weights, np.zeros((0, edges)), np.zeros(0), np.zeros(0, np.int64)
+        width = 0 if slots else self._width(n_features)
+        past = np.zeros((0, width)), np.zeros((0, edges)), np.zeros(0), np.zeros(0, np.int64)
         now = np.zeros(width), np.zeros(edges), np.int64(0)
-        return Ballots(*past, *now, np.int64(0), *empty_store(slots, n_features if slots else 0))
+        store = np.zeros((0, n_features)), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return Ballots(*past, *now, np.int64(0), *store)
+
+    @property
+    def _stored(self) -> bool:
+        return not len(self.state_.now_weights)
 
     def _record_width(self, n_features: int) -> int:
-        return self._width(n_features) + self.n_levels + 1
+        explicit = self._explicit(n_features)
+        return (0 if explicit is None else explicit.count(n_features)) + self.n_levels + 1
 
     def _learn(self, state: Ballots, block: Block) -> tuple[Ballots, Path]:
-        count, slots = int(block.count), state.support.shape[0]
-        start = init_members(1, self.n_levels, block.X.shape[1], slots)
-        start = start._replace(
-            weights=np.asarray(state.now_weights)[:, None],
-            thresholds=np.asarray(state.now_thresholds)[:, None],
-            seen=np.asarray(state.seen),
-        )
-        if slots:
-            start = start._replace(support=state.support, stamps=state.stamps)
+        count, stored = int(block.count), not len(state.now_weights)
         after, records = learn_block(
-            start,
+            self._members(state, block.X.shape[1]),
             *block,
             np.int64(0),
             np.float64(1.0),
-            self.kernel if slots else None,
+            self.kernel if stored else None,
             evict=self.evict,
-            keep_rules=True,
+            keep_weights=not stored,
         )
         votes = np.append(np.asarray(records.votes)[:count, 0], np.asarray(after.votes))
-        last = np.asarray(after.weights).T[:, : 0 if slots else None]
+        last = np.asarray(after.weights).T[:, : len(state.now_weights)]
         path = Path(
             np.asarray(block.X),
-            np.asarray(records.rows) if slots else np.asarray(block.X),
             np.concatenate([records.weights[:count, :, 0], last]),
             np.concatenate([records.thresholds[:count, :, 0], np.asarray(after.thresholds).T]),
             np.append(np.diff(votes) == 0.0, False),
             np.asarray(records.slots),
         )
-        return self._walk(state, path, count), path
+        return self._walk(state, path, count)[0], path
 
-    def _walk(self, state: Ballots, path: Path, count: int) -> Ballots:
-        """Follow the rule for a number of examples, and keep the rules that it gave up."""
+    def _members(self, state: Ballots, n_features: int) -> Members:
+        """Return the rule at work as the only member of an ensemble."""
+        budget = 0 if len(state.now_weights) else check_count(self.budget, "budget")
+        members = init_members(1, self.n_levels, n_features, budget)
+        if budget:
+            known = _departures(state.stamps, state.slots) == NEVER
+            here = state.slots[known]
+            members.weights[here, 0] = state.coefficients[known]
+            members.support[here], members.stamps[here] = state.support[known], state.stamps[known]
+        else:
+            members.weights[:, 0] = state.now_weights
+        members.thresholds[:, 0] = state.now_thresholds
+        return members._replace(seen=np.asarray(state.seen))
+
+    def _walk(self, state: Ballots, path: Path, count: int) -> tuple[Ballots, Any]:
+        """Follow the rule for a number of examples, and keep the rules that it gave up.
+
+        Return also which examples are kept, of those stored before and those stored on the way.
+        """
         ends = np.flatnonzero(path.mistaken[:count])
-        seen, stored = int(state.seen), bool(state.support.shape[0])
+        seen = int(state.seen)
         born = np.append(int(state.now_born), seen + ends + 1)
         votes = (np.append(seen + ends, seen + count) - born).astype(float)
         past = (
@@ -175,40 +194,54 @@ class VotedPRank(KernelRanker):
             np.concatenate([state.votes, votes[:-1]]),
             np.concatenate([state.born, born[:-1]]),
         )
-        if stored:
-            now_weights, store = _restock(state, path, ends)
-            # The first rule, which has no example, stays; it is as it was.
-            keep = np.flatnonzero(np.isin(past[3], np.append(store.stamps, 0)))
-        else:
-            now_weights, store = path.weights[count], Store(state.support, state.stamps)
+        store, which = _store(state), np.arange(0)
+        if len(state.now_weights):
             keep = np.sort(np.lexsort((past[3], -past[2]))[: self.budget])
+        else:
+            # Thresholds move by minus one for each step of the weights.
+            steps = (path.thresholds[ends] - path.thresholds[ends + 1]).sum(1)
+            new = path.X[ends], steps, born[1:], path.slots[ends]
+            store = [np.concatenate(pair) for pair in zip(store, new, strict=True)]
+            left = _departures(store[2], store[3])
+            gone, budget = np.sort(left[left < NEVER]), check_count(self.budget, "budget")
+            since = gone[-budget - 1] if len(gone) > budget else 0
+            which = np.flatnonzero(left > since)
+            store = [values[which] for values in store]
+            keep = np.flatnonzero(past[3] >= since)
         keep = keep[past[2][keep] > 0.0]
-        return Ballots(
-            *(values[keep] for values in past),
-            now_weights=now_weights,
-            now_thresholds=path.thresholds[count],
-            now_born=born[-1],
-            seen=np.int64(seen + count),
-            **store._asdict(),
-        )
+        now = path.weights[count], path.thresholds[count], born[-1], np.int64(seen + count)
+        return Ballots._make([*(values[keep] for values in past), *now, *store]), which
 
     def _met(self, state: Ballots, records: Path) -> Array:
-        rows = records.rows
-        votes = [self._vote(self._walk(state, records, i), rows[[i]]) for i in range(len(rows))]
+        rows = records.X
+        if not len(state.now_weights):
+            new = rows[np.flatnonzero(records.mistaken)]
+            rows = self._kernels(np.concatenate([state.support, new]), rows)
+        votes = []
+        for i in range(len(rows)):
+            now, which = self._walk(state, records, i)
+            row = rows[[i]] if len(state.now_weights) else rows[i][None, which]
+            votes.append(_vote(now, row))
         return np.concatenate(votes)
 
     def _foresee(self, X: Array) -> Array:
-        return self._vote(self.state_, self._rows(X))
+        return _vote(self.state_, self._kernels(self.state_.support, X) if self._stored else X)
 
-    def _vote(self, state: Ballots, rows: Array) -> Array:
-        thresholds = np.concatenate([state.thresholds, state.now_thresholds[None]])
-        votes = np.append(state.votes, float(state.seen - state.now_born))
-        votes = votes if votes.any() else np.ones(1)  # before the first right prediction
-        predictions = np.empty(len(rows))
-        for i, scores in enumerate(_scores(state, rows)):
-            ranks = 1.0 + (scores[:, None] >= thresholds).sum(1)
-            predictions[i] = votes @ ranks / votes.sum()
-        return predictions
+    def _kernels(self, support: Array, X: Array) -> Array:
+        """Kernel of each example with the stored ones, in arrays of few shapes."""
+        count = len(support)
+        padded = np.zeros((2 ** int(np.ceil(np.log2(max(count, 16)))), X.shape[1]))
+        padded[:count] = support
+        stamps = np.arange(len(padded)) < count
+        kernel: Any = self.kernel
+        with jax.enable_x64(True):
+            return kernel_rows(kernel, Store(padded, stamps), X)[:, :count]
+
+    @property
+    def support_(self) -> Array:
+        """Stored examples of the kernel form, those that only past rules have included, (M, d)."""
+        check_is_fitted(self, "state_")
+        return np.asarray(self.state_.support)
 
     @property
     def coef_(self) -> Array:
@@ -217,9 +250,9 @@ class VotedPRank(KernelRanker):
         state = self.state_
         if not self._stored:
             return np.concatenate([state.weights, state.now_weights[None]])
-        used = np.asarray(state.stamps) > 0
-        born = np.append(state.born, state.now_born)
-        return np.where(state.stamps[used] <= born[:, None], state.now_weights[used], 0.0)
+        born = np.append(state.born, state.now_born)[:, None]
+        has = (state.stamps <= born) & (born < _departures(state.stamps, state.slots))
+        return np.where(has, state.coefficients, 0.0)
 
     @property
     def thresholds_(self) -> Array:
@@ -228,25 +261,43 @@ class VotedPRank(KernelRanker):
         return np.concatenate([self.state_.thresholds, self.state_.now_thresholds[None]])
 
 
-def _restock(state: Ballots, path: Path, ends: Any) -> tuple[Array, Store]:
-    """Store the examples of some mistakes; return also the coefficients."""
-    coefficients, support, stamps = (
-        np.array(value) for value in (state.now_weights, state.support, state.stamps)
-    )
-    slots = path.slots[ends]
-    # Thresholds move by minus one for each step of the weights.
-    coefficients[slots] = (path.thresholds[ends] - path.thresholds[ends + 1]).sum(1)
-    support[slots] = path.X[ends]
-    stamps[slots] = int(state.seen) + ends + 1
-    return coefficients, Store(support, stamps)
+def _store(state: Ballots) -> list[Array]:
+    return [state.support, state.coefficients, state.stamps, state.slots]
+
+
+def _departures(stamps: Any, slots: Any) -> Any:
+    """Numbers of the examples that took the places of stored ones, or NEVER; shape (M,)."""
+    order = np.lexsort((stamps, slots))
+    before, after = order[:-1], order[1:]
+    replaced = slots[before] == slots[after]
+    left = np.full(len(stamps), NEVER)
+    left[before[replaced]] = stamps[after[replaced]]
+    return left
+
+
+def _vote(state: Ballots, rows: Array) -> Array:
+    """Average the ranks; rows hold explicit features, or kernels with the stored examples."""
+    thresholds = np.concatenate([state.thresholds, state.now_thresholds[None]])
+    votes = np.append(state.votes, float(state.seen - state.now_born))
+    votes = votes if votes.any() else np.ones(1)  # before the first right prediction
+    predictions = np.empty(len(rows))
+    for i, scores in enumerate(_scores(state, rows)):
+        ranks = 1.0 + (scores[:, None] >= thresholds).sum(1)
+        predictions[i] = votes @ ranks / votes.sum()
+    return predictions
 
 
 def _scores(state: Ballots, rows: Array) -> Array:
     """Scores by the past rules and the one at work, shape (n, m + 1)."""
-    if not state.support.shape[0]:
+    if len(state.now_weights):
         return rows @ np.concatenate([state.weights, state.now_weights[None]]).T
-    order = np.argsort(state.stamps, kind="stable")
-    terms = np.cumsum((rows * state.now_weights)[:, order], axis=1)
-    sums = np.concatenate([np.zeros((len(rows), 1)), terms], axis=1)
-    born = np.append(state.born, state.now_born)
-    return sums[:, np.searchsorted(np.asarray(state.stamps)[order], born, side="right")]
+    born, scores = np.append(state.born, state.now_born), np.zeros(1)
+    for moments, sign in (
+        (np.asarray(state.stamps), 1.0),
+        (_departures(state.stamps, state.slots), -1.0),
+    ):
+        order = np.argsort(moments, kind="stable")
+        sums = np.cumsum((rows * state.coefficients)[:, order], axis=1)
+        sums = np.concatenate([np.zeros((len(rows), 1)), sums], axis=1)
+        scores = scores + sign * sums[:, np.searchsorted(moments[order], born, side="right")]
+    return scores

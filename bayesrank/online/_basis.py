@@ -1,0 +1,131 @@
+r"""Features for any kernel: a basis of stored examples, made orthonormal as it changes.
+
+Without a limit, the examples :math:`b_1, b_2, \dots` of the stream themselves span all that a
+Gaussian process of kernel :math:`K` says about them. Gram and Schmidt make of them features
+:math:`\varphi(x) = R\, K(B, x)` with :math:`R K(B, B) R^T = I`, so that
+:math:`\varphi(x) \cdot \varphi(x') = K(x, x')` wherever one of both is in the basis, and
+independent standard normal weights are the process. An example that is not in it has
+
+.. math:: \gamma(x) = K(x, x) - |\varphi(x)|^2
+
+of its variance in a direction of its own, of which nothing is known yet. There is always a free
+slot for that direction: an example enters with :math:`\sqrt{\gamma}` as its feature there, is
+learned from exactly, and stays if it is new, that is, if :math:`\gamma` counts beside
+:math:`K(x, x)`. If then the store is over its budget, one of the examples leaves: the oldest, or
+the smallest, the one without which the mean function would change least at its own place, by
+:math:`|\alpha_i| / (K(B, B)^{-1})_{ii}` with :math:`\alpha = R^T E[w]` the coefficients of the
+mean. A reflection turns its own direction, the one that no other example of the basis spans, into
+the slot's axis, and what was believed about that is forgotten. All else that is believed of the
+function at the other examples stays as it was; what is lost is the only approximation. An example
+costs :math:`O(B^2)`, whether one leaves or not.
+
+References
+----------
+.. [1] Csato, L. and Opper, M. (2002). Sparse on-line Gaussian processes. Neural Computation, 14,
+   641-668. (Its projection onto the basis and its score of the vectors in it.)
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from tinygp.kernels import Kernel
+
+from bayesrank.online._store import Store, kernel_row, put
+
+__all__ = ["Basis", "empty_basis", "enter", "features", "feature_block", "leave", "leaver"]
+
+# Share of an example's variance that has to be its own, or it is not new.
+NEW = 1e-6
+
+
+class Basis(NamedTuple):
+    """Stored examples, and features made of them.
+
+    Attributes
+    ----------
+    support, stamps
+        As in `Store`, shapes (S, d) and (S,), with a slot more than the budget.
+    whitening
+        The matrix :math:`R`, (S, S); rows and columns of free slots are zero.
+    """
+
+    support: Any
+    stamps: Any
+    whitening: Any
+
+
+def empty_basis(budget: int, n_features: int) -> Basis:
+    """Basis without an example; without a budget it has no slot."""
+    slots = budget + 1 if budget else 0
+    return Basis(
+        np.zeros((slots, n_features if budget else 0)),
+        np.zeros(slots, np.int64),
+        np.zeros((slots, slots)),
+    )
+
+
+def features(kernel: Kernel, basis: Basis, x: Array) -> Array:
+    """Features of an example, the free slot's included; (S,)."""
+    row = basis.whitening @ kernel_row(kernel, Store(basis.support, basis.stamps), x)
+    variance = kernel(x[None])[0]
+    own = variance - row @ row
+    own = jnp.where(own > NEW * variance, own, 0.0)
+    return row.at[jnp.argmin(basis.stamps)].set(jnp.sqrt(own))
+
+
+@jax.jit
+def feature_block(kernel: Kernel, basis: Basis, X: ArrayLike) -> Array:
+    """Features of each example of a block, shape (B, S)."""
+    return jax.lax.map(lambda x: features(kernel, basis, x), jnp.asarray(X))
+
+
+def enter(basis: Basis, x: Array, row: Array, stamp: Array) -> Basis:
+    """Put an example of features ``row`` into the free slot, if it is new."""
+    slot = jnp.argmin(basis.stamps)
+    own = row[slot]
+    new = own > 0.0
+    known = -(row.at[slot].set(0.0) @ basis.whitening)
+    whole = known.at[slot].set(1.0) / jnp.where(new, own, 1.0)
+    store = put(Store(basis.support, basis.stamps), slot, x, stamp, new)
+    whitening = basis.whitening.at[slot].set(jnp.where(new, whole, 0.0))
+    return Basis(*store, whitening)
+
+
+def leaver(basis: Basis, weights: Array, evict: str) -> Array:
+    """Choose the slot whose example leaves a full basis.
+
+    Parameters
+    ----------
+    basis
+        The basis.
+    weights
+        Mean of the features' weights, shape (S,).
+    evict
+        "oldest" or "smallest".
+    """
+    if evict == "oldest":
+        return jnp.argmin(basis.stamps)
+    change = jnp.abs(basis.whitening.T @ weights) / jnp.sum(basis.whitening**2, axis=0)
+    return jnp.argmin(change)
+
+
+def leave(basis: Basis, slot: Array) -> tuple[Basis, Array]:
+    """Let an example leave.
+
+    Returns
+    -------
+    tuple
+        The basis without it, and the vector :math:`v`, shape (S,), of the reflection
+        :math:`I - v v^T` by which the features have changed, the slot's apart.
+    """
+    own = basis.whitening[:, slot]
+    own = own / jnp.sqrt(own @ own)
+    mirror = own.at[slot].add(jnp.where(own[slot] < 0.0, -1.0, 1.0))
+    mirror = mirror * jnp.sqrt(2.0 / (mirror @ mirror))
+    turned = basis.whitening - mirror[:, None] * (mirror @ basis.whitening)
+    turned = turned.at[slot].set(0.0).at[:, slot].set(0.0)
+    return Basis(basis.support, basis.stamps.at[slot].set(0), turned), mirror
