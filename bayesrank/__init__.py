@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
+    from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PreferenceGP as PreferenceGP
     from bayesrank.inferencedata import to_arviz as to_arviz
 
@@ -25,6 +26,7 @@ except metadata.PackageNotFoundError:  # a source tree on the path, never instal
 _EXPORTS = {
     "CollaborativeGP": "bayesrank.estimators",
     "CollaborativeOrdinalGP": "bayesrank.estimators",
+    "OrdinalGP": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
     "to_arviz": "bayesrank.inferencedata",
 }
@@ -32,6 +34,7 @@ _EXPORTS = {
 __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
+    "OrdinalGP",
     "PreferenceGP",
     "__version__",
     "to_arviz",

@@ -3,11 +3,13 @@
 from bayesrank.estimators._collaborative import CollaborativeGP as CollaborativeGP
 from bayesrank.estimators._collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
 from bayesrank.estimators._collaborative_data import correlation_kernel as correlation_kernel
+from bayesrank.estimators._ordinal_gp import OrdinalGP as OrdinalGP
 from bayesrank.estimators._preference_gp import PreferenceGP as PreferenceGP
 
 __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
+    "OrdinalGP",
     "PreferenceGP",
     "correlation_kernel",
 ]

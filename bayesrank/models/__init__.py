@@ -7,6 +7,7 @@ for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.
 file                 programs
 ==================== ==============================================================================
 ``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
+``ordinal``          ``ordinal_regression_gp``: levels of items from their features
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
 ``ratings``          ``rating_gp``, ``ordinal_gp``: a function of items from one person's ratings;
                      ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
@@ -15,6 +16,7 @@ file                 programs
 """
 
 from bayesrank.models.bayes_point import ordinal_version_space as ordinal_version_space
+from bayesrank.models.ordinal import ordinal_regression_gp as ordinal_regression_gp
 from bayesrank.models.preference import preference_gp as preference_gp
 from bayesrank.models.preference import thurstone as thurstone
 from bayesrank.models.ratings import collaborative_ordinal_gp as collaborative_ordinal_gp
@@ -28,6 +30,7 @@ __all__ = [
     "collaborative_preference_gp",
     "collaborative_rating_gp",
     "ordinal_gp",
+    "ordinal_regression_gp",
     "ordinal_version_space",
     "preference_gp",
     "rating_gp",

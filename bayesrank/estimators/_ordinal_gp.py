@@ -1,0 +1,339 @@
+"""`OrdinalGP`: levels of items from their features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bayesrank import gp
+from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
+from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.models.ordinal import ordinal_kernel, ordinal_regression_gp
+from bayesrank.models.ratings import LIKELIHOODS, centred_thresholds
+
+__all__ = ["OrdinalGP"]
+
+Array = NDArray[np.float64]
+
+# A step of the search that gains less than this share of the evidence, some thousandths of a nat,
+# changes no prediction in its third digit.
+_TOLERANCE = 1e-5
+
+
+class OrdinalGP(ClassifierMixin, BaseEstimator):
+    """Ordinal regression: ordered levels of items, from their features.
+
+    A level is which of the intervals between learned thresholds the item's value plus noise falls
+    into; the value is a Gaussian process of the features. For levels that many people give to the
+    same items, see `bayesrank.CollaborativeOrdinalGP`.
+
+    Parameters
+    ----------
+    ard : bool, default True
+        Whether each feature has a lengthscale of its own, so that some can turn out to matter less.
+    likelihood : {"probit", "logit"}, default "probit"
+        Normal or logistic noise. Which one the data prefer, ``log_evidence_`` tells.
+    predict_as : {"median", "mode"}, default "median"
+        What `predict` gives of a level's distribution: the median, which keeps absolute errors
+        small, or the most probable level, which is right most often.
+    levels : sequence, optional
+        All levels from the lowest to the highest; by default those in `y`, sorted.
+    hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
+        "evidence" learns them as those under which the data are most probable, their priors
+        included. "prior" takes the medians of their priors. A mapping fixes those that it names
+        (``amplitude``, ``lengthscale``, ``stretch``, ``gaps``) and learns the others.
+    standardize : bool, default True
+        Whether to give each feature mean zero and standard deviation one over the items of `fit`,
+        as the priors suppose.
+    num_restarts : int, default 0
+        Number of further starts of the search for hyperparameters, from random points.
+    random_state : int, RandomState instance or None, default 0
+        Seed of these starts.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (r,)
+        The levels, from the lowest to the highest.
+    result_ : EPResult
+        The posterior of the function at the items of `fit`, site ``f``; also as `result`.
+    params_ : dict
+        Values of the hyperparameters that were used.
+    log_evidence_ : float
+        EP's log evidence at them, in nats.
+    thresholds_ : ndarray of shape (r - 1,)
+        Edges between the levels, on the scale of the function and in units of the noise.
+    lengthscales_ : ndarray of shape (d,)
+        Lengthscale of each feature, in the feature's own units.
+    feature_mean_, feature_scale_ : ndarray of shape (d,)
+        What features are centred and divided by.
+    n_features_in_, feature_names_in_ : int, ndarray
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Compiled code is kept between calls of `fit` and shared with clones, so that a fit to data of
+    the same shape is quick. It is not part of a copy or a pickle. Computations are in double
+    precision, of order n cubed for n items.
+
+    References
+    ----------
+    .. [1] Chu, W. and Ghahramani, Z. (2005). Gaussian processes for ordinal regression. Journal of
+       Machine Learning Research, 6, 1019-1041.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank import OrdinalGP
+    >>> X = np.linspace(0.0, 1.0, 6)[:, None]
+    >>> y = np.array(["bad", "bad", "fair", "fair", "good", "good"])
+    >>> model = OrdinalGP(levels=["bad", "fair", "good"], hyperparameters="prior").fit(X, y)
+    >>> model.predict([[0.0], [0.5], [1.0]])
+    array(['bad', 'fair', 'good'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        *,
+        ard: bool = True,
+        likelihood: Literal["probit", "logit"] = "probit",
+        predict_as: Literal["median", "mode"] = "median",
+        levels: Sequence[Any] | None = None,
+        hyperparameters: str | Mapping[str, Any] = "evidence",
+        standardize: bool = True,
+        num_restarts: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.ard = ard
+        self.likelihood = likelihood
+        self.predict_as = predict_as
+        self.levels = levels
+        self.hyperparameters = hyperparameters
+        self.standardize = standardize
+        self.num_restarts = num_restarts
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn thresholds and kernel, then the function.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features of the items.
+        y : array-like of shape (n,)
+            Their levels: numbers, or anything else if ``levels`` gives the order.
+
+        Returns
+        -------
+        OrdinalGP
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used; the message names it.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EP or the search for hyperparameters has not converged.
+        """
+        checked = self._check_features(X, ensure_min_samples=2)
+        classes, numbers = _levels(y, self.levels, len(checked))
+        if self.predict_as not in ("median", "mode"):
+            raise ValueError(f"predict_as is {self.predict_as!r}; choose 'median' or 'mode'")
+        d, r = checked.shape[1], len(classes)
+        mean, scale = np.zeros(d), np.ones(d)
+        if self.standardize:
+            mean, scale = location_and_scale(checked)
+        shapes: dict[str, tuple[int, ...]] = {"amplitude": (), "lengthscale": ()}
+        shapes |= {"stretch": (d,)} if self.ard else {}
+        shapes |= {"gaps": (r - 2,)} if r > 2 else {}
+        params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
+
+        if not hasattr(self, "_engine"):
+            self._engine = EP(ordinal_regression_gp)
+        data = (checked - mean) / scale, numbers
+        options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        key = jax.random.key(seed)
+        if to_learn:
+            params = maximize_evidence(
+                self._engine,
+                *data,
+                params=params,
+                num_restarts=self.num_restarts,
+                rng_key=key,
+                tol=_TOLERANCE,
+                **options,
+            ).params
+        self.result_ = self._engine.run(key, *data, params=params, **options)
+        self.params_ = self.result_.params
+        self.log_evidence_ = self.result_.log_evidence
+        self.classes_ = classes
+        self.thresholds_ = _thresholds(self.params_)
+        self.lengthscales_ = scale * self.params_["lengthscale"] * self.params_.get("stretch", 1.0)
+        self.feature_mean_, self.feature_scale_ = mean, scale
+        return self
+
+    @property
+    def result(self) -> EPResult:
+        """The posterior of the function at the items of `fit`.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        check_is_fitted(self)
+        return self.result_
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Level of each item, see ``predict_as``.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of items.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Levels, entries of ``classes_``.
+        """
+        probability = self.predict_proba(X)
+        if self.predict_as == "mode":
+            return self.classes_[probability.argmax(axis=1)]
+        below = probability.cumsum(axis=1)[:, :-1]
+        return self.classes_[(below < 0.5).sum(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of each level, which allows for what is not known of the function.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of items.
+
+        Returns
+        -------
+        ndarray of shape (m, r)
+            Probabilities, a column for each of ``classes_``.
+        """
+        mean, stddev = self.predict_latent(X)
+        law = LIKELIHOODS[self.likelihood]
+        with jax.enable_x64(True):
+            edges = jnp.asarray(self.thresholds_)
+            margins = jnp.asarray(mean), jnp.asarray(stddev) ** 2
+            columns = []
+            for level in range(len(self.classes_)):
+                if self.likelihood == "probit":
+                    moments = law(0.0, edges).tilted_moments(level, *margins)
+                else:
+                    moments = tilted_moments(_log_likelihood(law, edges, level), *margins)
+                columns.append(np.exp(np.asarray(moments.log_z)))
+        probability = np.stack(columns, axis=1)
+        return probability / probability.sum(axis=1, keepdims=True)
+
+    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Posterior mean and standard deviation of the function, on the scale of the thresholds.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of items.
+
+        Returns
+        -------
+        tuple of ndarray
+            Means and standard deviations, both of shape (m,), in units of the noise.
+        """
+        result = self.result
+        checked = self._check_features(X, reset=False)
+        names = ("amplitude", "lengthscale", "stretch")
+        with jax.enable_x64(True):
+            known = jnp.asarray(result.model_args[0])
+            new = jnp.asarray((checked - self.feature_mean_) / self.feature_scale_)
+            scales = (jnp.asarray(result.params[k]) for k in names if k in result.params)
+            kernel = ordinal_kernel(*scales)
+            covariance, across = np.asarray(gp.gram(kernel, known)), np.asarray(kernel(known, new))
+            prior = np.asarray((1.0 + gp.JITTER[np.dtype(np.float64)]) * kernel(new))
+        weights = cho_solve(cho_factor(covariance, lower=True), across)
+        change = result.covariance["f"] @ weights - across
+        variance = prior + np.einsum("nm,nm->m", weights, change)
+        return weights.T @ result.mean["f"], np.sqrt(variance)
+
+    def _check_features(self, X: Any, **options: Any) -> Array:
+        checked: Any = validate_data(self, X, dtype=np.float64, **options)
+        return checked
+
+    def __sklearn_clone__(self) -> Self:
+        other = type(self)(**clone(self.get_params(deep=False), safe=False))
+        if hasattr(self, "_engine"):
+            other._engine = self._engine  # what is compiled once serves every fold
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled code is neither copied nor pickled.
+        return {name: value for name, value in vars(self).items() if name != "_engine"}
+
+
+def _log_likelihood(law: Any, edges: jax.Array, level: int) -> Any:
+    return lambda f: law(f, edges).log_prob(level)
+
+
+def _thresholds(params: Mapping[str, Array]) -> Array:
+    with jax.enable_x64(True):
+        return np.asarray(centred_thresholds(jnp.asarray(params.get("gaps", np.zeros(0)))))
+
+
+def _levels(
+    y: ArrayLike, levels: Sequence[Any] | None, count: int
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return all levels in their order, and each item's number among them."""
+    given = np.asarray(y)
+    if given.shape != (count,):
+        raise ValueError(f"y has shape {given.shape}; pass ({count},), a level for each row of X")
+    missing = np.array([v is None or v != v for v in given])
+    if missing.any():
+        raise ValueError(f"y has no level in row {int(np.argmax(missing))}; remove the row")
+    if levels is None:
+        if given.dtype.kind not in "biuf":
+            raise ValueError(
+                f"y has dtype {given.dtype}; name the levels from the lowest to the highest by "
+                "levels=[...], or give numbers: nothing tells the order of other things"
+            )
+        classes, numbers = np.unique(given, return_inverse=True)
+    else:
+        classes = np.asarray(levels)
+        numbers = _positions(given, classes)
+    if len(classes) < 2:
+        raise ValueError(f"y has one level, {classes[0]!r}; pass items of two or more")
+    if len(classes) > 100:
+        raise ValueError(
+            f"y has {len(classes)} different values; merge them to a hundred levels or fewer, or "
+            "use a regression"
+        )
+    return classes, numbers.astype(np.intp)
+
+
+def _positions(given: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
+        raise ValueError("levels is not a list of different levels; name each once")
+    position = {level: number for number, level in enumerate(classes.tolist())}
+    values = given.tolist()
+    unknown = [value for value in values if value not in position]
+    if unknown:
+        raise ValueError(
+            f"y has the level {unknown[0]!r}, which is not among levels={classes.tolist()}"
+        )
+    return np.array([position[value] for value in values], np.intp)
