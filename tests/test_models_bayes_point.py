@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro import handlers
+from numpyro.diagnostics import effective_sample_size
 from numpyro.infer.util import log_density
 from scipy import stats
 
-from bayesrank.infer import EP
+from bayesrank.infer import EP, crosscheck
 from bayesrank.models import ordinal_version_space
 from bayesrank.online import OAPBPM, rank_loss
 
@@ -31,6 +32,30 @@ FRESH, TRUTH = _draw(2000)
 @pytest.fixture(scope="module")
 def posterior():
     return EP(ordinal_version_space).run(jax.random.key(0), X, Y, n_levels=K, noise=NOISE)
+
+
+@pytest.fixture(scope="module")
+def draws(posterior):
+    """Rules drawn by NUTS from the whitened program, (chains, draws, D + k - 1)."""
+    check = crosscheck(
+        posterior,
+        engines=("ep", "nuts"),
+        num_warmup=300,
+        num_samples=1000,
+        num_chains=2,
+        progress_bar=False,
+    )
+    assert check.nuts is not None and check.nuts.num_divergent == 0
+    samples = check.nuts.get_samples(group_by_chain=True)
+    return np.concatenate([samples["weights"], samples["thresholds"]], axis=2)
+
+
+def _predict(rule):
+    return 1 + ((FRESH @ rule[:D])[:, None] >= rule[D:]).sum(1)
+
+
+def _angle(rule, other):
+    return np.arccos(rule @ other / np.linalg.norm(rule) / np.linalg.norm(other))
 
 
 def _sites(*args, **kwargs) -> Any:
@@ -99,25 +124,42 @@ def test_the_ensemble_comes_closer_to_the_bayes_point_as_it_grows(posterior):
     point = np.append(posterior.mean["weights"], posterior.mean["thresholds"])
     rows, levels = np.tile(X, (10, 1)), np.tile(Y, 10)
 
-    def predict(rule):
-        return 1 + ((FRESH @ rule[:D])[:, None] >= rule[D:]).sum(1)
-
     def learn(n_members, seed):
         model = OAPBPM(K, n_members, 0.3, seed).partial_fit(rows, levels)
         return np.append(model.coef_, model.thresholds_)
 
-    def angle(rule):
-        return np.arccos(rule @ point / np.linalg.norm(rule) / np.linalg.norm(point))
-
     large = learn(100, 0)
-    alone = [angle(learn(1, seed)) for seed in range(20)]
-    assert angle(large) < 0.6 * np.mean(alone)
-    assert angle(large) < 0.2
-    assert (predict(large) == predict(point)).mean() > 0.9
+    alone = [_angle(learn(1, seed), point) for seed in range(20)]
+    assert _angle(large, point) < 0.6 * np.mean(alone)
+    assert _angle(large, point) < 0.2
+    assert (_predict(large) == _predict(point)).mean() > 0.9
     ideal = 1 + ((FRESH @ W)[:, None] > C).sum(1)
-    losses = [rank_loss(TRUTH, levels) for levels in (predict(point), predict(large), ideal)]
+    losses = [rank_loss(TRUTH, levels) for levels in (_predict(point), _predict(large), ideal)]
     assert losses[0] < losses[1] + 0.01
     assert losses[0] < losses[2] + 0.04
+
+
+def test_ep_nuts_and_the_ensemble_find_the_same_bayes_point(posterior, draws):
+    """Angles, agreement and rank loss; NUTS's error from its effective sample size."""
+    rules = draws.reshape(-1, D + K - 1)
+    point, exact = posterior.joint_mean, rules.mean(0)
+    sd, ess = rules.std(0), np.array([effective_sample_size(d) for d in np.moveaxis(draws, 2, 0)])
+    assert ess.min() > 200
+    # Four Monte Carlo errors, and the .04 by which EP's means may be wrong (see above).
+    bound = sd * (4.0 / np.sqrt(ess) + 0.04)
+    assert (np.abs(point - exact) < bound).all()
+    assert _angle(point, exact) < np.linalg.norm(bound) / np.linalg.norm(exact)
+    ensemble = OAPBPM(K, 300, 0.3).partial_fit(np.tile(X, (20, 1)), np.tile(Y, 20))
+    average = np.append(ensemble.coef_, ensemble.thresholds_)
+    typical = np.median([_angle(rule, exact) for rule in rules])
+    assert _angle(point, exact) < 0.1 * typical
+    assert _angle(average, exact) < 0.5 * typical
+    levels = [_predict(rule) for rule in (exact, point, average)]
+    losses = [rank_loss(TRUTH, predicted) for predicted in levels]
+    for i, agreement in ((1, 0.99), (2, 0.95)):
+        assert (levels[i] == levels[0]).mean() > agreement
+        difference = np.abs(levels[i] - TRUTH) - np.abs(levels[0] - TRUTH)
+        assert losses[i] - losses[0] < 3.0 * difference.std() / np.sqrt(len(TRUTH)) + 1e-12
 
 
 @pytest.mark.parametrize(
