@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
-from tinygp.kernels import Polynomial
+from tinygp.kernels import ExpSquared, Polynomial
 
 from bayesrank.online import (
     OAPBPM,
@@ -22,7 +22,7 @@ from bayesrank.online import (
     synthetic_stream,
 )
 
-__all__ = ["PAPER", "SyntheticStudy", "learners", "plot", "run_trials"]
+__all__ = ["PAPER", "SyntheticStudy", "learners", "other_learners", "plot", "run_trials"]
 
 LEVELS, TEST = 5, 1_000
 IDEAL = "the true rule"
@@ -82,7 +82,49 @@ def learners(n_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]
     )
 
 
-def run_trials(trials: int, examples: int, n_members: int, *, curves: int) -> SyntheticStudy:
+class Centred:
+    """A learner of features whose origin is the middle of the unit square."""
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+
+    def partial_fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        """Learn, see `OnlineBayesPoint`."""
+        self.learner.partial_fit(X - 0.5, y)
+
+    def predict(self, X: np.ndarray, *, rounded: bool = True) -> np.ndarray:
+        """Predict, see `OnlineBayesPoint`."""
+        return self.learner.predict(X - 0.5, rounded=rounded)
+
+
+def other_learners(n_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Learners that are not in the paper: of stored examples, and of centred features."""
+    rbf, quadratic = ExpSquared(0.5), Polynomial(order=2, sigma=1.0)
+    yield "PRank, RBF, 1,000 stored", lambda: PRank(LEVELS, kernel=rbf)
+    yield "voted PRank, RBF, 1,000 stored", lambda: VotedPRank(LEVELS, kernel=rbf, budget=1_000)
+    yield (
+        "OAP-BPM, RBF, 1,000 stored",
+        lambda: OAPBPM(LEVELS, n_members, 0.3, seed, kernel=rbf),
+    )
+    for budget in (10, 25):
+        yield (
+            f"OnlineBayesPoint, RBF, {budget} stored",
+            lambda budget=budget: OnlineBayesPoint(LEVELS, kernel=rbf, budget=budget),
+        )
+    yield (
+        "OnlineBayesPoint, diagonal, centred",
+        lambda: Centred(OnlineBayesPoint(LEVELS, kernel=quadratic, covariance="diagonal")),
+    )
+
+
+def run_trials(
+    trials: int,
+    examples: int,
+    n_members: int,
+    *,
+    curves: int = 0,
+    chosen: Callable[[int, int], Iterator[tuple[str, Callable[[], Any]]]] = learners,
+) -> SyntheticStudy:
     """Let every learner see the same streams once, then test it on fresh examples.
 
     Parameters
@@ -95,6 +137,8 @@ def run_trials(trials: int, examples: int, n_members: int, *, curves: int) -> Sy
         Members of an ensemble.
     curves
         Number of trials whose running losses are kept.
+    chosen
+        Which learners.
     """
     study = SyntheticStudy({}, {}, {})
     for trial in range(trials):
@@ -102,7 +146,7 @@ def run_trials(trials: int, examples: int, n_members: int, *, curves: int) -> Sy
         test = synthetic_stream(TEST, seed=2 * trial + 1)
         for table in (study.unrounded, study.rounded):
             table.setdefault(IDEAL, []).append(rank_loss(test.y, test.ideal))
-        for name, make in learners(n_members, seed=trial):
+        for name, make in chosen(n_members, trial):
             model = make()
             if trial < curves and name != "voted PRank":
                 met = np.abs(model.prequential(stream.X, stream.y) - stream.y)

@@ -148,6 +148,23 @@ def test_widrow_hoff_is_its_formula():
     np.testing.assert_array_equal(model.thresholds_, [1.5, 2.5, 3.5])
 
 
+@pytest.mark.parametrize("evict", ["oldest", "smallest"])
+def test_widrow_hoff_with_a_kernel_keeps_its_last_or_largest_errors(evict):
+    support, steps, scores = [], [], []
+    for x, y in zip(X, Y, strict=True):
+        scores.append(sum(a * _rbf(s, x) for a, s in zip(steps, support, strict=True)))
+        if len(support) == 8:
+            gone = 0 if evict == "oldest" else int(np.argmin(np.abs(steps)))
+            del support[gone], steps[gone]
+        support.append(x)
+        steps.append(0.2 * (y - scores[-1]))
+    model = WidrowHoff(K, 0.2, kernel=ExpSquared(0.8), budget=8, evict=evict)
+    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), scores, rtol=1e-9)
+    np.testing.assert_allclose(np.sort(model.coef_), np.sort(steps))
+    expected = [sum(a * _rbf(s, x) for a, s in zip(steps, support, strict=True)) for x in X]
+    np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-9)
+
+
 def test_members_are_shown_independent_parts_of_the_stream():
     shown = _shown_to(0.3, 4000, 6).astype(float)
     assert abs(shown.mean() - 0.3) < 4 * np.sqrt(0.21 / shown.size)

@@ -39,6 +39,7 @@ LEARNERS = {
     "VotedPRank": VotedPRank(K, kernel=QUADRATIC, budget=50),
     "VotedPRank, stored": VotedPRank(K, kernel=ExpSquared(0.5), budget=30, evict="smallest"),
     "WidrowHoff": WidrowHoff(K, 0.05, kernel=QUADRATIC),
+    "WidrowHoff, stored": WidrowHoff(K, 0.3, kernel=ExpSquared(0.5), budget=20),
     "OnlineBayesPoint": OnlineBayesPoint(K, kernel=QUADRATIC, noise=(0.1, 0.5), forgetting=1e-3),
     "OnlineBayesPoint, stored": OnlineBayesPoint(
         K, kernel=ExpSquared(0.5), noise=(0.1, 0.5), forgetting=1e-3, budget=12
@@ -145,7 +146,7 @@ def test_rows_and_levels_that_are_none():
         (VotedPRank(K, kernel=ExpSquared(), budget=None), "`budget` is None .* say how many"),
         (VotedPRank(K).set_params(evict="newest"), "`evict` is 'newest'"),
         (WidrowHoff(K, eta=0.0), "`eta` is 0.0; pass a positive number"),
-        (WidrowHoff(K, kernel=ExpSquared()), "keeps weights"),
+        (WidrowHoff(K, kernel=ExpSquared(), budget=0), "`budget` is 0"),
         (OnlineBayesPoint(K, noise=()), "`noise` is"),
         (OnlineBayesPoint(K, noise=(0.1, -1.0)), "pass one or more positive numbers"),
         (OnlineBayesPoint(K, weight_scale=0.0), "`weight_scale` is 0.0"),

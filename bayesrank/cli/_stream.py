@@ -194,7 +194,7 @@ def _learner(layout: "Layout", learner: str, degree: int, **options: Any) -> Any
     name, own = _LEARNERS[learner]
     kernel = None if degree == 1 else Polynomial(order=degree, sigma=1.0)
     chosen = {option: options[option] for option in own}
-    if learner.startswith(("oap", "prank")):
+    if learner.startswith(("oap", "prank", "widrow")):
         chosen["budget"] = _MOST_MONOMIALS  # so that polynomials are explicit features
     return getattr(online, name)(layout.n_levels, kernel=kernel, **chosen)
 

@@ -52,7 +52,8 @@ class OnlineBayesPoint(KernelRanker):
         noise; too large does little harm.
     covariance : {"full", "diagonal"}, default "full"
         Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
-        :math:`O(k D)`.
+        :math:`O(k D)`. These do well only if the features are hardly correlated: let zero be the
+        middle of each, above all where a polynomial kernel makes features of them.
     forgetting : float, default 0.0
         For streams that drift: the share of what is known of each unknown that is forgotten between
         two examples, in [0, 1). About the last 1 / forgetting examples count.

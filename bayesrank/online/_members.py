@@ -10,6 +10,11 @@ once any member has learned from it. Where the members are divided over devices,
 all stored examples and its own members' coefficients; these are whole numbers, so that their sizes
 add up to the same in any order.
 
+The members run side by side under `vmap`, in one loop over the examples, as `lax.scan` would run
+them, but for its length, which is not compiled in. A scan over padded blocks that leaves out their
+ends by a mask gives the same bits; it costs some more for full blocks, and a chunk of a hundred
+examples would pay for a thousand, or for more calls.
+
 References
 ----------
 .. [1] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron

@@ -1,6 +1,7 @@
 """The online regression of Widrow and Hoff, rounded to levels."""
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,36 +12,64 @@ from jax.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank.online._base import RECORD_BYTES, Array, Block, OnlineRanker
-from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._base import Array, Block
+from bayesrank.online._kernel_form import KernelRanker
+from bayesrank.online._store import Store, choose_slot, empty_store, kernel_row, put
 
 __all__ = ["WidrowHoff"]
 
 
 class Regression(NamedTuple):
-    """Weights (D,), and the number of examples seen."""
+    """What the regression has learned.
+
+    Attributes
+    ----------
+    weights
+        Shape (D,); in the kernel form coefficients of the stored examples, (budget,).
+    seen
+        Number of examples.
+    support, stamps
+        The stored examples, shapes (budget, d) and (budget,), see `Store`.
+    """
 
     weights: Any
     seen: Any
+    support: Any
+    stamps: Any
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="evict")
 def _learn_block(
-    state: Regression, X: ArrayLike, y: ArrayLike, count: ArrayLike, eta: ArrayLike
+    state: Regression,
+    X: ArrayLike,
+    y: ArrayLike,
+    count: ArrayLike,
+    eta: ArrayLike,
+    kernel: Kernel | None = None,
+    *,
+    evict: str = "oldest",
 ) -> tuple[Regression, JaxArray]:
     """Learn the first ``count`` examples of a block; return also the scores that they met."""
     X, y = jnp.asarray(X), jnp.asarray(y)
 
     def turn(i: JaxArray, carry: tuple[Regression, JaxArray]) -> tuple[Regression, JaxArray]:
-        (weights, seen), scores = carry
-        score = jnp.sum(X[i] * weights)
-        weights = weights + eta * (y[i] - score) * X[i]
-        return Regression(weights, seen + 1), scores.at[i].set(score)
+        state, scores = carry
+        store = Store(state.support, state.stamps)
+        row = X[i] if kernel is None else kernel_row(kernel, store, X[i])
+        score = jnp.sum(row * state.weights)
+        step = eta * (y[i] - score)
+        if kernel is None:
+            weights = state.weights + step * X[i]
+        else:
+            slot = choose_slot(kernel, store, jnp.abs(state.weights), evict)
+            weights = state.weights.at[slot].set(step)
+            store = put(store, slot, X[i], state.seen + 1, jnp.array(True))
+        return Regression(weights, state.seen + 1, *store), scores.at[i].set(score)
 
     return lax.fori_loop(0, count, turn, (state, jnp.zeros(len(X))))
 
 
-class WidrowHoff(OnlineRanker):
+class WidrowHoff(KernelRanker):
     r"""Online least squares on the levels: :math:`w \leftarrow w + \eta (y - w \cdot x)\, x`.
 
     The score is a real number; the predicted level is the nearest one.
@@ -50,21 +79,31 @@ class WidrowHoff(OnlineRanker):
     n_levels : int
         Number of levels, at least 2.
     eta : float, default 0.1
-        Size of a step. It has to be below :math:`2 / \|x\|^2`, or the weights grow without end.
+        Size of a step. It has to be below :math:`2 / \|x\|^2`, or :math:`2 / K(x, x)`, or the
+        weights grow without end.
     kernel : Kernel, optional
-        None, or a polynomial kernel of tinygp, which is used through explicit features. Only a
-        constant among these (``sigma`` above 0) makes the levels' offset learnable.
+        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
+        monomials than `budget` is used through explicit features, which is exact and cheaper; only
+        a constant among these (``sigma`` above 0) makes the levels' offset learnable.
+    budget : int, default 1000
+        Number of examples that the kernel form may store. It learns something from each, so that
+        the store is soon full.
+    evict : {"oldest", "smallest"}, default "oldest"
+        Which example leaves a full store.
 
     Attributes
     ----------
     coef_ : ndarray of shape (D,)
-        Weights of the explicit features.
+        Weights of the explicit features; in the kernel form of ``support_``.
     thresholds_ : ndarray of shape (n_levels - 1,)
         Halfway between levels.
 
     References
     ----------
-    Widrow, B. and Hoff, M. E. (1960). Adaptive switching circuits. IRE WESCON, part 4, 96-104.
+    .. [1] Widrow, B. and Hoff, M. E. (1960). Adaptive switching circuits. IRE WESCON, part 4,
+       96-104.
+    .. [2] Kivinen, J., Smola, A. and Williamson, R. C. (2002). Online learning with kernels. NIPS
+       14 (the kernel form, for the squared loss without decay).
 
     Examples
     --------
@@ -75,43 +114,43 @@ class WidrowHoff(OnlineRanker):
     array([1, 2])
     """
 
-    def __init__(self, n_levels: int, eta: float = 0.1, *, kernel: Kernel | None = None) -> None:
+    def __init__(
+        self,
+        n_levels: int,
+        eta: float = 0.1,
+        *,
+        kernel: Kernel | None = None,
+        budget: int = 1000,
+        evict: Literal["oldest", "smallest"] = "oldest",
+    ) -> None:
         self.n_levels = n_levels
         self.eta = eta
         self.kernel = kernel
-
-    def _explicit(self, n_features: int) -> FeatureMap:
-        explicit = feature_map(self.kernel, n_features, RECORD_BYTES)
-        if explicit is None:
-            raise ValueError(
-                f"`kernel` is {self.kernel!r}; Widrow-Hoff keeps weights: pass None or a "
-                "polynomial kernel."
-            )
-        return explicit
+        self.budget = budget
+        self.evict = evict
 
     def _init_state(self, n_features: int) -> Regression:
         if not 0.0 < self.eta < np.inf:
             raise ValueError(f"`eta` is {self.eta!r}; pass a positive number.")
-        weights = np.zeros(self._explicit(n_features).count(n_features))
-        return Regression(weights, np.int64(0))
-
-    def _expand(self, X: Array) -> Array:
-        return self._explicit(X.shape[1])(X)
+        store = empty_store(self._slots(n_features), n_features)
+        return Regression(np.zeros(self._width(n_features)), np.int64(0), *store)
 
     def _learn(self, state: Regression, block: Block) -> tuple[Regression, JaxArray]:
-        return _learn_block(state, *block, np.float64(self.eta))
+        kernel = self.kernel if state.support.shape[0] else None
+        return _learn_block(state, *block, np.float64(self.eta), kernel, evict=self.evict)
 
     def _met(self, state: Regression, records: Array) -> Array:
         return records
 
     def _foresee(self, X: Array) -> Array:
-        return X @ np.asarray(self.state_.weights)
+        return self._rows(X) @ np.asarray(self.state_.weights)
 
     @property
     def coef_(self) -> Array:
-        """Weights, shape (D,)."""
+        """Weights, shape (D,); in the kernel form of `support_`."""
         check_is_fitted(self, "state_")
-        return np.asarray(self.state_.weights)
+        weights = np.asarray(self.state_.weights)
+        return weights[np.asarray(self.state_.stamps) > 0] if self._stored else weights
 
     @property
     def thresholds_(self) -> Array:
