@@ -58,4 +58,24 @@ def peers(seed: int, strength: float | None, iterations: int) -> None:
         click.echo(f"{name:40} {cells}")
 
 
-COMMANDS = (speed, protocol, peers)
+@click.command("ratings-single")
+@click.option("--data", default="all", help="One data set, or all.")
+@click.option("--repeats", default=10, help="Number of random halves.")
+@click.option("--seed", default=0, help="Seed of the first half.")
+def single(data: str, repeats: int, seed: int) -> None:
+    """Ordinal regression on one target beside mord, statsmodels and skordinal."""
+    from benchmarks.ratings_single import DATA, compare
+
+    for name in DATA if data == "all" else (data,):
+        names = ("zero-one", "mae", "log loss", "s", "CPU s")
+        click.echo(f"{name:32} " + " ".join(f"{column:>8}" for column in names))
+        for model, rows in compare(name, repeats, seed).items():
+            values = np.array(rows)
+            # The first fit compiles.
+            later = np.median(values[min(1, len(values) - 1) :, 3:], axis=0)
+            cells = [f"{value:8.4f}" for value in values[:, :3].mean(axis=0)]
+            cells += [f"{value:8.3f}" for value in later]
+            click.echo(f"{model:32} {' '.join(cells)}")
+
+
+COMMANDS = (speed, protocol, peers, single)

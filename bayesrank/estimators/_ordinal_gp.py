@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import jax
@@ -230,18 +231,9 @@ class OrdinalGP(ClassifierMixin, BaseEstimator):
             Probabilities, a column for each of ``classes_``.
         """
         mean, stddev = self.predict_latent(X)
-        law = LIKELIHOODS[self.likelihood]
         with jax.enable_x64(True):
-            edges = jnp.asarray(self.thresholds_)
-            margins = jnp.asarray(mean), jnp.asarray(stddev) ** 2
-            columns = []
-            for level in range(len(self.classes_)):
-                if self.likelihood == "probit":
-                    moments = law(0.0, edges).tilted_moments(level, *margins)
-                else:
-                    moments = tilted_moments(_log_likelihood(law, edges, level), *margins)
-                columns.append(np.exp(np.asarray(moments.log_z)))
-        probability = np.stack(columns, axis=1)
+            arrays = (jnp.asarray(a) for a in (self.thresholds_, mean, stddev**2))
+            probability = np.asarray(_probabilities(self.likelihood, *arrays))
         return probability / probability.sum(axis=1, keepdims=True)
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
@@ -287,8 +279,22 @@ class OrdinalGP(ClassifierMixin, BaseEstimator):
         return {name: value for name, value in vars(self).items() if name != "_engine"}
 
 
-def _log_likelihood(law: Any, edges: jax.Array, level: int) -> Any:
-    return lambda f: law(f, edges).log_prob(level)
+@partial(jax.jit, static_argnums=0)
+def _probabilities(
+    likelihood: str, edges: jax.Array, mean: jax.Array, variance: jax.Array
+) -> jax.Array:
+    """Probability of each level, shape (m, r), where the function is normal, shape (m,)."""
+    law = LIKELIHOODS[likelihood]
+    shape = (mean.size, edges.size + 1)
+    level, m, v = (
+        jnp.broadcast_to(values, shape).ravel()
+        for values in (jnp.arange(shape[1]), mean[:, None], variance[:, None])
+    )
+    if likelihood == "probit":
+        moments = law(0.0, edges).tilted_moments(level, m, v)
+    else:
+        moments = tilted_moments(lambda f: law(f, edges).log_prob(level), m, v)
+    return jnp.exp(moments.log_z).reshape(shape)
 
 
 def _thresholds(params: Mapping[str, Array]) -> Array:
