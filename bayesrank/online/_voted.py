@@ -1,5 +1,6 @@
 """The voted perceptron, with PRank for the perceptron."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -7,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank.online._base import Array, Block
+from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK, Array, Block
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, init_members, learn_block
 from bayesrank.online._store import Store, kernel_rows
@@ -213,19 +214,24 @@ class VotedPRank(KernelRanker):
         return Ballots._make([*(values[keep] for values in past), *now, *store]), which
 
     def _met(self, state: Ballots, records: Path) -> Array:
-        rows = records.X
-        if not len(state.now_weights):
-            new = rows[np.flatnonzero(records.mistaken)]
-            rows = self._kernels(np.concatenate([state.support, new]), rows)
-        votes = []
-        for i in range(len(rows)):
-            now, which = self._walk(state, records, i)
-            row = rows[[i]] if len(state.now_weights) else rows[i][None, which]
-            votes.append(_vote(now, row))
+        votes, stored = [np.zeros(0)], not len(state.now_weights)
+        support = np.concatenate([state.support, records.X[records.mistaken]]) if stored else None
+        for start, rows in self._parts(support, records.X):
+            for i, row in enumerate(rows, start):
+                now, which = self._walk(state, records, i)
+                votes.append(_vote(now, row[None, which] if stored else row[None]))
         return np.concatenate(votes)
 
     def _foresee(self, X: Array) -> Array:
-        return _vote(self.state_, self._kernels(self.state_.support, X) if self._stored else X)
+        parts = self._parts(self.state_.support if self._stored else None, X)
+        return np.concatenate([np.zeros(0), *(_vote(self.state_, rows) for _, rows in parts)])
+
+    def _parts(self, support: Array | None, X: Array) -> Iterator[tuple[int, Array]]:
+        """Cut examples into parts: explicit features, or kernels with the stored examples."""
+        size = LARGE_BLOCK if support is None else SMALL_BLOCK
+        for start in range(0, len(X), size):
+            part = X[start : start + size]
+            yield start, part if support is None else self._kernels(support, part)
 
     def _kernels(self, support: Array, X: Array) -> Array:
         """Kernel of each example with the stored ones, in arrays of few shapes."""
