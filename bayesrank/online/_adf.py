@@ -66,7 +66,7 @@ class Belief(NamedTuple):
     seen
         Number of examples.
     support, stamps, whitening
-        The basis, see `Basis`; where features are explicit, it is empty.
+        The basis, see `Basis`; where features are explicit, it is empty or None.
     """
 
     mean: Any

@@ -12,7 +12,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank.online._adf import Belief, take_block
 from bayesrank.online._base import Array, Block
-from bayesrank.online._basis import Basis, empty_basis, feature_block
+from bayesrank.online._basis import empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._foresight import decide, foresee_block, padded
 from bayesrank.online._kernel_form import KernelRanker
@@ -323,9 +323,11 @@ class OnlineBayesPoint(KernelRanker):
                 "examples depend on each other: choose 'full', or a polynomial kernel."
             )
         basis = empty_basis(slots, n_features)
-        return self._prior(len(basis.stamps) or self._width(n_features), basis)
+        prior = self._prior(len(basis.stamps) or self._width(n_features))
+        return prior._replace(**basis._asdict())
 
-    def _prior(self, n_weights: int, basis: Basis) -> Belief:
+    def _prior(self, n_weights: int) -> Belief:
+        """Return what is believed of the unknowns at first, without a basis."""
         groups = len(self._noises())
         scales = np.repeat(
             [self.weight_scale, self.threshold_scale], [n_weights, self.n_levels - 1]
@@ -337,19 +339,23 @@ class OnlineBayesPoint(KernelRanker):
             log_weight=np.zeros(groups),
             skipped=np.int64(0),
             seen=np.int64(0),
-            **basis._asdict(),
+            support=None,
+            stamps=None,
+            whitening=None,
         )
 
     def _learn(self, state: Belief, block: Block) -> tuple[Belief, Any]:
-        return take_block(
-            state,
-            *block,
-            self._prior(state.mean.shape[1] - self.n_levels + 1, state.basis),
-            self._noises(),
-            np.float64(self.forgetting),
-            self.kernel if state.support.shape[0] else None,
-            evict=self.evict,
-        )
+        stored, noises = bool(state.support.shape[0]), self._noises()
+        prior = self._prior(state.mean.shape[1] - self.n_levels + 1)
+        forgetting = np.float64(self.forgetting)
+        if stored:
+            return take_block(
+                state, *block, prior, noises, forgetting, self.kernel, evict=self.evict
+            )
+        # What is empty is not handed over: for one example that would take as long as learning.
+        bare = state._replace(support=None, stamps=None, whitening=None)
+        after, probs = take_block(bare, *block, prior, noises, forgetting)
+        return after._replace(**state.basis._asdict()), probs
 
     def _met(self, state: Belief, records: Array) -> Array:
         return decide(records, rounded=False)
