@@ -23,7 +23,7 @@ from scipy.special import log_expit, logsumexp
 from scipy.stats import t
 
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP
+from bayesrank.infer import EP, maximize_evidence
 
 KEY = jax.random.key(1)
 RNG = np.random.default_rng(5)
@@ -202,3 +202,18 @@ def test_power_ep():
     assert_allclose(result.mean["f"], exact.mean, atol=1e-6)
     assert_allclose(result.covariance["f"], exact.covariance, atol=1e-6)
     assert_allclose(result.log_evidence, exact.log_evidence, atol=1e-6)
+
+
+def test_a_domain_computed_from_the_arguments():
+    """Such a program cannot be read while its arguments are traced; it is read as it stands."""
+
+    def model(limits, y):
+        sd: Any = numpyro.sample("sd", dist.Uniform(0.1, jnp.max(limits)))
+        f = numpyro.sample("f", dist.Normal(0.0, sd).expand([y.size]))
+        numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
+
+    y = np.array([3.0, -2.0, 1.0])
+    found = maximize_evidence(model, np.array([2.0, 4.0]), y)
+    # The mean square of the data is sd^2 + 1 where the evidence is largest; the prior is flat.
+    expected = np.sqrt(np.mean(y**2) - 1)
+    np.testing.assert_allclose(found.params["sd"], expected, rtol=1e-3)

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, core
 from jax.flatten_util import ravel_pytree
 
 from bayesrank.infer._inventory import Inventory, run_with, take_inventory
+from bayesrank.infer._refusals import TracedStructureError
 from bayesrank.infer.ep import EP
 from bayesrank.infer.sites import Sites
 
-__all__ = ["Evaluation", "Hyperparameters", "first_sites"]
+__all__ = ["Evaluation", "Hyperparameters", "first_sites", "inventory_of"]
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
 # evidence means nothing.
@@ -78,7 +79,7 @@ class Hyperparameters:
         self, engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
     ) -> None:
         self.engine = engine
-        self.inventory: Inventory = take_inventory(engine.model, args, kwargs, params)
+        self.inventory = inventory_of(engine, args, kwargs, params)
         self.names = tuple(self.inventory.supports)
         self.transforms = {k: dist.biject_to(s) for k, s in self.inventory.supports.items()}
         _, self.unravel = ravel_pytree(self._unconstrained(self.inventory.hyperparameters))
@@ -147,6 +148,30 @@ class Hyperparameters:
             transform = self.transforms[name]
             total += jnp.sum(jnp.asarray(transform.log_abs_det_jacobian(u, transform(u))))
         return total
+
+
+def inventory_of(
+    engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+) -> Inventory:
+    """The sites of a program, compiled where they can be.
+
+    Run step by step, a program computes its prior covariance only for the shapes of its sites to be
+    looked at; compiled code leaves out what is not asked for.
+    """
+
+    def read(params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Inventory]:
+        inventory = take_inventory(engine.model, args, kwargs, params)
+        if any(isinstance(x, core.Tracer) for x in jax.tree.leaves(inventory.supports)):
+            raise TracedStructureError
+        values = inventory.hyperparameters, inventory.discrete
+        return values, inventory._replace(hyperparameters={}, discrete={})
+
+    try:
+        values, inventory = engine.compiled(read, dict(params), args, kwargs)
+    except TracedStructureError:
+        # The domain of a hyperparameter is computed from the arguments.
+        return take_inventory(engine.model, args, kwargs, params)
+    return inventory._replace(hyperparameters=values[0], discrete=values[1])
 
 
 def first_sites(sites: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:

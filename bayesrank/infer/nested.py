@@ -28,11 +28,9 @@ from jax import Array
 from numpyro.diagnostics import split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
-from bayesrank.infer._compile import as_working_dtype
 from bayesrank.infer._crosscheck_engines import run_nuts
 from bayesrank.infer._crosscheck_importance import importance_sampler
-from bayesrank.infer._hyperparameters import Hyperparameters, first_sites
-from bayesrank.infer._inventory import take_inventory
+from bayesrank.infer._hyperparameters import Hyperparameters, first_sites, inventory_of
 from bayesrank.infer._nested_result import NestedEPResult
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.evidence import maximize_evidence
@@ -193,8 +191,7 @@ class NestedEP:
 
     def _fixed(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         """Values of all hyperparameters that are not to be integrated over."""
-        _, arguments, keywords = as_working_dtype(((), args, kwargs))
-        inventory = take_inventory(self.model, arguments, keywords, params)
+        inventory = inventory_of(self.engine, args, kwargs, params)
         if not inventory.sampled:
             raise ValueError(
                 "the model has no hyperparameter to integrate over: it has no sample site other "
