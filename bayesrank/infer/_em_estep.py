@@ -2,7 +2,7 @@ r"""The E-step: every user's posterior given the shared prior, and the sums that
 
 User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` and :math:`m_j` observations, which see
 it through the rows of :math:`P_j`. With sites of precisions :math:`T_j` and precision-means
-:math:`\nu_j` of the predictors measured from :math:`P_j h`, and
+:math:`\nu_j + T_j P_j h`, so that :math:`\nu_j` is measured from the prior mean, and
 :math:`\Sigma_{jj} = P_j \Sigma P_j'`,
 
 .. math::
@@ -60,7 +60,7 @@ class UserState(NamedTuple):
     Attributes
     ----------
     tau, nu
-        Sites of the observations, shape (s,), of predictors measured from the prior mean.
+        Sites of the observations, shape (s,).
     theta
         Parameters of the likelihood, see `bayesrank.infer._em_likelihood`.
     level, scale
@@ -229,12 +229,23 @@ class _Swept(NamedTuple):
     delta: Array
 
 
+def _exactly(told: _Told, posterior: Posterior, tau: Array) -> tuple[Posterior, Array]:
+    """Posterior and log evidence of numbers, without the large ``nu`` of small noise."""
+    error = jnp.where(told.filled, told.levels - told.mean, 0.0)
+    shift = posterior.half.T @ (posterior.half @ error)
+    precisions = jnp.log(jnp.where(told.filled, tau / (2.0 * jnp.pi), 1.0))
+    log_evidence = 0.5 * (jnp.sum(precisions) - posterior.log_det - error @ shift)
+    return posterior._replace(shift=shift, mean=told.covariance @ shift), log_evidence
+
+
 def _sweep(
     likelihood: Likelihood, told: _Told, state: UserState, damping: float
 ) -> tuple[UserState, _Swept]:
     """Make one parallel sweep of EP."""
-    posterior = user_posterior(told.covariance, state.tau, state.nu)
-    mean, variance = _cavity(posterior, state.tau, state.nu)
+    # Precision-means are of the predictors; here they are measured from the prior mean.
+    before = state.nu - state.tau * told.mean
+    posterior = user_posterior(told.covariance, state.tau, before)
+    mean, variance = _cavity(posterior, state.tau, before)
     at = told.levels, told.mean + mean, variance
     moments = jax.vmap(likelihood.moments, in_axes=(None, 0, 0, 0))(state.theta, *at)
     score = jax.vmap(likelihood.score, in_axes=(None, 0, 0, 0, 0))(state.theta, *at, moments[0])
@@ -242,10 +253,14 @@ def _sweep(
     # The tilted mean against the posterior's, which EP makes equal.
     tilted = (mean + nu * variance) / (1.0 + tau * variance)
     moved = jnp.abs(tilted - posterior.mean) / jnp.sqrt(jnp.where(told.filled, variance, 1.0))
-    sites = jnp.where(told.filled, moments[0] - _log_site(mean, variance, state.tau, state.nu), 0.0)
-    log_evidence = jnp.sum(sites) - 0.5 * posterior.log_det + 0.5 * posterior.quadratic
+    if likelihood.gaussian:
+        posterior, log_evidence = _exactly(told, posterior, state.tau)
+    else:
+        sites = moments[0] - _log_site(mean, variance, state.tau, before)
+        sites = jnp.sum(jnp.where(told.filled, sites, 0.0))
+        log_evidence = sites - 0.5 * posterior.log_det + 0.5 * posterior.quadratic
     delta = jnp.max(jnp.where(told.filled, moved, 0.0))
-    tau, nu = (jnp.where(told.filled, x, 0.0) for x in (tau, nu))
+    tau, nu = (jnp.where(told.filled, x, 0.0) for x in (tau, nu + tau * told.mean))
     new = state._replace(
         tau=state.tau + damping * (tau - state.tau), nu=state.nu + damping * (nu - state.nu)
     )
@@ -277,7 +292,7 @@ def _user(
     told = told_by(prior, items, weights, levels, state)
     if likelihood.gaussian:
         precision = jnp.where(told.filled, jnp.exp(-2.0 * state.theta[-1]), 0.0)
-        state = state._replace(tau=precision, nu=precision * (levels - told.mean))
+        state = state._replace(tau=precision, nu=precision * levels)
         damping = 0.0
     new, swept = _sweep(likelihood, told, state, damping)
     return new, swept, _user_sums(told, swept)

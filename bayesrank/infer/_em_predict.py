@@ -87,7 +87,7 @@ def _block_functions(prior: Prior, block: Block, user: UserState) -> tuple[Array
 
     def one(items: Array, weights: Array, levels: Array, user: UserState) -> tuple[Array, Array]:
         told = told_by(prior, items, weights, levels, user)
-        posterior = user_posterior(told.covariance, user.tau, user.nu)
+        posterior = user_posterior(told.covariance, user.tau, user.nu - user.tau * told.mean)
         rows = user.scale * jnp.einsum("sw,swm->sm", weights, prior.kernel[items])
         mean = prior.mean + user.level + posterior.shift @ rows
         return mean, user.scale * diagonal - jnp.sum((posterior.half @ rows) ** 2, axis=0)
@@ -108,7 +108,8 @@ def draws_of(
     root = np.sqrt(state.tau[mine])
     inner = np.eye(len(root)) + root[:, None] * covariance * root
     half = np.linalg.solve(np.linalg.cholesky(inner), root[:, None] * rows)
-    nu = state.nu[mine]
+    prior = state.mean[observations.items[mine]] + state.user_level[user]
+    nu = state.nu[mine] - state.tau[mine] * (prior @ weights)
     mean = state.mean + state.user_level[user] + nu @ rows - half.T @ (half @ _at(observations,
         mine, weights, nu))  # fmt: skip
     values, vectors = np.linalg.eigh(scale * state.kernel - half.T @ half)

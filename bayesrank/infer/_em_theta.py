@@ -29,6 +29,9 @@ from bayesrank.infer._em_estep import UserState, UserSums
 __all__ = ["Theta", "log_deviations", "update_theta"]
 
 _LONGEST_STEP = 0.5
+# Scores are those at the sites of the sweep before, which follow a user's parameters one iteration
+# later: whole steps of the users' own swing to and fro, half steps do not.
+_SHARE = 0.5
 # Keeps the step finite where nothing is known: a gap beside a level that nobody used.
 _RIDGE = 1e-6
 
@@ -94,7 +97,7 @@ def update_theta(
         deviation = user.theta - theta.shared
         own = part.gain - jnp.einsum("...pq,...q->...p", part.reach, jnp.einsum(
             "...pq,q->...p", part.information, step))  # fmt: skip
-        deviation = deviation + _limited(own)
+        deviation = deviation + _SHARE * _limited(own)
         after.append(user._replace(theta=shared + deviation))
         variance = jnp.diagonal(part.reach, axis1=-2, axis2=-1)
         squares += jnp.sum(jnp.where(there[..., None], deviation**2 + variance, 0.0), axis=(0, 1))

@@ -16,8 +16,9 @@ References
 ----------
 .. [1] Yu, S., Yu, K. and Tresp, V. (2005). Collaborative ordinal regression. NIPS Workshop on
    Learning to Rank.
-.. [2] Salakhutdinov, R. and Roweis, S. (2003). Adaptive overrelaxed bound optimization methods.
-   ICML.
+.. [2] Henderson, N. C. and Varadhan, R. (2019). Damped Anderson acceleration with restarts and
+   monotonicity control for accelerating EM and EM-like algorithms. Journal of Computational and
+   Graphical Statistics, 28(4), 834-846.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from bayesrank.infer._em_accelerate import Anderson
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
 from bayesrank.infer._em_checks import check_kernels, check_observations, check_settings
 from bayesrank.infer._em_estep import no_sums
 from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
+from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_result import EMResult
 from bayesrank.infer._em_state import EMState, initial_state, pack, unpack
 from bayesrank.infer.ep import ConvergenceWarning
@@ -48,7 +51,10 @@ __all__ = ["EM"]
 _FIRST_SWEEPS = 6
 _LAST_SWEEPS = 30
 _EP_TOL = 1e-3
-_STRETCH = 1.2
+_QUIET = 3  # iterations
+# Nats per observation. EP's evidence is right at its fixed point only, and what users' spread
+# settles at is not quite where it is largest.
+_SLACK = 1e-5
 
 
 class EM:
@@ -74,15 +80,15 @@ class EM:
     learn_likelihood
         Whether thresholds and noise are learned.
     accelerate
-        Whether to go further than EM's steps in mean and kernel, by a factor that grows until a
-        step lowers the objective; that step is then taken back. The objective never falls either
-        way, where the E-step is exact [2]_.
+        Whether to go further than EM's steps, by Anderson's acceleration [2]_. Where that lowers
+        the objective, EM's own step is taken instead: where the E-step is exact, the objective
+        never falls either way. Individual models are not accelerated.
     damping
         Share of the change that each sweep of EP takes, in (0, 1].
     max_iterations
         Number of iterations after which to give up.
     tol
-        Has converged when the objective, per observation, changes by less in two iterations
+        Has converged when the objective, per observation, changes by less in three iterations
         running.
 
     Examples
@@ -270,7 +276,9 @@ class EM:
                 jax.jit(lambda *args: expect(setting, mesh, *args)),
                 jax.jit(lambda *args: maximise(setting, *args)),
                 jax.jit(lambda *args: density(setting, *args)),
+                Anderson(),
             )
+        self._compiled[setting, mesh].anderson.restart()
         return self._compiled[setting, mesh]
 
 
@@ -280,6 +288,7 @@ class _Steps(NamedTuple):
     expect_block: Callable[..., Any]
     maximise: Callable[..., State]
     density: Callable[..., Array]
+    anderson: Anderson
 
     def expect(self, state: State, blocks: tuple[Block, ...], *, shared: bool) -> Found:
         """Make the E-step of all blocks."""
@@ -317,8 +326,10 @@ class _Loop:
         self.blocks = place(mesh, blocks, split=True)
         self.kernels = place(mesh, kernels, split=False)
         self.trace: list[float] = []
-        self.stretched, self.factor = engine.accelerate and self.shared, 1.0
+        self.anderson = self.steps.anderson if engine.accelerate and self.shared else None
         self.plain: State | None = None
+        exact = LIKELIHOODS[setting.likelihood].gaussian
+        self.slack = 0.0 if exact else _SLACK * len(observations.users)
 
     @property
     def per_observation(self) -> float:
@@ -329,18 +340,16 @@ class _Loop:
         """Make one iteration, and note the objective at its beginning."""
         found = self.steps.expect(self.state, self.blocks, shared=self.shared)
         value = self.evaluate(found)
-        if self.plain is not None and not value >= self.trace[-1]:
-            # The last step was too long, or left no covariance: take EM's own instead.
-            self.state, self.plain, self.factor = self.plain, None, 1.0
+        if self.plain is not None and not value >= self.trace[-1] - self.slack:
+            # The last step went too far: take EM's own instead.
+            self.state, self.plain = self.plain, None
+            self.steps.anderson.reject()
             found = self.steps.expect(self.state, self.blocks, shared=self.shared)
             value = self.evaluate(found)
         self.trace.append(value)
         new = self.steps.maximise(self.state, found, self.blocks, self.kernels)
-        if self.stretched and self.factor > 1.0:
-            self.plain, new = new, _stretch(self.state, new, self.factor)
-        else:
-            self.plain = None
-        self.state, self.factor = new, self.factor * _STRETCH
+        further = None if self.anderson is None else self.anderson.propose(self.state, new)
+        self.plain, self.state = (None, new) if further is None else (new, further)
 
     def evaluate(self, found: Found) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
@@ -361,21 +370,15 @@ class _Loop:
         return delta
 
     def settled(self, tol: float) -> bool:
-        """Whether the last two iterations changed the objective by little."""
-        if len(self.trace) < 3:
+        """Whether the last iterations changed the objective by little."""
+        if len(self.trace) <= _QUIET:
             return False
-        change = np.abs(np.diff(self.trace[-3:])) / len(self.observations.users)
+        change = np.abs(np.diff(self.trace[-_QUIET - 1 :])) / len(self.observations.users)
         return bool(np.all(change < tol))
 
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations."""
         return pack(self.state, self.host_blocks, self.observations)
-
-
-def _stretch(old: State, new: State, factor: float) -> State:
-    """Go further than EM does, in the shared mean and kernel."""
-    prior = jax.tree.map(lambda a, b: a + factor * (b - a), old.prior, new.prior)
-    return new._replace(prior=prior)
 
 
 def _not_converged(loop: _Loop, engine: EM, delta: float) -> str:

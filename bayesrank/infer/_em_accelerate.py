@@ -1,0 +1,189 @@
+r"""Anderson's acceleration of EM, in coordinates where every point is a state.
+
+An iteration of EM takes a state :math:`x` to :math:`g(x)`. Of the last few iterations the
+combination is taken whose residuals :math:`g(x) - x` nearly cancel, and the same combination of
+the :math:`g(x)` is the proposal. What is combined is the mean, the Cholesky factor of the kernel
+with the logarithm of its diagonal, so that the kernel stays positive definite, the likelihood's
+parameters, and the sites with the logarithm of their precisions. The residuals of mean, factor and
+shared parameters choose the weights.
+
+A proposal may be worse than EM's own step. The caller compares, goes back if it is, and says so;
+then a few of EM's own steps are made before the next proposal.
+
+References
+----------
+.. [1] Walker, H. F. and Ni, P. (2011). Anderson acceleration for fixed-point iterations. SIAM
+   Journal on Numerical Analysis, 49(4), 1715-1735.
+.. [2] Henderson, N. C. and Varadhan, R. (2019). Damped Anderson acceleration with restarts and
+   monotonicity control for accelerating EM and EM-like algorithms. Journal of Computational and
+   Graphical Statistics, 28(4), 834-846.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayesrank.infer._em_estep import UserState
+from bayesrank.infer._em_iterate import State
+
+__all__ = ["Anderson", "Point", "from_point", "to_point"]
+
+_DEPTH = 6
+_PLAIN_STEPS = 4
+# Relative to the residuals' squares: keeps the weights finite where residuals are parallel.
+_RIDGE = 1e-8
+
+
+class Point(NamedTuple):
+    """Coordinates of a state.
+
+    Attributes
+    ----------
+    mean
+        ``h``, shape (m,).
+    factor
+        Lower Cholesky factor of ``Sigma``, the diagonal in logarithms, shape (m, m).
+    level
+        Of the base process.
+    theta, spread
+        Shared parameters, and logarithms of what spreads are not zero, shape (p,).
+    users
+        With the logarithms of site precisions.
+    """
+
+    mean: Array
+    factor: Array
+    level: Array
+    theta: Array
+    spread: Array
+    users: tuple[UserState, ...]
+
+
+def to_point(state: State) -> Point:
+    """Coordinates of a state."""
+    factor = jnp.linalg.cholesky(state.prior.kernel)
+    diagonal = jnp.diagonal(factor)
+    return Point(
+        state.prior.mean,
+        factor + jnp.diag(jnp.log(diagonal) - diagonal),
+        state.base.level,
+        state.theta.shared,
+        _log(state.theta.spread),
+        tuple(user._replace(tau=_log(user.tau)) for user in state.users),
+    )
+
+
+def from_point(point: Point, state: State) -> State:
+    """Undo `to_point`; what is no coordinate, and what has no logarithm, is as in `state`."""
+    diagonal = jnp.diagonal(point.factor)
+    factor = point.factor + jnp.diag(jnp.exp(diagonal) - diagonal)
+    users = tuple(
+        new._replace(tau=_exp(new.tau, old.tau))
+        for new, old in zip(point.users, state.users, strict=True)
+    )
+    return State(
+        state.prior._replace(mean=point.mean, kernel=factor @ factor.T),
+        state.base._replace(level=point.level),
+        state.theta._replace(shared=point.theta, spread=_exp(point.spread, state.theta.spread)),
+        users,
+    )
+
+
+def _log(values: Array) -> Array:
+    return jnp.where(values > 0, jnp.log(jnp.where(values > 0, values, 1.0)), 0.0)
+
+
+def _exp(logs: Array, old: Array) -> Array:
+    return jnp.where(old > 0, jnp.exp(logs), old)
+
+
+class _Residual(NamedTuple):
+    """What chooses the weights: differences of mean, factor and shared parameters."""
+
+    mean: Array
+    factor: Array
+    theta: Array
+
+
+def _residual(before: Point, after: Point) -> _Residual:
+    return _Residual(
+        after.mean - before.mean, after.factor - before.factor, after.theta - before.theta
+    )
+
+
+def _inner(a: _Residual, b: _Residual) -> Array:
+    return sum((jnp.vdot(x, y) for x, y in zip(a, b, strict=True)), jnp.zeros(()))
+
+
+def _subtract(a: Point, b: Point) -> Point:
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+class Anderson:
+    """The last iterations, and what they propose."""
+
+    def __init__(self) -> None:
+        self._to_point, self._from_point = jax.jit(to_point), jax.jit(from_point)
+        self._residual, self._inner = jax.jit(_residual), jax.jit(_inner)
+        self._subtract = jax.jit(_subtract)
+        self._add = jax.jit(lambda a, c, b: jax.tree.map(lambda x, y: x + c * y, a, b))
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything; the compiled code is kept."""
+        self._at: Point | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._last: tuple[_Residual, Point] | None = None
+        self._residuals: list[_Residual] = []
+        self._images: list[Point] = []
+        self._wait = _PLAIN_STEPS
+
+    def propose(self, old: State, new: State) -> State | None:
+        """Return a state further on than `new`, which EM has made of `old`; or None to go there.
+
+        Parameters
+        ----------
+        old
+            What was returned last, or where it was None, the `new` of that call; any other state
+            only after `restart`.
+        new
+            EM's own next state.
+        """
+        before = self._to_point(old) if self._at is None else self._at
+        image = self._to_point(new)
+        residual = self._residual(before, image)
+        if self._last is not None:
+            last = self._last[0]
+            difference = _Residual(*(a - b for a, b in zip(residual, last, strict=True)))
+            self._residuals = [*self._residuals, difference][-_DEPTH:]
+            self._images = [*self._images, self._subtract(image, self._last[1])][-_DEPTH:]
+        self._last, self._at = (residual, image), image
+        self._wait -= 1
+        if self._wait > 0 or not self._residuals:
+            return None
+        for weight, difference in zip(self._weights(residual), self._images, strict=True):
+            self._at = self._add(self._at, -weight, difference)
+        return self._from_point(self._at, new)
+
+    def reject(self) -> None:
+        """Say that the last proposal was worse, and that EM's own step was taken instead."""
+        if self._last is not None:
+            self._at = self._last[1]
+        self._forget()
+
+    def _weights(self, residual: _Residual) -> np.ndarray:
+        """Least-squares weights of the differences that best make up the residual."""
+        columns = [*self._residuals, residual]
+        products = np.array([[float(self._inner(a, b)) for b in columns] for a in columns[:-1]])
+        size = np.sqrt(np.diagonal(products))
+        if not np.isfinite(products).all() or not size.all():
+            return np.zeros(len(size))  # no covariance, or nothing has changed
+        gram = products[:, :-1] / np.outer(size, size) + _RIDGE * np.eye(len(size))
+        return np.linalg.solve(gram, products[:, -1] / size) / size
