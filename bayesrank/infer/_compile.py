@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -13,12 +14,16 @@ from scipy import sparse
 
 from bayesrank.infer._refusals import TracedStructureError
 
-__all__ = ["Arguments", "CompileCache", "as_working_dtype", "split_arguments"]
+__all__ = ["Arguments", "CompileCache", "as_working_dtype", "jit", "split_arguments"]
 
 
 # The newer of the two code generators for processors in jaxlib 0.10 takes half as long again to
 # compile what EP does, and the result is no faster.  Later ones have a single one, without choice.
-_OPTIONS = {"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else None
+_IS_0_10 = version("jaxlib").startswith("0.10.")
+_OPTIONS = {"xla_cpu_use_fusion_emitters": False} if _IS_0_10 else None
+
+# `jax.jit` for code that solves EP or differentiates it.
+jit = partial(jax.jit, compiler_options=_OPTIONS)
 
 
 class Arguments(NamedTuple):
@@ -100,7 +105,7 @@ def _compile(
         result, static["static"] = function(dynamic, args, kwargs)
         return result
 
-    return jax.jit(traced, compiler_options=_OPTIONS), static
+    return jit(traced), static
 
 
 _NEEDS_VALUES = (

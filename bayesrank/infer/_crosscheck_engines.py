@@ -15,6 +15,7 @@ from numpyro import optim
 from numpyro.distributions import constraints
 from numpyro.infer import NUTS, SVI, Trace_ELBO, autoguide, init_to_value
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._crosscheck_program import Density, WhiteProgram
 
 __all__ = ["run_nuts", "run_svi"]
@@ -48,13 +49,13 @@ def run_nuts(
     """
     kernel = NUTS(potential_fn=lambda z: -program.log_joint(z))
 
-    @jax.jit
+    @jit
     def init(key: Array) -> Any:
         key, start_key = jax.random.split(key)
         start = jax.random.uniform(start_key, (program.size,), minval=-2.0, maxval=2.0)
         return kernel.init(key, num_warmup, start, (), {})
 
-    @jax.jit
+    @jit
     def sample(state: Any, number: Array) -> tuple[Any, Array, Array]:
         def body(i: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
             state, draws, diverging = carry
@@ -108,9 +109,9 @@ def run_svi(
         return _STEP_SIZE * 0.01**late
 
     svi = SVI(model, guide, optim.Adam(step_size), Trace_ELBO(num_particles=_PARTICLES))
-    state = jax.jit(svi.init)(rng_key)
+    state = jit(svi.init)(rng_key)
 
-    @jax.jit
+    @jit
     def update(state: Any, number: Array) -> Any:
         return lax.fori_loop(0, number, lambda _, state: svi.update(state)[0], state)
 
@@ -121,7 +122,7 @@ def run_svi(
         jax.block_until_ready(state)
         advance(done / num_steps)
 
-    @jax.jit
+    @jit
     def moments(state: Any) -> tuple[Array, Array]:
         posterior = guide.get_posterior(svi.get_params(state))
         return posterior.mean, posterior.covariance_matrix

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -21,6 +20,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._crosscheck_program import Density
 
 __all__ = ["Importance", "importance_sampler", "pareto_k"]
@@ -79,7 +79,7 @@ def importance_sampler(
         weighs the draws by the program's density. It is compiled once.
     """
 
-    @jax.jit
+    @jit
     def weigh(key: Array, mean: Array, covariance: Array) -> Array:
         proposal = dist.MultivariateNormal(mean, scale_tril=jnp.linalg.cholesky(covariance))
         points = proposal.sample(key, (draws,))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._inventory import run_with
 from bayesrank.infer.reparam import whiten
 
@@ -115,7 +116,7 @@ def white_program(
     hidden = dict(params)
     if dropped:
 
-        @jax.jit
+        @jit
         def values() -> dict[str, Array]:
             sites = run_with(model, args, kwargs, params)
             return {name: sites[name]["value"] for name in dropped}
@@ -139,7 +140,7 @@ def white_program(
         return jnp.concatenate([traced[name]["value"].reshape(-1) for name in shapes])
 
     zeros = jnp.zeros(sum(map(_size, white_shapes.values())))
-    loc, root = jax.jit(lambda z: (latents(z), jax.jacfwd(latents)(z)))(zeros)
+    loc, root = jit(lambda z: (latents(z), jax.jacfwd(latents)(z)))(zeros)
     program = WhiteProgram(lambda z: z, np.asarray(loc), _diagonal_if_so(np.asarray(root)), shapes)
 
     def log_joint(z: Array) -> Array:

@@ -163,10 +163,6 @@ class _Search:
     ) -> None:
         self.engine, self.args, self.kwargs, self.params = engine, args, kwargs, params
         self.callback = callback
-        # Refuses what EP cannot take before anything is searched.
-        first = engine.run(
-            jax.random.key(0), *args, params={**params, **init}, num_samples=1, **kwargs
-        )
         self.free = Hyperparameters(engine, args, kwargs, params)
         if not self.free.names:
             raise ValueError(
@@ -178,7 +174,11 @@ class _Search:
             raise ValueError(
                 f"init names {unknown}; the free hyperparameters are {list(self.free.names)}"
             )
-        self.first = self.free.flatten({**self.free.inventory.hyperparameters, **init})
+        start = {**self.free.inventory.hyperparameters, **init}
+        # Refuses what EP cannot take before anything is searched.  All hyperparameters are named,
+        # so that a run at those that are learned shares its code.
+        first = engine.run(jax.random.key(0), *args, params=start, num_samples=1, **kwargs)
+        self.first = self.free.flatten(start)
         self.sites = first_sites(first.sites)
         self.count, self.best_objective = 0, -np.inf
 

@@ -28,6 +28,7 @@ from jax import Array
 from numpyro.diagnostics import split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._crosscheck_engines import run_nuts
 from bayesrank.infer._crosscheck_importance import importance_sampler
 from bayesrank.infer._hyperparameters import Hyperparameters, first_sites, inventory_of
@@ -184,7 +185,7 @@ class NestedEP:
             evaluation = free.evaluate(flat, fixed, sites, args, kwargs, jacobian=True)
             return jnp.where(evaluation.usable, evaluation.objective, -jnp.inf)
 
-        slope = jax.jit(jax.grad(log_density))
+        slope = jit(jax.grad(log_density))
         steps = _STEP * np.eye(centre.size)
         curvature = np.stack([slope(centre + s) - slope(centre - s) for s in steps]) / (2 * _STEP)
         return _Walk(free, fixed, centre, _inverse_root(-curvature), log_density, sites)
