@@ -15,8 +15,8 @@ from scipy.stats import genpareto, norm
 
 from bayesrank import to_arviz
 from bayesrank.infer import CrossCheck, crosscheck
-from bayesrank.infer._crosscheck_importance import importance_sampler, pareto_k
 from bayesrank.infer._crosscheck_program import WhiteProgram, white_program
+from bayesrank.infer._importance import importance_sampler, pareto_k
 
 RNG = np.random.default_rng(0)
 

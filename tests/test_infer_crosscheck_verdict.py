@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bayesrank.infer._crosscheck_compare import Comparison, Reference, contrast_of, reference_of
-from bayesrank.infer._crosscheck_importance import Importance
 from bayesrank.infer._crosscheck_verdict import Sizes, judge, judge_alone
+from bayesrank.infer._importance import Importance
 
 RNG = np.random.default_rng(0)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesrank.infer._crosscheck_compare import Comparison, Reference
-from bayesrank.infer._crosscheck_importance import Importance
 from bayesrank.infer._crosscheck_verdict import Verdict, rms
+from bayesrank.infer._importance import Importance
 from bayesrank.infer.result import EPResult
 
 if TYPE_CHECKING:

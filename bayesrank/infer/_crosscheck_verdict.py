@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from bayesrank.infer._crosscheck_compare import Comparison, Reference
-from bayesrank.infer._crosscheck_importance import Importance
+from bayesrank.infer._importance import Importance
 
 __all__ = ["Sizes", "Status", "Verdict", "judge", "judge_alone", "rms"]
 

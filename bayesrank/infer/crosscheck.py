@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from bayesrank.infer._compile import as_working_dtype
 from bayesrank.infer._crosscheck_compare import Comparison, Reference, contrast_of, reference_of
-from bayesrank.infer._crosscheck_engines import run_nuts, run_svi
-from bayesrank.infer._crosscheck_importance import Importance, importance_sampler
 from bayesrank.infer._crosscheck_program import WhiteProgram, split, white_program
 from bayesrank.infer._crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.infer._crosscheck_verdict import Sizes, Verdict, judge, judge_alone
+from bayesrank.infer._importance import Importance, importance_sampler
+from bayesrank.infer._white_engines import run_nuts, run_svi
 from bayesrank.infer.ep import EP
 from bayesrank.infer.result import EPResult
 

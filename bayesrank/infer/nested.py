@@ -29,10 +29,10 @@ from numpyro.diagnostics import split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
 from bayesrank.infer._compile import jit
-from bayesrank.infer._crosscheck_engines import run_nuts
-from bayesrank.infer._crosscheck_importance import importance_sampler
 from bayesrank.infer._hyperparameters import Hyperparameters, first_sites, inventory_of
+from bayesrank.infer._importance import importance_sampler
 from bayesrank.infer._nested_result import NestedEPResult
+from bayesrank.infer._white_engines import run_nuts
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.evidence import maximize_evidence
 from bayesrank.infer.result import GaussianMoments, square_root
