@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import numpy as np
 
@@ -21,18 +23,29 @@ def speed(data: str, share: float) -> None:
 
 @click.command("ratings-protocol")
 @click.option("--repeats", default=10)
+@click.option("--seed", default=0, help="Seed of the first repeat.")
 @click.option("--sizes", default="100,200,300,400", help="Numbers of training films.")
 @click.option("--iterations", default=40, help="Most iterations of EM.")
-def protocol(repeats: int, sizes: str, iterations: int) -> None:
+@click.option("--strength", default=None, type=float, help="Strength of the kernel's prior.")
+def protocol(repeats: int, seed: int, sizes: str, iterations: int, strength: float | None) -> None:
     """Collaborative against individual models, as in tables 1 and 2 of the paper."""
-    from benchmarks.ratings import protocol as measure
+    from benchmarks.ratings_protocol import protocol as measure
 
     numbers = tuple(int(size) for size in sizes.split(","))
-    found = measure(repeats, numbers, iterations)
+    found: dict[tuple[str, int, str], list[float]] = {}
+    for repeat in range(seed, seed + repeats):
+        for size, model, figures in measure(repeat, numbers, iterations, strength):
+            for figure, value in figures.items():
+                found.setdefault((figure, size, model), []).append(value)
+        click.echo(f"after {repeat - seed + 1} repeats:")
+        _table(found, numbers)
+
+
+def _table(found: dict[tuple[str, int, str], list[float]], sizes: tuple[int, ...]) -> None:
     for figure in ("mae", "zero-one"):
         click.echo(f"{figure}: mean (standard error); gain: individual less collaborative, paired")
-        for size in numbers:
-            row = {m: np.array(found[m, size, figure]) for m in ("GPR", "CGPR", "GPOR", "CGPOR")}
+        for size in sizes:
+            row = {m: np.array(found[figure, size, m]) for m in ("GPR", "CGPR", "GPOR", "CGPOR")}
             cells = [f"{name} {_mean(values)}" for name, values in row.items()]
             gains = [_mean(row[m] - row["C" + m]) for m in ("GPR", "GPOR")]
             click.echo(f"{size:5} {'  '.join(cells)}  gain {gains[0]}  {gains[1]}")
@@ -44,18 +57,30 @@ def _mean(values: np.ndarray) -> str:
 
 
 @click.command("ratings-peers")
-@click.option("--seed", default=0)
+@click.option("--seeds", default="11,12,13", help="A random split for each.")
 @click.option("--strength", default=None, type=float, help="Strength of the kernel's prior.")
 @click.option("--iterations", default=300, help="Most iterations of EM.")
-def peers(seed: int, strength: float | None, iterations: int) -> None:
+@click.option("--plot", default=None, help="Folder for pictures of the first split's calibration.")
+def peers(seeds: str, strength: float | None, iterations: int, plot: str | None) -> None:
     """Held-out errors beside scikit-surprise's, on a fifth of all ratings of MovieLens-small."""
-    from benchmarks.ratings import STRENGTH
-    from benchmarks.ratings import peers as measure
+    from benchmarks.ratings_peers import draw_calibration
+    from benchmarks.ratings_peers import peers as measure
 
-    click.echo(f"{'':40} {'mae':>8} {'zero-one':>8} {'log loss':>8}")
-    for name, row in measure(seed, strength or STRENGTH, iterations).items():
-        cells = " ".join(f"{row[k]:8.4f}" for k in ("mae", "zero-one", "log loss"))
-        click.echo(f"{name:40} {cells}")
+    splits = []
+    for seed in seeds.split(","):
+        splits.append(measure(int(seed), strength, iterations))
+        how = "converged" if splits[-1].converged else "stopped"
+        click.echo(f"seed {seed}: EM {how} after {splits[-1].iterations} iterations")
+    click.echo("mean (standard error); difference to CGPOR, paired (standard error)")
+    for name in splits[0].figures:
+        cells = []
+        for figure in ("mae", "zero-one", "log loss"):
+            values = np.array([split.figures[name][figure] for split in splits])
+            ours = np.array([split.figures["CGPOR"][figure] for split in splits])
+            cells.append(f"{figure} {_mean(values)} {_mean(values - ours)}")
+        click.echo(f"{name:36} {'  '.join(cells)}")
+    if plot is not None:
+        draw_calibration(splits[0].probability, splits[0].levels, Path(plot))
 
 
 @click.command("ratings-single")

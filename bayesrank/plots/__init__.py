@@ -2,7 +2,8 @@
 
 Every function draws on ``ax`` or, without one, on a new figure of a fitting size, and returns the
 axes; save with ``ax.figure.savefig(path)``. `plot_crosscheck`, `plot_question` and
-`plot_semi_supervised` have several panels, always a new figure, and return that. Matplotlib is
+`plot_semi_supervised` have several panels, always a new figure, and return that; `plot_pit` is
+always a new figure, too. Matplotlib is
 imported when a picture is drawn, and its backend and settings are left alone.
 """
 
@@ -18,6 +19,8 @@ from bayesrank.plots._crosscheck import plot_crosscheck as plot_crosscheck
 from bayesrank.plots._heatmaps import plot_pairwise as plot_pairwise
 from bayesrank.plots._heatmaps import plot_rank_distribution as plot_rank_distribution
 from bayesrank.plots._online import plot_running_loss as plot_running_loss
+from bayesrank.plots._pit import plot_pit as plot_pit
+from bayesrank.plots._pit import randomized_pit as randomized_pit
 from bayesrank.plots._question import plot_question as plot_question
 from bayesrank.plots._ranking import plot_ranking as plot_ranking
 from bayesrank.plots._ratings import plot_reliability as plot_reliability
@@ -34,6 +37,7 @@ __all__ = [
     "plot_gain_surface",
     "plot_learning_curves",
     "plot_pairwise",
+    "plot_pit",
     "plot_question",
     "plot_rank_distribution",
     "plot_ranking",
@@ -42,4 +46,5 @@ __all__ = [
     "plot_semi_supervised",
     "plot_skill_surface",
     "plot_tastes",
+    "randomized_pit",
 ]

@@ -1,0 +1,136 @@
+"""Ratings held out at random: ours beside scikit-surprise's recommenders, and calibration."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.infer import EM
+from benchmarks.ratings import STRENGTH, Ratings, load
+
+__all__ = ["Split", "draw_calibration", "peers"]
+
+Array = NDArray[Any]
+
+
+class Split(NamedTuple):
+    """What came out on one random split.
+
+    Attributes
+    ----------
+    figures
+        By model: mean absolute error, zero-one error and log loss of the held-out ratings.
+    probability
+        CGPOR's probabilities of the levels of the held-out ratings, shape (K, r).
+    levels
+        Their levels, shape (K,).
+    iterations, converged
+        Of EM on the program of CGPOR.
+    """
+
+    figures: dict[str, dict[str, float]]
+    probability: Array
+    levels: Array
+    iterations: int
+    converged: bool
+
+
+def peers(
+    seed: int, strength: float | None = STRENGTH, iterations: int = 300, tol: float = 1e-4
+) -> Split:
+    """Hold out a fifth of all ratings of MovieLens-small, and predict them."""
+    data = load("movielens")
+    test = np.random.default_rng(seed).random(len(data.users)) < 0.2
+    shape = {"num_users": int(data.users.max()) + 1, "num_items": int(data.items.max()) + 1}
+    train, held_out = data.where(~test), data.where(test)
+    engine = EM("probit", strength=strength, tol=tol, max_iterations=iterations)
+    result = engine.run(*train, progress_bar=False, **shape)  # pyright: ignore[reportArgumentType]
+    probability = result.predict_proba(held_out.users, held_out.items)
+    figures = {"CGPOR": _of_probabilities(probability, held_out.levels)}
+    if importlib.util.find_spec("surprise") is not None:
+        for name, predicted in _surprise(train, held_out):
+            figures[name] = _of_numbers(predicted, held_out.levels)
+    converged, count = bool(result.converged), int(result.num_iterations)
+    return Split(figures, probability, held_out.levels, count, converged)
+
+
+def _of_probabilities(probability: Array, levels: Array) -> dict[str, float]:
+    """The median counts for the absolute error, the mode for the zero-one error."""
+    median = (probability.cumsum(axis=1)[:, :-1] < 0.5).sum(axis=1)
+    likelihood = probability[np.arange(len(levels)), levels]
+    return {
+        "mae": float(np.abs(median - levels).mean()),
+        "zero-one": float((probability.argmax(axis=1) != levels).mean()),
+        "log loss": float(-np.log(likelihood).mean()),
+    }
+
+
+def _of_numbers(mean: Array, levels: Array) -> dict[str, float]:
+    """The mean absolute error is the smaller of that of the numbers and of them rounded."""
+    rounded = np.clip(np.round(mean), 0, 4)
+    return {
+        "mae": float(min(np.abs(mean - levels).mean(), np.abs(rounded - levels).mean())),
+        "zero-one": float((rounded != levels).mean()),
+        "log loss": float("nan"),
+    }
+
+
+def _surprise(train: Ratings, test: Ratings) -> Iterator[tuple[str, Array]]:
+    """Predictions of recommenders at their default settings, levels from 0."""
+    import pandas as pd
+
+    surprise: Any = importlib.import_module("surprise")
+    table = pd.DataFrame({"user": train.users, "item": train.items, "rating": train.levels + 1})
+    data = surprise.Dataset.load_from_df(table, surprise.Reader(rating_scale=(1, 5)))
+    whole = data.build_full_trainset()
+    similarity = {"name": "pearson_baseline", "user_based": False}
+    algorithms = {
+        "biased mean (surprise BaselineOnly)": surprise.BaselineOnly(verbose=False),
+        "item kNN (surprise KNNBaseline)": surprise.KNNBaseline(
+            k=40, sim_options=similarity, verbose=False
+        ),
+        "SVD (surprise)": surprise.SVD(random_state=0),
+        "SVD++ (surprise)": surprise.SVDpp(random_state=0),
+    }
+    for name, algorithm in algorithms.items():
+        algorithm.fit(whole)
+        pairs = zip(test.users, test.items, strict=True)
+        yield name, np.array([algorithm.predict(u, i).est for u, i in pairs]) - 1
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def draw_calibration(probability: Array, levels: Array, folder: Path, seed: int = 0) -> None:
+    """Draw the PIT of held-out ratings by ArviZ, and the reliability of level probabilities.
+
+    Parameters
+    ----------
+    probability
+        Predicted probabilities of the levels, shape (K, r).
+    levels
+        What the levels were, shape (K,).
+    folder
+        Where ``ratings_pit.png`` and ``ratings_reliability.png`` go.
+    seed
+        Of the place within its level that a rating is given at random, without which the PIT of a
+        few levels could not be uniform.
+    """
+    from matplotlib import pyplot as plt
+
+    from bayesrank.plots import plot_pit, plot_reliability
+
+    folder.mkdir(parents=True, exist_ok=True)
+    happened = levels[:, None] == np.arange(probability.shape[1])
+    for name, ax in (
+        ("pit", plot_pit(probability, levels, seed=seed)),
+        ("reliability", plot_reliability(probability, happened, bins=20)),
+    ):
+        ax.figure.savefig(folder / f"ratings_{name}.png", dpi=120, bbox_inches="tight")
+        plt.close(ax.figure)

@@ -1,0 +1,101 @@
+"""The protocol of the paper on MovieLens-small: collaborative against individual models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.estimators import correlation_kernel
+from bayesrank.infer import EM
+from benchmarks.ratings import STRENGTH, Ratings, load
+
+__all__ = ["MODELS", "protocol"]
+
+Array = NDArray[Any]
+
+MODELS = ("GPR", "CGPR", "GPOR", "CGPOR")
+_TASKS = 100
+
+
+def protocol(
+    seed: int,
+    sizes: tuple[int, ...] = (100, 200, 300, 400),
+    iterations: int = 40,
+    strength: float | None = STRENGTH,
+) -> Iterator[tuple[int, str, dict[str, float]]]:
+    """Errors of the four models on the 100 busiest users; the others make the films' kernel.
+
+    The busiest users' ratings of some random films are learned from, those of all other films
+    predicted, which no user of the 100 has rated then.
+
+    Yields
+    ------
+    tuple
+        Number of training films, model, and its "mae" and "zero-one".
+    """
+    data = load("movielens")
+    n, m = int(data.users.max()) + 1, int(data.items.max()) + 1
+    busiest = np.argsort(-np.bincount(data.users, minlength=n), kind="stable")[:_TASKS]
+    rank = np.full(n, -1)
+    rank[busiest] = np.arange(_TASKS)
+    kernels = _kernels(data.where(rank[data.users] < 0), n, m)
+    task = data.where(rank[data.users] >= 0)
+    task = task._replace(users=rank[task.users])
+    order = np.random.default_rng(seed).permutation(m)
+    for size in sizes:
+        train = np.isin(task.items, order[:size])
+        for model in MODELS:
+            split = task.where(train), task.where(~train)
+            yield size, model, _errors(model, *split, kernels, iterations, strength)
+
+
+def _kernels(others: Ratings, num_users: int, num_items: int) -> Array:
+    """Kernels of the films, whose weights are learned: correlation, a constant, each its own."""
+    table = np.full((num_users, num_items), np.nan)
+    table[others.users, others.items] = others.levels
+    kernel = correlation_kernel(table[~np.isnan(table).all(axis=1)])
+    own = np.eye(num_items)
+    return np.stack([kernel + 1e-6 * own, np.ones_like(kernel), own])
+
+
+def _errors(
+    model: str,
+    train: Ratings,
+    test: Ratings,
+    kernels: Array,
+    iterations: int,
+    strength: float | None,
+) -> dict[str, float]:
+    likelihood = "probit" if model.endswith("OR") else "gaussian"
+    collaborative = model.startswith("C")
+    engine = EM(
+        likelihood,
+        collaborative=collaborative,
+        strength=strength,
+        max_iterations=iterations,
+        tol=1e-4,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = engine.run(
+            *train,  # pyright: ignore[reportArgumentType]
+            num_users=_TASKS,
+            num_items=kernels.shape[1],
+            kernel=kernels,
+            progress_bar=False,
+        )
+    if likelihood == "gaussian":
+        level = np.clip(np.round(result.predict_latent(test.users, test.items)[0]), 0, 4)
+        mode = level
+    else:
+        probability = result.predict_proba(test.users, test.items)
+        level = (probability.cumsum(axis=1)[:, :-1] < 0.5).sum(axis=1)
+        mode = probability.argmax(axis=1)
+    return {
+        "mae": float(np.abs(level - test.levels).mean()),
+        "zero-one": float((mode != test.levels).mean()),
+    }
