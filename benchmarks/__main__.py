@@ -14,6 +14,7 @@ import click
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
+from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
 
 
 @click.group()
@@ -172,7 +173,7 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
         )
 
 
-for command in (*ACTIVE, *ONLINE, *RATINGS):
+for command in (*ACTIVE, *ONLINE, *RATINGS, *RATINGS_SPEED):
     main.add_command(command)
 
 
