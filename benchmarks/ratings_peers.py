@@ -128,10 +128,10 @@ def draw_calibration(probability: Array, levels: Array, folder: Path, seed: int 
 
     folder.mkdir(parents=True, exist_ok=True)
     happened = levels[:, None] == np.arange(probability.shape[1])
-    pictures: tuple[tuple[str, Any], ...] = (
+    for name, ax in (
         ("pit", plot_pit(probability, levels, seed=seed)),
         ("reliability", plot_reliability(probability, happened, bins=20)),
-    )
-    for name, ax in pictures:
-        ax.figure.savefig(folder / f"ratings_{name}.png", dpi=120, bbox_inches="tight")
-        plt.close(ax.figure)
+    ):
+        figure: Any = ax.figure
+        figure.savefig(folder / f"ratings_{name}.png", dpi=120, bbox_inches="tight")
+        plt.close(figure)
