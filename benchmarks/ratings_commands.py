@@ -18,7 +18,7 @@ def speed(data: str, share: float) -> None:
     from benchmarks.ratings_speed import speed as measure
 
     for name, value in measure(data, share).items():
-        click.echo(f"{name:12} {value:10.1f}")
+        click.echo(f"{name:12} {value:10.5g}")
 
 
 @click.command("ratings-protocol")
