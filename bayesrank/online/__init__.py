@@ -4,6 +4,8 @@ Levels are ``1..n_levels``, the higher the better. Every learner has scikit-lear
 ``partial_fit`` on chunks of any size, ``predict``, ``decision_function``, ``coef_`` and
 ``thresholds_``; ``prequential`` predicts each example and then learns it; ``save`` and ``load``
 keep the state. How the stream is cut into chunks makes no difference, not in the last bit.
+All take any kernel of tinygp: by explicit features where it is a polynomial and these are cheaper,
+else by stored examples, as many as ``budget`` says.
 
 ====================== ==========================================================================
 learner                predicts by
