@@ -25,6 +25,10 @@ import scipy.linalg  # noqa: E402, F401 - its library, too, may have been loaded
 from threadpoolctl import threadpool_limits  # noqa: E402
 
 threadpool_limits(limits=1, user_api="blas")
+# The variable is not read again if a plugin has loaded JAX already.
+jax.config.update(
+    "jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"
+)
 
 
 @pytest.fixture
