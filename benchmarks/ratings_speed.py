@@ -61,7 +61,10 @@ def settled(name: str, further: int = 100, seed: int = 0) -> Iterator[dict[str, 
     data = load(name)
     test = np.random.default_rng(seed).random(len(data.users)) < 0.2
     train, held_out = data.where(~test), data.where(test)
-    shape: dict[str, Any] = {"num_users": int(data.users.max()) + 1, "num_items": int(data.items.max()) + 1}
+    shape: dict[str, Any] = {
+        "num_users": int(data.users.max()) + 1,
+        "num_items": int(data.items.max()) + 1,
+    }
     first = EM("probit", strength=STRENGTH, tol=_TOL)
     result = first.run(*train, **shape, progress_bar=False)
     before = _said(result, held_out)
