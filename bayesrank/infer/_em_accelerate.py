@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._em_estep import UserState
 from bayesrank.infer._em_iterate import State
 
@@ -128,10 +129,10 @@ class Anderson:
     """The last iterations, and what they propose."""
 
     def __init__(self) -> None:
-        self._to_point, self._from_point = jax.jit(to_point), jax.jit(from_point)
-        self._residual, self._inner = jax.jit(_residual), jax.jit(_inner)
-        self._subtract = jax.jit(_subtract)
-        self._add = jax.jit(lambda a, c, b: jax.tree.map(lambda x, y: x + c * y, a, b))
+        self._to_point, self._from_point = jit(to_point), jit(from_point)
+        self._residual, self._inner = jit(_residual), jit(_inner)
+        self._subtract = jit(_subtract)
+        self._add = jit(lambda a, c, b: jax.tree.map(lambda x, y: x + c * y, a, b))
         self.restart()
 
     def restart(self) -> None:

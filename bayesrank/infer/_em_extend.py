@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._em_blocks import Observations, make_blocks
 from bayesrank.infer._em_checks import check_observations
 from bayesrank.infer._em_estep import no_sums
@@ -69,7 +70,7 @@ def fit_users(
     blocks = make_blocks(observations, most=2)
     fixed = setting._replace(collaborative=False)  # the sums over items are not wanted
     with jax.enable_x64(True):
-        sweep = jax.jit(partial(expect, fixed, None))
+        sweep = jit(partial(expect, fixed, None))
         laid_out = unpack(start, blocks)
         sums = no_sums(len(state.mean), shared=False)
         for _ in range(_SWEEPS):

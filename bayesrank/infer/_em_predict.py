@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
 from bayesrank.infer._em_estep import Prior, UserState, told_by, user_posterior
 from bayesrank.infer._em_likelihood import LIKELIHOODS
@@ -81,7 +82,7 @@ def functions_of(
     return mean, variance
 
 
-@jax.jit
+@jit
 def _block_functions(prior: Prior, block: Block, user: UserState) -> tuple[Array, Array]:
     diagonal = jnp.diagonal(prior.kernel)
 
@@ -153,7 +154,7 @@ def level_probabilities(
         return np.exp(np.asarray(found))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _log_probabilities(likelihood: str, theta: Array, mean: Array, variance: Array) -> Array:
     law = LIKELIHOODS[likelihood]
     levels = jnp.arange(theta.shape[1] + 1)

@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from bayesrank.infer._compile import jit
 from bayesrank.infer._em_accelerate import Anderson
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
 from bayesrank.infer._em_checks import check_kernels, check_observations, check_settings
@@ -273,9 +274,9 @@ class EM:
         """
         if (setting, mesh) not in self._compiled:
             self._compiled[setting, mesh] = _Steps(
-                jax.jit(lambda *args: expect(setting, mesh, *args)),
-                jax.jit(lambda *args: maximise(setting, *args)),
-                jax.jit(lambda *args: density(setting, *args)),
+                jit(lambda *args: expect(setting, mesh, *args)),
+                jit(lambda *args: maximise(setting, *args)),
+                jit(lambda *args: density(setting, *args)),
                 Anderson(),
             )
         self._compiled[setting, mesh].anderson.restart()
