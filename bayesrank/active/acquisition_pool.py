@@ -179,20 +179,26 @@ def _expected(
 ) -> Array:
     """Average of what a function of direction and answer says, over the answers to each pair."""
     pairs = jnp.asarray(pairs)
+    flat = pairs.reshape(-1, 2)
     covariance = jnp.asarray(beliefs.covariance)
+    mean, variance = margins(beliefs, flat)
     law = Thurstone(0.0, beliefs.noise)
 
-    def of_pair(pair: Array) -> Array:
-        mean, variance = margins(beliefs, pair)
+    def answered(outcome: int) -> _Answer:
+        log_probability, shift, curvature = law.tilted_moments(outcome, mean, variance)
+        return _Answer(jnp.exp(log_probability), shift, -curvature)
+
+    def of_pair(candidate: tuple[Array, tuple[_Answer, ...]]) -> Array:
+        pair, answers = candidate
         direction = covariance[pair[0]] - covariance[pair[1]]
         average = jnp.zeros((), covariance.dtype)
-        for outcome in (0, 1):
-            log_probability, shift, curvature = law.tilted_moments(outcome, mean, variance)
-            answer = _Answer(jnp.exp(log_probability), shift, -curvature)
+        for answer in answers:
             # An answer that cannot come is not taken into account.
             possible = answer.probability > 0
             average += jnp.where(possible, answer.probability * total(direction, answer), 0.0)
         return average
 
-    flat = pairs.reshape(-1, 2)
-    return lax.map(of_pair, flat, batch_size=_TOGETHER).reshape(pairs.shape[:-1])
+    # Answers are worked out for all candidates at once: for a few at a time, the many short steps
+    # of that would cost more than the pass over the pool.
+    candidates = (flat, (answered(0), answered(1)))
+    return lax.map(of_pair, candidates, batch_size=_TOGETHER).reshape(pairs.shape[:-1])
