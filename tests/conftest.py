@@ -1,6 +1,7 @@
 """Settings and fixtures shared by the tests."""
 
 import os
+import tempfile
 from importlib.metadata import version
 
 # Tests compile much and compute little: XLA spends less time on optimising, here and in the
@@ -13,6 +14,13 @@ if version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = (
         f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
     )
+# The processes of one session, those that tests start among them, share what one has compiled; the
+# directory is removed when the first of them, which is the one that makes it, ends.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _compiled = tempfile.TemporaryDirectory(prefix="bayesrank-tests-", ignore_cleanup_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Two processes share the work already, and the matrices are small: threads within one of them would
 # wait for those of the other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -25,10 +33,13 @@ import scipy.linalg  # noqa: E402, F401 - its library, too, may have been loaded
 from threadpoolctl import threadpool_limits  # noqa: E402
 
 threadpool_limits(limits=1, user_api="blas")
-# The variable is not read again if a plugin has loaded JAX already.
+# Variables are not read again if a plugin has loaded JAX already.
 jax.config.update(
     "jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"
 )
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture
