@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 import jax
 import numpy as np
 import pytest
+from preference_data import simulate, true_skill, with_units
 from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
@@ -26,31 +27,11 @@ PARAMS: dict[str, Any] = {"amplitude": 1.7, "lengthscale": [0.9, 2.0], "noise": 
 N_ITEMS, N_COMPARISONS = 20, 150
 
 
-def _skill(X):
-    return 2.0 * np.sin(1.5 * X[:, 0]) + X[:, 1]
-
-
-def _simulate(n, n_comparisons, seed):
-    """Items with two features, and comparisons by Thurstone's model with noise 1."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1.0, 1.0, (n, 2))
-    first = rng.integers(n, size=n_comparisons)
-    pairs = np.stack([first, (first + rng.integers(1, n, n_comparisons)) % n], axis=1)
-    margin = np.subtract(*_skill(X)[pairs.T])
-    won = rng.random(len(pairs)) < norm.cdf(margin / np.sqrt(2.0))
-    return X, np.where(won[:, None], pairs, pairs[:, ::-1])
-
-
-def _with_units(X):
-    """The same features as a person would have them: prices and weights."""
-    return X * [30.0, 0.002] + [100.0, 5.0]
-
-
 @pytest.fixture(scope="module")
 def simulated():
     """Items, comparisons to fit to, and as many more to be predicted."""
-    X, comparisons = _simulate(N_ITEMS, 2 * N_COMPARISONS, seed=1)
-    return _with_units(X), comparisons[:N_COMPARISONS], comparisons[N_COMPARISONS:]
+    X, comparisons = simulate(N_ITEMS, 2 * N_COMPARISONS, seed=1)
+    return with_units(X), comparisons[:N_COMPARISONS], comparisons[N_COMPARISONS:]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +78,7 @@ def _brute_force(X, X_new, rows, tau, nu):
 
 def test_new_items_against_conditioning_by_brute_force(data, fitted):
     X, comparisons = data
-    X_new = _with_units(np.random.default_rng(5).uniform(-1.5, 1.5, (6, 2)))
+    X_new = with_units(np.random.default_rng(5).uniform(-1.5, 1.5, (6, 2)))
     mean, covariance = _brute_force(X, X_new, comparisons, *fitted.result_.sites["comparison"])
     skill, sd = fitted.predict(X_new)
     np.testing.assert_allclose(skill, mean, atol=1e-5)
@@ -106,7 +87,7 @@ def test_new_items_against_conditioning_by_brute_force(data, fitted):
 
 def test_new_items_against_the_program_with_new_items(data, fitted):
     X, comparisons = data
-    X_new = _with_units(np.array([[0.3, -0.2], [1.4, 0.9], [-0.6, 0.1]]))
+    X_new = with_units(np.array([[0.3, -0.2], [1.4, 0.9], [-0.6, 0.1]]))
     scaled = [(x - X.mean(axis=0)) / X.std(axis=0) for x in (X, X_new)]
     result = EP(preference_gp).run(
         jax.random.key(0), scaled[0], comparisons, X_new=scaled[1], ard=True, params=fitted.params_
@@ -128,7 +109,7 @@ def test_the_items_of_fit_are_predicted_alike_by_row_and_by_features(data, fitte
 
 
 def test_far_from_all_items_the_prior_returns(fitted):
-    skill, sd = fitted.predict(_with_units(np.array([[40.0, 90.0]])))
+    skill, sd = fitted.predict(with_units(np.array([[40.0, 90.0]])))
     np.testing.assert_allclose(skill, 0.0, atol=1e-8)
     np.testing.assert_allclose(sd, PARAMS["amplitude"], rtol=1e-5)
 
@@ -208,7 +189,7 @@ def test_ranking_is_that_of_the_draws(fitted):
 
 def test_held_out_comparisons_are_predicted_nearly_as_well_as_can_be(simulated, learned):
     X, _, held_out = simulated
-    margin = np.subtract(*_skill(X / [30.0, 0.002] - [100.0 / 30.0, 2500.0])[held_out.T])
+    margin = np.subtract(*true_skill(X / [30.0, 0.002] - [100.0 / 30.0, 2500.0])[held_out.T])
     of_truth = -norm.logcdf(margin / np.sqrt(2.0)).mean()
     loss = -np.log(learned.predict_proba(held_out)).mean()
     assert of_truth - 0.03 < loss < of_truth + 0.06 < np.log(2.0) - 0.1
@@ -297,7 +278,7 @@ def test_clone_is_unfitted_with_the_same_options(fitted):
 def test_pickle_and_copy_keep_the_fit(fitted, duplicate):
     other = duplicate(fitted)
     assert not hasattr(other, "_engine")
-    X_new = _with_units(np.array([[0.3, -0.2], [1.4, 0.9]]))
+    X_new = with_units(np.array([[0.3, -0.2], [1.4, 0.9]]))
     np.testing.assert_array_equal(other.predict(X_new), fitted.predict(X_new))
     np.testing.assert_array_equal(other.rank().prob_best, fitted.rank().prob_best)
 
