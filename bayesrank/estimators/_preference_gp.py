@@ -364,7 +364,8 @@ class PreferenceGP(BaseEstimator):
         return questions(self.result, self.likelihood, n, candidates)
 
     def __sklearn_clone__(self) -> Self:
-        other = type(self)(**clone(self.get_params(deep=False), safe=False))
+        options: Any = clone(self.get_params(deep=False), safe=False)
+        other = type(self)(**options)
         if hasattr(self, "_engine"):
             other._engine = self._engine  # what is compiled once serves every fold
         return other
