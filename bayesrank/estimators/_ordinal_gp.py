@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank import gp
+from bayesrank.estimators._base import EPEstimator
 from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
-from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.models.ordinal import ordinal_kernel, ordinal_regression_gp
 from bayesrank.models.ratings import LIKELIHOODS, centred_thresholds
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 _TOLERANCE = 1e-5
 
 
-class OrdinalGP(ClassifierMixin, BaseEstimator):
+class OrdinalGP(ClassifierMixin, EPEstimator):
     """Ordinal regression: ordered levels of items, from their features.
 
     A level is which of the intervals between learned thresholds the item's value plus noise falls
@@ -161,15 +161,14 @@ class OrdinalGP(ClassifierMixin, BaseEstimator):
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}
         params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
 
-        if not hasattr(self, "_engine"):
-            self._engine = EP(ordinal_regression_gp)
+        engine = self._engine_of(ordinal_regression_gp)
         data = (checked - mean) / scale, numbers
         options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         key = jax.random.key(seed)
         if to_learn:
             params = maximize_evidence(
-                self._engine,
+                engine,
                 *data,
                 params=params,
                 num_restarts=self.num_restarts,
@@ -177,7 +176,7 @@ class OrdinalGP(ClassifierMixin, BaseEstimator):
                 tol=_TOLERANCE,
                 **options,
             ).params
-        self.result_ = self._engine.run(key, *data, params=params, **options)
+        self.result_ = engine.run(key, *data, params=params, **options)
         self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence
         self.classes_ = classes
@@ -185,18 +184,6 @@ class OrdinalGP(ClassifierMixin, BaseEstimator):
         self.lengthscales_ = scale * self.params_["lengthscale"] * self.params_.get("stretch", 1.0)
         self.feature_mean_, self.feature_scale_ = mean, scale
         return self
-
-    @property
-    def result(self) -> EPResult:
-        """The posterior of the function at the items of `fit`.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
-        check_is_fitted(self)
-        return self.result_
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Level of each item, see ``predict_as``.
@@ -263,20 +250,6 @@ class OrdinalGP(ClassifierMixin, BaseEstimator):
         change = result.covariance["f"] @ weights - across
         variance = prior + np.einsum("nm,nm->m", weights, change)
         return weights.T @ result.mean["f"], np.sqrt(variance)
-
-    def _check_features(self, X: Any, **options: Any) -> Array:
-        checked: Any = validate_data(self, X, dtype=np.float64, **options)
-        return checked
-
-    def __sklearn_clone__(self) -> Self:
-        other = type(self)(**clone(self.get_params(deep=False), safe=False))
-        if hasattr(self, "_engine"):
-            other._engine = self._engine  # what is compiled once serves every fold
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Compiled code is neither copied nor pickled.
-        return {name: value for name, value in vars(self).items() if name != "_engine"}
 
 
 @partial(jax.jit, static_argnums=0)

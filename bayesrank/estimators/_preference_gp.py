@@ -8,10 +8,9 @@ from typing import Any, Literal, Self, overload
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayesrank.estimators._base import EPEstimator
 from bayesrank.estimators._predict import NewItems, new_items, outcome_probability
 from bayesrank.estimators._query import questions
 from bayesrank.estimators._validate import (
@@ -21,7 +20,7 @@ from bayesrank.estimators._validate import (
     graph_laplacian,
     location_and_scale,
 )
-from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer import maximize_evidence
 from bayesrank.models import preference_gp
 from bayesrank.models._checks import check_comparisons
 from bayesrank.ranking import RankSummary, summarize
@@ -33,7 +32,7 @@ Array = NDArray[np.float64]
 _OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
 
 
-class PreferenceGP(BaseEstimator):
+class PreferenceGP(EPEstimator):
     """Skills of items with features, learned from comparisons of two items at a time.
 
     The skill is a Gaussian process of the features with a squared-exponential kernel, and varies
@@ -173,13 +172,12 @@ class PreferenceGP(BaseEstimator):
             options["laplacian"] = graph
         params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
 
-        if not hasattr(self, "_engine"):
-            self._engine = EP(preference_gp)
+        engine = self._engine_of(preference_gp)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         search_key, draw_key = jax.random.split(jax.random.key(seed))
         if to_learn:
             maximum = maximize_evidence(
-                self._engine,
+                engine,
                 *data,
                 params=params,
                 num_restarts=self.num_restarts,
@@ -187,7 +185,7 @@ class PreferenceGP(BaseEstimator):
                 **options,
             )
             params = maximum.params
-        self.result_ = self._engine.run(
+        self.result_ = engine.run(
             draw_key, *data, params=params, num_samples=self.num_samples, **options
         )
         self.params_ = self.result_.params
@@ -195,18 +193,6 @@ class PreferenceGP(BaseEstimator):
         self.laplacian_ = graph
         self.feature_mean_, self.feature_scale_ = mean, scale
         return self
-
-    @property
-    def result(self) -> EPResult:
-        """The posterior of the skills.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
-        check_is_fitted(self)
-        return self.result_
 
     @overload
     def predict(
@@ -362,21 +348,6 @@ class PreferenceGP(BaseEstimator):
             If an argument does not fit.
         """
         return questions(self.result, self.likelihood, n, candidates)
-
-    def __sklearn_clone__(self) -> Self:
-        options: Any = clone(self.get_params(deep=False), safe=False)
-        other = type(self)(**options)
-        if hasattr(self, "_engine"):
-            other._engine = self._engine  # what is compiled once serves every fold
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Compiled code is neither copied nor pickled.
-        return {name: value for name, value in vars(self).items() if name != "_engine"}
-
-    def _check_features(self, X: Any, **options: Any) -> Array:
-        checked: Any = validate_data(self, X, dtype=np.float64, **options)
-        return checked
 
     def _new_items(self, X: ArrayLike, *, joint: bool) -> NewItems:
         features = self._check_features(X, reset=False)
