@@ -19,6 +19,7 @@ from infer_oracles import (
 from numpy.testing import assert_allclose
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
+from scipy import sparse
 from scipy.special import log_expit, logsumexp
 from scipy.stats import t
 
@@ -207,13 +208,14 @@ def test_power_ep():
 def test_a_domain_computed_from_the_arguments():
     """Such a program cannot be read while its arguments are traced; it is read as it stands."""
 
-    def model(limits, y):
+    def model(limits, design, y):
         sd: Any = numpyro.sample("sd", dist.Uniform(0.1, jnp.max(limits)))
-        f = numpyro.sample("f", dist.Normal(0.0, sd).expand([y.size]))
-        numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
+        f: Any = numpyro.sample("f", dist.Normal(0.0, sd).expand([y.size]))
+        numpyro.sample("y", dist.Normal(design @ f, 1.0), obs=y)
 
     y = np.array([3.0, -2.0, 1.0])
-    found = maximize_evidence(model, np.array([2.0, 4.0]), y)
+    # Sparse arguments are made dense on this way, too.
+    found = maximize_evidence(model, np.array([2.0, 4.0]), sparse.eye_array(3), y)
     # The mean square of the data is sd^2 + 1 where the evidence is largest; the prior is flat.
     expected = np.sqrt(np.mean(y**2) - 1)
     np.testing.assert_allclose(found.params["sd"], expected, rtol=1e-3)

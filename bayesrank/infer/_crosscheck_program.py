@@ -36,7 +36,7 @@ class Density(Protocol):
     """
 
     @property
-    def log_joint(self) -> Any: ...  # noqa: D102
+    def log_joint(self) -> Callable[..., Any]: ...  # noqa: D102
 
     @property
     def size(self) -> int: ...  # noqa: D102

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax import Array, core
 from jax.flatten_util import ravel_pytree
 
+from bayesrank.infer._compile import as_working_dtype
 from bayesrank.infer._inventory import Inventory, run_with, take_inventory
 from bayesrank.infer._refusals import TracedStructureError
 from bayesrank.infer.ep import EP
@@ -170,6 +171,7 @@ def inventory_of(
         values, inventory = engine.compiled(read, dict(params), args, kwargs)
     except TracedStructureError:
         # The domain of a hyperparameter is computed from the arguments.
+        _, args, kwargs = as_working_dtype(((), args, dict(kwargs)))
         return take_inventory(engine.model, args, kwargs, params)
     return inventory._replace(hyperparameters=values[0], discrete=values[1])
 
