@@ -20,9 +20,9 @@ __all__ = ["Block", "OnlineRanker"]
 
 Array = NDArray[np.float64]
 
-# Blocks that the stream is cut into: a few examples take the small one, so that they need not pay
-# for the arrays of the large one, whose records may take RECORD_BYTES.
-SMALL_BLOCK, LARGE_BLOCK, RECORD_BYTES = 16, 1024, 2**23
+# Sizes of the blocks that a chunk is cut into, each compiled once, so that a few examples need not
+# pay for a thousand. What is recorded of a block may take RECORD_BYTES.
+SMALL_BLOCK, MIDDLE_BLOCK, LARGE_BLOCK, RECORD_BYTES = 16, 128, 1024, 2**23
 
 
 class Block(NamedTuple):
@@ -296,13 +296,10 @@ class OnlineRanker(BaseEstimator, ABC):
         return met
 
     def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[Block, int]]:
-        """Cut a chunk into padded blocks of one of two sizes."""
-        large = self._large_block(X.shape[1])
+        """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
         start = 0
-        while start < len(X):
-            left = len(X) - start
-            size = SMALL_BLOCK if left <= SMALL_BLOCK else large
-            count = min(size, left)
+        for size in self._sizes(len(X), X.shape[1]):
+            count = min(size, len(X) - start)
             rows = self._expand(X[start : start + count])
             padded = np.zeros((size, rows.shape[1]))
             padded[:count] = rows
@@ -311,9 +308,14 @@ class OnlineRanker(BaseEstimator, ABC):
             yield Block(padded, levels, np.int64(count)), count
             start += count
 
-    def _large_block(self, n_features: int) -> int:
+    def _sizes(self, count: int, n_features: int) -> Iterator[int]:
+        """Sizes of blocks for so many examples: the largest that will be more than half full."""
         most = RECORD_BYTES // (8 * max(self._record_width(n_features), 1))
-        return int(min(max(2 ** int(np.log2(max(most, 1))), SMALL_BLOCK), LARGE_BLOCK))
+        larger = [size for size in (LARGE_BLOCK, MIDDLE_BLOCK) if size <= most]
+        while count > 0:
+            size = next((size for size in larger if 2 * count > size), SMALL_BLOCK)
+            yield size
+            count -= size
 
     def _refuse_unless_finite(self, state: Any) -> None:
         if not all(np.isfinite(np.asarray(value)).all() for value in state):

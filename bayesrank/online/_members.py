@@ -10,10 +10,8 @@ once any member has learned from it. Where the members are divided over devices,
 all stored examples and its own members' coefficients; these are whole numbers, so that their sizes
 add up to the same in any order.
 
-The members run side by side under `vmap`, in one loop over the examples, as `lax.scan` would run
-them, but for its length, which is not compiled in. A scan over padded blocks that leaves out their
-ends by a mask gives the same bits; it costs some more for full blocks, and a chunk of a hundred
-examples would pay for a thousand, or for more calls.
+The members run side by side under `vmap`, in one `lax.scan` over the examples of a block. What pads
+a block is an example that nobody is shown, which changes no bit of any member.
 
 References
 ----------
@@ -115,8 +113,7 @@ def learn_block(
 ) -> tuple[Members, Records]:
     """Show a block of examples to the members, one after the other.
 
-    The loop's length is data: blocks of one shape share compiled code, however many examples they
-    hold, and one example makes one turn.
+    Blocks of one shape share compiled code, however many examples they hold.
 
     Parameters
     ----------
@@ -140,10 +137,11 @@ def learn_block(
         Whether to record the members' weights, in the linear form.
     """
     X, y = jnp.asarray(X), jnp.asarray(y)
-    shown = _shown(seed, members.seen, X.shape[0], members.votes.shape[0], tau)
+    there = jnp.arange(X.shape[0]) < count
+    shown = _shown(seed, members.seen, X.shape[0], members.votes.shape[0], tau) & there[:, None]
     learn = partial(_learn, evict=evict, keep_weights=keep_weights)
     if mesh is None:
-        return learn(members, X, y, count, shown, kernel)
+        return learn(members, X, y, there, shown, kernel)
     (axis,) = mesh.axis_names
     each, every = PartitionSpec(), PartitionSpec(None, axis)
     split = Members(every, every, PartitionSpec(axis), each, each, each)
@@ -154,7 +152,7 @@ def learn_block(
         in_specs=(split, each, each, each, every, each),
         out_specs=(split, Records(every, history, every, history, each)),
         check_vma=False,
-    )(members, X, y, count, shown, kernel)
+    )(members, X, y, there, shown, kernel)
 
 
 def _shown(seed: ArrayLike, seen: Array, size: int, n_members: int, tau: ArrayLike) -> Array:
@@ -173,7 +171,7 @@ def _learn(
     members: Members,
     X: Array,
     y: Array,
-    count: ArrayLike,
+    there: Array,
     shown: Array,
     kernel: Kernel | None,
     *,
@@ -181,40 +179,32 @@ def _learn(
     keep_weights: bool,
     axis: str | None = None,
 ) -> tuple[Members, Records]:
-    size, n_members = shown.shape
-    n_thresholds = members.thresholds.shape[0]
     kept = members.weights.shape[0] if keep_weights else 0
-    records = Records(
-        jnp.zeros((size, n_members)),
-        jnp.zeros((size, n_thresholds, n_members)),
-        jnp.zeros((size, n_members)),
-        jnp.zeros((size, kept, n_members)),
-        jnp.zeros(size, jnp.int64),
-    )
     all_changes = jax.vmap(prank_change, in_axes=(0, 1, None), out_axes=Change(0, 1, 0))
 
-    def turn(i: Array, carry: tuple[Members, Records]) -> tuple[Members, Records]:
-        members, records = carry
+    def turn(members: Members, example: tuple[Array, ...]) -> tuple[Members, Records]:
+        x, level, present, shown = example
         store = Store(members.support, members.stamps)
-        row = X[i] if kernel is None else kernel_row(kernel, store, X[i])
+        row = x if kernel is None else kernel_row(kernel, store, x)
         scores = row @ members.weights
-        steps, moves, correct = all_changes(scores, members.thresholds, y[i])
-        steps = jnp.where(shown[i], steps, 0.0)
+        steps, moves, correct = all_changes(scores, members.thresholds, level)
+        steps = jnp.where(shown, steps, 0.0)
         after = members._replace(
-            thresholds=members.thresholds + jnp.where(shown[i], moves, 0.0),
-            votes=members.votes + (shown[i] & correct),
-            seen=members.seen + 1,
+            thresholds=members.thresholds + jnp.where(shown, moves, 0.0),
+            votes=members.votes + (shown & correct),
+            seen=members.seen + present,
         )
         slot = jnp.zeros((), jnp.int64)
         if kernel is None:
             after = after._replace(weights=members.weights + row[:, None] * steps)
         else:
-            mistaken = jnp.any(shown[i] & ~correct)
-            after, slot = _learn_example(kernel, after, X[i], steps, mistaken, evict, axis)
-        meeting = Records(scores, members.thresholds, members.votes, members.weights[:kept], slot)
-        return after, jax.tree.map(lambda all_, one: all_.at[i].set(one), records, meeting)
+            mistaken = jnp.any(shown & ~correct)
+            after, slot = _learn_example(kernel, after, x, steps, mistaken, evict, axis)
+        return after, Records(
+            scores, members.thresholds, members.votes, members.weights[:kept], slot
+        )
 
-    return lax.fori_loop(0, count, turn, (members, records))
+    return lax.scan(turn, members, (X, y, there, shown))
 
 
 def _learn_example(
