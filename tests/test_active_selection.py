@@ -14,8 +14,12 @@ from bayesrank.active import (
     best_pairs,
     entropy_gain,
     margin_variance,
+    pool_entropy,
+    pool_variance,
     random_gain,
 )
+from bayesrank.active._blocks import log_of_product
+from bayesrank.active.acquisition_pool import FACTORS
 
 
 def make_beliefs(n, seed=0):
@@ -72,6 +76,22 @@ def test_excluded_pairs_are_not_chosen_in_either_order(n):
     np.testing.assert_array_equal(best_pairs(bald, beliefs, 6, exclude=out, chunk=8)[0], kept[:6])
     chosen = best_pairs(bald, beliefs, 6, candidates=best, exclude=out, chunk=8)[0]
     np.testing.assert_array_equal(chosen, kept[:6])
+
+
+@pytest.mark.parametrize(("acquisition", "n"), [(pool_entropy, 7), (pool_variance, 8)])
+def test_blocks_of_pairs_have_the_scores_of_single_ones(acquisition, n):
+    beliefs = make_beliefs(n)
+    count = n * (n - 1) // 2
+    best, scores = by_sorting(acquisition, beliefs, all_pairs(n), count)
+    out = np.concatenate([best[:5:2], best[1:5:2, ::-1], [[0, 0]]])
+    pairs, found = best_pairs(acquisition, beliefs, count, exclude=out, chunk=8)
+    np.testing.assert_array_equal(pairs, [*best[5:], *[[0, 0]] * 5])
+    np.testing.assert_allclose(found, [*scores[5:], *[-np.inf] * 5])
+
+
+def test_products_of_small_factors_do_not_underflow():
+    factors = [jnp.float32(0.005)] * (2 * FACTORS)
+    assert float(log_of_product(factors)) == pytest.approx(2 * FACTORS * np.log(0.005), rel=1e-6)
 
 
 def test_candidates_are_chosen_as_they_are_given():

@@ -34,18 +34,33 @@ from bayesrank.active.acquisition import answer_entropy
 from bayesrank.active.beliefs import Beliefs, expected_shrinkage, margins
 from bayesrank.distributions import Thurstone
 
-__all__ = ["pool_entropy", "pool_error", "pool_variance"]
+__all__ = [
+    "FACTORS",
+    "Answer",
+    "both_answers",
+    "pool_entropy",
+    "pool_error",
+    "pool_variance",
+]
 
 # Candidates that are passed over the pool together.
 _TOGETHER = 64
 # Factors that are multiplied before a logarithm is taken, which costs more than the rest.  Each is
 # the share of a variance that an answer leaves: above 0.005 for any answer that has a probability
 # in single precision (thirteen standard deviations), so that sixteen of them do not underflow.
-_FACTORS = 16
+FACTORS = 16
 
 
-class _Answer(NamedTuple):
-    """One answer to a candidate: its probability, and what it does to the skills, all scalars."""
+class Answer(NamedTuple):
+    r"""One answer to candidates: its probability, and what it does to the skills.
+
+    Attributes
+    ----------
+    probability
+        Of the answer.
+    shift, shrinkage
+        :math:`g_y` and :math:`\omega_y` of the module's equation, all of the candidates' shape.
+    """
 
     probability: Array
     shift: Array
@@ -79,7 +94,7 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
         known = variance > 0
         precision = jnp.where(known, 1.0 / jnp.where(known, variance, 1.0), 0.0)
 
-        def skills(direction: Array, answer: _Answer) -> Array:
+        def skills(direction: Array, answer: Answer) -> Array:
             return 0.5 * _sum_of_logs(1.0 - answer.shrinkage * direction**2 * precision)
 
         return -_expected(beliefs, pairs, skills)
@@ -87,7 +102,7 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
     mean, variance = margins(beliefs, pool)
     noise = 2.0 * jnp.square(beliefs.noise)
 
-    def answers(direction: Array, answer: _Answer) -> Array:
+    def answers(direction: Array, answer: Answer) -> Array:
         mean_after, variance_after = _after(mean, variance, direction, pool, answer)
         return jnp.sum(answer_entropy(mean_after**2 / (noise + variance_after)))
 
@@ -119,7 +134,7 @@ def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
     pool = jnp.asarray(pool)
     mean, variance = margins(beliefs, pool)
 
-    def wrong(direction: Array, answer: _Answer) -> Array:
+    def wrong(direction: Array, answer: Answer) -> Array:
         mean_after, variance_after = _after(mean, variance, direction, pool, answer)
         return jnp.sum(norm.cdf(-jnp.abs(mean_after) / jnp.sqrt(variance_after)))
 
@@ -156,16 +171,41 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     return expected_shrinkage(beliefs, pairs) * width.reshape(pairs.shape[:-1])
 
 
+def both_answers(beliefs: Beliefs, pairs: Array) -> tuple[Answer, Answer]:
+    """What either answer to each candidate would do.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Beliefs about n skills.
+    pairs : Array
+        Candidates, integers of shape (..., 2).
+
+    Returns
+    -------
+    tuple
+        The second item winning, and the first.
+    """
+    mean, variance = margins(beliefs, pairs)
+    law = Thurstone(0.0, beliefs.noise)
+
+    def answered(outcome: int) -> Answer:
+        log_probability, shift, curvature = law.tilted_moments(outcome, mean, variance)
+        return Answer(jnp.exp(log_probability), shift, -curvature)
+
+    return answered(0), answered(1)
+
+
 def _sum_of_logs(factors: Array) -> Array:
     """Sum of the logarithms of a vector, right to rounding of its elements."""
-    size = -(-factors.size // _FACTORS)
-    padding = size * _FACTORS - factors.size
-    parts = jnp.split(jnp.pad(factors, (0, padding), constant_values=1.0), _FACTORS)
+    size = -(-factors.size // FACTORS)
+    padding = size * FACTORS - factors.size
+    parts = jnp.split(jnp.pad(factors, (0, padding), constant_values=1.0), FACTORS)
     return jnp.sum(jnp.log(math.prod(parts[1:], start=parts[0])))
 
 
 def _after(
-    mean: Array, variance: Array, direction: Array, pool: Array, answer: _Answer
+    mean: Array, variance: Array, direction: Array, pool: Array, answer: Answer
 ) -> tuple[Array, Array]:
     """Mean and variance of the pool's margins after an answer."""
     shared = direction[pool[..., 0]] - direction[pool[..., 1]]
@@ -174,21 +214,13 @@ def _after(
     return mean + answer.shift * shared, left
 
 
-def _expected(
-    beliefs: Beliefs, pairs: ArrayLike, total: Callable[[Array, _Answer], Array]
-) -> Array:
+def _expected(beliefs: Beliefs, pairs: ArrayLike, total: Callable[[Array, Answer], Array]) -> Array:
     """Average of what a function of direction and answer says, over the answers to each pair."""
     pairs = jnp.asarray(pairs)
     flat = pairs.reshape(-1, 2)
     covariance = jnp.asarray(beliefs.covariance)
-    mean, variance = margins(beliefs, flat)
-    law = Thurstone(0.0, beliefs.noise)
 
-    def answered(outcome: int) -> _Answer:
-        log_probability, shift, curvature = law.tilted_moments(outcome, mean, variance)
-        return _Answer(jnp.exp(log_probability), shift, -curvature)
-
-    def of_pair(candidate: tuple[Array, tuple[_Answer, ...]]) -> Array:
+    def of_pair(candidate: tuple[Array, tuple[Answer, ...]]) -> Array:
         pair, answers = candidate
         direction = covariance[pair[0]] - covariance[pair[1]]
         average = jnp.zeros((), covariance.dtype)
@@ -200,5 +232,5 @@ def _expected(
 
     # Answers are worked out for all candidates at once: for a few at a time, the many short steps
     # of that would cost more than the pass over the pool.
-    candidates = (flat, (answered(0), answered(1)))
+    candidates = (flat, both_answers(beliefs, flat))
     return lax.map(of_pair, candidates, batch_size=_TOGETHER).reshape(pairs.shape[:-1])

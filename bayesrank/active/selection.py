@@ -3,7 +3,8 @@
 The ``n (n - 1) / 2`` pairs of n items are walked through by distance round a circle: the pairs
 ``(i, i + d mod n)`` with ``d = 1, 2, ..., n // 2`` are each pair once. A chunk is a few distances;
 its scores are compared with the best so far and forgotten, so that memory does not grow with the
-number of pairs.
+number of pairs. Criteria that look at all items for each pair are walked through in blocks of
+neighbours on the circle instead, ``(i + r, i + 1 + c)``.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,15 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
+from bayesrank.active._blocks import BlockForm, block_form
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.beliefs import Beliefs, anticipate
 
 __all__ = ["best_batch", "best_pairs"]
 
 _CHUNK = 65_536
+# Items whose pairs with half the circle make a block: few, so that its arrays stay in the cache.
+_HEIGHT = 32
 
 
 class _Best(NamedTuple):
@@ -166,6 +170,9 @@ def _best_of_all(
     acquisition: Partial, beliefs: Beliefs, excluded: Array, q: int, chunk: int
 ) -> _Best:
     """The best of all pairs, a few distances round the circle at a time."""
+    form = block_form(acquisition)
+    if form is not None:
+        return _best_of_blocks(form, beliefs, excluded, q, chunk)
     n = beliefs.mean.shape[0]
     furthest = n // 2
     lengths = min(max(1, chunk // n), max(1, furthest))
@@ -175,8 +182,7 @@ def _best_of_all(
     def score(start: Array) -> _Best:
         distance = start + jnp.arange(lengths, dtype=excluded.dtype)[:, None]
         second = (first + distance) % n
-        # Halfway round an even circle each pair is met from both its ends.
-        counted = (distance <= furthest) & ((2 * distance < n) | (first < second))
+        counted = _is_counted(distance, first, second, n)
         pairs = jnp.stack(jnp.broadcast_arrays(first, second), axis=-1).reshape(-1, 2)
         scores = jnp.where(counted, acquisition(beliefs, pairs).reshape(lengths, n), -jnp.inf)
         row = distance_out - start
@@ -187,6 +193,42 @@ def _best_of_all(
     starts = jnp.arange(1, max(furthest, 1) + 1, lengths, dtype=excluded.dtype)
     best = _running_best(score, starts, q)
     return best._replace(pairs=jnp.sort(best.pairs, axis=-1))
+
+
+def _best_of_blocks(
+    form: BlockForm, beliefs: Beliefs, excluded: Array, q: int, chunk: int
+) -> _Best:
+    """The best of all pairs, a few first items and all distances at a time."""
+    n = beliefs.mean.shape[0]
+    furthest = max(n // 2, 1)
+    height = max(1, min(_HEIGHT, n, chunk // furthest))
+    width = furthest + height - 1
+    table = form.table(jnp.asarray(beliefs.covariance))
+    table = table[..., jnp.arange(n + height + width) % n]
+    distance_out, first_out = _place_on_circle(excluded, n)
+
+    def score(start: Array) -> _Best:
+        first = start + jnp.arange(height, dtype=excluded.dtype)[:, None]
+        second = start + 1 + jnp.arange(width, dtype=excluded.dtype)
+        pairs = jnp.stack(jnp.broadcast_arrays(first % n, second % n), axis=-1)
+        rows = lax.dynamic_slice_in_dim(table, start, height, axis=-1)
+        columns = lax.dynamic_slice_in_dim(table, start + 1, width, axis=-1)
+        counted = (first < n) & _is_counted(second - first, pairs[..., 0], pairs[..., 1], n)
+        scores = jnp.where(counted, form.scores(beliefs, pairs, rows, columns), -jnp.inf)
+        row = first_out - start
+        row = jnp.where((row >= 0) & (row < height) & (distance_out > 0), row, height)
+        scores = scores.at[row, row + distance_out - 1].set(-jnp.inf, mode="drop")
+        return _Best(scores.reshape(-1), pairs.reshape(-1, 2))
+
+    best = _running_best(score, jnp.arange(0, n, height, dtype=excluded.dtype), q)
+    return best._replace(pairs=jnp.sort(best.pairs, axis=-1))
+
+
+def _is_counted(distance: Array, first: Array, second: Array, n: int) -> Array:
+    """Whether a pair at a distance round the circle is to be counted here."""
+    # Halfway round an even circle each pair is met from both its ends.
+    halfway = (2 * distance < n) | (first < second)
+    return (distance > 0) & (distance <= n // 2) & halfway
 
 
 def _place_on_circle(pairs: Array, n: int) -> tuple[Array, Array]:

@@ -1,0 +1,108 @@
+r"""Criteria that pass each candidate over all items, for a block of candidates at a time.
+
+The candidates of a block are all pairs of a few items (its rows) with many (its columns). What is
+needed of an item then is a column of a table, and a block's columns are slices of it, where
+candidates in no order have to gather a row of the covariance for either of their items.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.tree_util import Partial
+
+from bayesrank.active.acquisition_pool import FACTORS, both_answers, pool_entropy, pool_variance
+from bayesrank.active.beliefs import Beliefs, expected_shrinkage
+
+__all__ = ["BlockForm", "block_form", "log_of_product"]
+
+
+class BlockForm(NamedTuple):
+    """An acquisition as a function of blocks of pairs.
+
+    Attributes
+    ----------
+    table
+        ``table(covariance)``: what it needs of n items, shape (..., n).
+    scores
+        ``scores(beliefs, pairs, rows, columns)``: scores (r, c) of pairs (r, c, 2), given those
+        parts of the table that belong to their first items (..., r) and second items (..., c).
+    """
+
+    table: Callable[[Array], Array]
+    scores: Callable[[Beliefs, Array, Array, Array], Array]
+
+
+def block_form(acquisition: Partial) -> BlockForm | None:
+    """The block form of an acquisition, where it has one."""
+    bare = not acquisition.args and not acquisition.keywords
+    return _FORMS.get(acquisition.func) if bare else None
+
+
+def _entropy_table(covariance: Array) -> Array:
+    variance = jnp.diagonal(covariance)
+    # A skill that is known already has nothing to lose.
+    known = variance > 0
+    scale = jnp.where(known, 1.0 / jnp.sqrt(jnp.where(known, variance, 1.0)), 0.0)
+    return _grouped(scale[:, None] * covariance)
+
+
+def _entropy_scores(beliefs: Beliefs, pairs: Array, rows: Array, columns: Array) -> Array:
+    # An answer that cannot come is not taken into account.
+    answers = [
+        jax.tree.map(lambda x, p=answer.probability: jnp.where(p > 0, x, 0.0), answer)
+        for answer in both_answers(beliefs, pairs)
+    ]
+
+    def add(total: Array, items: tuple[Array, Array]) -> tuple[Array, None]:
+        squares = _squares(*items)
+        for answer in answers:
+            left = [1.0 - answer.shrinkage * square for square in squares]
+            total += answer.probability * log_of_product(left)
+        return total, None
+
+    nothing = jnp.zeros_like(answers[0].probability)
+    return -0.5 * lax.scan(add, nothing, (rows, columns))[0]
+
+
+def log_of_product(factors: list[Array]) -> Array:
+    """Logarithm of a product of twice as many factors as do not underflow."""
+    # The exponent of half the product is set aside, which costs less than a second logarithm.
+    half, rest = factors[:FACTORS], factors[FACTORS:]
+    mantissa, exponent = jnp.frexp(math.prod(half[1:], start=half[0]))
+    return jnp.log(math.prod(rest, start=mantissa)) + math.log(2.0) * exponent
+
+
+def _variance_table(covariance: Array) -> Array:
+    return _grouped(covariance - jnp.mean(covariance, axis=0))
+
+
+def _variance_scores(beliefs: Beliefs, pairs: Array, rows: Array, columns: Array) -> Array:
+    def add(total: Array, items: tuple[Array, Array]) -> tuple[Array, None]:
+        return total + sum(_squares(*items)), None
+
+    shrinkage = expected_shrinkage(beliefs, pairs)
+    total, _ = lax.scan(add, jnp.zeros_like(shrinkage), (rows, columns))
+    return shrinkage * 2.0 * total / (beliefs.mean.shape[0] - 1)
+
+
+def _grouped(table: Array) -> Array:
+    """Rows of a table (m, n) in groups, (groups, 2 FACTORS, n), the last filled up with zeros."""
+    size = 2 * FACTORS
+    groups = -(-table.shape[0] // size)
+    padding = ((0, groups * size - table.shape[0]), (0, 0))
+    return jnp.pad(table, padding).reshape(groups, size, -1)
+
+
+def _squares(rows: Array, columns: Array) -> list[Array]:
+    """Squared differences (r, c) of rows (k, r) and columns (k, c), one array for each k."""
+    return [jnp.square(r[:, None] - c) for r, c in zip(rows, columns, strict=True)]
+
+
+_FORMS: dict[Callable[..., Array], BlockForm] = {
+    pool_entropy: BlockForm(_entropy_table, _entropy_scores),
+    pool_variance: BlockForm(_variance_table, _variance_scores),
+}
