@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, sites
-from bayesrank.infer._gaussian import gaussian_posterior
+from bayesrank.infer._gaussian import gaussian_posterior, log_normaliser
 from bayesrank.infer._rows import Rows
 from bayesrank.infer.program import read_program
 from bayesrank.infer.quadrature import Moments
@@ -126,6 +126,31 @@ def test_evidence_formula():
 
 
 # ---------------------------------------------------------------- Gaussians
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_log_normaliser_and_its_derivative(diagonal):
+    """By the determinant and a solve; its derivative against theirs by autodiff."""
+    rows, prior = RNG.normal(size=(5, 4)), np.array([0.4, 1.0, 2.0, 0.1])
+    covariance = prior if diagonal else np.diag(prior) + 0.3
+    arguments = covariance, rows.T @ rows, RNG.normal(size=4)
+
+    def direct(covariance, precision, shift):
+        full = jnp.diag(covariance) if diagonal else covariance
+        system = jnp.eye(4) + precision @ full
+        mean = full @ jnp.linalg.solve(system, shift)
+        return 0.5 * shift @ mean - 0.5 * jnp.linalg.slogdet(system)[1]
+
+    def known(covariance, precision, shift):
+        posterior = gaussian_posterior(covariance, precision, shift)
+        return log_normaliser(covariance, precision, shift, posterior)
+
+    found, expected = (
+        jax.jit(jax.value_and_grad(f, argnums=(0, 1, 2)))(*arguments) for f in (known, direct)
+    )
+    # Covariance and precision are symmetric: only the symmetric part of a derivative counts.
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert_allclose(one + one.T, other + other.T, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])

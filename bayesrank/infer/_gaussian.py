@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-__all__ = ["Posterior", "gaussian_posterior", "single_precision_posterior"]
+__all__ = ["Posterior", "gaussian_posterior", "log_normaliser", "single_precision_posterior"]
 
 
 class Posterior(NamedTuple):
@@ -75,3 +75,49 @@ def single_precision_posterior(covariance: Array, precision: Array, shift: Array
     rounded = gaussian_posterior(*single)
     mean, posterior, log_det = (x.astype(covariance.dtype) for x in rounded[:3])
     return Posterior(mean, posterior, log_det, rounded.valid)
+
+
+def log_normaliser(
+    covariance: Array, precision: Array, shift: Array, posterior: Posterior
+) -> Array:
+    r"""Integrate ``exp(psi' x - x' S x / 2)`` over ``N(0, K)``, and take the log.
+
+    With the posterior's mean :math:`\mu` and covariance :math:`C`, it is
+    :math:`(\psi' \mu - \log |I + S K|) / 2`, and its derivative costs two products of matrices:
+
+    .. math:: \tfrac12 \operatorname{tr}((b b' - S + S C S)\, dK)
+        - \tfrac12 \operatorname{tr}((C + \mu \mu')\, dS) + \mu' d\psi, \qquad b = \psi - S \mu .
+
+    Parameters
+    ----------
+    covariance, precision, shift
+        As in `gaussian_posterior`.
+    posterior
+        What that returns for them; nothing is differentiated through it.
+    """
+    parts = lax.stop_gradient((posterior.mean, posterior.covariance, posterior.log_det))
+    return _log_normaliser(covariance, precision, shift, *parts)
+
+
+@jax.custom_jvp
+def _log_normaliser(
+    covariance: Array, precision: Array, shift: Array, mean: Array, spread: Array, log_det: Array
+) -> Array:
+    del covariance, precision, spread
+    return 0.5 * (shift @ mean - log_det)
+
+
+@_log_normaliser.defjvp
+def _log_normaliser_jvp(
+    primals: tuple[Array, ...], tangents: tuple[Array, ...]
+) -> tuple[Array, Array]:
+    covariance, precision, shift, mean, spread, _ = primals
+    d_covariance, d_precision, d_shift = tangents[:3]
+    pull, product = shift - precision @ mean, precision @ spread
+    if covariance.ndim == 1:
+        slope = pull**2 - jnp.diagonal(precision) + jnp.sum(product * precision, axis=1)
+    else:
+        slope = jnp.outer(pull, pull) - precision + product @ precision
+    change = jnp.sum(slope * d_covariance)
+    change -= jnp.sum((spread + jnp.outer(mean, mean)) * d_precision)
+    return _log_normaliser(*primals), 0.5 * change + mean @ d_shift

@@ -209,8 +209,8 @@ class EP:
     ) -> tuple[Array, EPState]:
         """EP's log evidence, differentiable, and the state that it was evaluated at.
 
-        The sites are held fixed in the derivative, which at EP's fixed point is the total
-        derivative: there the evidence is stationary in them.  Pure, like `step`.
+        The sites and their cavities are held fixed in the derivative, which at EP's fixed point is
+        the total derivative: there the evidence is stationary in them.  Pure, like `step`.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class EP:
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
         tau, nu = lax.stop_gradient((state.tau, state.nu))
         problem = self.read(params, *args, **kwargs).problem
-        return sites.log_evidence(problem, tau, nu), state
+        return sites.log_evidence(problem, tau, nu, state.posterior), state
 
     # ------------------------------------------------------------ running
 

@@ -32,7 +32,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer._gaussian import Posterior, gaussian_posterior, single_precision_posterior
+from bayesrank.infer._gaussian import (
+    Posterior,
+    gaussian_posterior,
+    log_normaliser,
+    single_precision_posterior,
+)
 from bayesrank.infer._rows import Rows
 from bayesrank.infer.quadrature import Moments
 
@@ -261,15 +266,19 @@ def posterior_of(
     coarse: Array | bool = False,
 ) -> Posterior:
     """Multiply the prior by the sites, in single precision where `coarse`."""
-    pairs = list(zip(problem.blocks, tau, nu, strict=True))
-    parts = (
-        problem.covariance,
-        _total(block.rows.gram(t) for block, t, _ in pairs),
-        _total(block.rows.transpose_apply(n) for block, _, n in pairs),
-    )
+    parts = _parts(problem, tau, nu)
     if coarse is False:
         return gaussian_posterior(*parts)
     return lax.cond(coarse, single_precision_posterior, gaussian_posterior, *parts)
+
+
+def _parts(
+    problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]
+) -> tuple[Array, Array, Array]:
+    """Prior covariance, and precision and precision-mean of all sites in the latents."""
+    pairs = list(zip(problem.blocks, tau, nu, strict=True))
+    precision = _total(block.rows.gram(t) for block, t, _ in pairs)
+    return problem.covariance, precision, _total(b.rows.transpose_apply(n) for b, _, n in pairs)
 
 
 def _total(arrays: Iterable[Array]) -> Array:
@@ -292,7 +301,9 @@ def log_evidence(
 
     which for ``p = 1`` is equation (11) of Chu and Ghahramani.  At a fixed point its gradient in
     anything but the sites is the total derivative, since there it is stationary in the sites: hold
-    them fixed and differentiate.
+    them fixed and differentiate. There it is stationary in the cavities as well, for factor and
+    site give a cavity the same moments: hold these fixed too, and what is left to differentiate is
+    the Gaussian integral, which is cheap once the posterior is known.
 
     Parameters
     ----------
@@ -301,17 +312,17 @@ def log_evidence(
     tau, nu
         The sites.
     posterior
-        The posterior that they make, where it is known and no derivative is wanted.
+        The posterior that they make, where it is known. Derivatives then hold the cavities fixed.
     """
     total = jnp.asarray(problem.log_constant)
     if not problem.blocks:
         return total
-    if posterior is None:
-        posterior = posterior_of(problem, tau, nu)
+    known = posterior is not None
+    posterior = lax.stop_gradient(posterior) if known else posterior_of(problem, tau, nu)
     power = problem.power
     for block, t, n in zip(problem.blocks, tau, nu, strict=True):
-        mean, variance = _margins(block, posterior)
-        m, v, _ = cavity(t, n, mean, variance, power)
+        m, v, _ = cavity(t, n, *_margins(block, posterior), power)
+        m, v = lax.stop_gradient((m, v)) if known else (m, v)
         log_z = block.moments(block.offset + m, v).log_z
         site_tau, site_nu = power * t, power * n
         widening = 1 + site_tau * v
@@ -320,7 +331,9 @@ def log_evidence(
             - 0.5 * (site_tau * m**2 - 2 * site_nu * m - site_nu**2 * v) / widening
         )
         total += jnp.sum(log_z - log_site) / power
-    shift = sum(block.rows.transpose_apply(n) for block, n in zip(problem.blocks, nu, strict=True))
+    covariance, precision, shift = _parts(problem, tau, nu)
+    if known:
+        return total + log_normaliser(covariance, precision, shift, posterior)
     return total - 0.5 * posterior.log_det + 0.5 * shift @ posterior.mean
 
 
