@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.stats import multivariate_normal, norm
+from scipy import stats
 from scipy.optimize import minimize
-from scipy.stats import multivariate_normal
 
 from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
@@ -37,7 +38,7 @@ def _evidence(users, items, ratings, h, kernel, variance):
     for user in np.unique(users):
         seen = items[users == user]
         covariance = kernel[np.ix_(seen, seen)] + variance * np.eye(len(seen))
-        total += multivariate_normal(h[seen], covariance).logpdf(ratings[users == user])
+        total += stats.multivariate_normal(h[seen], covariance).logpdf(ratings[users == user])
     return total
 
 
@@ -66,7 +67,8 @@ def _paper(users, items, ratings, h, kernel, variance, steps):
 @pytest.fixture(scope="module")
 def plain(data):
     """The paper's EM, without a prior."""
-    engine = EM("gaussian", strength=0, mean_strength=0, accelerate=False, max_iterations=25)
+    engine = EM("gaussian", user_noise=False, strength=0, mean_strength=0, accelerate=False,
+                max_iterations=25)  # fmt: skip
     return engine, engine.run(*data, progress_bar=False)
 
 
@@ -97,36 +99,43 @@ def test_accelerated_and_with_a_prior_the_objective_never_falls(with_prior):
 
 
 def test_em_ends_where_direct_maximisation_does(data, with_prior):
-    base = with_prior.base_kernels
-    scales = with_prior.state.scales
+    """In mean, kernel, level and scale of the base, shared noise, and the noise of each user."""
+    users, items, ratings = data
+    base, state = jnp.asarray(with_prior.base_kernels), with_prior.state
     lower = np.tril_indices(M)
+    sizes = np.cumsum([M, 1, 1, 1, N])
 
     def parts(x):
-        factor = np.zeros((M, M))
-        factor[lower] = x[M + 2 :]
-        return x[:M], factor @ factor.T + 1e-12 * np.eye(M), np.exp(x[M]), x[M + 1]
+        factor = jnp.zeros((M, M)).at[lower].set(x[sizes[-1] :])
+        h, level, log_scale, log_noise, log_noises = jnp.split(x[: sizes[-1]], sizes[:-1])
+        return h, factor @ factor.T, level[0], log_scale, log_noise, log_noises
 
     def loss(x):
-        h, kernel, variance, level = parts(x)
-        prior = log_prior(
-            Prior(jnp.asarray(h), jnp.asarray(kernel)),
-            Base(jnp.asarray(level), jnp.asarray(scales)),
-            jnp.asarray(base),
-            6.0,
-            2.0,
-        )
-        users, items, ratings = data
-        return -_evidence(users, items, ratings, h, kernel, variance) - float(prior)
+        h, kernel, level, log_scale, log_noise, log_noises = parts(x)
+        prior = Prior(h, kernel), Base(level, jnp.exp(log_scale))
+        density = log_prior(*prior, base, 6.0, 2.0)
+        density += jnp.sum(norm.logpdf(log_noises, log_noise, state.spread[0]))
+        for user in range(N):
+            seen = items[users == user]
+            covariance = kernel[np.ix_(seen, seen)]
+            covariance += jnp.exp(2.0 * log_noises[user]) * jnp.eye(len(seen))
+            density += multivariate_normal.logpdf(ratings[users == user], h[seen], covariance)
+        return -density
 
     start = np.concatenate(
-        [with_prior.mean + 0.1, [np.log(with_prior.params["noise"] ** 2), with_prior.mean.mean()],
+        [with_prior.mean + 0.1, [with_prior.mean.mean()], np.log(state.scales) + 0.3,
+         state.shared_theta - 0.2, np.full(N, state.shared_theta[0]),
          np.linalg.cholesky(with_prior.kernel)[lower] * 1.1]
     )  # fmt: skip
     with jax.enable_x64(True):
-        best = minimize(loss, start, method="BFGS", options={"gtol": 1e-4, "maxiter": 60})
+        best = minimize(jax.jit(jax.value_and_grad(loss)), start, jac=True, options={"gtol": 1e-6})
+    h, kernel, level, log_scale, log_noise, log_noises = parts(best.x)
     np.testing.assert_allclose(with_prior.trace[-1], -best.fun, atol=1e-5)
-    np.testing.assert_allclose(with_prior.mean, parts(best.x)[0], atol=1e-3)
-    np.testing.assert_allclose(with_prior.kernel, parts(best.x)[1], atol=1e-3)
+    np.testing.assert_allclose(with_prior.mean, h, atol=1e-3)
+    np.testing.assert_allclose(with_prior.kernel, kernel, atol=1e-3)
+    np.testing.assert_allclose(state.level, level, atol=1e-3)
+    np.testing.assert_allclose(state.scales, np.exp(log_scale), rtol=1e-3)
+    np.testing.assert_allclose(state.theta[:, 0], log_noises, atol=1e-3)
 
 
 def test_a_state_has_coordinates_and_they_have_a_state(data, with_prior):
@@ -219,10 +228,24 @@ def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
 
 def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
     engine, whole = plain
-    short = EM("gaussian", strength=0, mean_strength=0, accelerate=False, max_iterations=10)
+    short = EM(
+        "gaussian",
+        user_noise=False,
+        strength=0,
+        mean_strength=0,
+        accelerate=False,
+        max_iterations=10,
+    )
     file = tmp_path / "state.npz"
     short.run(*data, progress_bar=False, checkpoint=file, checkpoint_every=5)
-    rest = EM("gaussian", strength=0, mean_strength=0, accelerate=False, max_iterations=15)
+    rest = EM(
+        "gaussian",
+        user_noise=False,
+        strength=0,
+        mean_strength=0,
+        accelerate=False,
+        max_iterations=15,
+    )
     result = rest.run(*data, progress_bar=False, init_state=file)
     np.testing.assert_allclose(result.trace, whole.trace[10:], rtol=1e-10)
     np.testing.assert_allclose(result.kernel, whole.kernel, rtol=1e-9)
@@ -267,7 +290,8 @@ def test_individual_models_are_those_of_one_user_at_a_time(data):
 
     def evidence(level, scale, noise):
         covariance = scale * base[np.ix_(seen, seen)] + noise**2 * np.eye(len(seen))
-        return multivariate_normal(np.full(len(seen), level), covariance).logpdf(ratings[mine])
+        law = stats.multivariate_normal(np.full(len(seen), level), covariance)
+        return law.logpdf(ratings[mine])
 
     at = [result.state.user_level[most], result.state.user_scale[most], result.noise[most]]
     for k in range(3):

@@ -73,6 +73,24 @@ def test_density_of_numbers_and_of_the_prior():
     divergence = np.log(np.linalg.det(SIGMA) / np.linalg.det(base)) + np.trace(base @ inverse) - 3
     penalty = -0.5 * (4.0 * divergence + 2.0 * gap @ inverse @ gap)
     np.testing.assert_allclose(with_prior - computed, penalty, rtol=1e-9)
+    parts = 0.5 * np.stack([np.ones((3, 3)), np.eye(3)])
+    mixed = 0.5 * (3.0 * np.eye(3) + 0.4)
+    other, _ = log_density(
+        collaborative_rating_gp, args, {"strength": 4.0, "kernel": parts},
+        {**values, "level": 0.1, "scales": np.array([0.4, 3.0])},
+    )  # fmt: skip
+    divergence = np.log(np.linalg.det(SIGMA) / np.linalg.det(mixed)) + np.trace(mixed @ inverse) - 3
+    np.testing.assert_allclose(other - computed, -2.0 * divergence, rtol=1e-9)
+
+
+def test_users_noise_multiplies_the_shared_one():
+    f, ratings, factor = RNG.normal(size=(3, 3)), RNG.normal(size=5), np.array([0.5, 1.0, 3.0])
+    values = {**PARAMS, "noise": 0.7, "f": f, "noise_factor": factor}
+    args = USERS, ITEMS, ratings, *SIZES
+    _, trace = log_density(collaborative_rating_gp, args, {"user_noise": 0.3}, values)
+    site = trace["rating"]
+    expected = stats.norm.logpdf(ratings, f[USERS, ITEMS], 0.7 * factor[USERS])
+    np.testing.assert_allclose(site["fn"].log_prob(site["value"]), expected, rtol=1e-9)
 
 
 def test_density_of_comparisons():

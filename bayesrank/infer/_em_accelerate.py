@@ -3,9 +3,9 @@ r"""Anderson's acceleration of EM, in coordinates where every point is a state.
 An iteration of EM takes a state :math:`x` to :math:`g(x)`. Of the last few iterations the
 combination is taken whose residuals :math:`g(x) - x` nearly cancel, and the same combination of
 the :math:`g(x)` is the proposal. What is combined is the mean, the Cholesky factor of the kernel
-with the logarithm of its diagonal, so that the kernel stays positive definite, the likelihood's
-parameters, and the sites with the logarithm of their precisions. The residuals of mean, factor and
-shared parameters choose the weights.
+with the logarithm of its diagonal, so that the kernel stays positive definite, the level and the
+log scales of the base, the likelihood's parameters, and the sites with the logarithm of their
+precisions. The residuals of mean, factor and shared parameters choose the weights.
 
 A proposal may be worse than EM's own step. The caller compares, goes back if it is, and says so;
 then a few of EM's own steps are made before the next proposal.
@@ -31,6 +31,7 @@ from jax import Array
 from bayesrank.infer._compile import jit
 from bayesrank.infer._em_estep import UserState
 from bayesrank.infer._em_iterate import State
+from bayesrank.infer._em_mstep import Base
 
 __all__ = ["Anderson", "Point", "from_point", "to_point"]
 
@@ -49,8 +50,8 @@ class Point(NamedTuple):
         ``h``, shape (m,).
     factor
         Lower Cholesky factor of ``Sigma``, the diagonal in logarithms, shape (m, m).
-    level
-        Of the base process.
+    level, scales
+        Of the base process; the scales in logarithms.
     theta, spread
         Shared parameters, and logarithms of what spreads are not zero, shape (p,).
     users
@@ -60,6 +61,7 @@ class Point(NamedTuple):
     mean: Array
     factor: Array
     level: Array
+    scales: Array
     theta: Array
     spread: Array
     users: tuple[UserState, ...]
@@ -73,6 +75,7 @@ def to_point(state: State) -> Point:
         state.prior.mean,
         factor + jnp.diag(jnp.log(diagonal) - diagonal),
         state.base.level,
+        jnp.log(state.base.scales),
         state.theta.shared,
         _log(state.theta.spread),
         tuple(user._replace(tau=_log(user.tau)) for user in state.users),
@@ -89,7 +92,7 @@ def from_point(point: Point, state: State) -> State:
     )
     return State(
         state.prior._replace(mean=point.mean, kernel=factor @ factor.T),
-        state.base._replace(level=point.level),
+        Base(point.level, jnp.exp(point.scales)),
         state.theta._replace(shared=point.theta, spread=_exp(point.spread, state.theta.spread)),
         users,
     )

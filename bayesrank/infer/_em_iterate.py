@@ -13,6 +13,7 @@ from bayesrank.infer._em_blocks import Block
 from bayesrank.infer._em_estep import Prior, Sums, UserState, UserSums, block_sums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
+from bayesrank.infer._em_noise import update_noise
 from bayesrank.infer._em_theta import Theta, log_deviations, update_theta
 
 __all__ = ["Found", "Setting", "State", "density", "expect", "maximise", "place"]
@@ -27,6 +28,7 @@ class Setting(NamedTuple):
     collaborative: bool
     strength: float
     mean_strength: float
+    learn_base: bool
     learn_theta: bool
     learn_spread: bool
     damping: float
@@ -152,16 +154,20 @@ def maximise(
     prior, base, theta, users = state
     if setting.collaborative:
         prior, base = update_prior(
-            prior, base, kernels, sums, num_users, setting.strength, setting.mean_strength
+            prior,
+            base,
+            kernels,
+            sums,
+            num_users,
+            setting.strength,
+            setting.mean_strength,
+            learn_base=setting.learn_base,
         )
     else:
         users = tuple(_individual(setting, *x) for x in zip(users, own, known, strict=True))
     if LIKELIHOODS[setting.likelihood].gaussian:
         if setting.learn_theta and setting.collaborative:
-            count = sum(jnp.sum(x.observed) for x in own)
-            shared = 0.5 * jnp.log(sums.residual / count)[None]
-            theta = theta._replace(shared=shared)
-            users = tuple(u._replace(theta=jnp.broadcast_to(shared, u.theta.shape)) for u in users)
+            theta, users = update_noise(theta, users, own, known)
     elif setting.learn_theta and theta.shared.shape[0]:
         theta, users = update_theta(
             theta,

@@ -24,9 +24,10 @@ log joint density to zero, with :math:`\bar f` the mean of the users' posterior 
 which for :math:`\tau = \kappa = 0` is the paper's (3), with the level
 :math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` maximised out.
 
-The scales :math:`s_c` are not learned. Where each user rates an item once, what a user thinks of
-one item alone cannot be told from noise: :math:`\Sigma + \epsilon I` with a noise variance less by
-:math:`\epsilon` gives the same evidence. The scales of the base process decide between them.
+The scales :math:`s_c` are learned from the same moments, see `bayesrank.infer._em_scales`. Where
+each user rates an item once, what a user thinks of one item alone cannot be told from noise:
+:math:`\Sigma + \epsilon I` with a noise variance less by :math:`\epsilon` gives the same evidence.
+The base process decides between them.
 
 References
 ----------
@@ -45,8 +46,9 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 
 from bayesrank.infer._em_estep import Prior, Sums
+from bayesrank.infer._em_scales import mix, update_scales
 
-__all__ = ["Base", "base_kernel", "log_prior", "update_prior"]
+__all__ = ["Base", "log_prior", "update_prior"]
 
 
 class Base(NamedTuple):
@@ -64,18 +66,13 @@ class Base(NamedTuple):
     scales: Array
 
 
-def base_kernel(base: Base, kernels: Array) -> Array:
-    """Mix the base kernels, shape (C, m, m), by their scales."""
-    return jnp.einsum("c,cij->ij", base.scales, kernels)
-
-
 def log_prior(
     prior: Prior, base: Base, kernels: Array, strength: float, mean_strength: float
 ) -> Array:
     """Log density of mean and kernel, zero where they are the base's own."""
     if strength == 0 and mean_strength == 0:
         return jnp.zeros((), prior.mean.dtype)
-    target = base_kernel(base, kernels)
+    target = mix(base.scales, kernels)
     factor = jnp.linalg.cholesky(prior.kernel)
     gap = prior.mean - base.level
     ratio = 2.0 * jnp.sum(
@@ -95,8 +92,10 @@ def update_prior(
     num_users: Array,
     strength: float,
     mean_strength: float,
+    *,
+    learn_base: bool,
 ) -> tuple[Prior, Base]:
-    """Maximise the expected log joint density in mean, kernel and level.
+    """Maximise the expected log joint density in mean, kernel and level; improve the scales.
 
     Parameters
     ----------
@@ -110,6 +109,8 @@ def update_prior(
         Number of users with observations.
     strength, mean_strength
         ``tau`` and ``kappa``.
+    learn_base
+        Whether the scales are learned, where there is a strength.
     """
     n = num_users
     step = sums.shift / n
@@ -124,7 +125,9 @@ def update_prior(
     total += n * mean_strength / (n + mean_strength) * gap[:, None] * gap
     if not strength:
         return Prior(mean, _symmetric(total / n)), base
-    target = base_kernel(base, kernels)
+    if learn_base:
+        base = base._replace(scales=update_scales(base.scales, kernels, total, n, strength))
+    target = mix(base.scales, kernels)
     return Prior(mean, _symmetric((total + strength * target) / (n + strength))), base
 
 

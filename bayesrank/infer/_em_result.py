@@ -96,6 +96,8 @@ class EMResult:
         values = {"h": self.mean, "Sigma": self.kernel}
         if self.setting.likelihood == "gaussian":
             values["noise"] = np.exp(self.state.shared_theta[-1])
+            if self.state.spread.any():
+                values["noise_factor"] = np.exp(self.state.theta - self.state.shared_theta)[:, -1]
         elif self.setting.likelihood != "pairwise":
             values["gaps"] = np.exp(self.state.shared_theta[:-1])
             if self.state.spread.any():

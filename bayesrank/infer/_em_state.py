@@ -110,7 +110,7 @@ def initial_state(
     observations: Observations,
     kernels: Array,
     num_levels: int | None,
-    user_thresholds: bool,
+    users_differ: bool,
 ) -> EMState:
     """Where to start: half of what varies is the users' taste, half is noise."""
     theta, level, variance = _first_likelihood(setting, observations, num_levels)
@@ -119,7 +119,7 @@ def initial_state(
     n, count = observations.num_users, len(observations.users)
     lone = not setting.collaborative
     spread = np.zeros(len(theta))
-    if user_thresholds:
+    if users_differ:
         spread[:] = _LONE_SPREAD if lone else _FIRST_SPREAD
         spread[-1] = 0.0 if lone else spread[-1]
     mixed = np.einsum("c,cij->ij", scales, kernels)

@@ -9,8 +9,8 @@ the shared mean and kernel, the noise and the thresholds. The programs are in
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
 no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
 ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers,
-the unit is theirs. The base kernel's scale is half of the variance of what is said (for levels:
-one, the noise's), split evenly between the base kernels.
+the unit is theirs. Base kernels start with half of the variance of what is said (for levels: one,
+the noise's), split evenly between them; with a ``strength`` their scales are learned.
 
 References
 ----------
@@ -78,6 +78,10 @@ class EM:
     user_thresholds
         Whether gaps between thresholds, and noise, may differ between users. The differences are
         shrunk as strongly as they vary.
+    user_noise
+        Whether the noise of numbers may differ between users who share mean and kernel.
+    learn_base
+        Whether the base kernels' scales are learned, where the prior of the kernel has a strength.
     learn_likelihood
         Whether thresholds and noise are learned.
     accelerate
@@ -111,6 +115,8 @@ class EM:
         strength: float | None = None,
         mean_strength: float = 1.0,
         user_thresholds: bool = True,
+        user_noise: bool = True,
+        learn_base: bool = True,
         learn_likelihood: bool = True,
         accelerate: bool = True,
         damping: float = 1.0,
@@ -125,12 +131,14 @@ class EM:
             bool(collaborative),
             worth,
             float(mean_strength),
+            bool(learn_base),
             bool(learn_likelihood),
             ordinal and bool(user_thresholds) and bool(collaborative),
             float(damping),
         )
         self.strength = strength
-        self.user_thresholds = ordinal and bool(user_thresholds)
+        numbers = likelihood == "gaussian" and collaborative
+        self.users_differ = bool((ordinal and user_thresholds) or (numbers and user_noise))
         self.accelerate = bool(accelerate)
         self.max_iterations = int(max_iterations)
         self.tol = float(tol)
@@ -224,7 +232,7 @@ class EM:
     ) -> EMResult:
         if init_state is None:
             start = initial_state(self.setting, observations, kernels, num_levels,
-                                  self.user_thresholds)  # fmt: skip
+                                  self.users_differ)  # fmt: skip
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
             start.check(observations)

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from bayesrank.models._checks import _known
 
 __all__ = [
-    "check_base_kernel",
+    "check_base_kernels",
     "check_levels",
     "check_likelihood",
     "check_numbers",
@@ -124,20 +124,21 @@ def _refuse_repeated(key: Any, who: np.ndarray, what: np.ndarray) -> None:
         )
 
 
-def check_base_kernel(kernel: ArrayLike | None, num_items: int) -> Array:
-    """Return the base kernel of the items, shape (m, m).
+def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
+    """Return the base kernels of the items, shape (C, m, m).
 
     Raises
     ------
     ValueError
-        If it has another shape.
+        If they have another shape.
     """
     if kernel is None:
-        return 0.5 * (jnp.eye(num_items) + 1.0)
+        return 0.5 * jnp.stack([jnp.ones((num_items, num_items)), jnp.eye(num_items)])
     array = jnp.asarray(kernel, float)
-    if array.shape != (num_items, num_items):
+    kernels = array[None] if array.ndim == 2 else array
+    if kernels.ndim != 3 or kernels.shape[1:] != (num_items, num_items) or not len(kernels):
         raise ValueError(
             f"`kernel` has shape {array.shape}; pass ({num_items}, {num_items}), a covariance of "
-            "all items."
+            f"all items, or (C, {num_items}, {num_items}), several to be mixed."
         )
-    return array
+    return kernels

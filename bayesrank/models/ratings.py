@@ -13,7 +13,8 @@ one, or one in the median over users, and thresholds have mean zero.
 
 **Prior.** With ``strength`` the mean and kernel get a Normal-Inverse-Wishart prior, as a
 ``numpyro.factor``: ``strength`` users drawn from a base process
-:math:`N(l 1, \Psi)`, so that the log density is, up to a constant,
+:math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`, so that the log density is, up to a
+constant,
 
 .. math::
     -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
@@ -45,7 +46,7 @@ from bayesrank import gp
 from bayesrank.distributions import BradleyTerry, OrderedLogit, OrderedProbit
 from bayesrank.models._checks import check_count, check_features
 from bayesrank.models._rating_checks import (
-    check_base_kernel,
+    check_base_kernels,
     check_levels,
     check_likelihood,
     check_numbers,
@@ -184,6 +185,7 @@ def collaborative_rating_gp(
     kernel: ArrayLike | None = None,
     strength: float = 0.0,
     mean_strength: float = 0.0,
+    user_noise: float = 0.0,
 ) -> None:
     """Ratings by users whose functions share mean and kernel (CGPR).
 
@@ -193,7 +195,9 @@ def collaborative_rating_gp(
     ``h``            param, shape (m,)              shared mean
     ``Sigma``        param, shape (m, m)            shared kernel
     ``level``        param (with a strength)        level of the base process
+    ``scales``       param (with a strength), (C,)  scales of the base kernels
     ``noise``        param                          sd of a rating about its user's function
+    ``noise_factor`` LogNormal(0, s), (n,)          a user's noise, relative to that
     ``prior``        factor (with a strength)       Normal-Inverse-Wishart prior
     ``f``            MVN(h, Sigma), shape (n, m)    users' functions of the items
     ``rating``       observed, shape (K,)           ratings
@@ -208,10 +212,13 @@ def collaborative_rating_gp(
     num_users, num_items : int
         Numbers n of users and m of items.
     kernel : ArrayLike, optional
-        Base kernel of the items, shape (m, m), and first value of ``Sigma``. Without it items are
-        exchangeable: half a constant, half independent.
+        Base kernel of the items, shape (m, m), or several to be mixed, (C, m, m); their sum is the
+        first value of ``Sigma``. Without it items are exchangeable: half a constant, half
+        independent.
     strength, mean_strength : float, default 0.0
         How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
+    user_noise : float, default 0.0
+        Spread ``s`` of users' noise; 0 gives all users the same.
 
     Raises
     ------
@@ -221,7 +228,11 @@ def collaborative_rating_gp(
     who, what = check_pairs_of_items(users, items, num_users, num_items)
     observed = check_numbers(ratings, "ratings", who.shape[0])
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
-    noise = numpyro.param("noise", jnp.asarray(1.0), constraint=constraints.positive)
+    noise = jnp.asarray(numpyro.param("noise", jnp.ones(()), constraint=constraints.positive))
+    if user_noise:
+        with numpyro.plate("users", num_users):
+            factor = numpyro.sample("noise_factor", dist.LogNormal(0.0, user_noise))
+        noise = noise * jnp.asarray(factor)[who]
     with numpyro.plate("ratings", who.shape[0]):
         numpyro.sample("rating", dist.Normal(f[who, what], noise), obs=observed)
 
@@ -248,6 +259,7 @@ def collaborative_ordinal_gp(
     ``h``             param, shape (m,)             shared mean
     ``Sigma``         param, shape (m, m)           shared kernel
     ``level``         param (with a strength)       level of the base process
+    ``scales``        param (with a strength), (C,) scales of the base kernels
     ``gaps``          param, shape (r - 2,)         distances of neighbouring thresholds
     ``gap_factor``    LogNormal(0, s), (n, r - 2)   a user's gaps, relative to these
     ``noise_factor``  LogNormal(0, s), (n,)         a user's noise, relative to one
@@ -269,7 +281,7 @@ def collaborative_ordinal_gp(
     likelihood : {"probit", "logit"}
         Normal or logistic noise.
     kernel : ArrayLike, optional
-        Base kernel of the items, shape (m, m), as for ``collaborative_rating_gp``.
+        Base kernel of the items, or several, as for ``collaborative_rating_gp``.
     strength, mean_strength : float, default 0.0
         How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
     user_thresholds : float, default 0.0
@@ -320,6 +332,7 @@ def collaborative_preference_gp(
     ``h``            param, shape (m,)              shared mean
     ``Sigma``        param, shape (m, m)            shared kernel
     ``level``        param (with a strength)        level of the base process
+    ``scales``       param (with a strength), (C,)  scales of the base kernels
     ``prior``        factor (with a strength)       Normal-Inverse-Wishart prior
     ``f``            MVN(h, Sigma), shape (n, m)    users' functions of the items
     ``comparison``   observed, shape (K,)           1: the winner wins, by the logistic of
@@ -357,11 +370,15 @@ def _functions(
 ) -> Array:
     """Sample every user's function at the items, shape (n, m)."""
     n, m = check_count(num_users, "num_users"), check_count(num_items, "num_items")
-    base = check_base_kernel(kernel, m)
+    kernels = check_base_kernels(kernel, m)
     mean = jnp.asarray(numpyro.param("h", jnp.zeros(m)))
-    covariance = jnp.asarray(numpyro.param("Sigma", base, constraint=constraints.positive_definite))
+    covariance = jnp.asarray(
+        numpyro.param("Sigma", kernels.sum(0), constraint=constraints.positive_definite)
+    )
     if strength or mean_strength:
         level = jnp.asarray(numpyro.param("level", jnp.zeros(())))
+        scales = numpyro.param("scales", jnp.ones(len(kernels)), constraint=constraints.positive)
+        base = jnp.einsum("c,cij->ij", jnp.asarray(scales), kernels)
         density = _log_prior(mean, covariance, level, base, strength, mean_strength)
         numpyro.factor("prior", density)
     with numpyro.plate("users", n, dim=-1):
