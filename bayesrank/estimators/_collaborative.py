@@ -201,6 +201,8 @@ class CollaborativeGP(Collaborative):
     ----------
     collaborative, strength, mean_strength, max_iterations, tol, progress_bar
         As of `CollaborativeOrdinalGP`.
+    user_noise : bool, default True
+        Whether users may differ in how far their ratings scatter.
 
     Attributes
     ----------
@@ -217,8 +219,32 @@ class CollaborativeGP(Collaborative):
     True
     """
 
+    def __init__(
+        self,
+        *,
+        collaborative: bool = True,
+        strength: float | None = None,
+        mean_strength: float = 1.0,
+        user_noise: bool = True,
+        max_iterations: int = 200,
+        tol: float = 1e-4,
+        progress_bar: bool = False,
+    ) -> None:
+        super().__init__(
+            collaborative=collaborative,
+            strength=strength,
+            mean_strength=mean_strength,
+            max_iterations=max_iterations,
+            tol=tol,
+            progress_bar=progress_bar,
+        )
+        self.user_noise = user_noise
+
     def _law(self) -> str:
         return "gaussian"
+
+    def _options(self) -> dict[str, Any]:
+        return {"user_noise": self.user_noise}
 
     def fit(
         self,
