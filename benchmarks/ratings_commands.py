@@ -26,7 +26,7 @@ def speed(data: str, share: float) -> None:
 @click.option("--seed", default=0, help="Seed of the first repeat.")
 @click.option("--sizes", default="100,200,300,400", help="Numbers of training films.")
 @click.option("--iterations", default=40, help="Most iterations of EM.")
-@click.option("--strength", default=None, type=float, help="Strength of the kernel's prior.")
+@click.option("--strength", default=None, type=float, help="Of the kernel's prior, if not 30,000.")
 def protocol(repeats: int, seed: int, sizes: str, iterations: int, strength: float | None) -> None:
     """Collaborative against individual models, as in tables 1 and 2 of the paper."""
     from benchmarks.ratings_protocol import protocol as measure
