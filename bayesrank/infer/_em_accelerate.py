@@ -52,8 +52,8 @@ class Point(NamedTuple):
         Lower Cholesky factor of ``Sigma``, the diagonal in logarithms, shape (m, m).
     level, scales
         Of the base process; the scales in logarithms.
-    theta, spread
-        Shared parameters, and logarithms of what spreads are not zero, shape (p,).
+    theta
+        Shared parameters, shape (p,).
     users
         With the logarithms of site precisions.
     """
@@ -63,7 +63,6 @@ class Point(NamedTuple):
     level: Array
     scales: Array
     theta: Array
-    spread: Array
     users: tuple[UserState, ...]
 
 
@@ -77,23 +76,29 @@ def to_point(state: State) -> Point:
         state.base.level,
         jnp.log(state.base.scales),
         state.theta.shared,
-        _log(state.theta.spread),
         tuple(user._replace(tau=_log(user.tau)) for user in state.users),
     )
 
 
 def from_point(point: Point, state: State) -> State:
-    """Undo `to_point`; what is no coordinate, and what has no logarithm, is as in `state`."""
+    """Undo `to_point`; what is no coordinate, and what has no logarithm, is as in `state`.
+
+    How much users differ is none: it is found outright in each iteration, and may be zero.
+    """
     diagonal = jnp.diagonal(point.factor)
     factor = point.factor + jnp.diag(jnp.exp(diagonal) - diagonal)
+    differ = state.theta.spread > 0
     users = tuple(
-        new._replace(tau=_exp(new.tau, old.tau))
+        new._replace(
+            tau=_exp(new.tau, old.tau),
+            theta=jnp.where(differ, new.theta, point.theta),
+        )
         for new, old in zip(point.users, state.users, strict=True)
     )
     return State(
         state.prior._replace(mean=point.mean, kernel=factor @ factor.T),
         Base(point.level, jnp.exp(point.scales)),
-        state.theta._replace(shared=point.theta, spread=_exp(point.spread, state.theta.spread)),
+        state.theta._replace(shared=point.theta),
         users,
     )
 

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer._em_blocks import Block
+from bayesrank.infer._em_curvature import AtCavity, theta_curvature
 from bayesrank.infer._em_likelihood import Likelihood
 
 __all__ = [
@@ -134,6 +135,8 @@ class UserSums(NamedTuple):
     ----------
     score, information
         Gradient of the log evidence in ``theta`` and the sum of outer products of its terms.
+    curvature
+        Minus the Hessian of the log evidence in ``theta``.
     trace
         ``a' Sigma_jj a - tr(G Sigma_jj)`` with the user's own scale.
     level_score, level_information
@@ -146,6 +149,7 @@ class UserSums(NamedTuple):
 
     score: Array
     information: Array
+    curvature: Array
     trace: Array
     level_score: Array
     level_information: Array
@@ -225,6 +229,7 @@ class _Swept(NamedTuple):
 
     posterior: Posterior
     score: Array
+    curvature: Array
     log_evidence: Array
     delta: Array
 
@@ -249,6 +254,9 @@ def _sweep(
     at = told.levels, told.mean + mean, variance
     moments = jax.vmap(likelihood.moments, in_axes=(None, 0, 0, 0))(state.theta, *at)
     score = jax.vmap(likelihood.score, in_axes=(None, 0, 0, 0, 0))(state.theta, *at, moments[0])
+    score = jnp.where(told.filled[:, None], score, 0.0)
+    at_cavity = AtCavity(*at, moments, score, told.filled)
+    curvature = theta_curvature(likelihood, state.theta, at_cavity, posterior.half)
     tau, nu = _site(moments, mean, variance)
     # The tilted mean against the posterior's, which EP makes equal.
     tilted = (mean + nu * variance) / (1.0 + tau * variance)
@@ -264,8 +272,7 @@ def _sweep(
     new = state._replace(
         tau=state.tau + damping * (tau - state.tau), nu=state.nu + damping * (nu - state.nu)
     )
-    score = jnp.where(told.filled[:, None], score, 0.0)
-    return new, _Swept(posterior, score, log_evidence, delta)
+    return new, _Swept(posterior, score, curvature, log_evidence, delta)
 
 
 def told_by(prior: Prior, items: Array, weights: Array, levels: Array, state: UserState) -> _Told:
@@ -305,6 +312,7 @@ def _user_sums(told: _Told, swept: _Swept) -> UserSums:
     return UserSums(
         swept.score.sum(axis=0),
         swept.score.T @ swept.score,
+        swept.curvature,
         posterior.shift @ posterior.mean - posterior.explained,
         jnp.sum(posterior.shift),
         ones @ ones,

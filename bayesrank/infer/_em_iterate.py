@@ -14,7 +14,7 @@ from bayesrank.infer._em_estep import Prior, Sums, UserState, UserSums, block_su
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
 from bayesrank.infer._em_noise import update_noise
-from bayesrank.infer._em_theta import Theta, log_deviations, update_theta
+from bayesrank.infer._em_theta import Theta, log_deviations, log_volume, update_theta
 
 __all__ = ["Found", "Setting", "State", "density", "expect", "maximise", "place"]
 
@@ -59,11 +59,23 @@ class Found(NamedTuple):
     sums: Sums
 
 
-def density(setting: Setting, state: State, blocks: tuple[Block, ...], kernels: Array) -> Array:
-    """Log prior density of what is estimated, up to a constant."""
-    zero = jnp.zeros((), state.prior.mean.dtype)
-    pairs = zip(state.users, blocks, strict=True)
-    total = sum((log_deviations(state.theta, u, _known(b)) for u, b in pairs), zero)
+def density(
+    setting: Setting,
+    state: State,
+    own: tuple[UserSums, ...],
+    blocks: tuple[Block, ...],
+    kernels: Array,
+) -> Array:
+    """Log prior density of what is estimated, up to a constant.
+
+    `own` is what the E-step found at the state. What users' thresholds deviate by is integrated
+    out, as their spread is learned.
+    """
+    total = jnp.zeros((), state.prior.mean.dtype)
+    for user, found, block in zip(state.users, own, blocks, strict=True):
+        total += log_deviations(state.theta, user, _known(block))
+        if setting.learn_spread:
+            total += log_volume(state.theta, found, _known(block))
     if not setting.collaborative:
         return total
     return total + log_prior(

@@ -12,9 +12,21 @@ few ratings leave a user near the others. With gradients :math:`\gamma_j` and in
     \sum_j I_j (I_j + \Lambda)^{-1} \Lambda \; \delta
         = \sum_j \left(\gamma_j - I_j (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j)\right),
 
-and then :math:`\delta_j = (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j - I_j \delta)`. The
-variance of gaps in :math:`\Lambda` is the one that the deviations show, their uncertainty included
-(EM with Laplace's approximation).
+and then :math:`\delta_j = (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j - I_j \delta)`.
+
+How much users differ in their gaps is what their evidence says with the deviations integrated out,
+by Laplace's approximation. With :math:`A_j` the curvature of a user's log evidence (see
+`bayesrank.infer._em_curvature`), and :math:`z_j = A_j e_j + \gamma_j`, a quadratic stands for it,
+and the evidence of the spread is, up to a constant,
+
+.. math::
+    \sum_j \tfrac{1}{2} z_j' (A_j + \Lambda)^{-1} z_j
+        - \tfrac{1}{2} \log | I + \Lambda^{-1} A_j |.
+
+After the noise's deviation, whose variance is given, is eliminated, and :math:`A_j` brought to
+its axes, it is a function of one number, and maximised in it outright. An EM step for a variance
+would approach zero ever more slowly, and neither reach nor leave it; here zero is a value like
+others.
 """
 
 from __future__ import annotations
@@ -22,11 +34,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 
 from bayesrank.infer._em_estep import UserState, UserSums
 
-__all__ = ["Theta", "log_deviations", "update_theta"]
+__all__ = ["Theta", "log_deviations", "log_volume", "update_theta"]
 
 _LONGEST_STEP = 0.5
 # Scores are those at the sites of the sweep before, which follow a user's parameters one iteration
@@ -34,6 +47,11 @@ _LONGEST_STEP = 0.5
 _SHARE = 0.5
 # Keeps the step finite where nothing is known: a gap beside a level that nobody used.
 _RIDGE = 1e-6
+# Spreads among which the largest evidence is sought, then refined between its neighbours.
+_SPREADS = np.concatenate([[0.0], np.geomspace(1e-2, 3.0, 40)])
+_HALVINGS = 30
+# The first scores, far from where EM ends, are those of no spread at all: it grows step by step.
+_GROWTH, _LEAST_TOP = 1.5, 0.1
 
 
 class Theta(NamedTuple):
@@ -58,6 +76,19 @@ def log_deviations(theta: Theta, users: UserState, known: Array) -> Array:
     ratio = (users.theta - theta.shared) / spread
     density = -0.5 * ratio**2 - jnp.log(spread) - 0.5 * jnp.log(2.0 * jnp.pi)
     return jnp.sum(jnp.where(free & known[..., None], density, 0.0))
+
+
+def log_volume(theta: Theta, sums: UserSums, known: Array) -> Array:
+    """What integrating users' deviations out adds to the density where they are; a scalar.
+
+    Laplace's approximation. With the density, zero where nobody differs.
+    """
+    free = theta.spread > 0
+    scaled = theta.spread[:, None] * sums.curvature * theta.spread
+    widths = jnp.maximum(jnp.linalg.eigvalsh(scaled), 0.0)
+    each = jnp.log(jnp.where(free, theta.spread, 1.0)) + 0.5 * jnp.log(2.0 * jnp.pi)
+    volume = jnp.sum(jnp.where(free, each, 0.0)) - 0.5 * jnp.sum(jnp.log1p(widths), axis=-1)
+    return jnp.sum(jnp.where(known, volume, 0.0))
 
 
 def update_theta(
@@ -91,24 +122,72 @@ def update_theta(
         right = sum((part.right for part in parts), step)
         # The shared noise, the last, is the unit.
         step = jnp.append(_limited(jnp.linalg.solve(matrix[:-1, :-1], right[:-1])), 0.0)
-    shared = theta.shared + step
-    after, squares, count = [], jnp.zeros_like(step), jnp.zeros((), step.dtype)
-    for user, part, there in zip(users, parts, known, strict=True):
+    shared, spread = theta.shared + step, theta.spread
+    if learn_spread and step.shape[0] > 1:
+        # About the shared parameters after their step: where these are wrong, users do not differ.
+        about = Theta(shared, spread)
+        evidence = [_along_axes(about, *part) for part in zip(users, sums, known, strict=True)]
+        pooled = _most_probable_spread(*(jnp.concatenate(x) for x in zip(*evidence, strict=True)))
+        pooled = jnp.minimum(pooled, _GROWTH * jnp.maximum(spread[0], _LEAST_TOP))
+        # The noise's own is not learned: where users rate items once, much noise is as probable as
+        # functions that vary from item to item, and the spread would grow for ever.
+        spread = jnp.append(jnp.full_like(spread[:-1], pooled), spread[-1])
+    after = []
+    for user, part in zip(users, parts, strict=True):
         deviation = user.theta - theta.shared
         own = part.gain - jnp.einsum("...pq,...q->...p", part.reach, jnp.einsum(
             "...pq,q->...p", part.information, step))  # fmt: skip
         deviation = deviation + _SHARE * _limited(own)
-        after.append(user._replace(theta=shared + deviation))
-        variance = jnp.diagonal(part.reach, axis1=-2, axis2=-1)
-        squares += jnp.sum(jnp.where(there[..., None], deviation**2 + variance, 0.0), axis=(0, 1))
-        count += jnp.sum(there)
-    spread = theta.spread
-    if learn_spread:
-        pooled = jnp.sqrt(jnp.mean(squares[:-1]) / count) if squares.shape[0] > 1 else 0.0
-        # The noise's own is not learned: where users rate items once, much noise is as probable as
-        # functions that vary from item to item, and the spread would grow for ever.
-        spread = jnp.where(free & (jnp.arange(free.shape[0]) < free.shape[0] - 1), pooled, spread)
+        after.append(user._replace(theta=shared + jnp.where(spread > 0, deviation, 0.0)))
     return Theta(shared, spread), tuple(after)
+
+
+def _along_axes(theta: Theta, user: UserState, sums: UserSums, known: Array) -> tuple[Array, Array]:
+    """Curvatures of users' evidence along their axes of the gaps' deviations, and squared slopes.
+
+    Slopes are those where nobody differs. Two vectors; zeros for who is not there.
+    """
+    curvature = sums.curvature
+    slope = jnp.einsum("...pq,...q->...p", curvature, user.theta - theta.shared) + sums.score
+    spread = theta.spread[-1]
+    reach = spread**2 / (1.0 + spread**2 * jnp.maximum(curvature[..., -1, -1], 0.0))
+    across = curvature[..., :-1, -1]
+    inside = curvature[..., :-1, :-1] - (
+        reach[..., None, None] * across[..., :, None] * across[..., None, :]
+    )
+    slope = slope[..., :-1] - (reach * slope[..., -1])[..., None] * across
+    widths, axes = jnp.linalg.eigh(inside)
+    squares = jnp.einsum("...pq,...p->...q", axes, slope) ** 2
+    there = known[..., None]
+    return (
+        jnp.where(there, jnp.maximum(widths, 0.0), 0.0).ravel(),
+        jnp.where(there, squares, 0.0).ravel(),
+    )
+
+
+def _most_probable_spread(widths: Array, squares: Array) -> Array:
+    """Maximise the evidence in the spread: the best of a few, then halving between neighbours."""
+
+    def evidence(spread: Array) -> Array:
+        inside = 1.0 + spread**2 * widths
+        return jnp.sum(spread**2 * squares / inside - jnp.log(inside))
+
+    def rises(spread: Array) -> Array:
+        inside = 1.0 + spread**2 * widths
+        return jnp.sum(squares / inside**2 - widths / inside) > 0
+
+    grid = jnp.asarray(_SPREADS, widths.dtype)
+    best = jnp.argmax(lax.map(evidence, grid))
+    last = grid.shape[0] - 1
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        middle = 0.5 * (ends[0] + ends[1])
+        up = rises(middle)
+        return jnp.where(up, middle, ends[0]), jnp.where(up, ends[1], middle)
+
+    ends = grid[jnp.maximum(best - 1, 0)], grid[jnp.minimum(best + 1, last)]
+    low, high = lax.fori_loop(0, _HALVINGS, halve, ends)
+    return jnp.where(best == 0, 0.0, 0.5 * (low + high))
 
 
 class _Reduced(NamedTuple):

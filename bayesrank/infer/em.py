@@ -52,9 +52,10 @@ __all__ = ["EM"]
 _FIRST_SWEEPS = 6
 _LAST_SWEEPS = 30
 _EP_TOL = 1e-3
-_QUIET = 3  # iterations
-# Nats per observation. EP's evidence is right at its fixed point only, and what users' spread
-# settles at is not quite where it is largest.
+# Iterations that together change the objective by little: single ones do so again and again on the
+# way, where acceleration pauses.
+_QUIET = 8
+# Nats per observation: EP's evidence is right at its fixed point only.
 _SLACK = 1e-5
 
 
@@ -93,8 +94,8 @@ class EM:
     max_iterations
         Number of iterations after which to give up.
     tol
-        Has converged when the objective, per observation, changes by less in three iterations
-        running.
+        Has converged when eight iterations together change the objective, per observation, by
+        less.
 
     Examples
     --------
@@ -363,7 +364,7 @@ class _Loop:
     def evaluate(self, found: Found) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
         self.log_evidence = float(found.sums.log_evidence)
-        self.log_prior = float(self.steps.density(self.state, self.blocks, self.kernels))
+        self.log_prior = float(self.steps.density(self.state, found.own, self.blocks, self.kernels))
         return self.log_evidence + self.log_prior
 
     def sweep(self, most: int, tol: float = 0.0) -> float:
@@ -382,8 +383,8 @@ class _Loop:
         """Whether the last iterations changed the objective by little."""
         if len(self.trace) <= _QUIET:
             return False
-        change = np.abs(np.diff(self.trace[-_QUIET - 1 :])) / len(self.observations.users)
-        return bool(np.all(change < tol))
+        change = np.ptp(self.trace[-_QUIET - 1 :]) / len(self.observations.users)
+        return bool(change < tol)
 
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations."""
@@ -391,9 +392,9 @@ class _Loop:
 
 
 def _not_converged(loop: _Loop, engine: EM, delta: float) -> str:
-    change = abs(loop.trace[-1] - loop.trace[-2]) if len(loop.trace) > 1 else np.inf
+    change = np.ptp(loop.trace[-_QUIET - 1 :])
     return (
-        f"EM has not converged after {len(loop.trace)} iterations: the last one still changed the "
+        f"EM has not converged after {len(loop.trace)} iterations: the last ones changed the "
         f"objective per observation by {change / len(loop.observations.users):.2g} "
         f"(tol={engine.tol:.2g}), and EP's last sweep moved a mean by {delta:.2g} standard "
         "deviations. Give it more max_iterations, or start it again from result.state"

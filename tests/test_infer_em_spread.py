@@ -1,0 +1,98 @@
+"""How much users differ, against evidence with their deviations integrated out by brute force."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from bayesrank.infer import EM
+from bayesrank.infer._em_estep import UserState, _sweep, _Told
+from bayesrank.infer._em_likelihood import LIKELIHOODS
+
+USERS, ITEMS = 200, 10
+GAPS = np.linspace(-1.6, 1.6, 17)
+NOISES, WEIGHTS = np.polynomial.hermite_e.hermegauss(3)
+NOISE_SPREAD = 0.3  # what EM takes it to be
+SPREADS = np.linspace(0.1, 0.8, 71)
+
+
+def _levels(spread):
+    """Three levels, log gaps and log noises of users scattered about 0.4 and 0."""
+    rng = np.random.default_rng(5)
+    functions = rng.normal(size=(USERS, 1)) + rng.normal(size=(USERS, ITEMS)) / 2
+    noise = np.exp(NOISE_SPREAD * rng.normal(size=(USERS, 1)))
+    heard = functions + noise * rng.normal(size=(USERS, ITEMS))
+    edge = np.exp(0.4 + spread * rng.normal(size=(USERS, 1))) / 2
+    return (heard > edge).astype(int) + (heard > -edge)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return EM("probit", strength=20.0, max_iterations=60, tol=5e-4)
+
+
+@pytest.fixture(scope="module")
+def sweeps():
+    """Log evidence and curvature of users at parameters, shapes (q, n) and (q, n, p, p)."""
+
+    def one(levels, theta, mean, kernel):
+        told = _Told(levels, jnp.ones(ITEMS, bool), mean, kernel)
+        zero = jnp.zeros(ITEMS)
+        state = UserState(zero, zero, theta, jnp.zeros(()), jnp.ones(()))
+
+        def sweep(state, _):
+            state, swept = _sweep(LIKELIHOODS["probit"], told, state, 1.0)
+            return state, (swept.log_evidence, swept.curvature)
+
+        evidence, curvature = lax.scan(sweep, state, length=6)[1]
+        return evidence[-1], curvature[-1]
+
+    users = jax.vmap(one, in_axes=(0, None, None, None))
+
+    @jax.jit
+    def several(theta, levels, *prior):
+        return lax.map(lambda t: users(levels, t, *prior), theta)
+
+    def run(result, levels):
+        gap, noise = np.meshgrid(GAPS, NOISE_SPREAD * NOISES, indexing="ij")
+        theta = result.state.shared_theta + np.stack([gap, noise], axis=-1).reshape(-1, 2)
+        with jax.enable_x64(True):
+            found = several(theta, levels * 1.0, result.mean, result.kernel)
+        return (np.asarray(x).reshape(len(GAPS), len(NOISES), *x.shape[1:]) for x in found)
+
+    return run
+
+
+def _of_spreads(evidence):
+    """Log evidence of all users for each spread, and where nobody's gaps differ."""
+    evidence = logsumexp(evidence, axis=1, b=(WEIGHTS / WEIGHTS.sum())[:, None])
+    weights = norm.pdf(GAPS, scale=SPREADS[:, None])
+    weights /= weights.sum(axis=1, keepdims=True)
+    total = logsumexp(evidence[None], axis=1, b=weights[:, :, None]).sum(axis=1)
+    return total, evidence[len(GAPS) // 2].sum()
+
+
+@pytest.mark.parametrize("true", [0.5, 0.0])
+def test_spread_is_where_the_evidence_is_largest(engine, sweeps, true):
+    levels = _levels(true)
+    users, items = np.indices(levels.shape).reshape(2, -1)
+    result = engine.run(users, items, levels.ravel(), progress_bar=False)
+    assert result.converged and result.num_iterations < 40
+    evidence, curvature = sweeps(result, levels)
+    total, nobody = _of_spreads(evidence)
+    found = result.state.spread[0]
+    if true == 0:
+        assert found == 0
+        assert np.all(result.state.theta[:, 0] == result.state.shared_theta[0])
+        assert nobody > total.max() - 0.1
+        return
+    np.testing.assert_allclose(found, true, atol=0.1)
+    np.testing.assert_allclose(found, SPREADS[total.argmax()], atol=0.05)
+    assert np.interp(found, SPREADS, total) > total.max() - 0.5 > nobody + 10
+    # Second differences of the evidence in the gap, mean of users.
+    middle, step = len(GAPS) // 2, GAPS[1] - GAPS[0]
+    second = np.diff(evidence[middle - 1 : middle + 2, 1], 2, axis=0)[0] / step**2
+    np.testing.assert_allclose(curvature[middle, 1, :, 0, 0].mean(), -second.mean(), rtol=0.02)
