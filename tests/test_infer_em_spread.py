@@ -68,11 +68,12 @@ def sweeps():
 
 def _of_spreads(evidence):
     """Log evidence of all users for each spread, and where nobody's gaps differ."""
-    evidence = logsumexp(evidence, axis=1, b=(WEIGHTS / WEIGHTS.sum())[:, None])
+    noise = (WEIGHTS / WEIGHTS.sum())[:, None]
+    evidence = np.asarray(logsumexp(evidence, axis=1, b=noise))
     weights = norm.pdf(GAPS, scale=SPREADS[:, None])
     weights /= weights.sum(axis=1, keepdims=True)
-    total = logsumexp(evidence[None], axis=1, b=weights[:, :, None]).sum(axis=1)
-    return total, evidence[len(GAPS) // 2].sum()
+    total = np.asarray(logsumexp(evidence[None], axis=1, b=weights[:, :, None]))
+    return total.sum(axis=1), evidence[len(GAPS) // 2].sum()
 
 
 @pytest.mark.parametrize("true", [0.5, 0.0])
