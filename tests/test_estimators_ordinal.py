@@ -18,7 +18,7 @@ from sklearn.utils import estimator_checks
 import bayesrank
 from bayesrank import OrdinalGP
 from bayesrank.infer import _compile
-from bayesrank.models import ordinal_regression_gp
+from bayesrank.models import ordinal_gp, ordinal_regression_gp
 
 PARAMS: dict[str, Any] = {
     "amplitude": 1.5, "lengthscale": 1.2, "stretch": np.array([0.8, 2.0]), "gaps": np.array([1.1])
@@ -84,6 +84,26 @@ def test_density_of_the_program_is_the_one_computed_by_hand():
     expected += log_normal(1.5, 0.0, 1.0) + log_normal(1.2, 0.5 * np.log(2.0) + 0.5, 1.0)
     expected += log_normal(PARAMS["stretch"], 0.25, 0.5) + log_normal(PARAMS["gaps"], 0.0, 1.0)
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("ard", [False, True])
+def test_programs_of_one_person_have_the_same_priors(ard):
+    X, levels = np.random.default_rng(1).normal(size=(5, 2)), np.array([0, 2, 1, 1, 0])
+    traces: list[Any] = [
+        handlers.trace(handlers.substitute(handlers.seed(program, 0), data=PARAMS)).get_trace(
+            X, levels, ard=ard
+        )
+        for program in (ordinal_regression_gp, ordinal_gp)
+    ]
+    names = ["amplitude", "lengthscale", "gaps", *(["stretch"] if ard else [])]
+    for name in names:
+        ours, theirs = (trace[name]["fn"].log_prob(PARAMS[name]) for trace in traces)
+        np.testing.assert_allclose(ours, theirs)
+    # The mean level is in the covariance of the one, a site of the other.
+    with_level, without = (trace["f"]["fn"].covariance_matrix for trace in traces)
+    np.testing.assert_allclose(with_level - without, 4.0, atol=1e-5)
+    stretched = {**PARAMS, "stretch": PARAMS["stretch"] if ard else 1.0}
+    np.testing.assert_allclose(with_level, _kernel(X, X, stretched), atol=1e-5)
 
 
 def test_levels_of_new_items_by_importance_sampling(data, fixed):

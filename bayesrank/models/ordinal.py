@@ -4,30 +4,24 @@ Each item has a value :math:`f`, a Gaussian process of its features, and a level
 intervals between thresholds :math:`f` plus noise falls into. The noise is one, and so the unit
 of everything; the thresholds have mean zero, and :math:`f` the mean level.
 
-**Relevance.** Each feature may have a lengthscale of its own, the shared one times its ``stretch``.
-Where the data do not say which features matter, evidence is a poor guide to them: with ten free
-lengthscales and some hundred items it finds relevance in noise. Stretches are therefore believed
-to be near one, and a feature needs some evidence to depart from the others.
-
 References
 ----------
 .. [1] Chu, W. and Ghahramani, Z. (2005). Gaussian processes for ordinal regression. Journal of
    Machine Learning Research, 6, 1019-1041.
 """
 
-import math
 from typing import Literal
 
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
-from jax import Array
 from jax.typing import ArrayLike
 from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
 from bayesrank.models._checks import check_features
 from bayesrank.models._rating_checks import check_levels, check_likelihood
+from bayesrank.models._single import kernel_scales, threshold_gaps
 from bayesrank.models.ratings import LIKELIHOODS, centred_thresholds
 
 __all__ = ["ordinal_kernel", "ordinal_regression_gp"]
@@ -117,8 +111,7 @@ def ordinal_regression_gp(
     X = check_features(X, "X")
     n, d = X.shape
     law = LIKELIHOODS[check_likelihood(likelihood)]
-    scales = _scales(d, ard)
-    kernel = ordinal_kernel(*scales)
+    kernel = ordinal_kernel(*kernel_scales(d, ard))
     process = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
     f = jnp.asarray(numpyro.sample("f", process))
     if X_new is not None:
@@ -127,20 +120,6 @@ def ordinal_regression_gp(
     if levels is None:
         return
     observed, num_levels = check_levels(levels, n, num_levels)
-    gaps = jnp.zeros(0)
-    if num_levels > 2:
-        prior = dist.LogNormal(0.0, 1.0).expand([num_levels - 2]).to_event(1)
-        gaps = jnp.asarray(numpyro.sample("gaps", prior))
+    gaps = threshold_gaps(num_levels)
     with numpyro.plate("items", n):
         numpyro.sample("rating", law(f, centred_thresholds(gaps)), obs=observed)
-
-
-def _scales(d: int, ard: bool) -> tuple[Array, ...]:
-    """Sample the hyperparameters of the kernel."""
-    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
-    lengthscale = numpyro.sample("lengthscale", dist.LogNormal(0.5 * math.log(d) + 0.5, 1.0))
-    if not ard:
-        return jnp.asarray(amplitude), jnp.asarray(lengthscale)
-    own = dist.LogNormal(0.25, 0.5).expand([d]).to_event(1)
-    stretch = numpyro.sample("stretch", own)
-    return jnp.asarray(amplitude), jnp.asarray(lengthscale), jnp.asarray(stretch)

@@ -52,6 +52,7 @@ from bayesrank.models._rating_checks import (
     check_numbers,
     check_pairs_of_items,
 )
+from bayesrank.models._single import kernel_scales, threshold_gaps
 
 __all__ = [
     "collaborative_ordinal_gp",
@@ -78,7 +79,8 @@ def rating_gp(X: ArrayLike, ratings: ArrayLike, *, ard: bool = False) -> None:
     site             prior                          meaning
     ================ ============================== ============================================
     ``amplitude``    LogNormal(0, 1)                prior sd of the function
-    ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which it varies
+    ``lengthscale``  LogNormal(log sqrt d + ½, 1)   distance over which it varies
+    ``stretch``      LogNormal(¼, ½), shape (d,)    a feature's own, relative to it (``ard``)
     ``noise``        LogNormal(log 0.5, 1)          sd of a rating about the function
     ``level``        Normal(0, 2)                   what the function varies about
     ``f``            Gaussian process, shape (n,)   the function, less the level
@@ -124,7 +126,8 @@ def ordinal_gp(
     site             prior                          meaning
     ================ ============================== ============================================
     ``amplitude``    LogNormal(0, 1)                prior sd of the function
-    ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which it varies
+    ``lengthscale``  LogNormal(log sqrt d + ½, 1)   distance over which it varies
+    ``stretch``      LogNormal(¼, ½), shape (d,)    a feature's own, relative to it (``ard``)
     ``gaps``         LogNormal(0, 1), (r - 2,)      distances of neighbouring thresholds
     ``level``        Normal(0, 2)                   the function's, above the mean threshold
     ``f``            Gaussian process, shape (n,)   the function, less the level
@@ -156,21 +159,15 @@ def ordinal_gp(
     observed, num_levels = check_levels(levels, X.shape[0], num_levels)
     f = _function(X, ard)
     level = numpyro.sample("level", dist.Normal(0.0, 2.0))
-    gaps = jnp.zeros(0)
-    if num_levels > 2:
-        prior = dist.LogNormal(0.0, 1.0).expand([num_levels - 2]).to_event(1)
-        gaps = jnp.asarray(numpyro.sample("gaps", prior))
+    gaps = threshold_gaps(num_levels)
     with numpyro.plate("items", X.shape[0]):
         numpyro.sample("rating", law(level + f, centred_thresholds(gaps)), obs=observed)
 
 
 def _function(X: Array, ard: bool) -> Array:
     """Sample a Gaussian process with a squared-exponential kernel at the items."""
-    d = X.shape[1]
-    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
-    prior = dist.LogNormal(0.5 * math.log(d), 1.0)
-    prior = prior.expand([d]).to_event(1) if ard else prior
-    kernel = gp.rbf(amplitude, numpyro.sample("lengthscale", prior))
+    amplitude, lengthscale, *stretch = kernel_scales(X.shape[1], ard)
+    kernel = gp.rbf(amplitude, math.prod(stretch, start=lengthscale))
     covariance = gp.gram(kernel, X)
     return jnp.asarray(numpyro.sample("f", dist.MultivariateNormal(covariance_matrix=covariance)))
 
