@@ -319,7 +319,8 @@ def test_padding_and_blocks_change_nothing():
     users = rng.permutation(np.repeat(np.arange(40), counts))
     items = np.arange(len(users))[:, None] % 30
     observations = Observations(users, items, (1.0,), rng.normal(size=len(users)), 41, 30)
-    blocks = make_blocks(observations, multiple=3)
+    blocks = make_blocks(observations, multiple=3, worth=0.0)
+    assert len(blocks) > 2 and len(make_blocks(observations)) == 1
     entries = np.concatenate([np.ravel(b.entries) for b in blocks])
     found = entries[entries < len(users)]
     np.testing.assert_array_equal(np.sort(found), np.arange(len(users)))

@@ -3,6 +3,7 @@
 A block is what `jax.vmap` needs: every user in it has the same number of rows, some of them empty.
 An empty row has weight zero, so that it sees nothing; no other mask is needed. Where the blocks
 are cut is chosen so that the padded work, the sum of cubes, is smallest for the number of blocks.
+Code is compiled for each, which takes some seconds: there are as many as save more than that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 
 __all__ = ["Block", "Observations", "make_blocks", "restore", "take"]
 
-_MOST_BLOCKS = 4
+_MOST_BLOCKS = 6
+# Sum of cubes of a sweep that takes as long, in some fifty sweeps, as compiling for another block.
+_WORTH = 1e8
 _NUMBERS_IN_BATCH = 2_000_000  # 16 MB for each temporary array of a batch
 
 
@@ -77,7 +80,11 @@ class Block(NamedTuple):
 
 
 def make_blocks(
-    observations: Observations, *, multiple: int = 1, most: int = _MOST_BLOCKS
+    observations: Observations,
+    *,
+    multiple: int = 1,
+    most: int = _MOST_BLOCKS,
+    worth: float = _WORTH,
 ) -> tuple[Block, ...]:
     """Sort users into blocks.
 
@@ -88,7 +95,9 @@ def make_blocks(
     multiple
         The number of batches of each block is a multiple of this, for as many devices.
     most
-        Number of blocks.
+        Largest number of blocks.
+    worth
+        What a further block must save of the sum, over users, of the cubes of the blocks' sizes.
 
     Returns
     -------
@@ -99,21 +108,21 @@ def make_blocks(
     order = np.argsort(observations.users, kind="stable")
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     blocks, smaller = [], 0
-    for size in _cuts(counts[counts > 0], most):
+    for size in _cuts(counts[counts > 0], most, worth):
         members = np.flatnonzero((counts > smaller) & (counts <= size))
         blocks.append(_block(observations, members, size, counts, starts, order, multiple))
         smaller = size
     return tuple(blocks)
 
 
-def _cuts(counts: NDArray[np.int64], most: int) -> list[int]:
-    """Sizes of the blocks: those that make the sum of their cubes over users smallest."""
+def _cuts(counts: NDArray[np.int64], most: int, worth: float) -> list[int]:
+    """Sizes of the blocks: those that make the sum of their cubes, and their price, smallest."""
     sizes, users = np.unique(counts, return_counts=True)
     before = np.concatenate([[0], np.cumsum(users)])
     # cost[k]: of all users up to the k-th size, with as many blocks as rounds so far.
     cost = np.full(len(sizes) + 1, np.inf)
     cost[0] = 0.0
-    choices = []
+    choices, totals = [], []
     for _ in range(min(most, len(sizes))):
         # From cut i to cut k, users between them have the k-th size.
         between = (before[None, 1:] - before[:-1, None]) * sizes[None, :].astype(float) ** 3
@@ -121,8 +130,10 @@ def _cuts(counts: NDArray[np.int64], most: int) -> list[int]:
         table = cost[:-1, None] + between
         choices.append(table.argmin(axis=0))
         cost = np.concatenate([[np.inf], table.min(axis=0)])
+        totals.append(cost[-1])
+    number = int(np.argmin(np.add(totals, worth * np.arange(len(totals))))) + 1
     cuts, k = [], len(sizes)
-    for choice in reversed(choices):
+    for choice in reversed(choices[:number]):
         cuts.append(int(sizes[k - 1]))
         k = int(choice[k - 1])
     return cuts[::-1]
