@@ -11,6 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array, core
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 
 from bayesrank.infer._compile import as_working_dtype
 from bayesrank.infer._inventory import Inventory, run_with, take_inventory
@@ -132,7 +133,7 @@ class Hyperparameters:
         log_prior = self._log_prior(params, args, kwargs)
         objective = log_evidence + log_prior
         if jacobian:
-            objective += self._log_jacobian(flat)
+            objective += self.log_jacobian(flat)
         return Evaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
 
     def _log_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Array:
@@ -143,7 +144,44 @@ class Hyperparameters:
         densities = (jnp.sum(traced[k]["fn"].log_prob(traced[k]["value"])) for k in names)
         return sum(densities, jnp.zeros(()))
 
-    def _log_jacobian(self, flat: Array) -> Array:
+    def evaluate_with_gradient(
+        self,
+        flat: ArrayLike,
+        fixed: Mapping[str, Any],
+        init_sites: Sites,
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> tuple[Evaluation, np.ndarray]:
+        """Evaluate at a vector, and differentiate the objective there, compiled once.
+
+        Parameters
+        ----------
+        flat, fixed, init_sites, args, kwargs
+            As in `evaluate`.
+
+        Returns
+        -------
+        tuple
+            The evaluation, whose objective has no Jacobian, and the gradient of that, shape (d,).
+        """
+        point = flat, init_sites, dict(fixed)
+        (evaluation, gradient), _ = self.engine.compiled(self._differentiated, point, args, kwargs)
+        return evaluation, np.asarray(gradient, float)
+
+    def _differentiated(
+        self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
+    ) -> tuple[tuple[Evaluation, Array], None]:
+        flat, init_sites, fixed = point
+
+        def objective(flat: Array) -> tuple[Array, Evaluation]:
+            evaluation = self.evaluate(flat, fixed, init_sites, args, kwargs)
+            return evaluation.objective, evaluation
+
+        (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(flat)
+        return (evaluation, gradient), None
+
+    def log_jacobian(self, flat: Array) -> Array:
+        """Log of how much a vector's surroundings grow on their own scale.  Pure."""
         total = jnp.zeros(())
         for name, u in self.unravel(flat).items():
             transform = self.transforms[name]

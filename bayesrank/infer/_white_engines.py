@@ -36,18 +36,21 @@ def run_nuts(
     num_samples: int,
     num_chains: int,
     advance: Advance,
+    target_accept_prob: float = 0.8,
 ) -> tuple[np.ndarray, int]:
     """Run NUTS on a white density, one chain after the other.
 
     Chains start uniformly in (-2, 2): on the white scale of a program its prior has standard
-    deviation 1.
+    deviation 1. A smaller `target_accept_prob` makes for longer steps, and fewer of them.
 
     Returns
     -------
     tuple
         Draws of the latents, shape (chains, draws, n), and the number of them that diverged.
     """
-    kernel = NUTS(potential_fn=lambda z: -program.log_joint(z))
+    kernel = NUTS(
+        potential_fn=lambda z: -program.log_joint(z), target_accept_prob=target_accept_prob
+    )
 
     @jit
     def init(key: Array) -> Any:

@@ -188,21 +188,10 @@ class _Search:
         spread = np.asarray(jax.random.normal(key, (num_restarts, self.first.size)))
         return [self.first, *(self.first + spread)]
 
-    def objective(self, point: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, None]:
-        """Value and gradient of what is maximised; traced."""
-        flat, site_values, fixed = point
-
-        def evaluate(flat: Array) -> tuple[Array, Evaluation]:
-            evaluation = self.free.evaluate(flat, fixed, site_values, args, kwargs)
-            return evaluation.objective, evaluation
-
-        (_, evaluation), gradient = jax.value_and_grad(evaluate, has_aux=True)(flat)
-        return (evaluation, gradient), None
-
     def evaluate(self, point: np.ndarray) -> tuple[Evaluation, np.ndarray]:
         """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
-        (evaluation, gradient), _ = self.engine.compiled(
-            self.objective, (point, self.sites, self.params), self.args, self.kwargs
+        evaluation, gradient = self.free.evaluate_with_gradient(
+            point, self.params, self.sites, self.args, self.kwargs
         )
         objective = float(evaluation.objective)
         usable = bool(evaluation.usable)
@@ -212,7 +201,7 @@ class _Search:
         self.best_objective = max(self.best_objective, objective) if usable else self.best_objective
         if self.callback is not None:
             self.callback(self.count, self.best_objective)
-        return evaluation, np.asarray(gradient, float)
+        return evaluation, gradient
 
     def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _Start:
         """Run the optimiser from one point."""
