@@ -111,58 +111,70 @@ def update_theta(
     learn_shared, learn_spread
         Which of the shared parameters are learned.
     """
-    free = theta.spread > 0
-    precision = jnp.diag(jnp.where(free, 1.0 / jnp.where(free, theta.spread, 1.0) ** 2, 0.0))
-    kept = jnp.diag(free.astype(theta.shared.dtype))
-    parts = [_reduce(theta, *part, precision, kept) for part in zip(users, sums, strict=True)]
-    step = jnp.zeros_like(theta.shared)
+    # Of all blocks together, so that there is less to compile.
+    every = _Users(
+        _together([user.theta for user in users]),
+        *(_together([getattr(x, name) for x in sums]) for name in _Users._fields[1:-1]),
+        _together(list(known)),
+    )
+    shared, spread, deviation = theta.shared, theta.spread, every.theta - theta.shared
+    free = spread > 0
+    precision = jnp.diag(jnp.where(free, 1.0 / jnp.where(free, spread, 1.0) ** 2, 0.0))
+    reduced = _reduce(deviation, every, precision, jnp.diag(free.astype(shared.dtype)))
+    step = jnp.zeros_like(shared)
     if learn_shared:
-        ridge = _RIDGE * jnp.eye(step.shape[0], dtype=step.dtype)
-        matrix = sum((part.matrix for part in parts), ridge)
-        right = sum((part.right for part in parts), step)
+        matrix = reduced.matrix + _RIDGE * jnp.eye(step.shape[0], dtype=step.dtype)
         # The shared noise, the last, is the unit.
-        step = jnp.append(_limited(jnp.linalg.solve(matrix[:-1, :-1], right[:-1])), 0.0)
-    shared, spread = theta.shared + step, theta.spread
+        solved = jnp.linalg.solve(matrix[:-1, :-1], reduced.right[:-1])
+        step = jnp.append(_limited(solved), 0.0)
+    shared = shared + step
     if learn_spread and step.shape[0] > 1:
         # About the shared parameters after their step: where these are wrong, users do not differ.
-        about = Theta(shared, spread)
-        evidence = [_along_axes(about, *part) for part in zip(users, sums, known, strict=True)]
-        pooled = _most_probable_spread(*(jnp.concatenate(x) for x in zip(*evidence, strict=True)))
+        pooled = _most_probable_spread(*_along_axes(every.theta - shared, spread[-1], every))
         pooled = jnp.minimum(pooled, _GROWTH * jnp.maximum(spread[0], _LEAST_TOP))
         # The noise's own is not learned: where users rate items once, much noise is as probable as
         # functions that vary from item to item, and the spread would grow for ever.
         spread = jnp.append(jnp.full_like(spread[:-1], pooled), spread[-1])
-    after = []
-    for user, part in zip(users, parts, strict=True):
-        deviation = user.theta - theta.shared
-        own = part.gain - jnp.einsum("...pq,...q->...p", part.reach, jnp.einsum(
-            "...pq,q->...p", part.information, step))  # fmt: skip
-        deviation = deviation + _SHARE * _limited(own)
-        after.append(user._replace(theta=shared + jnp.where(spread > 0, deviation, 0.0)))
-    return Theta(shared, spread), tuple(after)
+    pull = jnp.einsum("npq,nq->np", reduced.reach, every.information @ step)
+    deviation = deviation + _SHARE * _limited(reduced.gain - pull)
+    after = shared + jnp.where(spread > 0, deviation, 0.0)
+    ends = np.cumsum([user.theta.shape[0] * user.theta.shape[1] for user in users])
+    split = jnp.split(after, ends[:-1])
+    return Theta(shared, spread), tuple(
+        user._replace(theta=x.reshape(user.theta.shape))
+        for user, x in zip(users, split, strict=True)
+    )
 
 
-def _along_axes(theta: Theta, user: UserState, sums: UserSums, known: Array) -> tuple[Array, Array]:
+class _Users(NamedTuple):
+    """What is known of the users of all blocks, an entry each; see `UserState` and `UserSums`."""
+
+    theta: Array
+    score: Array
+    information: Array
+    curvature: Array
+    known: Array
+
+
+def _together(parts: list[Array]) -> Array:
+    return jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in parts])
+
+
+def _along_axes(deviation: Array, noise_spread: Array, users: _Users) -> tuple[Array, Array]:
     """Curvatures of users' evidence along their axes of the gaps' deviations, and squared slopes.
 
     Slopes are those where nobody differs. Two vectors; zeros for who is not there.
     """
-    curvature = sums.curvature
-    slope = jnp.einsum("...pq,...q->...p", curvature, user.theta - theta.shared) + sums.score
-    spread = theta.spread[-1]
-    reach = spread**2 / (1.0 + spread**2 * jnp.maximum(curvature[..., -1, -1], 0.0))
-    across = curvature[..., :-1, -1]
-    inside = curvature[..., :-1, :-1] - (
-        reach[..., None, None] * across[..., :, None] * across[..., None, :]
-    )
-    slope = slope[..., :-1] - (reach * slope[..., -1])[..., None] * across
+    curvature = users.curvature
+    slope = jnp.einsum("npq,nq->np", curvature, deviation) + users.score
+    reach = noise_spread**2 / (1.0 + noise_spread**2 * jnp.maximum(curvature[:, -1, -1], 0.0))
+    across = curvature[:, :-1, -1]
+    inside = curvature[:, :-1, :-1] - reach[:, None, None] * across[:, :, None] * across[:, None, :]
+    slope = slope[:, :-1] - (reach * slope[:, -1])[:, None] * across
     widths, axes = jnp.linalg.eigh(inside)
-    squares = jnp.einsum("...pq,...p->...q", axes, slope) ** 2
-    there = known[..., None]
-    return (
-        jnp.where(there, jnp.maximum(widths, 0.0), 0.0).ravel(),
-        jnp.where(there, squares, 0.0).ravel(),
-    )
+    squares = jnp.einsum("npq,np->nq", axes, slope) ** 2
+    there = users.known[:, None]
+    return jnp.where(there, jnp.maximum(widths, 0.0), 0.0), jnp.where(there, squares, 0.0)
 
 
 def _most_probable_spread(widths: Array, squares: Array) -> Array:
@@ -191,28 +203,24 @@ def _most_probable_spread(widths: Array, squares: Array) -> Array:
 
 
 class _Reduced(NamedTuple):
-    """A block's share of the equations, and what its users' own steps need."""
+    """The equations of the shared step, and what users' own steps need."""
 
     matrix: Array
     right: Array
     gain: Array
     reach: Array
-    information: Array
 
 
-def _reduce(
-    theta: Theta, user: UserState, sums: UserSums, precision: Array, kept: Array
-) -> _Reduced:
-    size = theta.shared.shape[0]
-    information, score = sums.information, sums.score
+def _reduce(deviation: Array, users: _Users, precision: Array, kept: Array) -> _Reduced:
+    information, score = users.information, users.score
+    identity = jnp.eye(kept.shape[0], dtype=kept.dtype)
     # (I + Lambda)^-1 on the free deviations, zero on the others.
-    inside = kept @ information @ kept + precision + (jnp.eye(size) - kept)
-    reach = kept @ jnp.linalg.inv(inside + _RIDGE * jnp.eye(size)) @ kept
-    pull = jnp.einsum("pq,...q->...p", precision, user.theta - theta.shared)
-    gain = jnp.einsum("...pq,...q->...p", reach, score - pull)
+    inside = kept @ information @ kept + precision + (identity - kept)
+    reach = kept @ jnp.linalg.inv(inside + _RIDGE * identity) @ kept
+    gain = jnp.einsum("npq,nq->np", reach, score - deviation @ precision)
     matrix = information - information @ reach @ information
-    right = score - jnp.einsum("...pq,...q->...p", information, gain)
-    return _Reduced(matrix.sum((0, 1)), right.sum((0, 1)), gain, reach, information)
+    right = score - jnp.einsum("npq,nq->np", information, gain)
+    return _Reduced(matrix.sum(0), right.sum(0), gain, reach)
 
 
 def _limited(step: Array) -> Array:

@@ -54,7 +54,7 @@ _LAST_SWEEPS = 30
 _EP_TOL = 1e-3
 # Iterations that together change the objective by little: single ones do so again and again on the
 # way, where acceleration pauses.
-_QUIET = 8
+_QUIET = 10
 # Nats per observation: EP's evidence is right at its fixed point only.
 _SLACK = 1e-5
 
@@ -94,7 +94,7 @@ class EM:
     max_iterations
         Number of iterations after which to give up.
     tol
-        Has converged when eight iterations together change the objective, per observation, by
+        Has converged when ten iterations together change the objective, per observation, by
         less.
 
     Examples
