@@ -81,7 +81,7 @@ def test_density_of_the_program_is_the_one_computed_by_hand():
     def log_normal(x, location, scale):
         return stats.lognorm.logpdf(x, scale, scale=np.exp(location)).sum()
 
-    expected += log_normal(1.5, 1.0, 1.0) + log_normal(1.2, 0.5 * np.log(2.0) + 1.5, 0.7)
+    expected += log_normal(1.5, 0.0, 1.0) + log_normal(1.2, 0.5 * np.log(2.0) + 0.5, 1.0)
     expected += log_normal(PARAMS["stretch"], 0.25, 0.5) + log_normal(PARAMS["gaps"], 0.0, 1.0)
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
 

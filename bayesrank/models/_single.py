@@ -4,17 +4,6 @@
 Where the data do not say which features matter, evidence is a poor guide to them: with ten free
 lengthscales and some hundred items it finds relevance in noise. Stretches are therefore believed
 to be near one, and a feature needs some evidence to depart from the others.
-
-**Smoothness.** Lengthscales grow with the root of the number of features, as distances do, and are
-believed to be long [1]_: evidence from some hundred items prefers functions that bend more than
-the next hundred bear out, and what is nearly linear needs a lengthscale beyond the data's width.
-A function with a long lengthscale changes by a fraction of its amplitude over the data, which is
-why the amplitude may be large.
-
-References
-----------
-.. [1] Hvarfner, C., Hellsten, E. O. and Nardi, L. (2024). Vanilla Bayesian optimization performs
-   great in high dimensions. ICML. (Their prior is LogNormal(log sqrt d + sqrt 2, sqrt 3).)
 """
 
 import math
@@ -42,8 +31,8 @@ def kernel_scales(d: int, ard: bool) -> tuple[Array, ...]:
     tuple of Array
         Amplitude and lengthscale; with ``ard`` also stretches, shape (d,).
     """
-    amplitude = numpyro.sample("amplitude", dist.LogNormal(1.0, 1.0))
-    lengthscale = numpyro.sample("lengthscale", dist.LogNormal(0.5 * math.log(d) + 1.5, 0.7))
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    lengthscale = numpyro.sample("lengthscale", dist.LogNormal(0.5 * math.log(d) + 0.5, 1.0))
     if not ard:
         return jnp.asarray(amplitude), jnp.asarray(lengthscale)
     own = dist.LogNormal(0.25, 0.5).expand([d]).to_event(1)

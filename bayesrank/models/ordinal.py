@@ -67,8 +67,8 @@ def ordinal_regression_gp(
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
-    ``amplitude``    LogNormal(1, 1)                prior sd of the function about its level
-    ``lengthscale``  LogNormal(log sqrt d + 1½, .7) distance over which it varies
+    ``amplitude``    LogNormal(0, 1)                prior sd of the function about its level
+    ``lengthscale``  LogNormal(log sqrt d + ½, 1)   distance over which it varies
     ``stretch``      LogNormal(¼, ½), shape (d,)    a feature's own, relative to it (``ard``)
     ``gaps``         LogNormal(0, 1), (r - 2,)      distances of neighbouring thresholds
     ``f``            Gaussian process, shape (n,)   the function; its level is Normal(0, 2)

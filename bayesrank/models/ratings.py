@@ -78,8 +78,8 @@ def rating_gp(X: ArrayLike, ratings: ArrayLike, *, ard: bool = False) -> None:
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
-    ``amplitude``    LogNormal(1, 1)                prior sd of the function
-    ``lengthscale``  LogNormal(log sqrt d + 1½, .7) distance over which it varies
+    ``amplitude``    LogNormal(0, 1)                prior sd of the function
+    ``lengthscale``  LogNormal(log sqrt d + ½, 1)   distance over which it varies
     ``stretch``      LogNormal(¼, ½), shape (d,)    a feature's own, relative to it (``ard``)
     ``noise``        LogNormal(log 0.5, 1)          sd of a rating about the function
     ``level``        Normal(0, 2)                   what the function varies about
@@ -125,8 +125,8 @@ def ordinal_gp(
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
-    ``amplitude``    LogNormal(1, 1)                prior sd of the function
-    ``lengthscale``  LogNormal(log sqrt d + 1½, .7) distance over which it varies
+    ``amplitude``    LogNormal(0, 1)                prior sd of the function
+    ``lengthscale``  LogNormal(log sqrt d + ½, 1)   distance over which it varies
     ``stretch``      LogNormal(¼, ½), shape (d,)    a feature's own, relative to it (``ard``)
     ``gaps``         LogNormal(0, 1), (r - 2,)      distances of neighbouring thresholds
     ``level``        Normal(0, 2)                   the function's, above the mean threshold
