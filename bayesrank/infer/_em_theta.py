@@ -114,7 +114,9 @@ def update_theta(
     # Of all blocks together, so that there is less to compile.
     every = _Users(
         _together([user.theta for user in users]),
-        *(_together([getattr(x, name) for x in sums]) for name in _Users._fields[1:-1]),
+        _together([x.score for x in sums]),
+        _together([x.information for x in sums]),
+        _together([x.curvature for x in sums]),
         _together(list(known)),
     )
     shared, spread, deviation = theta.shared, theta.spread, every.theta - theta.shared
