@@ -93,7 +93,7 @@ def _errors(
             progress_bar=False,
         )
     if likelihood == "gaussian":
-        level = np.clip(np.round(result.predict_latent(test.users, test.items)[0]), 0, 4)
+        level = np.clip(np.round(result.predict_number(test.users, test.items)[0]), 0, 4)
         mode = level
     else:
         probability = result.predict_proba(test.users, test.items)

@@ -67,7 +67,7 @@ def _paper(users, items, ratings, h, kernel, variance, steps):
 @pytest.fixture(scope="module")
 def plain(data):
     """The paper's EM, without a prior."""
-    engine = EM("gaussian", user_noise=False, strength=0, mean_strength=0, accelerate=False,
+    engine = EM("gaussian", user_scales=False, strength=0, mean_strength=0, accelerate=False,
                 max_iterations=25)  # fmt: skip
     return engine, engine.run(*data, progress_bar=False)
 
@@ -99,43 +99,46 @@ def test_accelerated_and_with_a_prior_the_objective_never_falls(with_prior):
 
 
 def test_em_ends_where_direct_maximisation_does(data, with_prior):
-    """In mean, kernel, level and scale of the base, shared noise, and the noise of each user."""
+    """In mean, kernel, level and scale of the base, shared noise, and each user's noise and scale."""
     users, items, ratings = data
     base, state = jnp.asarray(with_prior.base_kernels), with_prior.state
     lower = np.tril_indices(M)
-    sizes = np.cumsum([M, 1, 1, 1, N])
+    sizes = np.cumsum([M, 1, 1, 1, N, N])
 
     def parts(x):
         factor = jnp.zeros((M, M)).at[lower].set(x[sizes[-1] :])
-        h, level, log_scale, log_noise, log_noises = jnp.split(x[: sizes[-1]], sizes[:-1])
-        return h, factor @ factor.T, level[0], log_scale, log_noise, log_noises
+        return *jnp.split(x[: sizes[-1]], sizes[:-1]), factor @ factor.T
 
     def loss(x):
-        h, kernel, level, log_scale, log_noise, log_noises = parts(x)
-        prior = Prior(h, kernel), Base(level, jnp.exp(log_scale))
+        h, level, log_base, log_noise, log_noises, log_scales, kernel = parts(x)
+        prior = Prior(h, kernel), Base(level[0], jnp.exp(log_base))
         density = log_prior(*prior, base, 6.0, 2.0)
-        density += jnp.sum(norm.logpdf(log_noises, log_noise, state.spread[0]))
+        density += jnp.sum(norm.logpdf(log_noises, log_noise, state.spread[2]))
+        density += jnp.sum(norm.logpdf(log_scales, 0.0, state.spread[1]))
         for user in range(N):
             seen = items[users == user]
-            covariance = kernel[np.ix_(seen, seen)]
-            covariance += jnp.exp(2.0 * log_noises[user]) * jnp.eye(len(seen))
-            density += multivariate_normal.logpdf(ratings[users == user], h[seen], covariance)
+            scale, noise = jnp.exp(log_scales[user]), jnp.exp(log_noises[user])
+            mean = ratings.mean() + scale * (h[seen] - ratings.mean())
+            covariance = scale**2 * kernel[np.ix_(seen, seen)] + noise**2 * jnp.eye(len(seen))
+            density += multivariate_normal.logpdf(ratings[users == user], mean, covariance)
         return -density
 
     start = np.concatenate(
         [with_prior.mean + 0.1, [with_prior.mean.mean()], np.log(state.scales) + 0.3,
-         state.shared_theta - 0.2, np.full(N, state.shared_theta[0]),
+         state.shared_theta[-1:] - 0.2, np.full(N, state.shared_theta[-1]), np.zeros(N),
          np.linalg.cholesky(with_prior.kernel)[lower] * 1.1]
     )  # fmt: skip
     with jax.enable_x64(True):
         best = minimize(jax.jit(jax.value_and_grad(loss)), start, jac=True, options={"gtol": 1e-6})
-    h, kernel, level, log_scale, log_noise, log_noises = parts(best.x)
+    h, level, log_base, log_noise, log_noises, log_scales, kernel = parts(best.x)
     np.testing.assert_allclose(with_prior.trace[-1], -best.fun, atol=1e-5)
     np.testing.assert_allclose(with_prior.mean, h, atol=1e-3)
     np.testing.assert_allclose(with_prior.kernel, kernel, atol=1e-3)
-    np.testing.assert_allclose(state.level, level, atol=1e-3)
-    np.testing.assert_allclose(state.scales, np.exp(log_scale), rtol=1e-3)
-    np.testing.assert_allclose(state.theta[:, 0], log_noises, atol=1e-3)
+    np.testing.assert_allclose(state.level, level[0], atol=1e-3)
+    np.testing.assert_allclose(state.scales, np.exp(log_base), rtol=1e-3)
+    np.testing.assert_allclose(state.shared_theta[-1], log_noise[0], atol=1e-3)
+    np.testing.assert_allclose(state.theta[:, 1], log_scales, atol=1e-3)
+    np.testing.assert_allclose(state.theta[:, 2], log_noises, atol=1e-3)
 
 
 def test_a_state_has_coordinates_and_they_have_a_state(data, with_prior):
@@ -230,7 +233,7 @@ def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
     engine, whole = plain
     short = EM(
         "gaussian",
-        user_noise=False,
+        user_scales=False,
         strength=0,
         mean_strength=0,
         accelerate=False,
@@ -240,7 +243,7 @@ def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
     short.run(*data, progress_bar=False, checkpoint=file, checkpoint_every=5)
     rest = EM(
         "gaussian",
-        user_noise=False,
+        user_scales=False,
         strength=0,
         mean_strength=0,
         accelerate=False,

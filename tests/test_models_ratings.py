@@ -83,13 +83,15 @@ def test_density_of_numbers_and_of_the_prior():
     np.testing.assert_allclose(other - computed, -2.0 * divergence, rtol=1e-9)
 
 
-def test_users_noise_multiplies_the_shared_one():
+def test_users_stretch_the_function_about_the_mean_rating():
     f, ratings, factor = RNG.normal(size=(3, 3)), RNG.normal(size=5), np.array([0.5, 1.0, 3.0])
-    values = {**PARAMS, "noise": 0.7, "f": f, "noise_factor": factor}
+    scale = np.array([2.0, 0.5, 1.0])
+    values = {**PARAMS, "noise": 0.7, "f": f, "noise_factor": factor, "scale_factor": scale}
     args = USERS, ITEMS, ratings, *SIZES
-    _, trace = log_density(collaborative_rating_gp, args, {"user_noise": 0.3}, values)
+    _, trace = log_density(collaborative_rating_gp, args, {"user_scales": 0.3}, values)
     site = trace["rating"]
-    expected = stats.norm.logpdf(ratings, f[USERS, ITEMS], 0.7 * factor[USERS])
+    mean = ratings.mean() + scale[USERS] * (f[USERS, ITEMS] - ratings.mean())
+    expected = stats.norm.logpdf(ratings, mean, 0.7 * factor[USERS])
     np.testing.assert_allclose(site["fn"].log_prob(site["value"]), expected, rtol=1e-9)
 
 

@@ -201,8 +201,8 @@ class CollaborativeGP(Collaborative):
     ----------
     collaborative, strength, mean_strength, max_iterations, tol, progress_bar
         As of `CollaborativeOrdinalGP`.
-    user_noise : bool, default True
-        Whether users may differ in how far their ratings scatter.
+    user_scales : bool, default True
+        Whether users may differ in how far apart their ratings are, and how far they scatter.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ class CollaborativeGP(Collaborative):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 1.0,
-        user_noise: bool = True,
+        user_scales: bool = True,
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,
@@ -238,13 +238,13 @@ class CollaborativeGP(Collaborative):
             tol=tol,
             progress_bar=progress_bar,
         )
-        self.user_noise = user_noise
+        self.user_scales = user_scales
 
     def _law(self) -> str:
         return "gaussian"
 
     def _options(self) -> dict[str, Any]:
-        return {"user_noise": self.user_noise}
+        return {"user_scales": self.user_scales}
 
     def fit(
         self,
@@ -297,7 +297,7 @@ class CollaborativeGP(Collaborative):
         ValueError
             If an id is not known.
         """
-        return self.predict_latent(users, items)[0]
+        return self.result.predict_number(*self._rows(users, items))[0]
 
     def predict_interval(
         self, users: ArrayLike, items: ArrayLike, prob: float = 0.9
@@ -317,6 +317,6 @@ class CollaborativeGP(Collaborative):
             Two arrays of shape (K,).
         """
         who, what = self._rows(users, items)
-        mean, variance = self.result.predict_latent(who, what)
-        half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance + self.result.noise[who] ** 2)
+        mean, variance = self.result.predict_number(who, what)
+        half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance)
         return mean - half, mean + half

@@ -12,8 +12,7 @@ it through the rows of :math:`P_j`. With sites of precisions :math:`T_j` and pre
 
 so that the sums over users that the M-step needs, of :math:`\hat f_j` and
 :math:`\hat\Sigma_j + (\hat f_j - h)(\hat f_j - h)'`, follow from :math:`\sum_j P_j' a_j` and
-:math:`\sum_j P_j' (G_j - a_j a_j') P_j`: one vector and one matrix, whatever the number of users.
-Nothing of size m x m is built for a user.
+:math:`\sum_j P_j' (G_j - a_j a_j') P_j`: nothing of size m x m is built for a user.
 """
 
 from __future__ import annotations
@@ -115,8 +114,6 @@ class Sums(NamedTuple):
         ``sum_j P_j' (a_j a_j' - G_j) P_j``, shape (m, m).
     log_evidence
         Of all users.
-    residual
-        Of numbers: ``sum_j |y_j - fhat_j|^2 + tr Sigmahat_j`` over what was observed.
     delta
         Largest change of a predictor's mean by this sweep, in posterior standard deviations.
     """
@@ -124,7 +121,6 @@ class Sums(NamedTuple):
     shift: Array
     spread: Array
     log_evidence: Array
-    residual: Array
     delta: Array
 
 
@@ -143,8 +139,9 @@ class UserSums(NamedTuple):
         ``1' a`` and ``1' G 1``.
     observed
         Number of observations.
-    residual
-        As in `Sums`, of one user.
+    residual, cross, square
+        Of numbers, as observations ``z`` of the function: expectations of the sums of
+        ``(z - f)^2``, ``(z - a)(f - a)`` and ``(f - a)^2``, with ``a`` the anchor.
     """
 
     score: Array
@@ -155,6 +152,8 @@ class UserSums(NamedTuple):
     level_information: Array
     observed: Array
     residual: Array
+    cross: Array
+    square: Array
 
 
 def prior_at(prior: Prior, items: Array, weights: Array) -> tuple[Array, Array]:
@@ -278,8 +277,7 @@ def _sweep(
 def told_by(prior: Prior, items: Array, weights: Array, levels: Array, state: UserState) -> _Told:
     """Put one user's observations beside the prior of their predictors."""
     mean, covariance = prior_at(prior, items, weights)
-    # A comparison's weights add up to zero: it does not see the level.
-    mean = mean + state.level * jnp.sum(weights, axis=-1)
+    mean = mean + state.level * jnp.sum(weights, axis=-1)  # comparisons' weights add up to zero
     return _Told(levels, weights[:, 0] != 0, mean, state.scale * covariance)
 
 
@@ -297,17 +295,21 @@ def _user(
     What is found belongs to the sites before the sweep, whose change serves the next call.
     """
     told = told_by(prior, items, weights, levels, state)
-    if likelihood.gaussian:
-        precision = jnp.where(told.filled, jnp.exp(-2.0 * state.theta[-1]), 0.0)
-        state = state._replace(tau=precision, nu=precision * levels)
-        damping = 0.0
-    new, swept = _sweep(likelihood, told, state, damping)
-    return new, swept, _user_sums(told, swept)
+    if not likelihood.gaussian:
+        new, swept = _sweep(likelihood, told, state, damping)
+        return new, swept, _user_sums(told, swept, jnp.zeros(()))
+    anchor, log_scale, log_noise = state.theta
+    told = told._replace(levels=anchor + (levels - anchor) * jnp.exp(-log_scale))
+    precision = jnp.where(told.filled, jnp.exp(2.0 * (log_scale - log_noise)), 0.0)
+    state = state._replace(tau=precision, nu=precision * told.levels)
+    new, swept = _sweep(likelihood, told, state, 0.0)
+    log_evidence = swept.log_evidence - log_scale * jnp.sum(told.filled)
+    return new, swept._replace(log_evidence=log_evidence), _user_sums(told, swept, anchor)
 
 
-def _user_sums(told: _Told, swept: _Swept) -> UserSums:
+def _user_sums(told: _Told, swept: _Swept, anchor: Array) -> UserSums:
     posterior = swept.posterior
-    error = told.levels - told.mean - posterior.mean
+    said, height = told.levels - anchor, told.mean + posterior.mean - anchor
     ones = posterior.half @ told.filled.astype(posterior.half.dtype)
     return UserSums(
         swept.score.sum(axis=0),
@@ -317,7 +319,9 @@ def _user_sums(told: _Told, swept: _Swept) -> UserSums:
         jnp.sum(posterior.shift),
         ones @ ones,
         jnp.sum(told.filled),
-        jnp.sum(jnp.where(told.filled, error**2 + posterior.variance, 0.0)),
+        jnp.sum(jnp.where(told.filled, (said - height) ** 2 + posterior.variance, 0.0)),
+        jnp.sum(jnp.where(told.filled, said * height, 0.0)),
+        jnp.sum(jnp.where(told.filled, height**2 + posterior.variance, 0.0)),
     )
 
 
@@ -325,7 +329,7 @@ def no_sums(num_items: int, *, shared: bool) -> Sums:
     """Sums over no users."""
     zero = jnp.zeros(())
     shape = (num_items, num_items) if shared else (0, 0)
-    return Sums(jnp.zeros(num_items), jnp.zeros(shape), zero, zero, zero)
+    return Sums(jnp.zeros(num_items), jnp.zeros(shape), zero, zero)
 
 
 def block_sums(
@@ -369,7 +373,6 @@ def block_sums(
             shift,
             spread,
             sums.log_evidence + jnp.sum(swept.log_evidence),
-            sums.residual + jnp.sum(own.residual),
             jnp.maximum(sums.delta, jnp.max(swept.delta)),
         )
         return sums, (after, own)

@@ -13,7 +13,7 @@ from bayesrank.infer._em_blocks import Block
 from bayesrank.infer._em_estep import Prior, Sums, UserState, UserSums, block_sums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
-from bayesrank.infer._em_noise import update_noise
+from bayesrank.infer._em_numbers import update_numbers
 from bayesrank.infer._em_theta import Theta, log_deviations, log_volume, update_theta
 
 __all__ = ["Found", "Setting", "State", "density", "expect", "maximise", "place"]
@@ -179,7 +179,7 @@ def maximise(
         users = tuple(_individual(setting, *x) for x in zip(users, own, known, strict=True))
     if LIKELIHOODS[setting.likelihood].gaussian:
         if setting.learn_theta and setting.collaborative:
-            theta, users = update_noise(theta, users, own, known)
+            theta, users = update_numbers(theta, users, own, known)
     elif setting.learn_theta and theta.shared.shape[0]:
         theta, users = update_theta(
             theta,
@@ -201,7 +201,7 @@ def _individual(setting: Setting, user: UserState, own: UserSums, known: Array) 
     theta = user.theta
     if LIKELIHOODS[setting.likelihood].gaussian and setting.learn_theta:
         noise = 0.5 * jnp.log(jnp.where(known, own.residual / count, 1.0))
-        theta = noise[..., None]
+        theta = theta.at[..., -1].set(noise)
     return user._replace(scale=scale, level=level, theta=theta)
 
 

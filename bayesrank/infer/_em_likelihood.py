@@ -3,7 +3,8 @@ r"""The likelihoods that EM knows, each met through moments of one cavity at a t
 ========== ================================== ===========================================
 name       observation of a predictor x       parameters of a user
 ========== ================================== ===========================================
-gaussian   a number, x plus noise             log noise
+gaussian   a number, x stretched about an     anchor, log scale, log noise
+           anchor, plus noise
 probit     a level, x plus normal noise       log gaps between thresholds, log noise
            between two thresholds
 logit      the same with logistic noise       the same
@@ -128,19 +129,19 @@ def _pairwise_density(theta: Array, level: Array, x: Array) -> Array:
 
 
 def _gaussian(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-    total = jnp.exp(2.0 * theta[-1]) + variance
+    total = jnp.exp(2.0 * (theta[-1] - theta[-2])) + variance
     return Moments(norm.logpdf(level, mean, jnp.sqrt(total)), (level - mean) / total, -1.0 / total)
 
 
 def _no_score(theta: Array, level: Array, mean: Array, variance: Array, log_z: Array) -> Array:
-    """The noise of numbers is learned in closed form instead."""
+    """What is learned of numbers needs no score, see `bayesrank.infer._em_numbers`."""
     return jnp.zeros_like(theta)
 
 
 LIKELIHOODS = {
     likelihood.name: likelihood
     for likelihood in (
-        Likelihood("gaussian", lambda levels: 1, _gaussian, _no_score, gaussian=True),
+        Likelihood("gaussian", lambda levels: 3, _gaussian, _no_score, gaussian=True),
         Likelihood("probit", lambda levels: levels - 1, _probit, _probit_score),
         _by_quadrature("logit", lambda levels: levels - 1, _logit_density),
         _by_quadrature("pairwise", lambda levels: 0, _pairwise_density),

@@ -97,7 +97,8 @@ class EMResult:
         if self.setting.likelihood == "gaussian":
             values["noise"] = np.exp(self.state.shared_theta[-1])
             if self.state.spread.any():
-                values["noise_factor"] = np.exp(self.state.theta - self.state.shared_theta)[:, -1]
+                deviation = np.exp(self.state.theta - self.state.shared_theta)
+                values |= {"scale_factor": deviation[:, 1], "noise_factor": deviation[:, 2]}
         elif self.setting.likelihood != "pairwise":
             values["gaps"] = np.exp(self.state.shared_theta[:-1])
             if self.state.spread.any():
@@ -184,6 +185,31 @@ class EMResult:
                 target[rows] = values[place[rows] - start, what[rows]]
             start += len(some)
         return mean, variance
+
+    def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of the numbers that users would give, noise included.
+
+        Parameters
+        ----------
+        users, items
+            Numbers of users and items, shape (K,).
+
+        Returns
+        -------
+        tuple
+            Arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            As `predict_latent`; and if the observations are not numbers.
+        """
+        if self.setting.likelihood != "gaussian":
+            raise ValueError(f"the observations are {self.setting.likelihood}, not numbers")
+        mean, variance = self.predict_latent(users, items)
+        anchor, log_scale, log_noise = self.state.theta[np.asarray(users)].T
+        scale = np.exp(log_scale)
+        return anchor + scale * (mean - anchor), scale**2 * variance + np.exp(2.0 * log_noise)
 
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
         """Probability of each level, a pair (user, item) a row.

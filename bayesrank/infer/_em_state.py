@@ -122,6 +122,8 @@ def initial_state(
     if users_differ:
         spread[:] = _LONE_SPREAD if lone else _FIRST_SPREAD
         spread[-1] = 0.0 if lone else spread[-1]
+        if setting.likelihood == "gaussian":
+            spread[0] = 0.0  # the anchor is everybody's
     mixed = np.einsum("c,cij->ij", scales, kernels)
     return EMState(
         np.full(observations.num_items, 0.0 if lone else level),
@@ -148,7 +150,7 @@ def _first_likelihood(
     if setting.likelihood == "gaussian":
         variance = float(np.var(observations.levels)) or 1.0
         return (
-            np.array([0.5 * np.log(0.5 * variance)]),
+            np.array([observations.levels.mean(), 0.0, 0.5 * np.log(0.5 * variance)]),
             float(observations.levels.mean()),
             (0.5 * variance),
         )

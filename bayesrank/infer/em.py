@@ -71,16 +71,15 @@ class EM:
         Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
         own, with ``K`` the base kernel, and learns its level, scale and noise alone.
     strength
-        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; as many as
-        there are items, if not given. 0 is maximum likelihood, the paper's, which overfits where
-        there are not many ratings for each pair of items.
+        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; if not
+        given, as many as there are items. 0 is maximum likelihood, which overfits.
     mean_strength
         How many users the prior of the mean is worth.
     user_thresholds
         Whether gaps between thresholds, and noise, may differ between users. The differences are
         shrunk as strongly as they vary.
-    user_noise
-        Whether the noise of numbers may differ between users who share mean and kernel.
+    user_scales
+        Whether users who share mean and kernel may differ in scale and noise of their numbers.
     learn_base
         Whether the base kernels' scales are learned, where the prior of the kernel has a strength.
     learn_likelihood
@@ -116,7 +115,7 @@ class EM:
         strength: float | None = None,
         mean_strength: float = 1.0,
         user_thresholds: bool = True,
-        user_noise: bool = True,
+        user_scales: bool = True,
         learn_base: bool = True,
         learn_likelihood: bool = True,
         accelerate: bool = True,
@@ -139,7 +138,7 @@ class EM:
         )
         self.strength = strength
         numbers = likelihood == "gaussian" and collaborative
-        self.users_differ = bool((ordinal and user_thresholds) or (numbers and user_noise))
+        self.users_differ = bool((ordinal and user_thresholds) or (numbers and user_scales))
         self.accelerate = bool(accelerate)
         self.max_iterations = int(max_iterations)
         self.tol = float(tol)

@@ -182,7 +182,7 @@ def collaborative_rating_gp(
     kernel: ArrayLike | None = None,
     strength: float = 0.0,
     mean_strength: float = 0.0,
-    user_noise: float = 0.0,
+    user_scales: float = 0.0,
 ) -> None:
     """Ratings by users whose functions share mean and kernel (CGPR).
 
@@ -195,6 +195,7 @@ def collaborative_rating_gp(
     ``scales``       param (with a strength), (C,)  scales of the base kernels
     ``noise``        param                          sd of a rating about its user's function
     ``noise_factor`` LogNormal(0, s), (n,)          a user's noise, relative to that
+    ``scale_factor`` LogNormal(0, s), (n,)          a user's scale
     ``prior``        factor (with a strength)       Normal-Inverse-Wishart prior
     ``f``            MVN(h, Sigma), shape (n, m)    users' functions of the items
     ``rating``       observed, shape (K,)           ratings
@@ -214,8 +215,9 @@ def collaborative_rating_gp(
         independent.
     strength, mean_strength : float, default 0.0
         How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
-    user_noise : float, default 0.0
-        Spread ``s`` of users' noise; 0 gives all users the same.
+    user_scales : float, default 0.0
+        Spread ``s`` of users' scales and noise; 0 gives all users the same. A user's numbers are
+        the function, stretched by the scale about the mean of all ratings, and noise.
 
     Raises
     ------
@@ -226,12 +228,15 @@ def collaborative_rating_gp(
     observed = check_numbers(ratings, "ratings", who.shape[0])
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
     noise = jnp.asarray(numpyro.param("noise", jnp.ones(()), constraint=constraints.positive))
-    if user_noise:
+    told = f[who, what]
+    if user_scales:
+        spread = dist.LogNormal(0.0, user_scales)
         with numpyro.plate("users", num_users):
-            factor = numpyro.sample("noise_factor", dist.LogNormal(0.0, user_noise))
-        noise = noise * jnp.asarray(factor)[who]
+            noise = noise * jnp.asarray(numpyro.sample("noise_factor", spread))[who]
+            scale = jnp.asarray(numpyro.sample("scale_factor", spread))[who]
+        told = observed.mean() + scale * (told - observed.mean())
     with numpyro.plate("ratings", who.shape[0]):
-        numpyro.sample("rating", dist.Normal(f[who, what], noise), obs=observed)
+        numpyro.sample("rating", dist.Normal(told, noise), obs=observed)
 
 
 def collaborative_ordinal_gp(
