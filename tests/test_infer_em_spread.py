@@ -1,5 +1,7 @@
 """How much users differ, against evidence with their deviations integrated out by brute force."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from jax import lax
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from bayesrank.infer import EM
+from bayesrank.infer import EM, em
 from bayesrank.infer._em_estep import UserState, _sweep, _Told
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 
@@ -97,3 +99,19 @@ def test_spread_is_where_the_evidence_is_largest(engine, sweeps, true):
     middle, step = len(GAPS) // 2, GAPS[1] - GAPS[0]
     second = np.diff(evidence[middle - 1 : middle + 2, 1], 2, axis=0)[0] / step**2
     np.testing.assert_allclose(curvature[middle, 1, :, 0, 0].mean(), -second.mean(), rtol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore:EM has not converged")
+def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
+    rng = np.random.default_rng(6)
+    levels = _levels(0.5)[:30]
+    users, items = np.nonzero(rng.random(levels.shape) < 0.5)
+    data = users, items, levels[users, items]
+    states = []
+    for blocks in (1, 2):
+        made = partial(em.make_blocks, most=blocks, worth=0.0)
+        with monkeypatch.context() as patched:
+            patched.setattr(em, "make_blocks", made)
+            states.append(EM("probit", max_iterations=2).run(*data, progress_bar=False).state)
+    for one, other in zip(*(state[:-1] for state in states), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
