@@ -99,7 +99,7 @@ def test_accelerated_and_with_a_prior_the_objective_never_falls(with_prior):
 
 
 def test_em_ends_where_direct_maximisation_does(data, with_prior):
-    """In mean, kernel, level and scale of the base, shared noise, and each user's noise and scale."""
+    """In mean, kernel, level and scale of the base, noise, and each user's noise and scale."""
     users, items, ratings = data
     base, state = jnp.asarray(with_prior.base_kernels), with_prior.state
     lower = np.tril_indices(M)
