@@ -174,6 +174,7 @@ def maximise(
             setting.strength,
             setting.mean_strength,
             learn_base=setting.learn_base,
+            hold_size=not LIKELIHOODS[setting.likelihood].gaussian,
         )
     else:
         users = tuple(_individual(setting, *x) for x in zip(users, own, known, strict=True))

@@ -94,6 +94,7 @@ def update_prior(
     mean_strength: float,
     *,
     learn_base: bool,
+    hold_size: bool,
 ) -> tuple[Prior, Base]:
     """Maximise the expected log joint density in mean, kernel and level; improve the scales.
 
@@ -109,8 +110,8 @@ def update_prior(
         Number of users with observations.
     strength, mean_strength
         ``tau`` and ``kappa``.
-    learn_base
-        Whether the scales are learned, where there is a strength.
+    learn_base, hold_size
+        Whether the scales are learned, where there is a strength, and whether only their ratios.
     """
     n = num_users
     step = sums.shift / n
@@ -126,7 +127,9 @@ def update_prior(
     if not strength:
         return Prior(mean, _symmetric(total / n)), base
     if learn_base:
-        base = base._replace(scales=update_scales(base.scales, kernels, total, n, strength))
+        base = base._replace(
+            scales=update_scales(base.scales, kernels, total, n, strength, hold_size=hold_size)
+        )
     target = mix(base.scales, kernels)
     return Prior(mean, _symmetric((total + strength * target) / (n + strength))), base
 

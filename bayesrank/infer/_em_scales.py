@@ -6,14 +6,18 @@ in, the expected log joint density is, up to a constant,
 
 .. math:: Q(s) = \frac{\tau}{2} \log |\Psi(s)| - \frac{n + \tau}{2} \log |\hat\Sigma(s)|.
 
-Two steps raise it. Fisher's in :math:`\log s`, with the information :math:`\frac{n \tau}{2 (n +
-\tau)} s_c s_d \, \mathrm{tr}(\Psi^{-1} K_c \Psi^{-1} K_d)`, which :math:`Q` has where
-:math:`\hat T = \Psi`, is long enough for any strength. Where it lowers :math:`Q`, a step that
-cannot is taken instead:
+Fisher's step in :math:`\log s`, with the information :math:`\frac{n \tau}{2 (n + \tau)} s_c s_d \,
+\mathrm{tr}(\Psi^{-1} K_c \Psi^{-1} K_d)` that :math:`Q` has where :math:`\hat T = \Psi`, is long
+enough for any strength. Where it lowers :math:`Q`, a step that cannot is taken instead [1]_:
 
 .. math:: s_c \leftarrow s_c \frac{\mathrm{tr}(\Psi^{-1} K_c)}{\mathrm{tr}(\hat\Sigma^{-1} K_c)}
 
-maximises a bound from below that touches :math:`Q` at the present scales [1]_.
+maximises a bound from below that touches :math:`Q` at the present scales.
+
+Where the noise is the unit, as it is for levels, only ratios are learned, and the variance
+:math:`\mathrm{tr}\, \Psi / m` stays as it is. What a user thinks of one item alone does the same as
+noise where items are rated once: with all else in proportion, the less of the whole is called
+noise, the larger would :math:`s` become, without end.
 
 References
 ----------
@@ -25,7 +29,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.scipy.linalg import cho_solve
 
 __all__ = ["mix", "update_scales"]
@@ -42,7 +46,13 @@ def mix(scales: Array, kernels: Array) -> Array:
 
 
 def update_scales(
-    scales: Array, kernels: Array, moments: Array, num_users: Array, strength: float
+    scales: Array,
+    kernels: Array,
+    moments: Array,
+    num_users: Array,
+    strength: float,
+    *,
+    hold_size: bool,
 ) -> Array:
     """Make a step from the present scales that does not lower :math:`Q`.
 
@@ -58,8 +68,11 @@ def update_scales(
         ``n``.
     strength
         ``tau``, above zero.
+    hold_size
+        Whether only the scales' ratios are learned.
     """
     total = num_users + strength
+    size = jnp.mean(jax.vmap(jnp.diagonal)(kernels), axis=1)
 
     def factors(scales: Array) -> tuple[Array, Array]:
         base = mix(scales, kernels)
@@ -69,6 +82,10 @@ def update_scales(
         half, other = (jnp.sum(jnp.log(jnp.diagonal(x))) for x in (base, shared))
         return strength * half - total * other
 
+    def allowed(new: Array) -> Array:
+        new = jnp.maximum(new, _SMALLEST * jnp.max(new * size) / size)
+        return new * (scales @ size) / (new @ size) if hold_size else new
+
     base, shared = factors(scales)
     identity = jnp.eye(base.shape[0], dtype=base.dtype)
     inverse, other = (cho_solve((x, True), identity) for x in (base, shared))
@@ -77,12 +94,13 @@ def update_scales(
     across = jnp.einsum("ij,cjk->cik", inverse, kernels) * scales[:, None, None]
     information = 0.5 * (num_users * strength / total) * jnp.einsum("cij,dji->cd", across, across)
     step = jnp.linalg.solve(information, gradient)
-    step = step * jnp.minimum(1.0, _LONGEST_STEP / jnp.max(jnp.abs(step)))
-    further = _bounded(scales * jnp.exp(step), kernels)
+    if hold_size:
+        # Newton's step among those that, to first order, change no size.
+        shares = scales * size
+        back = jnp.linalg.solve(information, shares)
+        step = step - back * (shares @ step) / (shares @ back)
+    step = step * jnp.minimum(1.0, _LONGEST_STEP / jnp.maximum(jnp.max(jnp.abs(step)), 1e-300))
+    further = allowed(scales * jnp.exp(step))
     better = value(*factors(further)) >= value(base, shared)
-    return lax.cond(better, lambda: further, lambda: _bounded(scales * expected / found, kernels))
-
-
-def _bounded(scales: Array, kernels: Array) -> Array:
-    size = jnp.mean(jax.vmap(jnp.diagonal)(kernels), axis=1)
-    return jnp.maximum(scales, _SMALLEST * jnp.max(scales * size) / size)
+    safe = scales if hold_size else allowed(scales * expected / found)
+    return jnp.where(better, further, safe)

@@ -9,8 +9,8 @@ the shared mean and kernel, the noise and the thresholds. The programs are in
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
 no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
 ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers,
-the unit is theirs. Base kernels start with half of the variance of what is said (for levels: one,
-the noise's), split evenly between them; with a ``strength`` their scales are learned.
+the unit is theirs. Base kernels start with half of the variance of numbers (for levels: the
+noise's), split evenly; with a ``strength`` their scales are learned, for levels their ratios.
 
 References
 ----------
@@ -81,7 +81,7 @@ class EM:
     user_scales
         Whether users who share mean and kernel may differ in scale and noise of their numbers.
     learn_base
-        Whether the base kernels' scales are learned, where the prior of the kernel has a strength.
+        Whether the base kernels' scales are learned, if there is a strength.
     learn_likelihood
         Whether thresholds and noise are learned.
     accelerate
