@@ -1,6 +1,7 @@
 """Scales of base kernels against a direct maximisation of the objective that they are to raise."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -29,9 +30,8 @@ def _objective(scales, strength):
 @pytest.mark.parametrize("hold_size", [False, True])
 def test_steps_never_lower_the_objective_and_end_at_its_maximum(strength, hold_size):
     with jax.enable_x64(True):
-        step = jax.jit(
-            lambda s: update_scales(s, KERNELS, MOMENTS, USERS, strength, hold_size=hold_size)
-        )
+        given = jnp.asarray(KERNELS), jnp.asarray(MOMENTS), jnp.asarray(USERS)
+        step = jax.jit(lambda s: update_scales(s, *given, strength, hold_size=hold_size))
         scales, trace = np.ones(3), []
         for _ in range(60):
             trace.append(_objective(scales, strength))

@@ -22,10 +22,10 @@ SPREADS = np.linspace(0.1, 0.8, 71)
 
 
 def _levels(spread):
-    """Three levels, log gaps and log noises of users scattered about 0.4 and 0."""
+    """Three levels, log gaps of users scattered about 0.4; where they are, log noises about 0."""
     rng = np.random.default_rng(5)
     functions = rng.normal(size=(USERS, 1)) + rng.normal(size=(USERS, ITEMS)) / 2
-    noise = np.exp(NOISE_SPREAD * rng.normal(size=(USERS, 1)))
+    noise = np.exp((spread > 0) * NOISE_SPREAD * rng.normal(size=(USERS, 1)))
     heard = functions + noise * rng.normal(size=(USERS, ITEMS))
     edge = np.exp(0.4 + spread * rng.normal(size=(USERS, 1))) / 2
     return (heard > edge).astype(int) + (heard > -edge)

@@ -23,6 +23,9 @@ __all__ = ["EMState", "fingerprint", "initial_state", "pack", "unpack"]
 Array = Any  # float64: NumPy's on the host, JAX's on devices
 
 _FIRST_SPREAD = 0.3
+# In units of the noise's: tastes may vary more than one rating scatters. Of what is too much, the
+# part that belongs to single items takes care.
+_BASE_VARIANCE = 4.0
 # Individual models have nobody to learn the spread of deviations from.
 _LONE_SPREAD = 1.0
 
@@ -112,7 +115,7 @@ def initial_state(
     num_levels: int | None,
     users_differ: bool,
 ) -> EMState:
-    """Where to start: half of what varies is the users' taste, half is noise."""
+    """Where to start: half of what varies in numbers is the users' taste, and half is noise."""
     theta, level, variance = _first_likelihood(setting, observations, num_levels)
     diagonal = np.array([np.diagonal(k).mean() for k in kernels])
     scales = variance / len(kernels) / diagonal
@@ -166,8 +169,10 @@ def _first_likelihood(
             f"nobody used level {int(np.argmin(counts))}; number the levels in use without gaps"
         )
     below = np.cumsum(counts)[:-1] / counts.sum()
-    law, variance = (norm, 1.0) if setting.likelihood == "probit" else (logistic, 3.0)
-    edges = law.ppf(below) * np.sqrt(2.0)
+    law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, 3.0)
+    # Individual models learn their scale, and start small; what users share keeps its size.
+    ratio = _BASE_VARIANCE if setting.collaborative else 1.0
+    edges, variance = law.ppf(below) * np.sqrt(1.0 + ratio), ratio * noise
     return np.append(np.log(np.diff(edges)), 0.0), float(-edges.mean()), variance
 
 

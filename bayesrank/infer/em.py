@@ -9,8 +9,8 @@ the shared mean and kernel, the noise and the thresholds. The programs are in
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
 no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
 ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers,
-the unit is theirs. Base kernels start with half of the variance of numbers (for levels: the
-noise's), split evenly; with a ``strength`` their scales are learned, for levels their ratios.
+the unit is theirs. Base kernels start with half of the variance of numbers (for levels: four times
+the noise's), split evenly; with a ``strength`` their scales are learned, for levels their ratios.
 
 References
 ----------
