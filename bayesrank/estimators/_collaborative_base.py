@@ -64,7 +64,7 @@ class Collaborative(BaseEstimator):
         else:
             table = None
         self.item_features_ = table
-        self.kernel_map_, kernels = base_kernels(table, len(self.items_))
+        self.kernel_map_, kernels = base_kernels(table)
         engine = EM(
             self._law(),
             collaborative=self.collaborative,

@@ -165,14 +165,14 @@ def item_table(
     return labels, what, values[rows.numbers(labels, "item")]
 
 
-def base_kernels(features: Array | None, num_items: int) -> tuple[KernelMap | None, Array]:
-    """Base kernels of items: a constant, one of the features, and one of each item alone.
+def base_kernels(features: Array | None) -> tuple[KernelMap | None, Array | None]:
+    """Base kernels of items with features: a constant, one of these, and one of each item alone.
 
     The kernel of the features is squared exponential, with a lengthscale at which items at the
     root mean square distance are correlated by ``exp(-1/2)``.
     """
     if features is None:
-        return None, np.stack([np.ones((num_items, num_items)), np.eye(num_items)])
+        return None, None
     centre, scale = features.mean(axis=0), features.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     square = 2.0 * max(int((features.std(axis=0) > 0).sum()), 1)
@@ -184,7 +184,7 @@ def base_kernels(features: Array | None, num_items: int) -> tuple[KernelMap | No
         return np.stack([np.ones_like(smooth), smooth, np.zeros_like(smooth)])
 
     table = kernels(features, features)
-    table[-1] = np.eye(num_items)
+    table[-1] = np.eye(len(features))
     return kernels, table
 
 

@@ -49,8 +49,7 @@ from bayesrank.infer.ep import ConvergenceWarning
 
 __all__ = ["EM"]
 
-_FIRST_SWEEPS = 6
-_LAST_SWEEPS = 30
+_FIRST_SWEEPS, _LAST_SWEEPS = 6, 30
 _EP_TOL = 1e-3
 # Iterations that together change the objective by little: single ones do so again and again on the
 # way, where acceleration pauses.
@@ -81,20 +80,19 @@ class EM:
     user_scales
         Whether users who share mean and kernel may differ in scale and noise of their numbers.
     learn_base
-        Whether the base kernels' scales are learned, if there is a strength.
+        Whether the base kernels' scales are learned, if there is a strength; by default where there
+        is a kernel. What they say is mostly of items that nobody has rated.
     learn_likelihood
         Whether thresholds and noise are learned.
     accelerate
-        Whether to go further than EM's steps, by Anderson's acceleration [2]_. Where that lowers
-        the objective, EM's own step is taken instead: where the E-step is exact, the objective
-        never falls either way. Individual models are not accelerated.
+        Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
+        lower the objective. Individual models are not accelerated.
     damping
         Share of the change that each sweep of EP takes, in (0, 1].
     max_iterations
         Number of iterations after which to give up.
     tol
-        Has converged when ten iterations together change the objective, per observation, by
-        less.
+        Has converged when ten iterations together change the objective by less an observation.
 
     Examples
     --------
@@ -116,7 +114,7 @@ class EM:
         mean_strength: float = 1.0,
         user_thresholds: bool = True,
         user_scales: bool = True,
-        learn_base: bool = True,
+        learn_base: bool | None = None,
         learn_likelihood: bool = True,
         accelerate: bool = True,
         damping: float = 1.0,
@@ -136,12 +134,11 @@ class EM:
             ordinal and bool(user_thresholds) and bool(collaborative),
             float(damping),
         )
-        self.strength = strength
+        self.strength, self.learn_base = strength, learn_base
         numbers = likelihood == "gaussian" and collaborative
         self.users_differ = bool((ordinal and user_thresholds) or (numbers and user_scales))
         self.accelerate = bool(accelerate)
-        self.max_iterations = int(max_iterations)
-        self.tol = float(tol)
+        self.max_iterations, self.tol = int(max_iterations), float(tol)
         self._compiled: dict[Any, _Steps] = {}
 
     def run(
@@ -209,6 +206,7 @@ class EM:
         with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             # Matrices are small and many: threads inside one of them only get in the way.
             return self._run(
+                self._setting(observations, kernel is not None),
                 observations,
                 check_kernels(kernel, observations.num_items),
                 num_levels,
@@ -219,8 +217,15 @@ class EM:
                 callback,
             )
 
+    def _setting(self, observations: Observations, kernel_given: bool) -> Setting:
+        """Settings for these observations."""
+        learn_base = kernel_given if self.learn_base is None else bool(self.learn_base)
+        strength = float(observations.num_items if self.strength is None else self.strength)
+        return self.setting._replace(strength=strength, learn_base=learn_base)
+
     def _run(
         self,
+        setting: Setting,
         observations: Observations,
         kernels: NDArray[np.float64],
         num_levels: int | None,
@@ -231,21 +236,17 @@ class EM:
         callback: Callable[[int, float], None] | None,
     ) -> EMResult:
         if init_state is None:
-            start = initial_state(self.setting, observations, kernels, num_levels,
+            start = initial_state(setting, observations, kernels, num_levels,
                                   self.users_differ)  # fmt: skip
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
             start.check(observations)
-        setting = self.setting
-        if self.strength is None:
-            setting = setting._replace(strength=float(observations.num_items))
         blocks = make_blocks(observations, multiple=1 if mesh is None else mesh.size)
         loop = _Loop(self, setting, observations, kernels, blocks, mesh, start)
         if init_state is None:
             loop.sweep(_FIRST_SWEEPS)
         converged = False
-        bar = tqdm(total=self.max_iterations, disable=not progress_bar, desc="EM")
-        with bar:
+        with tqdm(total=self.max_iterations, disable=not progress_bar, desc="EM") as bar:
             while not converged and len(loop.trace) < self.max_iterations:
                 loop.step()
                 bar.update()
@@ -277,8 +278,7 @@ class EM:
     def compiled(self, setting: Setting, mesh: Mesh | None) -> _Steps:
         """Return compiled code of the steps, kept for data of the same shapes.
 
-        Each is a program of its own: of several blocks in one, XLA for CPUs has been seen to wait
-        for ever.
+        Each is a program of its own: with several blocks in one, XLA for CPUs may wait for ever.
         """
         if (setting, mesh) not in self._compiled:
             self._compiled[setting, mesh] = _Steps(
