@@ -141,6 +141,23 @@ def test_em_ends_where_direct_maximisation_does(data, with_prior):
     np.testing.assert_allclose(state.theta[:, 2], log_noises, atol=1e-3)
 
 
+def test_numbers_to_come_are_the_gaussian_conditional_of_those_given(data, with_prior):
+    """In the user's own scale, with noise; items that the user has and has not rated."""
+    users, items, ratings = data
+    user = int(np.argmax(np.bincount(users) == M - 1))
+    seen, given = items[users == user], ratings[users == user]
+    anchor, scale, noise = ratings.mean(), *np.exp(with_prior.state.theta[user, 1:])
+    mean = anchor + scale * (with_prior.mean - anchor)
+    covariance = scale**2 * with_prior.kernel
+    told = covariance[np.ix_(seen, seen)] + noise**2 * np.eye(len(seen))
+    weights = np.linalg.solve(told, covariance[seen]).T
+    expected = mean + weights @ (given - mean[seen])
+    variance = np.diag(covariance - weights @ covariance[seen]) + noise**2
+    found = with_prior.predict_number(np.full(M, user), np.arange(M))
+    np.testing.assert_allclose(found[0], expected, rtol=1e-7)
+    np.testing.assert_allclose(found[1], variance, rtol=1e-7)
+
+
 def test_a_state_has_coordinates_and_they_have_a_state(data, with_prior):
     observations = with_prior.observations
     with jax.enable_x64(True):
@@ -209,6 +226,8 @@ def test_ordinal_em_raises_the_evidence_and_gives_probabilities(data, ordinal):
     probability = result.predict_proba(users, items)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0, atol=1e-9)
     assert probability[np.arange(len(levels)), levels].mean() > 1 / 3
+    with pytest.raises(ValueError, match="observations are probit, not numbers; use predict_proba"):
+        result.predict_number(users, items)
 
 
 def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):

@@ -205,7 +205,10 @@ class EMResult:
             As `predict_latent`; and if the observations are not numbers.
         """
         if self.setting.likelihood != "gaussian":
-            raise ValueError(f"the observations are {self.setting.likelihood}, not numbers")
+            raise ValueError(
+                f"the observations are {self.setting.likelihood}, not numbers; use predict_proba, "
+                "or predict_latent"
+            )
         mean, variance = self.predict_latent(users, items)
         anchor, log_scale, log_noise = self.state.theta[np.asarray(users)].T
         scale = np.exp(log_scale)
