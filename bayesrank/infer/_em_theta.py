@@ -55,12 +55,13 @@ _GROWTH, _LEAST_TOP = 1.5, 0.1
 
 
 class Theta(NamedTuple):
-    """Parameters of an ordinal likelihood that users share.
+    """Parameters of a likelihood that users share.
 
     Attributes
     ----------
     shared
-        Log gaps, then log noise, shape (p,); the log noise is zero and sets the unit.
+        Of levels log gaps, then log noise, shape (p,); the log noise is zero and sets the unit. Of
+        numbers see `bayesrank.infer._em_numbers`.
     spread
         Standard deviations of the users' deviations from it, shape (p,); zero for none.
     """

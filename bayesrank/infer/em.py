@@ -75,8 +75,7 @@ class EM:
     mean_strength
         How many users the prior of the mean is worth.
     user_thresholds
-        Whether gaps between thresholds, and noise, may differ between users. The differences are
-        shrunk as strongly as they vary.
+        Whether gaps between thresholds, and noise, may differ between users, shrunk to the shared.
     user_scales
         Whether users who share mean and kernel may differ in scale and noise of their numbers.
     learn_base
@@ -236,8 +235,7 @@ class EM:
         callback: Callable[[int, float], None] | None,
     ) -> EMResult:
         if init_state is None:
-            start = initial_state(setting, observations, kernels, num_levels,
-                                  self.users_differ)  # fmt: skip
+            start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
             start.check(observations)
@@ -380,10 +378,13 @@ class _Loop:
 
     def settled(self, tol: float) -> bool:
         """Whether the last iterations changed the objective by little."""
-        if len(self.trace) <= _QUIET:
-            return False
-        change = np.ptp(self.trace[-_QUIET - 1 :]) / len(self.observations.users)
-        return bool(change < tol)
+        return len(self.trace) > _QUIET and self.change < tol
+
+    @property
+    def change(self) -> float:
+        """Of the objective per observation, over the last iterations."""
+        recent = self.trace[-_QUIET - 1 :]
+        return float(np.ptp(recent)) / len(self.observations.users) if len(recent) > 1 else np.inf
 
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations."""
@@ -391,10 +392,9 @@ class _Loop:
 
 
 def _not_converged(loop: _Loop, engine: EM, delta: float) -> str:
-    change = np.ptp(loop.trace[-_QUIET - 1 :])
     return (
         f"EM has not converged after {len(loop.trace)} iterations: the last ones changed the "
-        f"objective per observation by {change / len(loop.observations.users):.2g} "
+        f"objective per observation by {loop.change:.2g} "
         f"(tol={engine.tol:.2g}), and EP's last sweep moved a mean by {delta:.2g} standard "
         "deviations. Give it more max_iterations, or start it again from result.state"
     )
