@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
 from bayesrank.infer._em_blocks import Observations, make_blocks
-from bayesrank.infer._em_mstep import Base, Prior, log_prior
+from bayesrank.infer._em_mstep import Base, log_prior
+from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_state import unpack
 from bayesrank.models import (
     collaborative_ordinal_gp,

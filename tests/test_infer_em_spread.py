@@ -11,8 +11,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from bayesrank.infer import EM, em
-from bayesrank.infer._em_estep import UserState, _sweep, _Told
 from bayesrank.infer._em_likelihood import LIKELIHOODS
+from bayesrank.infer._em_posterior import Told, UserState
+from bayesrank.infer._em_sweep import sweep
 
 USERS, ITEMS = 200, 10
 GAPS = np.linspace(-1.6, 1.6, 17)
@@ -41,15 +42,15 @@ def sweeps():
     """Log evidence and curvature of users at parameters, shapes (q, n) and (q, n, p, p)."""
 
     def one(levels, theta, mean, kernel):
-        told = _Told(levels, jnp.ones(ITEMS, bool), mean, kernel)
+        told = Told(levels, jnp.ones(ITEMS, bool), mean, kernel)
         zero = jnp.zeros(ITEMS)
         state = UserState(zero, zero, theta, jnp.zeros(()), jnp.ones(()))
 
-        def sweep(state, _):
-            state, swept = _sweep(LIKELIHOODS["probit"], told, state, 1.0)
+        def again(state, _):
+            state, swept = sweep(LIKELIHOODS["probit"], told, state, 1.0)
             return state, (swept.log_evidence, swept.curvature)
 
-        evidence, curvature = lax.scan(sweep, state, length=6)[1]
+        evidence, curvature = lax.scan(again, state, length=6)[1]
         return evidence[-1], curvature[-1]
 
     users = jax.vmap(one, in_axes=(0, None, None, None))

@@ -29,9 +29,9 @@ import numpy as np
 from jax import Array
 
 from bayesrank.infer._compile import jit
-from bayesrank.infer._em_estep import UserState
 from bayesrank.infer._em_iterate import State
 from bayesrank.infer._em_mstep import Base
+from bayesrank.infer._em_posterior import UserState
 
 __all__ = ["Anderson", "Point", "from_point", "to_point"]
 

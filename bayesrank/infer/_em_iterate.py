@@ -10,10 +10,11 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayesrank.infer._em_blocks import Block
-from bayesrank.infer._em_estep import Prior, Sums, UserState, UserSums, block_sums
+from bayesrank.infer._em_estep import Sums, UserSums, block_sums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
 from bayesrank.infer._em_numbers import update_numbers
+from bayesrank.infer._em_posterior import Prior, UserState
 from bayesrank.infer._em_theta import Theta, log_deviations, log_volume, update_theta
 
 __all__ = ["Found", "Setting", "State", "density", "expect", "maximise", "place"]

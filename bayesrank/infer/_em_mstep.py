@@ -45,7 +45,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
-from bayesrank.infer._em_estep import Prior, Sums
+from bayesrank.infer._em_estep import Sums
+from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_scales import mix, update_scales
 
 __all__ = ["Base", "log_prior", "update_prior"]

@@ -24,7 +24,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer._em_estep import UserState, UserSums
+from bayesrank.infer._em_estep import UserSums
+from bayesrank.infer._em_posterior import UserState
 from bayesrank.infer._em_theta import Theta
 
 __all__ = ["update_numbers"]

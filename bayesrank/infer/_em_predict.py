@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bayesrank.infer._compile import jit
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
-from bayesrank.infer._em_estep import Prior, UserState, told_by, user_posterior
 from bayesrank.infer._em_likelihood import LIKELIHOODS
+from bayesrank.infer._em_posterior import Prior, UserState, told_by, user_posterior
 from bayesrank.infer._em_state import EMState, unpack
 
 __all__ = ["chunks", "draws_of", "functions_of", "level_probabilities"]

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.stats import logistic, norm
 
 from bayesrank.infer._em_blocks import Block, Observations, restore, take
-from bayesrank.infer._em_estep import Prior, UserState
 from bayesrank.infer._em_iterate import Setting, State
 from bayesrank.infer._em_mstep import Base
+from bayesrank.infer._em_posterior import Prior, UserState
 from bayesrank.infer._em_theta import Theta
 
 __all__ = ["EMState", "fingerprint", "initial_state", "pack", "unpack"]

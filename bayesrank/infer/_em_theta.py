@@ -37,7 +37,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from bayesrank.infer._em_estep import UserState, UserSums
+from bayesrank.infer._em_estep import UserSums
+from bayesrank.infer._em_posterior import UserState
 
 __all__ = ["Theta", "log_deviations", "log_volume", "update_theta"]
 

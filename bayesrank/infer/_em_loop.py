@@ -1,0 +1,144 @@
+"""EM on its way: the compiled steps, the state between them, and the objective so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+from numpy.typing import NDArray
+
+from bayesrank.infer._compile import jit
+from bayesrank.infer._em_accelerate import Anderson
+from bayesrank.infer._em_blocks import Block, Observations
+from bayesrank.infer._em_estep import no_sums
+from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
+from bayesrank.infer._em_likelihood import LIKELIHOODS
+from bayesrank.infer._em_state import EMState, pack, unpack
+
+__all__ = ["Loop", "Steps", "compile_steps"]
+
+# Iterations that together change the objective by little: single ones do so again and again on the
+# way, where acceleration pauses.
+_QUIET = 10
+# Nats per observation: EP's evidence is right at its fixed point only.
+_SLACK = 1e-5
+
+
+class Steps(NamedTuple):
+    """Compiled steps."""
+
+    expect_block: Callable[..., Any]
+    maximise: Callable[..., State]
+    density: Callable[..., Array]
+    anderson: Anderson
+
+    def expect(self, state: State, blocks: tuple[Block, ...], *, shared: bool) -> Found:
+        """Make the E-step of all blocks."""
+        sums = no_sums(len(state.prior.mean), shared=shared)
+        users, own = [], []
+        for block, user in zip(blocks, state.users, strict=True):
+            after, found, sums = self.expect_block(state.prior, user, block, sums)
+            users.append(after)
+            own.append(found)
+        return Found(tuple(users), tuple(own), sums)
+
+
+def compile_steps(setting: Setting, mesh: Mesh | None) -> Steps:
+    """Return compiled code of the steps, to be kept for data of the same shapes.
+
+    Each is a program of its own: with several blocks in one, XLA for CPUs may wait for ever.
+    """
+    return Steps(
+        jit(lambda *args: expect(setting, mesh, *args)),
+        jit(lambda *args: maximise(setting, *args)),
+        jit(lambda *args: density(setting, *args)),
+        Anderson(),
+    )
+
+
+class Loop:
+    """The state on its way, and the objective so far."""
+
+    def __init__(
+        self,
+        steps: Steps,
+        setting: Setting,
+        observations: Observations,
+        kernels: NDArray[np.float64],
+        blocks: tuple[Block, ...],
+        start: EMState,
+        *,
+        mesh: Mesh | None,
+        accelerate: bool,
+    ) -> None:
+        self.observations, self.host_blocks = observations, blocks
+        self.steps, self.shared = steps, setting.collaborative
+        state = unpack(start, blocks)
+        self.state = State(
+            place(mesh, state.prior, split=False),
+            place(mesh, state.base, split=False),
+            place(mesh, state.theta, split=False),
+            place(mesh, state.users, split=True),
+        )
+        self.blocks = place(mesh, blocks, split=True)
+        self.kernels = place(mesh, kernels, split=False)
+        self.trace: list[float] = []
+        self.anderson = self.steps.anderson if accelerate and self.shared else None
+        self.plain: State | None = None
+        exact = LIKELIHOODS[setting.likelihood].gaussian
+        self.slack = 0.0 if exact else _SLACK * len(observations.users)
+
+    @property
+    def per_observation(self) -> float:
+        """Objective divided by the number of observations."""
+        return self.trace[-1] / len(self.observations.users)
+
+    def step(self) -> None:
+        """Make one iteration, and note the objective at its beginning."""
+        found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+        value = self.evaluate(found)
+        if self.plain is not None and not value >= self.trace[-1] - self.slack:
+            # The last step went too far: take EM's own instead.
+            self.state, self.plain = self.plain, None
+            self.steps.anderson.reject()
+            found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+            value = self.evaluate(found)
+        self.trace.append(value)
+        new = self.steps.maximise(self.state, found, self.blocks, self.kernels)
+        further = None if self.anderson is None else self.anderson.propose(self.state, new)
+        self.plain, self.state = (None, new) if further is None else (new, further)
+
+    def evaluate(self, found: Found) -> float:
+        """Log evidence and log prior density of the state that the E-step was made at."""
+        self.log_evidence = float(found.sums.log_evidence)
+        self.log_prior = float(self.steps.density(self.state, found.own, self.blocks, self.kernels))
+        return self.log_evidence + self.log_prior
+
+    def sweep(self, most: int, tol: float = 0.0) -> float:
+        """Improve the sites alone until they settle; return how far the last sweep moved them."""
+        delta = np.inf
+        for _ in range(most):
+            found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+            delta = float(found.sums.delta)
+            self.evaluate(found)
+            self.state = self.state._replace(users=found.users)
+            if delta <= tol:
+                break
+        return delta
+
+    def settled(self, tol: float) -> bool:
+        """Whether the last iterations changed the objective by little."""
+        return len(self.trace) > _QUIET and self.change < tol
+
+    @property
+    def change(self) -> float:
+        """Of the objective per observation, over the last iterations."""
+        recent = self.trace[-_QUIET - 1 :]
+        return float(np.ptp(recent)) / len(self.observations.users) if len(recent) > 1 else np.inf
+
+    def packed(self) -> EMState:
+        """The state as NumPy arrays, in the order of the observations."""
+        return pack(self.state, self.host_blocks, self.observations)
