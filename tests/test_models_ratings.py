@@ -18,7 +18,7 @@ from bayesrank.models import (
     ordinal_gp,
     rating_gp,
 )
-from bayesrank.models.ratings import centred_thresholds
+from bayesrank.models._levels import centred_thresholds
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 2))

@@ -19,8 +19,8 @@ from bayesrank.estimators._base import EPEstimator
 from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
 from bayesrank.models.ordinal import ordinal_kernel, ordinal_regression_gp
-from bayesrank.models.ratings import LIKELIHOODS, centred_thresholds
 
 __all__ = ["OrdinalGP"]
 

@@ -92,7 +92,7 @@ class EMResult:
 
     @property
     def params(self) -> dict[str, Array]:
-        """Values of the hyperparameters of the program of `bayesrank.models.ratings`, by site."""
+        """Values of the hyperparameters of the program (`bayesrank.models`), by site."""
         values = {"h": self.mean, "Sigma": self.kernel}
         if self.setting.likelihood == "gaussian":
             values["noise"] = np.exp(self.state.shared_theta[-1])

@@ -4,7 +4,7 @@ User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and say
 of them: numbers, levels between thresholds, or which of two is better. The E-step finds every
 user's posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns
 the shared mean and kernel, the noise and the thresholds. The programs are in
-`bayesrank.models.ratings`; this engine fits them where users are many.
+`bayesrank.models.collaborative`; this engine fits them where users are many.
 
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
 no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an

@@ -7,21 +7,24 @@ for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.
 file                 programs
 ==================== ==============================================================================
 ``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
+``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
+                     ``collaborative_preference_gp``: functions of items from what many users say,
+                     with shared mean and kernel
 ``ordinal``          ``ordinal_regression_gp``: levels of items from their features
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
-``ratings``          ``rating_gp``, ``ordinal_gp``: a function of items from one person's ratings;
-                     ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
-                     ``collaborative_preference_gp``: of many, with shared mean and kernel
+``ratings``          ``rating_gp``, ``ordinal_gp``: a function of items from one person's ratings
 ==================== ==============================================================================
 """
 
 from bayesrank.models.bayes_point import ordinal_version_space as ordinal_version_space
+from bayesrank.models.collaborative import collaborative_ordinal_gp as collaborative_ordinal_gp
+from bayesrank.models.collaborative import (
+    collaborative_preference_gp as collaborative_preference_gp,
+)
+from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
 from bayesrank.models.ordinal import ordinal_regression_gp as ordinal_regression_gp
 from bayesrank.models.preference import preference_gp as preference_gp
 from bayesrank.models.preference import thurstone as thurstone
-from bayesrank.models.ratings import collaborative_ordinal_gp as collaborative_ordinal_gp
-from bayesrank.models.ratings import collaborative_preference_gp as collaborative_preference_gp
-from bayesrank.models.ratings import collaborative_rating_gp as collaborative_rating_gp
 from bayesrank.models.ratings import ordinal_gp as ordinal_gp
 from bayesrank.models.ratings import rating_gp as rating_gp
 

@@ -20,9 +20,9 @@ from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
 from bayesrank.models._checks import check_features
+from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
 from bayesrank.models._rating_checks import check_levels, check_likelihood
 from bayesrank.models._single import kernel_scales, threshold_gaps
-from bayesrank.models.ratings import LIKELIHOODS, centred_thresholds
 
 __all__ = ["ordinal_kernel", "ordinal_regression_gp"]
 

@@ -1,0 +1,278 @@
+r"""Functions of items from the ratings of many users, who share mean and kernel.
+
+Each user :math:`j` has a function :math:`f_j` of the items, and rates some of them: with a number,
+:math:`f_j(i)` plus normal noise, or with a level, which of the intervals between thresholds
+:math:`f_j(i)` plus noise falls into. (Or compares two items: the pairwise logistic of RankNet.)
+The functions are draws from one process whose mean :math:`h` and kernel :math:`\Sigma` at the items
+are themselves learned, so that what one user rates says something about what another would like.
+
+**Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
+no probability, and nor does adding one to :math:`h` and to the thresholds: the noise of levels is
+one, or one in the median over users, and thresholds have mean zero.
+
+**Prior.** With ``strength`` the mean and kernel get a Normal-Inverse-Wishart prior, as a
+``numpyro.factor``: ``strength`` users drawn from a base process
+:math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`, so that the log density is, up to a
+constant,
+
+.. math::
+    -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
+    - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
+
+Its maximum together with the evidence is the MAP estimate; ``bayesrank.infer.EM`` derives the
+steps that lead to it.
+
+References
+----------
+.. [1] Yu, S., Yu, K. and Tresp, V. (2005). Collaborative ordinal regression. NIPS Workshop on
+   Learning to Rank.
+.. [2] Burges, C. et al. (2005). Learning to rank using gradient descent. ICML.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+
+from bayesrank.distributions import BradleyTerry
+from bayesrank.models._checks import check_count
+from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
+from bayesrank.models._rating_checks import (
+    check_base_kernels,
+    check_levels,
+    check_likelihood,
+    check_numbers,
+    check_pairs_of_items,
+)
+
+__all__ = ["collaborative_ordinal_gp", "collaborative_preference_gp", "collaborative_rating_gp"]
+
+
+def collaborative_rating_gp(
+    users: ArrayLike,
+    items: ArrayLike,
+    ratings: ArrayLike,
+    num_users: int,
+    num_items: int,
+    *,
+    kernel: ArrayLike | None = None,
+    strength: float = 0.0,
+    mean_strength: float = 0.0,
+    user_scales: float = 0.0,
+) -> None:
+    """Ratings by users whose functions share mean and kernel (CGPR).
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``h``            param, shape (m,)              shared mean
+    ``Sigma``        param, shape (m, m)            shared kernel
+    ``level``        param (with a strength)        level of the base process
+    ``scales``       param (with a strength), (C,)  scales of the base kernels
+    ``noise``        param                          sd of a rating about its user's function
+    ``noise_factor`` LogNormal(0, s), (n,)          a user's noise, relative to that
+    ``scale_factor`` LogNormal(0, s), (n,)          a user's scale
+    ``prior``        factor (with a strength)       Normal-Inverse-Wishart prior
+    ``f``            MVN(h, Sigma), shape (n, m)    users' functions of the items
+    ``rating``       observed, shape (K,)           ratings
+    ================ ============================== ============================================
+
+    Parameters
+    ----------
+    users, items : ArrayLike
+        Who rated what: whole numbers from 0, shape (K,).
+    ratings : ArrayLike
+        Numbers, shape (K,).
+    num_users, num_items : int
+        Numbers n of users and m of items.
+    kernel : ArrayLike, optional
+        Base kernel of the items, shape (m, m), or several to be mixed, (C, m, m); their sum is the
+        first value of ``Sigma``. Without it items are exchangeable: half a constant, half
+        independent.
+    strength, mean_strength : float, default 0.0
+        How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
+    user_scales : float, default 0.0
+        Spread ``s`` of users' scales and noise; 0 gives all users the same. A user's numbers are
+        the function, stretched by the scale about the mean of all ratings, and noise.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    who, what = check_pairs_of_items(users, items, num_users, num_items)
+    observed = check_numbers(ratings, "ratings", who.shape[0])
+    f = _functions(num_users, num_items, kernel, strength, mean_strength)
+    noise = jnp.asarray(numpyro.param("noise", jnp.ones(()), constraint=constraints.positive))
+    told = f[who, what]
+    if user_scales:
+        spread = dist.LogNormal(0.0, user_scales)
+        with numpyro.plate("users", num_users):
+            noise = noise * jnp.asarray(numpyro.sample("noise_factor", spread))[who]
+            scale = jnp.asarray(numpyro.sample("scale_factor", spread))[who]
+        told = observed.mean() + scale * (told - observed.mean())
+    with numpyro.plate("ratings", who.shape[0]):
+        numpyro.sample("rating", dist.Normal(told, noise), obs=observed)
+
+
+def collaborative_ordinal_gp(
+    users: ArrayLike,
+    items: ArrayLike,
+    levels: ArrayLike,
+    num_users: int,
+    num_items: int,
+    *,
+    num_levels: int | None = None,
+    likelihood: Literal["probit", "logit"] = "probit",
+    kernel: ArrayLike | None = None,
+    strength: float = 0.0,
+    mean_strength: float = 0.0,
+    user_thresholds: float = 0.0,
+) -> None:
+    """Levels given by users whose functions share mean and kernel (CGPOR).
+
+    ================= ============================= ============================================
+    site              prior                         meaning
+    ================= ============================= ============================================
+    ``h``             param, shape (m,)             shared mean
+    ``Sigma``         param, shape (m, m)           shared kernel
+    ``level``         param (with a strength)       level of the base process
+    ``scales``        param (with a strength), (C,) scales of the base kernels
+    ``gaps``          param, shape (r - 2,)         distances of neighbouring thresholds
+    ``gap_factor``    LogNormal(0, s), (n, r - 2)   a user's gaps, relative to these
+    ``noise_factor``  LogNormal(0, s), (n,)         a user's noise, relative to one
+    ``prior``         factor (with a strength)      Normal-Inverse-Wishart prior
+    ``f``             MVN(h, Sigma), shape (n, m)   users' functions of the items
+    ``rating``        observed, shape (K,)          levels
+    ================= ============================= ============================================
+
+    Parameters
+    ----------
+    users, items : ArrayLike
+        Who rated what: whole numbers from 0, shape (K,).
+    levels : ArrayLike
+        Whole numbers from 0 to ``num_levels - 1``, shape (K,).
+    num_users, num_items : int
+        Numbers n of users and m of items.
+    num_levels : int, optional
+        Number r of levels; one more than the largest if not given.
+    likelihood : {"probit", "logit"}
+        Normal or logistic noise.
+    kernel : ArrayLike, optional
+        Base kernel of the items, or several, as for ``collaborative_rating_gp``.
+    strength, mean_strength : float, default 0.0
+        How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
+    user_thresholds : float, default 0.0
+        Spread ``s`` of users' gaps and noise; 0 gives all users the same.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    who, what = check_pairs_of_items(users, items, num_users, num_items)
+    law = LIKELIHOODS[check_likelihood(likelihood)]
+    observed, num_levels = check_levels(levels, who.shape[0], num_levels)
+    f = _functions(num_users, num_items, kernel, strength, mean_strength)
+    gaps = jnp.zeros(0)
+    if num_levels > 2:
+        first = jnp.full(num_levels - 2, 1.0)
+        gaps = jnp.asarray(numpyro.param("gaps", first, constraint=constraints.positive))
+    noise = jnp.ones(())
+    if user_thresholds:
+        with numpyro.plate("users", num_users):
+            spread = dist.LogNormal(0.0, user_thresholds)
+            noise = jnp.asarray(numpyro.sample("noise_factor", spread))[who]
+            if num_levels > 2:
+                spread = spread.expand([num_levels - 2]).to_event(1)
+                gaps = gaps * jnp.asarray(numpyro.sample("gap_factor", spread))[who]
+    with numpyro.plate("ratings", who.shape[0]):
+        rating = law(f[who, what], centred_thresholds(gaps), noise)
+        numpyro.sample("rating", rating, obs=observed)
+
+
+def collaborative_preference_gp(
+    users: ArrayLike,
+    winners: ArrayLike,
+    losers: ArrayLike,
+    num_users: int,
+    num_items: int,
+    *,
+    kernel: ArrayLike | None = None,
+    strength: float = 0.0,
+    mean_strength: float = 0.0,
+) -> None:
+    """Comparisons by users whose functions share mean and kernel: collaborative RankNet.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``h``            param, shape (m,)              shared mean
+    ``Sigma``        param, shape (m, m)            shared kernel
+    ``level``        param (with a strength)        level of the base process
+    ``scales``       param (with a strength), (C,)  scales of the base kernels
+    ``prior``        factor (with a strength)       Normal-Inverse-Wishart prior
+    ``f``            MVN(h, Sigma), shape (n, m)    users' functions of the items
+    ``comparison``   observed, shape (K,)           1: the winner wins, by the logistic of
+                                                    ``f[winner] - f[loser]``
+    ================ ============================== ============================================
+
+    Parameters
+    ----------
+    users, winners, losers : ArrayLike
+        Who prefers what to what: whole numbers from 0, shape (K,).
+    num_users, num_items : int
+        Numbers n of users and m of items.
+    kernel, strength, mean_strength
+        As for ``collaborative_rating_gp``.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    who, first = check_pairs_of_items(users, winners, num_users, num_items, unique=False)
+    _, second = check_pairs_of_items(users, losers, num_users, num_items, unique=False)
+    f = _functions(num_users, num_items, kernel, strength, mean_strength)
+    with numpyro.plate("comparisons", who.shape[0]):
+        margin = f[who, first] - f[who, second]
+        numpyro.sample("comparison", BradleyTerry(margin), obs=jnp.ones(who.shape[0], int))
+
+
+def _functions(
+    num_users: int,
+    num_items: int,
+    kernel: ArrayLike | None,
+    strength: float,
+    mean_strength: float,
+) -> Array:
+    """Sample every user's function at the items, shape (n, m)."""
+    n, m = check_count(num_users, "num_users"), check_count(num_items, "num_items")
+    kernels = check_base_kernels(kernel, m)
+    mean = jnp.asarray(numpyro.param("h", jnp.zeros(m)))
+    covariance = jnp.asarray(
+        numpyro.param("Sigma", kernels.sum(0), constraint=constraints.positive_definite)
+    )
+    if strength or mean_strength:
+        level = jnp.asarray(numpyro.param("level", jnp.zeros(())))
+        scales = numpyro.param("scales", jnp.ones(len(kernels)), constraint=constraints.positive)
+        base = jnp.einsum("c,cij->ij", jnp.asarray(scales), kernels)
+        density = _log_prior(mean, covariance, level, base, strength, mean_strength)
+        numpyro.factor("prior", density)
+    with numpyro.plate("users", n, dim=-1):
+        prior = dist.MultivariateNormal(mean, covariance_matrix=covariance)
+        return jnp.asarray(numpyro.sample("f", prior))
+
+
+def _log_prior(
+    mean: Array, covariance: Array, level: Array, base: Array, strength: float, mean_strength: float
+) -> Array:
+    gap = mean - level
+    precision = jnp.linalg.inv(covariance)
+    ratio = jnp.linalg.slogdet(covariance)[1] - jnp.linalg.slogdet(base)[1]
+    divergence = ratio + jnp.trace(base @ precision) - mean.shape[0]
+    return -0.5 * (strength * divergence + mean_strength * (gap @ precision @ gap))
