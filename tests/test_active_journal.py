@@ -9,10 +9,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
-from bayesrank.active import journal as module
+from bayesrank.active import _journal_file
+from bayesrank.active._journal_lines import sealed
 from bayesrank.active.journal import Journal, JournalError, read_journal
 
 HEADER = {"items": 3, "names": "a", "features": None}
@@ -38,13 +40,13 @@ def winners(records):
 
 
 def python(code, *args, **options):
-    """A process that has the journal and nothing heavy: the module alone, by its path."""
+    """A process that has the journal and nothing heavy: not what its package imports besides."""
     start = f"""
-        import importlib.util, sys
-        spec = importlib.util.spec_from_file_location("journal", {module.__file__!r})
-        journal = importlib.util.module_from_spec(spec)
-        sys.modules["journal"] = journal
-        spec.loader.exec_module(journal)
+        import sys, types
+        package = types.ModuleType("bayesrank.active")
+        package.__path__ = [{str(Path(_journal_file.__file__).parent)!r}]
+        sys.modules["bayesrank.active"] = package
+        from bayesrank.active import journal
         HEADER = {HEADER!r}
     """
     program = textwrap.dedent(start) + textwrap.dedent(code)
@@ -144,7 +146,7 @@ def test_other_items_are_refused(tmp_path):
     raw = path.read_bytes().replace(b'"version":1', b'"version":9')
     header = json.loads(raw.split(b"\n")[0])
     del header["crc"]
-    path.write_bytes(module._sealed(header))
+    path.write_bytes(sealed(header))
     with pytest.raises(JournalError, match="version 9"):
         Journal(path, HEADER)
 
@@ -313,7 +315,7 @@ def test_what_cannot_be_a_journal(tmp_path, monkeypatch):
         patched.setattr(os, "open", read_only)
         with pytest.raises(JournalError, match=r"cannot be opened \(Permission denied\)"):
             Journal(tmp_path / "a.jsonl", HEADER)
-    monkeypatch.setattr(module, "fcntl", None)
+    monkeypatch.setattr(_journal_file, "fcntl", None)
     with pytest.raises(JournalError, match="WSL"):
         Journal(tmp_path / "a.jsonl", HEADER)
 

@@ -48,6 +48,19 @@ class Items(NamedTuple):
         hint = f"did you mean {labels[close[0]]!r}?" if close else "use the names given to the loop"
         raise ValueError(f"there is no item {name!r} among the {len(self.names)} items; {hint}")
 
+    def pair(self, first: Hashable, second: Hashable) -> tuple[int, int]:
+        """Return the numbers of two items.
+
+        Raises
+        ------
+        ValueError
+            If there is no item of one of the names, or they are the same.
+        """
+        one, other = self.find(first), self.find(second)
+        if one == other:
+            raise ValueError(f"item {first!r} is compared with itself; name two items")
+        return one, other
+
     def header(self) -> dict[str, Any]:
         """What binds a journal to these items: their number, and digests of names and features."""
         names = json.dumps([_canonical(name) for name in self.names])

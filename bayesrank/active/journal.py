@@ -19,53 +19,30 @@ One process at a time: the file is locked (``flock``) while it is open, and a se
 
 from __future__ import annotations
 
-import json
 import os
-import stat
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from bayesrank.active._journal_file import (
+    failed,
+    open_locked,
+    read_all,
+    sync_folder,
+    what_changed,
+    write_all,
+)
+from bayesrank.active._journal_lines import (
+    FORMAT,
+    JournalContents,
+    JournalError,
+    check_header,
+    parse,
+    sealed,
+)
 
 __all__ = ["Journal", "JournalContents", "JournalError", "read_journal"]
-
-_FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 1}
-_SEAL = b',"crc":"'
-
-
-class JournalError(Exception):
-    """A journal cannot be opened or written; the message is one line with the cure."""
-
-
-class JournalContents(NamedTuple):
-    """What a journal holds.
-
-    Attributes
-    ----------
-    lines
-        Every line, the first one included, with the number of bytes up to its end.
-    torn
-        The bytes of an unfinished last line, which was never acknowledged; empty if there is none.
-    """
-
-    lines: tuple[tuple[dict[str, Any], int], ...]
-    torn: bytes
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """The first line: what the journal is about."""
-        return self.lines[0][0]
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The records, in order."""
-        return [record for record, _ in self.lines[1:]]
 
 
 class Journal:
@@ -112,9 +89,9 @@ class Journal:
         # Every line with the byte after its end. What is on disk and what is known of it change in
         # one step, the append to this list, whenever an interrupt comes.
         self._lines: list[tuple[dict[str, Any], int]] = []
-        self._file, self._broken, self._owner = _open_locked(self.path), "", os.getpid()
+        self._file, self._broken, self._owner = open_locked(self.path), "", os.getpid()
         try:
-            self._load({**_FORMAT, **header})
+            self._load({**FORMAT, **header})
         except BaseException:
             os.close(self._file)
             raise
@@ -164,15 +141,15 @@ class Journal:
         return self._lines[-1][1] if self._lines else 0
 
     def _load(self, header: dict[str, Any]) -> None:
-        raw = _read_all(self._file, self.path)
-        first = _sealed(header)
+        raw = read_all(self._file, self.path)
+        first = sealed(header)
         if first.startswith(raw) and len(raw) < len(first):  # new, or killed while it was begun
             self._truncate(len(raw))
             self._write(header)
-            _sync_folder(self.path)
+            sync_folder(self.path)
             return
-        contents = _parse(raw, self.path)
-        _check_header(contents.header, header, self.path)
+        contents = parse(raw, self.path)
+        check_header(contents.header, header, self.path)
         self._lines, self.torn = list(contents.lines), contents.torn
         self._truncate(len(raw))
 
@@ -183,18 +160,18 @@ class Journal:
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
         except OSError as error:
-            raise _failed(self.path, "mended", error) from error
+            raise failed(self.path, "mended", error) from error
 
     def _write(self, record: dict[str, Any]) -> None:
-        line = _sealed(record)
+        line = sealed(record)
         try:
-            _write_all(self._file, line)
+            write_all(self._file, line)
             os.fsync(self._file)
             self._lines.append((record, self._size + len(line)))
         except BaseException as error:  # an interrupted write is taken back like a failed one
             self._take_back()
             if isinstance(error, OSError):
-                raise _failed(self.path, "written", error) from error
+                raise failed(self.path, "written", error) from error
             raise
 
     def _take_back(self) -> None:
@@ -213,7 +190,7 @@ class Journal:
                 "the process that writes"
             )
         if not self._broken:
-            self._broken = _what_changed(self._file, self.path, self._size)
+            self._broken = what_changed(self._file, self.path, self._size)
         if self._broken:
             raise JournalError(
                 f"{self.path}: {self._broken}; nothing more is written: open the journal again"
@@ -246,142 +223,8 @@ def read_journal(
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise _failed(path, "read", error) from error
-    contents = _parse(raw, path)
+        raise failed(path, "read", error) from error
+    contents = parse(raw, path)
     if header is not None:
-        _check_header(contents.header, {**_FORMAT, **header}, path)
+        check_header(contents.header, {**FORMAT, **header}, path)
     return contents
-
-
-# ---------------------------------------------------------------- lines
-
-
-def _sealed(record: Mapping[str, Any]) -> bytes:
-    """One line: the record as JSON, ending with the checksum of what stands before it."""
-    body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    start = body[:-1].encode("utf-8", "backslashreplace")  # half a surrogate pair becomes \\udc80
-    return b'%s%s%08x"}\n' % (start, _SEAL, zlib.crc32(start))
-
-
-def _opened(line: bytes) -> dict[str, Any] | None:
-    """The record in a line, or None if the line is not whole."""
-    start, seal, end = line.rpartition(_SEAL)
-    if not seal or end != b'%08x"}' % zlib.crc32(start):
-        return None
-    return json.loads(start + b"}")
-
-
-def _parse(raw: bytes, path: Path) -> JournalContents:
-    """Split what a journal holds into records; only the last line may be unfinished."""
-    *whole, rest = raw.split(b"\n")
-    found = [_opened(line) for line in whole]
-    if not found or found[0] is None or found[0].get("bayesrank") != "journal":
-        raise JournalError(
-            f"{path}: this is not a journal of answers, and is left as it is; give another path"
-        )
-    if found[-1] is None:  # a line whose pages did not all reach the disk can end, too
-        found.pop()
-        rest = whole[-1] + b"\n" + rest
-    lines, end = [], 0
-    for number, record in enumerate(found):
-        if record is None or (number and record.get("n") != number):
-            raise JournalError(
-                f"{path}: line {number + 1} is damaged, with others below it; restore the file "
-                "from a copy, or remove that line and those below it (their answers are then lost)"
-            )
-        end += len(whole[number]) + 1
-        lines.append((record, end))
-    return JournalContents(tuple(lines), rest)
-
-
-def _check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    if found.get("version") != wanted["version"]:
-        raise JournalError(
-            f"{path}: this journal has version {found.get('version')}, and this program writes "
-            f"version {wanted['version']}; use the program that began it"
-        )
-    other = [key for key in wanted if found.get(key) != wanted[key]]
-    if other:
-        raise JournalError(
-            f"{path}: this journal was begun with other items (not the same {' and '.join(other)});"
-            " give the items it was begun with, in their order, or another path for a new journal"
-        )
-
-
-# ---------------------------------------------------------------- the file
-
-
-def _open_locked(path: Path) -> int:
-    if fcntl is None:
-        raise JournalError(
-            f"{path}: a journal needs file locks, which this system does not have; on Windows use "
-            "WSL, or keep the loop in memory with journal=None"
-        )
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        raise _failed(path, "opened", error) from error
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise JournalError(f"{path}: this is not a file; give the path of one for the journal")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise JournalError(
-            f"{path}: this journal is open in another process, or twice in this one; close it "
-            "there first, or give another path"
-        ) from None
-    except OSError as error:
-        os.close(file)
-        raise _failed(path, "locked", error) from error
-    except JournalError:
-        os.close(file)
-        raise
-    return file
-
-
-def _read_all(file: int, path: Path) -> bytes:
-    try:
-        size = os.fstat(file).st_size
-        raw = os.pread(file, size, 0)
-    except OSError as error:
-        raise _failed(path, "read", error) from error
-    if len(raw) != size:
-        raise JournalError(f"{path}: only {len(raw)} of {size} bytes could be read; try again")
-    return raw
-
-
-def _write_all(file: int, line: bytes) -> None:
-    while line:
-        line = line[os.write(file, line) :]
-
-
-def _what_changed(file: int, path: Path, size: int) -> str:
-    """What another hand did to an open journal, or nothing."""
-    try:
-        ours, there = os.fstat(file), os.stat(path)
-    except OSError:
-        return "the file was moved or deleted while it was open"
-    if (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
-        return "the file was replaced by another while it was open"
-    return "" if ours.st_size == size else "something else wrote to the file while it was open"
-
-
-def _sync_folder(path: Path) -> None:
-    """Put the name of a new file on disk."""
-    try:
-        folder = os.open(path.resolve().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise _failed(path, "written", error) from error
-
-
-def _failed(path: Path, what: str, error: OSError) -> JournalError:
-    reason = error.strerror or type(error).__name__
-    kept = "this answer is not saved, those before it are; " if what == "written" else ""
-    return JournalError(
-        f"{path}: the journal cannot be {what} ({reason}); {kept}mend that or give another path"
-    )

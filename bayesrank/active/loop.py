@@ -7,31 +7,27 @@ answers is in its journal: opening the journal again, with the same items, gives
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank.active._history import Answer, Event, History, Memory, replay
-from bayesrank.active._items import as_items
+from bayesrank.active._history import Answer, Memory
+from bayesrank.active._items import Items, as_items
+from bayesrank.active._knowledge import Knowledge
 from bayesrank.active._program import skill_program
 from bayesrank.active._questions import Asker, Question
 from bayesrank.active._skills import Skills, annotator_factors, now
 from bayesrank.active._stopping import Progress, StoppingRule, check_rule, top_settled
-from bayesrank.active._update import Fit
 from bayesrank.active.acquisition import Acquisition
-from bayesrank.active.beliefs import Beliefs
 from bayesrank.active.journal import Journal
-from bayesrank.infer import EPResult
-from bayesrank.ranking import RankSummary, summarize
 
 __all__ = ["Answer", "Question", "QueryLoop"]
 
 
-class QueryLoop:
+class QueryLoop(Knowledge):
     """Which pair to compare next, and what follows from the answers.
 
     Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
@@ -131,24 +127,21 @@ class QueryLoop:
         stop_probability: float = 0.9,
         seed: int = 0,
     ) -> None:
-        self._items = as_items(items, features)
-        n = len(self._items.names)
-        self._asker = Asker(n, self._in_numbers(candidates), acquisition, int(seed))
+        named = as_items(items, features)
+        n = len(named.names)
+        self._asker = Asker(n, _in_numbers(named, candidates), acquisition, int(seed))
         rule = StoppingRule(stop_gain, stop_top, stop_probability)
         self.rule = check_rule(rule, n, self._asker.has_scale)
-        self._skills = Skills(
-            skill_program(n, self._items.features, hyperparameters, ard, laplacian),
+        skills = Skills(
+            skill_program(n, named.features, hyperparameters, ard, laplacian),
             annotator_factors(annotator_noise),
             learn_from=None if hyperparameters == "prior" else int(learn_from),
             background=background,
             seed=int(seed),
         )
-        self.log: Journal | Memory = (
-            Memory() if journal is None else Journal(journal, self._items.header())
+        super().__init__(
+            named, skills, Memory() if journal is None else Journal(journal, named.header())
         )
-        self._cached: dict[str, tuple[int, Any]] = {}
-
-    # ------------------------------------------------------------ ask and tell
 
     def ask(self, n: int = 1, *, annotator: str | None = None) -> list[Question]:
         """Choose the next questions; the same ones until something is told.
@@ -189,7 +182,7 @@ class QueryLoop:
         ValueError, JournalError
             If there is no such item, or they are the same; if the answer cannot be written.
         """
-        first, second = self._pair(winner, loser)
+        first, second = self._items.pair(winner, loser)
         self._append("answer", annotator, winner=first, loser=second)
 
     def skip(self, first: Hashable, second: Hashable, *, annotator: str | None = None) -> None:
@@ -207,7 +200,7 @@ class QueryLoop:
         ValueError, JournalError
             As for `tell`.
         """
-        one, other = self._pair(first, second)
+        one, other = self._items.pair(first, second)
         self._append("skip", annotator, first=one, second=other)
 
     def undo(self, *, annotator: str | None = None) -> Answer | tuple[Hashable, Hashable]:
@@ -249,86 +242,6 @@ class QueryLoop:
         self.log.append(self._skills.learn(self._history))
         return self.params
 
-    def close(self) -> None:
-        """Release the journal. Nothing is left to be written."""
-        self.log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    # ------------------------------------------------------------ what is known
-
-    @property
-    def items(self) -> tuple[Hashable, ...]:
-        """Names of the items."""
-        return self._items.names
-
-    @property
-    def answers(self) -> list[Answer]:
-        """Answers that were not undone, in order."""
-        return [self._answer(event) for event in self._history.answers]
-
-    @property
-    def comparisons(self) -> NDArray[np.intp]:
-        """The same as numbers of items, (winner, loser), shape (K, 2)."""
-        return self._history.comparisons
-
-    @property
-    def skipped(self) -> list[tuple[Hashable, Hashable]]:
-        """Questions that were skipped and not undone, in order."""
-        events = [event for event in self._history.events if event.kind == "skip"]
-        return [(self.items[event.first], self.items[event.second]) for event in events]
-
-    @property
-    def annotators(self) -> dict[str | None, int]:
-        """Number of answers of each annotator; None for those of nobody named."""
-        return dict(Counter(event.annotator for event in self._history.answers))
-
-    @property
-    def params(self) -> dict[str, np.ndarray]:
-        """Hyperparameters in use."""
-        return self._skills.params(self._history)
-
-    @property
-    def is_learning(self) -> bool:
-        """Whether hyperparameters are being learned in the background."""
-        return self._skills.is_learning
-
-    @property
-    def beliefs(self) -> Beliefs:
-        """What the acquisition sees: mean, covariance, and the noise of an answer."""
-        return self._beliefs_about(None)
-
-    @property
-    def result(self) -> EPResult:
-        """The posterior, as `bayesrank.infer.EP` gives it on the same program and answers."""
-        return self._remember("result", lambda: self._skills.result(self._history, self._fit))
-
-    def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
-        """Rank the items, with uncertainty; skills are above or below the average item's.
-
-        Parameters
-        ----------
-        prob, k
-            As for `bayesrank.ranking.summarize`.
-
-        Returns
-        -------
-        RankSummary
-            ``print`` it, or call ``to_dataframe()``.
-        """
-        draws = self.result.get_samples()["f"]
-        draws = draws - draws.mean(axis=1, keepdims=True)
-        return summarize(draws, self.items, prob=prob, k=k)
-
     def candidates(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """The pairs that the next question is chosen from, as numbers of items, and their scores.
 
@@ -350,25 +263,20 @@ class QueryLoop:
         gain = best[0].gain if best else None
         return self.rule.judge(len(history.answers), skipped, gain, settled)
 
-    # ------------------------------------------------------------ inside
+    def close(self) -> None:
+        """Release the journal. Nothing is left to be written."""
+        self.log.close()
 
-    @property
-    def _history(self) -> History:
-        return self._remember("history", lambda: replay(self.log.records))
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def _fit(self) -> Fit:
-        return self._remember("fit", lambda: self._skills.fit(self._history))
-
-    def _remember(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Compute a value unless nothing was told since it was last computed."""
-        # All state follows from the records, and these change in one step: an interrupt at any
-        # moment leaves memory and disk in agreement.
-        number = len(self.log.records)
-        cached = self._cached.get(name)
-        if cached is None or cached[0] != number:
-            cached = self._cached[name] = (number, compute())
-        return cached[1]
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def _append(self, kind: str, annotator: str | None, **items: int) -> None:
         if annotator is not None and not isinstance(annotator, str):
@@ -377,24 +285,12 @@ class QueryLoop:
         record = {"event": kind, **items, "labels": labels, "annotator": annotator}
         self.log.append({**record, "time": now()})
 
-    def _pair(self, first: Hashable, second: Hashable) -> tuple[int, int]:
-        one, other = self._items.find(first), self._items.find(second)
-        if one == other:
-            raise ValueError(f"item {first!r} is compared with itself; name two items")
-        return one, other
-
-    def _answer(self, event: Event) -> Answer:
-        return Answer(self.items[event.first], self.items[event.second], event.annotator)
-
-    def _in_numbers(self, candidates: Any) -> Any:
-        if isinstance(candidates, (int, np.integer)):
-            return int(candidates)
-        return [self._pair(first, second) for first, second in candidates]
-
-    def _beliefs_about(self, annotator: str | None) -> Beliefs:
-        fit, noise = self._fit, self._skills.noise(self._history, annotator)
-        return Beliefs(fit.mean, fit.covariance, noise)
-
     def _choose(self, n: int, annotator: str | None) -> list[Question]:
         chosen = self._asker.choose(self._beliefs_about(annotator), n, self._history, annotator)
         return [Question(self.items[i], self.items[j], *worth) for i, j, *worth in chosen]
+
+
+def _in_numbers(items: Items, candidates: Any) -> Any:
+    if isinstance(candidates, (int, np.integer)):
+        return int(candidates)
+    return [items.pair(first, second) for first, second in candidates]

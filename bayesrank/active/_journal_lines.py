@@ -1,0 +1,108 @@
+"""What stands in a journal: sealed lines, and how they are read; see `bayesrank.active.journal`."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["FORMAT", "JournalContents", "JournalError", "check_header", "parse", "sealed"]
+
+FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 1}
+_SEAL = b',"crc":"'
+
+
+class JournalError(Exception):
+    """A journal cannot be opened or written; the message is one line with the cure."""
+
+
+class JournalContents(NamedTuple):
+    """What a journal holds.
+
+    Attributes
+    ----------
+    lines
+        Every line, the first one included, with the number of bytes up to its end.
+    torn
+        The bytes of an unfinished last line, which was never acknowledged; empty if there is none.
+    """
+
+    lines: tuple[tuple[dict[str, Any], int], ...]
+    torn: bytes
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The first line: what the journal is about."""
+        return self.lines[0][0]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The records, in order."""
+        return [record for record, _ in self.lines[1:]]
+
+
+def sealed(record: Mapping[str, Any]) -> bytes:
+    """One line: the record as JSON, ending with the checksum of what stands before it."""
+    body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    start = body[:-1].encode("utf-8", "backslashreplace")  # half a surrogate pair becomes \\udc80
+    return b'%s%s%08x"}\n' % (start, _SEAL, zlib.crc32(start))
+
+
+def _opened(line: bytes) -> dict[str, Any] | None:
+    """The record in a line, or None if the line is not whole."""
+    start, seal, end = line.rpartition(_SEAL)
+    if not seal or end != b'%08x"}' % zlib.crc32(start):
+        return None
+    return json.loads(start + b"}")
+
+
+def parse(raw: bytes, path: Path) -> JournalContents:
+    """Split what a journal holds into records; only the last line may be unfinished.
+
+    Raises
+    ------
+    JournalError
+        If it is not a journal, or is damaged.
+    """
+    *whole, rest = raw.split(b"\n")
+    found = [_opened(line) for line in whole]
+    if not found or found[0] is None or found[0].get("bayesrank") != "journal":
+        raise JournalError(
+            f"{path}: this is not a journal of answers, and is left as it is; give another path"
+        )
+    if found[-1] is None:  # a line whose pages did not all reach the disk can end, too
+        found.pop()
+        rest = whole[-1] + b"\n" + rest
+    lines, end = [], 0
+    for number, record in enumerate(found):
+        if record is None or (number and record.get("n") != number):
+            raise JournalError(
+                f"{path}: line {number + 1} is damaged, with others below it; restore the file "
+                "from a copy, or remove that line and those below it (their answers are then lost)"
+            )
+        end += len(whole[number]) + 1
+        lines.append((record, end))
+    return JournalContents(tuple(lines), rest)
+
+
+def check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
+    """Refuse a journal that is about something else.
+
+    Raises
+    ------
+    JournalError
+        If its version, or what it is about, is not what is wanted.
+    """
+    if found.get("version") != wanted["version"]:
+        raise JournalError(
+            f"{path}: this journal has version {found.get('version')}, and this program writes "
+            f"version {wanted['version']}; use the program that began it"
+        )
+    other = [key for key in wanted if found.get(key) != wanted[key]]
+    if other:
+        raise JournalError(
+            f"{path}: this journal was begun with other items (not the same {' and '.join(other)});"
+            " give the items it was begun with, in their order, or another path for a new journal"
+        )

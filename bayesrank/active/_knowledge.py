@@ -1,0 +1,127 @@
+"""What is known after the answers so far: everything follows from the records of a log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.active._history import Answer, Event, History, Memory, replay
+from bayesrank.active._items import Items
+from bayesrank.active._skills import Skills
+from bayesrank.active._update import Fit
+from bayesrank.active.beliefs import Beliefs
+from bayesrank.active.journal import Journal
+from bayesrank.infer import EPResult
+from bayesrank.ranking import RankSummary, summarize
+
+__all__ = ["Knowledge"]
+
+
+class Knowledge:
+    """The answers, and what they say of the skills.
+
+    Parameters
+    ----------
+    items
+        What is compared.
+    skills
+        What is believed of them.
+    log
+        Records of the answers.
+    """
+
+    def __init__(self, items: Items, skills: Skills, log: Journal | Memory) -> None:
+        self._items, self._skills, self.log = items, skills, log
+        self._cached: dict[str, tuple[int, Any]] = {}
+
+    @property
+    def items(self) -> tuple[Hashable, ...]:
+        """Names of the items."""
+        return self._items.names
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Answers that were not undone, in order."""
+        return [self._answer(event) for event in self._history.answers]
+
+    @property
+    def comparisons(self) -> NDArray[np.intp]:
+        """The same as numbers of items, (winner, loser), shape (K, 2)."""
+        return self._history.comparisons
+
+    @property
+    def skipped(self) -> list[tuple[Hashable, Hashable]]:
+        """Questions that were skipped and not undone, in order."""
+        events = [event for event in self._history.events if event.kind == "skip"]
+        return [(self.items[event.first], self.items[event.second]) for event in events]
+
+    @property
+    def annotators(self) -> dict[str | None, int]:
+        """Number of answers of each annotator; None for those of nobody named."""
+        return dict(Counter(event.annotator for event in self._history.answers))
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Hyperparameters in use."""
+        return self._skills.params(self._history)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether hyperparameters are being learned in the background."""
+        return self._skills.is_learning
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What the acquisition sees: mean, covariance, and the noise of an answer."""
+        return self._beliefs_about(None)
+
+    @property
+    def result(self) -> EPResult:
+        """The posterior, as `bayesrank.infer.EP` gives it on the same program and answers."""
+        return self._remember("result", lambda: self._skills.result(self._history, self._fit))
+
+    def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
+        """Rank the items, with uncertainty; skills are above or below the average item's.
+
+        Parameters
+        ----------
+        prob, k
+            As for `bayesrank.ranking.summarize`.
+
+        Returns
+        -------
+        RankSummary
+            ``print`` it, or call ``to_dataframe()``.
+        """
+        draws = self.result.get_samples()["f"]
+        draws = draws - draws.mean(axis=1, keepdims=True)
+        return summarize(draws, self.items, prob=prob, k=k)
+
+    @property
+    def _history(self) -> History:
+        return self._remember("history", lambda: replay(self.log.records))
+
+    @property
+    def _fit(self) -> Fit:
+        return self._remember("fit", lambda: self._skills.fit(self._history))
+
+    def _remember(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Compute a value unless nothing was told since it was last computed."""
+        # All state follows from the records, and these change in one step: an interrupt at any
+        # moment leaves memory and disk in agreement.
+        number = len(self.log.records)
+        cached = self._cached.get(name)
+        if cached is None or cached[0] != number:
+            cached = self._cached[name] = (number, compute())
+        return cached[1]
+
+    def _answer(self, event: Event) -> Answer:
+        return Answer(self.items[event.first], self.items[event.second], event.annotator)
+
+    def _beliefs_about(self, annotator: str | None) -> Beliefs:
+        fit, noise = self._fit, self._skills.noise(self._history, annotator)
+        return Beliefs(fit.mean, fit.covariance, noise)
