@@ -1,8 +1,11 @@
 """The collaborative estimators: ids of any kind, predictions, and what they refuse."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
 from bayesrank.estimators import correlation_kernel
@@ -112,6 +115,56 @@ def test_new_items_come_by_their_features(table):
         model.with_items(["Fennel"], [[1.0, 2.0]])
     with pytest.raises(ValueError, match="item 'Endive' has no row in item_features"):
         model.fit(table, item_features=features.iloc[:4])
+    kept = pickle.loads(pickle.dumps(model)).with_items(["Fennel"], {"Fennel": 4.2})
+    np.testing.assert_array_equal(kept.predict_latent(["user 1"], ["Fennel"])[0], odd)
+    # Rows of a table go by their ids, columns by their names.
+    by_id = pd.DataFrame({"position": [0.1, 4.2]}, index=["Garlic", "Fennel"])
+    both = model.with_items(["Fennel", "Garlic"], by_id)
+    np.testing.assert_allclose(both.predict_latent(["user 1"], ["Fennel"])[0], odd)
+    with pytest.raises(ValueError, match=r"the columns \['size'\]; those of fit were \['position'"):
+        model.with_items(["Fennel"], pd.DataFrame({"size": [4.2]}, index=["Fennel"]))
+    with pytest.raises(ValueError, match="items is 'Fennel'; pass a list of ids"):
+        model.with_items("Fennel", [[4.2]])
+    with pytest.raises(ValueError, match="item 'Fennel' is known already"):
+        model.with_items(["Fennel", "Fennel"], [[4.2], [1.0]])
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ([[1.0], [2.0]], "item_features is a list; pass a DataFrame whose index"),
+        ({"x": [1.0, 2.0], "y": [1.0]}, "rows of unlike length"),
+        (pd.DataFrame({"size": [1, 2, 3]}, index=["x", "y", "y"]), "two rows for item 'y'"),
+        (pd.DataFrame({"size": [1, None]}, index=["x", "y"]), "has nan for item 'y' in column 's"),
+        (pd.DataFrame({"size": [1, "big"]}, index=["x", "y"]), "has big for item 'y' in column"),
+        (pd.DataFrame(index=["x", "y"]), r"item_features has shape \(2, 0\)"),
+    ],
+)
+def test_features_that_cannot_be_used_are_named(features, message):
+    with pytest.raises(ValueError, match=message):
+        CollaborativeGP().fit(["a", "b"], ["x", "y"], [1.0, 2.0], features)
+
+
+def test_ids_are_of_any_kind(table, fitted):
+    ids = [("user", int(name.split()[1])) for name in table.user]
+    movielens = pd.DataFrame(
+        {"userId": ids, "movieId": table["item"].astype("category"), "rating": table.rating}
+    ).astype({"rating": "Int64"})
+    other = CollaborativeOrdinalGP(max_iterations=30, strength=5.0).fit(movielens)
+    theirs = other.predict_proba([("user", 3), ("user", 4)], ["Dill", "Basil"])
+    ours = fitted.predict_proba(["user 3", "user 4"], ["Dill", "Basil"])
+    np.testing.assert_allclose(theirs, ours, atol=1e-9)
+    assert other.recommend(("user", 3))[0].item == fitted.recommend("user 3")[0].item
+    new = fitted.with_users(pd.DataFrame({"user": ["x"], "item": ["Dill"], "rating": [3]}))
+    assert list(new.users_) == ["x"]
+
+
+def test_an_estimator_that_fails_to_fit_keeps_what_it_was(table):
+    model = CollaborativeGP(max_iterations=2, strength=5.0).fit(table)
+    before = model.predict(["user 1"], ["Dill"])
+    with pytest.raises(ValueError, match="has no row in item_features"):
+        model.fit(["a", "b"], ["x", "y"], [1.0, 2.0], {"x": 1.0})
+    np.testing.assert_array_equal(model.predict(["user 1"], ["Dill"]), before)
 
 
 def test_new_items_need_features(fitted):
@@ -127,8 +180,10 @@ def test_numbers_are_predicted_with_intervals(table):
     inside = (low <= table.rating) & (table.rating <= high)
     assert 0.8 < inside.mean() <= 1.0
     assert np.abs(model.predict(table.user, table.item) - table.rating).mean() < 0.5
-    with pytest.raises(ValueError, match="ratings holds something that is no finite number"):
-        CollaborativeGP().fit(["a", "b"], ["x", "y"], [1.0, np.nan])
+    with pytest.raises(ValueError, match="levels is nan in row 1; remove the row"):
+        CollaborativeGP().fit(["a", "b"], ["x", "y"], levels=[1.0, np.nan])
+    with pytest.raises(ValueError, match="prob is 90; pass a probability between 0 and 1"):
+        model.predict_interval(["user 1"], ["Dill"], 90)
 
 
 def test_individual_models_share_nothing(table):
@@ -155,6 +210,10 @@ def test_arviz_gets_draws_with_users_and_items_as_coordinates(table, fitted):
     np.testing.assert_allclose(draws.std(0), sd, rtol=0.06)
     assert data["constant_data"]["Sigma"].dims == ("item", "item_other")
     assert len(data["observed_data"]["rating"]) == 8
+    with pytest.raises(ValueError, match=r"users is \[\]; name at least one, and each once"):
+        fitted.to_arviz([])
+    with pytest.raises(ValueError, match="num_samples is 0; pass a whole number from 1"):
+        fitted.to_arviz(num_samples=0)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +225,17 @@ def test_arviz_gets_draws_with_users_and_items_as_coordinates(table, fitted):
         ((["a", "b"], ["x", "y"], [1, 3]), {}, "nobody used level 2 of 1 to 3"),
         ((["a", "b"], ["x", "y"], [2, 2]), {}, "levels are all the same"),
         ((["a", "b"], ["x", "y"], ["u", "v"]), {}, "levels has dtype"),
+        ((["a", "b"], ["x", "y"], [1, None]), {}, "levels is nan in row 1; remove the row"),
+        ((["a", "b"], ["x", "y"], [1, 10**12]), {}, "nobody used level 2 of 1 to 1000000000000"),
+        ((["a", "b"], ["x", "y"], [1, 2]), {"num_levels": "2"}, "num_levels is '2'; pass a whole"),
         ((["a", "b"], ["x"], [1, 2]), {}, "there are 2 users, 1 items"),
+        ((["a", None], ["x", "y"], [1, 2]), {}, "users has no id in row 1; remove the row"),
+        ((["a", "b"], [np.nan, "y"], [1, 2]), {}, "items has no id in row 0"),
+        ((["a", "b"], [["x"], ["y"]], [1, 2]), {}, "items has a list in row 0; an id is one"),
+        (("ab", ["x", "y"], [1, 2]), {}, "users is 'ab'; pass a list of ids"),
+        ((np.ones((3, 3)),), {}, "items is missing; pass users, items and levels, or a DataFrame"),
+        ((pd.DataFrame({"user": ["a"]}), ["x"], [1]), {}, "users is a table; leave items"),
+        ((pd.DataFrame([["a", "b"]], columns=["user", "User"]),), {}, "has two columns 'user'"),
         ((pd.DataFrame({"user": ["a"], "thing": ["x"]}),), {}, "the table has no column 'item'"),
     ],
 )
@@ -185,6 +254,19 @@ def test_unknown_users_are_refused(fitted):
         fitted.recommend("Zoe")
     with pytest.raises(ValueError, match="there are 2 users but 1 items"):
         fitted.predict_latent(["user 1", "user 2"], ["Dill"])
+    with pytest.raises(NotFittedError):
+        CollaborativeOrdinalGP().with_users(["a"], ["Dill"], [1])
+    with pytest.raises(NotFittedError):
+        CollaborativeOrdinalGP().predict(["a"], ["Dill"])
+
+
+@pytest.mark.parametrize("ask", ["recommend", "similar"])
+def test_numbers_of_items_are_counts(fitted, ask):
+    who = {"recommend": "user 1", "similar": "Dill"}[ask]
+    assert len(getattr(fitted, ask)(who, 0)) == 0 < len(getattr(fitted, ask)(who, 99)) < 5
+    for n in (-1, 2.5, True):
+        with pytest.raises(ValueError, match=f"n is {n}; pass a whole number from 0"):
+            getattr(fitted, ask)(who, n)
 
 
 def test_correlations_are_cosines_of_centred_columns():

@@ -14,9 +14,9 @@ from bayesrank.datasets._table import Table, read_table
 __all__ = ["RatingData", "read_ratings"]
 
 _EXPECTED = "user,item,rating"
-_USER = ("user", "userid", "reader")
-_ITEM = ("item", "itemid", "movieid")
-_LEVEL = ("rating", "level", "stars")
+USER_COLUMNS = ("user", "userid", "user_id", "reader")
+ITEM_COLUMNS = ("item", "itemid", "item_id", "movieid", "movie_id")
+LEVEL_COLUMNS = ("rating", "level", "stars")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,8 @@ def read_ratings(path: str | Path, *, num_levels: int | None = None) -> RatingDa
     array([2, 1, 2])
     """
     table = read_table(Path(path))
-    columns = [table.position(*names, expected=_EXPECTED) for names in (_USER, _ITEM, _LEVEL)]
+    wanted = USER_COLUMNS, ITEM_COLUMNS, LEVEL_COLUMNS
+    columns = [table.position(*names, expected=_EXPECTED) for names in wanted]
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     rows = np.empty((len(table.rows), 2), np.int64)

@@ -2,7 +2,7 @@
 
 from bayesrank.estimators._collaborative import CollaborativeGP as CollaborativeGP
 from bayesrank.estimators._collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
-from bayesrank.estimators._collaborative_data import correlation_kernel as correlation_kernel
+from bayesrank.estimators._collaborative_features import correlation_kernel as correlation_kernel
 from bayesrank.estimators._ordinal_gp import OrdinalGP as OrdinalGP
 from bayesrank.estimators._preference_gp import PreferenceGP as PreferenceGP
 

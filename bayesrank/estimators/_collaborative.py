@@ -63,6 +63,8 @@ class CollaborativeOrdinalGP(Collaborative):
     (1, 3)
     """
 
+    levels_: NDArray
+
     def __init__(
         self,
         *,
@@ -101,14 +103,16 @@ class CollaborativeOrdinalGP(Collaborative):
         ----------
         users : array-like of shape (K,), or DataFrame
             Ids of any kind; or a table with the columns ``user``, ``item`` and ``level`` (or
-            ``rating``), and then `items` and `levels` are left out.
+            ``rating``; MovieLens's ``userId`` and ``movieId`` will do, too), and then `items` and
+            `levels` are left out.
         items : array-like of shape (K,)
             Ids of any kind. Nobody rates an item twice.
         levels : array-like of shape (K,)
             Whole numbers, higher is better; every level from the lowest to the highest is used.
         item_features : DataFrame or mapping, optional
-            Features by item id; further items may be among them. Without it nothing is known of
-            items but their ratings.
+            Features by item id: the index of a DataFrame, or the keys of a mapping to rows of
+            numbers. Further items may be among them. Without it nothing is known of items but
+            their ratings.
         num_levels : int, optional
             Number of levels, where the lowest is 1; used for checking.
 
@@ -127,8 +131,8 @@ class CollaborativeOrdinalGP(Collaborative):
             If EM has not converged.
         """
         who, what, said = check_triples(users, items, levels)
-        self.levels_, numbers = level_numbers(said, num_levels)
-        return self._fit(who, what, numbers.astype(float), len(self.levels_), item_features)
+        known, numbers = level_numbers(said, num_levels)
+        return self._fit(who, what, numbers.astype(float), item_features, levels_=known)
 
     def _law(self) -> str:
         if self.likelihood not in ("probit", "logit"):
@@ -138,12 +142,14 @@ class CollaborativeOrdinalGP(Collaborative):
     def _options(self) -> dict[str, Any]:
         return {"user_thresholds": self.user_thresholds}
 
-    def _said(self, levels: ArrayLike) -> Array:
-        array = np.asarray(levels)
-        unknown = ~np.isin(array, self.levels_)
+    def _said(self, levels: NDArray) -> Array:
+        unknown = ~np.isin(levels, self.levels_)
         if unknown.any():
-            raise ValueError(f"level {array[unknown][0]} is not one of {self.levels_.tolist()}")
-        return np.searchsorted(self.levels_, array).astype(float)
+            raise ValueError(
+                f"level {levels[unknown][0]} is not one of {self.levels_.tolist()}, which were "
+                "learned; correct it"
+            )
+        return np.searchsorted(self.levels_, levels).astype(float)
 
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
         """Probability of each level.
@@ -184,11 +190,11 @@ class CollaborativeOrdinalGP(Collaborative):
         ValueError
             If an id is not known.
         """
+        if kind not in ("median", "mode"):
+            raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
         probability = self.predict_proba(users, items)
         if kind == "mode":
             return self.levels_[probability.argmax(axis=1)]
-        if kind != "median":
-            raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
         return self.levels_[(probability.cumsum(axis=1) < 0.5).sum(axis=1)]
 
 
@@ -251,7 +257,7 @@ class CollaborativeGP(Collaborative):
         self,
         users: Any,
         items: ArrayLike | None = None,
-        ratings: ArrayLike | None = None,
+        levels: ArrayLike | None = None,
         item_features: Any = None,
     ) -> Self:
         """Learn what users share, and every user's function.
@@ -259,9 +265,9 @@ class CollaborativeGP(Collaborative):
         Parameters
         ----------
         users, items, item_features
-            As in `CollaborativeOrdinalGP.fit`; the column of a table is ``rating`` (or ``level``).
-        ratings : array-like of shape (K,)
-            Finite numbers, higher is better.
+            As in `CollaborativeOrdinalGP.fit`.
+        levels : array-like of shape (K,)
+            Ratings, finite numbers, higher is better.
 
         Returns
         -------
@@ -272,14 +278,17 @@ class CollaborativeGP(Collaborative):
         ValueError
             If an argument cannot be used; the message says which row, and the cure.
         """
-        who, what, said = check_triples(users, items, ratings)
-        return self._fit(who, what, self._said(said), None, item_features)
+        who, what, said = check_triples(users, items, levels)
+        return self._fit(who, what, self._said(said), item_features)
 
-    def _said(self, levels: ArrayLike) -> Array:
-        array = np.asarray(levels)
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise ValueError("ratings holds something that is no finite number; remove the row")
-        return array.astype(float)
+    def _said(self, levels: NDArray) -> Array:
+        if levels.dtype.kind not in "biuf":
+            raise ValueError(f"levels has dtype {levels.dtype}; pass numbers")
+        wrong = ~np.isfinite(levels)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"levels is {levels[row]} in row {row}; remove the row")
+        return levels.astype(float)
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> Array:
         """Expected rating.
@@ -316,7 +325,14 @@ class CollaborativeGP(Collaborative):
         -------
         tuple
             Two arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            If an id is not known, or `prob` is no probability between 0 and 1.
         """
+        if not 0.0 < prob < 1.0:
+            raise ValueError(f"prob is {prob!r}; pass a probability between 0 and 1")
         who, what = self._rows(users, items)
         mean, variance = self.result.predict_number(who, what)
         half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance)

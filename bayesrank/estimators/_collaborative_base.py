@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank.estimators._collaborative_data import Labels, base_kernels, check_triples, item_table
+from bayesrank.estimators._collaborative_data import (
+    Labels,
+    check_count,
+    check_triples,
+    id_list,
+)
+from bayesrank.estimators._collaborative_features import BaseKernels, new_rows, read_item_table
 from bayesrank.infer import EM, EMResult
 from bayesrank.inferencedata._collaborative import collaborative_to_arviz
 
@@ -55,16 +61,22 @@ class Collaborative(BaseEstimator):
         self.progress_bar = progress_bar
 
     def _fit(
-        self, users: Any, items: Any, said: Array, num_levels: int | None, features: Any
+        self,
+        users: list[Hashable],
+        items: list[Hashable],
+        said: Array,
+        features: Any,
+        **learned: Any,
     ) -> Self:
-        self.users_, who = Labels.of(users)
-        self.items_, what = Labels.of(items)
+        """Run EM; nothing of an earlier fit is lost if that fails."""
+        user_labels, who = Labels.of(users)
+        item_labels, what = Labels.of(items)
+        names, kernels = None, None
         if features is not None:
-            self.items_, what, table = item_table(features, self.items_, what)
-        else:
-            table = None
-        self.item_features_ = table
-        self.kernel_map_, kernels = base_kernels(table)
+            table = read_item_table(features)
+            further = (x for x in table.items if x not in item_labels)
+            item_labels, names = Labels([*item_labels, *further]), table.names
+            kernels = BaseKernels(table.rows(item_labels))
         engine = EM(
             self._law(),
             collaborative=self.collaborative,
@@ -74,16 +86,21 @@ class Collaborative(BaseEstimator):
             tol=self.tol,
             **self._options(),
         )
-        self.result_ = engine.run(
+        result = engine.run(
             who,
             what,
             said,
-            num_users=len(self.users_),
-            num_items=len(self.items_),
-            num_levels=num_levels,
-            kernel=kernels,
+            num_users=len(user_labels),
+            num_items=len(item_labels),
+            num_levels=len(learned["levels_"]) if "levels_" in learned else None,
+            kernel=None if kernels is None else kernels.among(kernels.features),
             progress_bar=self.progress_bar,
         )
+        self.users_, self.items_ = user_labels, item_labels
+        self.item_features_ = None if kernels is None else kernels.features
+        self.item_feature_names_, self._kernels = names, kernels
+        vars(self).update(learned)
+        self.result_ = result
         return self
 
     def _law(self) -> str:
@@ -130,7 +147,7 @@ class Collaborative(BaseEstimator):
         Raises
         ------
         ValueError
-            If an id is not known; see `extend` and `with_users` for new ones.
+            If an id is not known; see `with_items` and `with_users` for new ones.
         """
         mean, variance = self.result.predict_latent(*self._rows(users, items))
         return mean, np.sqrt(np.maximum(variance, 0.0))
@@ -157,9 +174,9 @@ class Collaborative(BaseEstimator):
         Raises
         ------
         ValueError
-            If the user is not known.
+            If the user is not known, or `n` is no number of items.
         """
-        result = self.result
+        result, most = self.result, check_count(n, "n", 0)
         number = self.users_.numbers([user], "user")
         mean, variance = (x[0] for x in result.functions(number))
         order = np.argsort(-mean, kind="stable")
@@ -168,7 +185,7 @@ class Collaborative(BaseEstimator):
             order = order[~np.isin(order, rated)]
         return [
             Recommendation(self.items_[i], float(mean[i]), float(np.sqrt(max(variance[i], 0.0))))
-            for i in order[:n]
+            for i in order[:most]
         ]
 
     def similar(self, item: Hashable, n: int = 10) -> list[SimilarItem]:
@@ -189,24 +206,24 @@ class Collaborative(BaseEstimator):
         Raises
         ------
         ValueError
-            If the item is not known.
+            If the item is not known, or `n` is no number of items.
         """
-        kernel = self.result.kernel
+        kernel, most = self.result.kernel, check_count(n, "n", 0)
         own = self.items_.numbers([item], "item")[0]
         sd = np.sqrt(np.diagonal(kernel))
         correlation = kernel[own] / (sd[own] * sd)
         order = [i for i in np.argsort(-correlation, kind="stable") if i != own]
-        return [SimilarItem(self.items_[i], float(correlation[i])) for i in order[:n]]
+        return [SimilarItem(self.items_[i], float(correlation[i])) for i in order[:most]]
 
-    def with_items(self, items: Sequence[Hashable], item_features: ArrayLike) -> Self:
+    def with_items(self, items: Sequence[Hashable], item_features: Any) -> Self:
         """Return a copy that knows further items by their features; nothing is learned anew.
 
         Parameters
         ----------
         items
             Ids of the new items.
-        item_features : array-like of shape (k, d)
-            Their features.
+        item_features : DataFrame, mapping, or array-like of shape (k, d)
+            Their features: by id as in `fit`, or an array with a row for each of `items`.
 
         Returns
         -------
@@ -215,36 +232,33 @@ class Collaborative(BaseEstimator):
         Raises
         ------
         ValueError
-            If an id is known already, or `fit` had no features.
+            If an id is known already, `fit` had no features, or these do not fit those.
         """
         result = self.result
-        if self.item_features_ is None or self.kernel_map_ is None:
+        known, kernels = self.item_features_, self._kernels
+        if known is None or kernels is None:
             raise ValueError("fit was given no item_features: nothing is known of new items")
-        for item in items:
-            if item in self.items_:
+        ids = id_list(items, "items")
+        for row, item in enumerate(ids):
+            if item in self.items_ or item in ids[:row]:
                 raise ValueError(f"item {item!r} is known already; leave it out")
-        table = np.asarray(item_features, float)
-        if table.shape != (len(items), self.item_features_.shape[1]):
-            raise ValueError(
-                f"item_features has shape {table.shape}; pass ({len(items)}, "
-                f"{self.item_features_.shape[1]}), a row for each new item"
-            )
-        across, own = self.kernel_map_(self.item_features_, table), self.kernel_map_(table, table)
-        # Nothing of an item is shared that the features do not tell.
-        own[-1] += np.eye(len(items)) - own[-1]
+        table = new_rows(ids, item_features, known.shape[1], self.item_feature_names_)
+        across, own = kernels.between(known, table), kernels.among(table)
         return self._copy(
             result_=result.extend_items(across, own),
-            items_=Labels([*self.items_.ids, *items]),
-            item_features_=np.vstack([self.item_features_, table]),
+            items_=Labels([*self.items_.ids, *ids]),
+            item_features_=np.vstack([known, table]),
         )
 
-    def with_users(self, users: ArrayLike, items: ArrayLike, levels: ArrayLike) -> Self:
+    def with_users(
+        self, users: Any, items: ArrayLike | None = None, levels: ArrayLike | None = None
+    ) -> Self:
         """Return an estimator of new users, from what they say and the shared prior as it is.
 
         Parameters
         ----------
         users, items, levels : array-like of shape (K,)
-            As in `fit`; the items must be known.
+            As in `fit`, also in one table; the items must be known.
 
         Returns
         -------
@@ -256,10 +270,11 @@ class Collaborative(BaseEstimator):
         ValueError
             If an item or a level is not known.
         """
-        labels, who = Labels.of(check_triples(users, items, levels)[0])
-        what = self.items_.numbers(np.asarray(items, object), "item")
-        result = self.result.condition(who, what, self._said(levels))
-        return self._copy(result_=result, users_=labels)
+        result = self.result
+        who, what, said = check_triples(users, items, levels)
+        labels, numbers = Labels.of(who)
+        conditioned = result.condition(numbers, self.items_.numbers(what, "item"), self._said(said))
+        return self._copy(result_=conditioned, users_=labels)
 
     def to_arviz(
         self, users: Sequence[Hashable] | None = None, *, num_samples: int = 200, seed: int = 0
@@ -280,8 +295,11 @@ class Collaborative(BaseEstimator):
             shared mean ``h`` and kernel ``Sigma``; ``observed_data`` these users' ratings.
         """
         result = self.result
-        chosen = self.users_.ids[:10] if users is None else list(users)
+        chosen = self.users_.ids[:10] if users is None else id_list(users, "users")
         who = self.users_.numbers(chosen, "user")
+        if not len(who) or len(set(who)) < len(who):
+            raise ValueError(f"users is {chosen!r}; name at least one, and each once")
+        check_count(num_samples, "num_samples", 1)
         seen = result.observations
         mine = np.isin(seen.users, who)
         rated = [str(self.items_[i]) for i in seen.items[mine, 0]]
@@ -310,7 +328,7 @@ class Collaborative(BaseEstimator):
             },
         )
 
-    def _said(self, levels: ArrayLike) -> Array:
+    def _said(self, levels: NDArray) -> Array:
         raise NotImplementedError
 
     def _copy(self, **changes: Any) -> Self:
@@ -319,8 +337,8 @@ class Collaborative(BaseEstimator):
         return other
 
     def _rows(self, users: ArrayLike, items: ArrayLike) -> tuple[NDArray, NDArray]:
-        who = self.users_.numbers(np.atleast_1d(np.asarray(users, object)), "user")
-        what = self.items_.numbers(np.atleast_1d(np.asarray(items, object)), "item")
+        check_is_fitted(self)
+        who, what = self.users_.numbers(users, "user"), self.items_.numbers(items, "item")
         if who.shape != what.shape:
             raise ValueError(f"there are {len(who)} users but {len(what)} items; pass pairs")
         return who, what

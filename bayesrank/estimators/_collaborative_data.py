@@ -1,24 +1,47 @@
-"""Ids of any kind to numbers, tables to arrays, features to base kernels."""
+"""Ids of any kind to numbers, tables to columns, levels to numbers from 0."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-__all__ = [
-    "Labels",
-    "base_kernels",
-    "check_triples",
-    "correlation_kernel",
-    "item_table",
-    "level_numbers",
-]
+from bayesrank.datasets._ratings import ITEM_COLUMNS, LEVEL_COLUMNS, USER_COLUMNS
 
-Array = NDArray[np.float64]
-KernelMap = Callable[[Array, Array], Array]
+__all__ = ["Labels", "check_count", "check_triples", "id_list", "level_numbers", "missing"]
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell of a table holds nothing: None, NaN, or what pandas has in their place."""
+    itself = value is not None and value == value
+    return not (isinstance(itself, bool | np.bool) and itself)  # pandas' NA: neither, but NA
+
+
+def id_list(column: Any, name: str) -> list[Hashable]:
+    """Ids as Python has them.
+
+    Raises
+    ------
+    ValueError
+        If there is one id instead of many, or one that is missing or cannot be told from others.
+    """
+    if isinstance(column, str | bytes) or not np.iterable(column):
+        raise ValueError(f"{name} is {column!r}; pass a list of ids, one a row")
+    values = [x.item() if isinstance(x, np.generic) else x for x in column]
+    for row, value in enumerate(values):
+        try:
+            hash(value)
+        except TypeError:
+            raise ValueError(
+                f"{name} has a {type(value).__name__} in row {row}; an id is one number, one text "
+                "or a tuple of such"
+            ) from None
+        if missing(value):
+            raise ValueError(f"{name} has no id in row {row}; remove the row")
+    return values
 
 
 class Labels:
@@ -35,21 +58,21 @@ class Labels:
         self._number = {label: number for number, label in enumerate(self.ids)}
 
     @classmethod
-    def of(cls, column: Iterable[Any]) -> tuple[Labels, NDArray[np.int64]]:
+    def of(cls, ids: list[Hashable]) -> tuple[Labels, NDArray[np.int64]]:
         """Number ids in the order of their first appearance."""
-        values = [x.item() if isinstance(x, np.generic) else x for x in column]
-        labels = cls(dict.fromkeys(values))
-        return labels, np.array([labels._number[x] for x in values], np.int64)
+        labels = cls(dict.fromkeys(ids))
+        return labels, np.array([labels._number[x] for x in ids], np.int64)
 
-    def numbers(self, column: Iterable[Any], what: str) -> NDArray[np.int64]:
-        """Look ids up.
+    def numbers(self, column: Any, what: str) -> NDArray[np.int64]:
+        """Look ids up; what is no list is one id.
 
         Raises
         ------
         ValueError
-            If one is not known.
+            If one is not known, or is none.
         """
-        values = [x.item() if isinstance(x, np.generic) else x for x in column]
+        one = isinstance(column, str | bytes) or not np.iterable(column)
+        values = id_list([column] if one else column, f"{what}s")
         for value in values:
             if value not in self._number:
                 cure = "with_users" if what == "user" else "with_items"
@@ -69,7 +92,9 @@ class Labels:
         return label in self._number
 
 
-def check_triples(users: Any, items: Any, levels: Any) -> tuple[Any, Any, NDArray]:
+def check_triples(
+    users: Any, items: Any, levels: Any
+) -> tuple[list[Hashable], list[Hashable], NDArray]:
     """Return users, items and ratings as columns of one length.
 
     Raises
@@ -77,16 +102,22 @@ def check_triples(users: Any, items: Any, levels: Any) -> tuple[Any, Any, NDArra
     ValueError
         If they do not fit each other, or a user rates an item twice.
     """
-    if items is None and hasattr(users, "columns"):
+    if hasattr(users, "columns"):
+        if items is not None or levels is not None:
+            raise ValueError("users is a table; leave items and levels out, or pass its columns")
         users, items, levels = _columns(users)
-    who, what = list(np.asarray(users, object)), list(np.asarray(items, object))
-    said = np.asarray(levels)
+    elif items is None or levels is None:
+        raise ValueError(
+            f"{'items' if items is None else 'levels'} is missing; pass users, items and levels, "
+            "or a DataFrame with these columns"
+        )
+    who, what, said = id_list(users, "users"), id_list(items, "items"), _as_array(levels)
     if not who or not len(who) == len(what) == (len(said) if said.ndim == 1 else -1):
         raise ValueError(
-            f"there are {len(who)} users, {len(what)} items and ratings of shape {said.shape}; "
+            f"there are {len(who)} users, {len(what)} items and levels of shape {said.shape}; "
             "pass one of each a row"
         )
-    first: dict[tuple[Any, Any], int] = {}
+    first: dict[tuple[Hashable, Hashable], int] = {}
     for row, pair in enumerate(zip(who, what, strict=True)):
         if pair in first:
             raise ValueError(
@@ -98,14 +129,25 @@ def check_triples(users: Any, items: Any, levels: Any) -> tuple[Any, Any, NDArra
 
 
 def _columns(table: Any) -> tuple[Any, Any, Any]:
-    names = {str(name).lower(): name for name in table.columns}
+    names = [str(name).strip().lower() for name in table.columns]
     found = []
-    for wanted in (("user",), ("item",), ("level", "rating")):
-        known = [names[name] for name in wanted if name in names]
+    for wanted in (USER_COLUMNS, ITEM_COLUMNS, ("level", *LEVEL_COLUMNS)):
+        known = [name for name in wanted if name in names]
         if not known:
-            raise ValueError(f"the table has no column {wanted[0]!r}; it has {list(table.columns)}")
-        found.append(np.asarray(table[known[0]]))
+            raise ValueError(
+                f"the table has no column {wanted[0]!r}; it has {list(map(str, table.columns))}"
+            )
+        if names.count(known[0]) > 1:
+            raise ValueError(f"the table has two columns {known[0]!r}; rename one of them")
+        found.append(table.iloc[:, names.index(known[0])])
     return found[0], found[1], found[2]
+
+
+def _as_array(levels: Any) -> NDArray:
+    array = np.asarray(levels)
+    if array.dtype == object and array.ndim == 1:
+        array = np.asarray([np.nan if missing(x) else x for x in array])
+    return array
 
 
 def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDArray[np.int64]]:
@@ -116,95 +158,40 @@ def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDA
     ValueError
         If they are not whole numbers, one is out of range, or one in between is not used.
     """
-    array = np.asarray(levels)
-    if array.dtype.kind not in "iuf":
-        raise ValueError(f"levels has dtype {array.dtype}; pass whole numbers")
-    wrong = ~np.isfinite(array) | (array != np.round(array))
+    if levels.dtype.kind not in "iuf":
+        raise ValueError(f"levels has dtype {levels.dtype}; pass whole numbers")
+    wrong = ~np.isfinite(levels) | (levels != np.round(levels))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(f"levels is {array[row]} in row {row}; pass whole numbers, or round them")
-    array = array.astype(np.int64)
-    low, high = (array.min(), array.max()) if num_levels is None else (1, num_levels)
-    outside = (array < low) | (array > high)
+        cure = "pass whole numbers, or round them" if np.isfinite(levels[row]) else "remove the row"
+        raise ValueError(f"levels is {levels[row]} in row {row}; {cure}")
+    low, high = int(levels.min()), int(levels.max())
+    if num_levels is not None:
+        low, high = 1, check_count(num_levels, "num_levels", 2)
+    outside = (levels < low) | (levels > high)
     if outside.any():
         row = int(np.argmax(outside))
-        raise ValueError(f"levels is {array[row]} in row {row}; they go from {low} to {high}")
-    known = np.arange(low, high + 1)
-    if len(known) < 2:
+        raise ValueError(f"levels is {levels[row]} in row {row}; they go from {low} to {high}")
+    if low == high:
         raise ValueError("levels are all the same; there is nothing to learn")
-    unused = np.setdiff1d(known, array)
-    if len(unused):
+    used = np.unique(levels.astype(float))
+    gaps = np.flatnonzero(np.diff(used, prepend=low - 1.0, append=high + 1.0) > 1.0)
+    if len(gaps):
+        unused = int(used[gaps[0] - 1]) + 1 if gaps[0] else low
         raise ValueError(
-            f"nobody used level {unused[0]} of {low} to {high}; number the levels in use without "
-            "gaps"
+            f"nobody used level {unused} of {low} to {high}; number the levels in use without gaps"
         )
-    return known, array - low
+    return used.astype(np.int64), (levels - low).astype(np.int64)
 
 
-def item_table(
-    features: Any, items: Labels, what: NDArray[np.int64]
-) -> tuple[Labels, NDArray[np.int64], Array]:
-    """Return items with those that only have features, and all features, standardised rows apart.
+def check_count(number: Any, name: str, least: int) -> int:
+    """Return a whole number that is large enough.
 
     Raises
     ------
     ValueError
-        If a rated item has no features, or a feature is no finite number.
+        If it is not.
     """
-    if hasattr(features, "index") and hasattr(features, "to_numpy"):
-        ids, values = list(features.index), np.asarray(features.to_numpy(), float)
-    else:
-        ids, values = list(features), np.asarray([features[k] for k in features], float)
-    rows = Labels(x.item() if isinstance(x, np.generic) else x for x in ids)
-    for item in items:
-        if item not in rows:
-            raise ValueError(f"item {item!r} has no row in item_features; add one")
-    if values.ndim != 2 or not np.isfinite(values).all():
-        raise ValueError("item_features must be a table of finite numbers, a row for each item")
-    labels = Labels([*items, *(x for x in rows if x not in items)])
-    return labels, what, values[rows.numbers(labels, "item")]
-
-
-def base_kernels(features: Array | None) -> tuple[KernelMap | None, Array | None]:
-    """Base kernels of items with features: a constant, one of these, and one of each item alone.
-
-    The kernel of the features is squared exponential, with a lengthscale at which items at the
-    root mean square distance are correlated by ``exp(-1/2)``.
-    """
-    if features is None:
-        return None, None
-    centre, scale = features.mean(axis=0), features.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    square = 2.0 * max(int((features.std(axis=0) > 0).sum()), 1)
-
-    def kernels(first: Array, second: Array) -> Array:
-        a, b = (first - centre) / scale, (second - centre) / scale
-        distance = (a**2).sum(1)[:, None] + (b**2).sum(1) - 2.0 * a @ b.T
-        smooth = np.exp(-0.5 * np.maximum(distance, 0.0) / square)
-        return np.stack([np.ones_like(smooth), smooth, np.zeros_like(smooth)])
-
-    table = kernels(features, features)
-    table[-1] = np.eye(len(features))
-    return kernels, table
-
-
-def correlation_kernel(ratings: ArrayLike) -> Array:
-    """Correlation of items by what other users gave them.
-
-    Users' means are taken off, missing entries are at the mean, and the cosine of two items'
-    columns is taken (Basilico and Hofmann, 2004).
-
-    Parameters
-    ----------
-    ratings : array-like of shape (users, items)
-        NaN where there is none.
-
-    Returns
-    -------
-    ndarray of shape (items, items)
-    """
-    table = np.asarray(ratings, float)
-    centred = np.nan_to_num(table - np.nanmean(table, axis=1, keepdims=True))
-    length = np.sqrt((centred**2).sum(axis=0))
-    centred = centred / np.where(length > 0, length, 1.0)
-    return centred.T @ centred
+    if not isinstance(number, Integral) or isinstance(number, bool) or number < least:
+        raise ValueError(f"{name} is {number!r}; pass a whole number from {least}")
+    return int(number)
