@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from bayesrank.infer import EM, em
+from bayesrank.infer._em_curvature import theta_curvature
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_posterior import Told, UserState
 from bayesrank.infer._em_sweep import sweep
@@ -40,6 +41,7 @@ def engine():
 @pytest.fixture(scope="module")
 def sweeps():
     """Log evidence and curvature of users at parameters, shapes (q, n) and (q, n, p, p)."""
+    law = LIKELIHOODS["probit"]
 
     def one(levels, theta, mean, kernel):
         told = Told(levels, jnp.ones(ITEMS, bool), mean, kernel)
@@ -47,8 +49,9 @@ def sweeps():
         state = UserState(zero, zero, theta, jnp.zeros(()), jnp.ones(()))
 
         def again(state, _):
-            state, swept = sweep(LIKELIHOODS["probit"], told, state, 1.0)
-            return state, (swept.log_evidence, swept.curvature)
+            after, swept, at = sweep(law, told, state, 1.0)
+            curvature = theta_curvature(law, theta, at, swept.posterior.half)
+            return after, (swept.log_evidence, curvature)
 
         evidence, curvature = lax.scan(again, state, length=6)[1]
         return evidence[-1], curvature[-1]

@@ -22,8 +22,9 @@ def check_settings(
     tol: float,
 ) -> None:
     """Refuse settings that make no sense."""
-    if likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood is {likelihood!r}; choose one of {tuple(LIKELIHOODS)}")
+    known = ("gaussian", *LIKELIHOODS)
+    if likelihood not in known:
+        raise ValueError(f"likelihood is {likelihood!r}; choose one of {known}")
     for name, value in (("strength", strength), ("mean_strength", mean_strength)):
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative, got {value}")

@@ -71,9 +71,6 @@ def theta_curvature(likelihood: Likelihood, theta: Array, at: AtCavity, half: Ar
     half
         ``W`` with ``G = W' W``, shape (s, s).
     """
-    size = theta.shape[0]
-    if likelihood.gaussian or not size:
-        return jnp.zeros((size, size), theta.dtype)
 
     def derivatives(*args: Array) -> tuple[Array, Array, Array]:
         return jax.jacfwd(likelihood.score, (0, 2, 4))(theta, *args)

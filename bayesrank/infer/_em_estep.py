@@ -8,16 +8,17 @@ built for a user.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer._em_blocks import Block
+from bayesrank.infer._em_curvature import theta_curvature
 from bayesrank.infer._em_likelihood import Likelihood
 from bayesrank.infer._em_posterior import Posterior, Prior, Told, UserState, told_by
-from bayesrank.infer._em_sweep import Swept, sweep
+from bayesrank.infer._em_sweep import Swept, exact, sweep
 
 __all__ = ["Sums", "UserSums", "block_sums", "no_sums"]
 
@@ -34,7 +35,7 @@ class Sums(NamedTuple):
     log_evidence
         Of all users.
     delta
-        Largest change of a predictor's mean by this sweep, in posterior standard deviations.
+        Largest change of a predictor's mean by this sweep, in standard deviations of its cavity.
     """
 
     shift: Array
@@ -49,9 +50,10 @@ class UserSums(NamedTuple):
     Attributes
     ----------
     score, information
-        Gradient of the log evidence in ``theta`` and the sum of outer products of its terms.
+        Gradient of the log evidence in ``theta``, and the sum of outer products of its terms; zero
+        of numbers.
     curvature
-        Minus the Hessian of the log evidence in ``theta``.
+        Minus the Hessian of the log evidence in ``theta``; zero where it is not wanted.
     trace
         ``a' Sigma_jj a - tr(G Sigma_jj)`` with the user's own scale.
     level_score, level_information
@@ -60,7 +62,7 @@ class UserSums(NamedTuple):
         Number of observations.
     residual, cross, square
         Of numbers, as observations ``z`` of the function: expectations of the sums of
-        ``(z - f)^2``, ``(z - a)(f - a)`` and ``(f - a)^2``, with ``a`` the anchor.
+        ``(z - f)^2``, ``(z - a)(f - a)`` and ``(f - a)^2``, with ``a`` the anchor; else zero.
     """
 
     score: Array
@@ -83,20 +85,21 @@ def no_sums(num_items: int, *, shared: bool) -> Sums:
 
 
 def block_sums(
-    likelihood: Likelihood,
+    likelihood: Likelihood | None,
     prior: Prior,
     block: Block,
     state: UserState,
     *,
     damping: float,
     shared: bool,
+    curved: bool,
 ) -> tuple[UserState, UserSums, Sums]:
     """Work through the batches of a block, one after the other.
 
     Parameters
     ----------
     likelihood
-        What the users' observations are.
+        What the users' observations are; None for numbers.
     prior
         What the users share.
     block
@@ -107,13 +110,18 @@ def block_sums(
         Share of the sweep's change that is taken.
     shared
         Whether `Sums.shift` and `Sums.spread` are wanted.
+    curved
+        Whether `UserSums.curvature` is wanted.
     """
+
+    def user(items: Array, weights: Array, levels: Array, state: UserState) -> _Done:
+        told = told_by(prior, items, weights, levels, state)
+        if likelihood is None:
+            return _by_conditioning(told, state)
+        return _by_sweeping(likelihood, told, state, damping, curved=curved)
 
     def batch(sums: Sums, data: tuple) -> tuple[Sums, tuple[UserState, UserSums]]:
         items, weights, levels, before = data
-
-        def user(*args: Any) -> tuple:
-            return _user(likelihood, prior, damping, *args)
 
         after, swept, own = jax.vmap(user)(items, weights, levels, before)
         shift, spread = sums.shift, sums.spread
@@ -133,47 +141,58 @@ def block_sums(
     return after, own, sums
 
 
-def _user(
-    likelihood: Likelihood,
-    prior: Prior,
-    damping: float,
-    items: Array,
-    weights: Array,
-    levels: Array,
-    state: UserState,
-) -> tuple[UserState, Swept, UserSums]:
-    """Sweep over one user's sites and sum up; to be mapped over users.
+_Done = tuple[UserState, Swept, UserSums]
 
-    What is found belongs to the sites before the sweep, whose change serves the next call.
-    """
-    told = told_by(prior, items, weights, levels, state)
-    if not likelihood.gaussian:
-        new, swept = sweep(likelihood, told, state, damping)
-        return new, swept, _user_sums(told, swept, jnp.zeros(()))
+
+def _by_conditioning(told: Told, state: UserState) -> _Done:
+    """One user's numbers, see `bayesrank.infer._em_numbers`."""
     anchor, log_scale, log_noise = state.theta
-    told = told._replace(levels=anchor + (levels - anchor) * jnp.exp(-log_scale))
+    told = told._replace(levels=anchor + (told.levels - anchor) * jnp.exp(-log_scale))
     precision = jnp.where(told.filled, jnp.exp(2.0 * (log_scale - log_noise)), 0.0)
     state = state._replace(tau=precision, nu=precision * told.levels)
-    new, swept = sweep(likelihood, told, state, 0.0)
-    log_evidence = swept.log_evidence - log_scale * jnp.sum(told.filled)
-    return new, swept._replace(log_evidence=log_evidence), _user_sums(told, swept, anchor)
+    swept = exact(told, precision)
+    swept = swept._replace(
+        log_evidence=swept.log_evidence - log_scale * jnp.sum(told.filled)  # of z, now of y
+    )
+    said = told.levels - anchor
+    height, variance = told.mean + swept.posterior.mean - anchor, swept.posterior.variance
+    sums = _user_sums(told, swept.posterior, state)._replace(
+        residual=jnp.sum(jnp.where(told.filled, (said - height) ** 2 + variance, 0.0)),
+        cross=jnp.sum(jnp.where(told.filled, said * height, 0.0)),
+        square=jnp.sum(jnp.where(told.filled, height**2 + variance, 0.0)),
+    )
+    return state, swept, sums
 
 
-def _user_sums(told: Told, swept: Swept, anchor: Array) -> UserSums:
-    posterior = swept.posterior
-    said, height = told.levels - anchor, told.mean + posterior.mean - anchor
-    ones = posterior.half @ told.filled.astype(posterior.half.dtype)
+def _by_sweeping(
+    likelihood: Likelihood, told: Told, state: UserState, damping: float, *, curved: bool
+) -> _Done:
+    """One user's levels or comparisons."""
+    after, swept, at = sweep(likelihood, told, state, damping)
+    sums = _user_sums(told, swept.posterior, state)._replace(
+        score=at.score.sum(axis=0), information=at.score.T @ at.score
+    )
+    if curved:
+        curvature = theta_curvature(likelihood, state.theta, at, swept.posterior.half)
+        sums = sums._replace(curvature=curvature)
+    return after, swept, sums
+
+
+def _user_sums(told: Told, posterior: Posterior, state: UserState) -> UserSums:
+    """Sum up what does not depend on the likelihood; the rest is zero."""
+    zero, ones = jnp.zeros(()), posterior.half @ told.filled.astype(posterior.half.dtype)
+    size = state.theta.shape[0]
     return UserSums(
-        swept.score.sum(axis=0),
-        swept.score.T @ swept.score,
-        swept.curvature,
-        posterior.shift @ posterior.mean - posterior.explained,
-        jnp.sum(posterior.shift),
-        ones @ ones,
-        jnp.sum(told.filled),
-        jnp.sum(jnp.where(told.filled, (said - height) ** 2 + posterior.variance, 0.0)),
-        jnp.sum(jnp.where(told.filled, said * height, 0.0)),
-        jnp.sum(jnp.where(told.filled, height**2 + posterior.variance, 0.0)),
+        score=jnp.zeros(size),
+        information=jnp.zeros((size, size)),
+        curvature=jnp.zeros((size, size)),
+        trace=posterior.shift @ posterior.mean - posterior.explained,
+        level_score=jnp.sum(posterior.shift),
+        level_information=ones @ ones,
+        observed=jnp.sum(told.filled),
+        residual=zero,
+        cross=zero,
+        square=zero,
     )
 
 

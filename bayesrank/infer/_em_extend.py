@@ -26,10 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from bayesrank.infer._compile import jit
-from bayesrank.infer._em_blocks import Observations, make_blocks
+from bayesrank.infer._em_blocks import Block, Observations, make_blocks
 from bayesrank.infer._em_checks import check_observations
-from bayesrank.infer._em_estep import no_sums
+from bayesrank.infer._em_estep import Sums, no_sums
 from bayesrank.infer._em_iterate import Setting, expect
+from bayesrank.infer._em_posterior import Prior, UserState
 from bayesrank.infer._em_state import EMState, fingerprint, pack, unpack
 
 __all__ = ["extend_prior", "fit_users"]
@@ -68,15 +69,13 @@ def fit_users(
         fingerprint=fingerprint(observations),
     )
     blocks = make_blocks(observations, most=2)
-    fixed = setting._replace(collaborative=False)  # the sums over items are not wanted
     with jax.enable_x64(True):
-        sweep = jit(partial(expect, fixed, None))
         laid_out = unpack(start, blocks)
         sums = no_sums(len(state.mean), shared=False)
         for _ in range(_SWEEPS):
             sums, users = no_sums(len(state.mean), shared=False), []
             for block, user in zip(blocks, laid_out.users, strict=True):
-                after, _, sums = sweep(laid_out.prior, user, block, sums)
+                after, sums = _sweep(setting, laid_out.prior, user, block, sums)
                 users.append(after)
             laid_out = laid_out._replace(users=tuple(users))
             if float(sums.delta) < _TOL:
@@ -87,6 +86,16 @@ def fit_users(
             "converged": float(sums.delta) < _TOL,
         }
         return observations, pack(laid_out, blocks, observations), figures
+
+
+@partial(jit, static_argnums=0)
+def _sweep(
+    setting: Setting, prior: Prior, users: UserState, block: Block, sums: Sums
+) -> tuple[UserState, Sums]:
+    """Make the E-step of a block, without what shared parameters are learned from."""
+    fixed = setting._replace(collaborative=False, learn_spread=False)
+    after, _, sums = expect(fixed, None, prior, users, block, sums)
+    return after, sums
 
 
 def extend_prior(

@@ -34,6 +34,11 @@ class Setting(NamedTuple):
     learn_spread: bool
     damping: float
 
+    @property
+    def numbers(self) -> bool:
+        """Whether the observations are numbers."""
+        return self.likelihood == "gaussian"
+
 
 class State(NamedTuple):
     """Everything that is estimated.
@@ -115,12 +120,13 @@ def expect(
 
     def local(prior: Prior, users: UserState, block: Block) -> Any:
         after, own, found = block_sums(
-            LIKELIHOODS[setting.likelihood],
+            None if setting.numbers else LIKELIHOODS[setting.likelihood],
             prior,
             block,
             users,
             damping=setting.damping,
             shared=setting.collaborative,
+            curved=setting.learn_spread,
         )
         if mesh is not None:
             delta = lax.pmax(found.delta, AXIS)
@@ -175,11 +181,11 @@ def maximise(
             setting.strength,
             setting.mean_strength,
             learn_base=setting.learn_base,
-            hold_size=not LIKELIHOODS[setting.likelihood].gaussian,
+            hold_size=not setting.numbers,
         )
     else:
         users = tuple(_individual(setting, *x) for x in zip(users, own, known, strict=True))
-    if LIKELIHOODS[setting.likelihood].gaussian:
+    if setting.numbers:
         if setting.learn_theta and setting.collaborative:
             theta, users = update_numbers(theta, users, own, known)
     elif setting.learn_theta and theta.shared.shape[0]:
@@ -201,7 +207,7 @@ def _individual(setting: Setting, user: UserState, own: UserSums, known: Array) 
     level = user.level + jnp.where(known, own.level_score / jnp.where(
         known, own.level_information, 1.0), 0.0)  # fmt: skip
     theta = user.theta
-    if LIKELIHOODS[setting.likelihood].gaussian and setting.learn_theta:
+    if setting.numbers and setting.learn_theta:
         noise = 0.5 * jnp.log(jnp.where(known, own.residual / count, 1.0))
         theta = theta.at[..., -1].set(noise)
     return user._replace(scale=scale, level=level, theta=theta)

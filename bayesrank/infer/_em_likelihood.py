@@ -1,10 +1,8 @@
-r"""The likelihoods that EM knows, each met through moments of one cavity at a time.
+r"""The likelihoods that EP is for, each met through moments of one cavity at a time.
 
 ========== ================================== ===========================================
 name       observation of a predictor x       parameters of a user
 ========== ================================== ===========================================
-gaussian   a number, x stretched about an     anchor, log scale, log noise
-           anchor, plus noise
 probit     a level, x plus normal noise       log gaps between thresholds, log noise
            between two thresholds
 logit      the same with logistic noise       the same
@@ -13,7 +11,7 @@ pairwise   the first item wins, by the        none
 ========== ================================== ===========================================
 
 Thresholds are made of their ``r - 2`` gaps, and their mean is zero: the level of ``f`` carries the
-rest.
+rest. Numbers need no EP, see `bayesrank.infer._em_numbers`.
 """
 
 from __future__ import annotations
@@ -45,23 +43,14 @@ class Likelihood(NamedTuple):
 
     Attributes
     ----------
-    name
-        Its name.
-    num_parameters
-        How many numbers a user's parameters are, given the number of levels.
     moments
         ``moments(theta, level, mean, variance) -> Moments`` of one observation.
     score
         ``score(theta, level, mean, variance, log_z)``, the gradient of ``log_z`` in ``theta``.
-    gaussian
-        Whether the observation is the predictor plus normal noise.
     """
 
-    name: str
-    num_parameters: Callable[[int], int]
     moments: Callable[[Array, Array, Array, Array], Moments]
     score: Callable[[Array, Array, Array, Array, Array], Array]
-    gaussian: bool = False
 
 
 def thresholds(log_gaps: Array) -> Array:
@@ -91,9 +80,7 @@ def _probit_score(theta: Array, level: Array, mean: Array, variance: Array, log_
     return jnp.append(by_gap, -noise / sd**2 * (density @ ends))
 
 
-def _by_quadrature(
-    name: str, num_parameters: Callable[[int], int], log_density: Callable[..., Array]
-) -> Likelihood:
+def _by_quadrature(log_density: Callable[..., Array]) -> Likelihood:
     """Likelihood of any ``log_density(theta, level, x)``, by a Gauss-Hermite rule."""
 
     def moments(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
@@ -116,7 +103,7 @@ def _by_quadrature(
         slope = jax.vmap(lambda x: jax.grad(log_density)(theta, level, x))(x)
         return jnp.exp(_LOG_WEIGHTS + value - log_z) @ slope
 
-    return Likelihood(name, num_parameters, moments, score)
+    return Likelihood(moments, score)
 
 
 def _logit_density(theta: Array, level: Array, x: Array) -> Array:
@@ -128,22 +115,8 @@ def _pairwise_density(theta: Array, level: Array, x: Array) -> Array:
     return log_sigmoid(x)
 
 
-def _gaussian(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-    total = jnp.exp(2.0 * (theta[-1] - theta[-2])) + variance
-    return Moments(norm.logpdf(level, mean, jnp.sqrt(total)), (level - mean) / total, -1.0 / total)
-
-
-def _no_score(theta: Array, level: Array, mean: Array, variance: Array, log_z: Array) -> Array:
-    """What is learned of numbers needs no score, see `bayesrank.infer._em_numbers`."""
-    return jnp.zeros_like(theta)
-
-
 LIKELIHOODS = {
-    likelihood.name: likelihood
-    for likelihood in (
-        Likelihood("gaussian", lambda levels: 3, _gaussian, _no_score, gaussian=True),
-        Likelihood("probit", lambda levels: levels - 1, _probit, _probit_score),
-        _by_quadrature("logit", lambda levels: levels - 1, _logit_density),
-        _by_quadrature("pairwise", lambda levels: 0, _pairwise_density),
-    )
+    "probit": Likelihood(_probit, _probit_score),
+    "logit": _by_quadrature(_logit_density),
+    "pairwise": _by_quadrature(_pairwise_density),
 }

@@ -15,7 +15,6 @@ from bayesrank.infer._em_accelerate import Anderson
 from bayesrank.infer._em_blocks import Block, Observations
 from bayesrank.infer._em_estep import no_sums
 from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
-from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_state import EMState, pack, unpack
 
 __all__ = ["Loop", "Steps", "compile_steps"]
@@ -88,8 +87,7 @@ class Loop:
         self.trace: list[float] = []
         self.anderson = self.steps.anderson if accelerate and self.shared else None
         self.plain: State | None = None
-        exact = LIKELIHOODS[setting.likelihood].gaussian
-        self.slack = 0.0 if exact else _SLACK * len(observations.users)
+        self.slack = 0.0 if setting.numbers else _SLACK * len(observations.users)
 
     @property
     def per_observation(self) -> float:
@@ -98,18 +96,21 @@ class Loop:
 
     def step(self) -> None:
         """Make one iteration, and note the objective at its beginning."""
-        found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+        found = self._expect()
         value = self.evaluate(found)
         if self.plain is not None and not value >= self.trace[-1] - self.slack:
             # The last step went too far: take EM's own instead.
             self.state, self.plain = self.plain, None
             self.steps.anderson.reject()
-            found = self.steps.expect(self.state, self.blocks, shared=self.shared)
+            found = self._expect()
             value = self.evaluate(found)
         self.trace.append(value)
         new = self.steps.maximise(self.state, found, self.blocks, self.kernels)
         further = None if self.anderson is None else self.anderson.propose(self.state, new)
         self.plain, self.state = (None, new) if further is None else (new, further)
+
+    def _expect(self) -> Found:
+        return self.steps.expect(self.state, self.blocks, shared=self.shared)
 
     def evaluate(self, found: Found) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
@@ -119,15 +120,15 @@ class Loop:
 
     def sweep(self, most: int, tol: float = 0.0) -> float:
         """Improve the sites alone until they settle; return how far the last sweep moved them."""
-        delta = np.inf
-        for _ in range(most):
-            found = self.steps.expect(self.state, self.blocks, shared=self.shared)
-            delta = float(found.sums.delta)
-            self.evaluate(found)
-            self.state = self.state._replace(users=found.users)
-            if delta <= tol:
+        found = self._expect()
+        for _ in range(most - 1):
+            if found.sums.delta <= tol:
                 break
-        return delta
+            self.state = self.state._replace(users=found.users)
+            found = self._expect()
+        self.evaluate(found)
+        self.state = self.state._replace(users=found.users)
+        return float(found.sums.delta)
 
     def settled(self, tol: float) -> bool:
         """Whether the last iterations changed the objective by little."""

@@ -93,8 +93,6 @@ class Posterior(NamedTuple):
         Of the predictors, measured from the prior mean, shape (s,).
     log_det
         ``log |I + T Sigma_jj|``.
-    quadratic
-        ``nu' mean``.
     explained
         ``tr(G Sigma_jj)``.
     """
@@ -104,7 +102,6 @@ class Posterior(NamedTuple):
     mean: Array
     variance: Array
     log_det: Array
-    quadratic: Array
     explained: Array
 
 
@@ -150,4 +147,4 @@ def user_posterior(covariance: Array, tau: Array, nu: Array) -> Posterior:
     mean = covariance @ shift
     variance = jnp.diagonal(covariance) - jnp.sum(across**2, axis=0)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return Posterior(shift, half, mean, variance, log_det, nu @ mean, jnp.sum(half * across))
+    return Posterior(shift, half, mean, variance, log_det, jnp.sum(half * across))

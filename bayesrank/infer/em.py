@@ -73,7 +73,7 @@ class EM:
         Whether the base kernels' scales are learned, if there is a strength; by default where there
         is a kernel. What they say is mostly of items that nobody has rated.
     learn_likelihood
-        Whether thresholds and noise are learned.
+        Whether thresholds and noise, and how users differ in them, are learned.
     accelerate
         Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
         lower the objective. Individual models are not accelerated.
@@ -113,20 +113,20 @@ class EM:
     ) -> None:
         worth = 0.0 if strength is None else float(strength)
         check_settings(likelihood, worth, mean_strength, damping, max_iterations, tol)
-        ordinal = likelihood in ("probit", "logit")
+        levels = likelihood in ("probit", "logit") and user_thresholds
+        numbers = likelihood == "gaussian" and user_scales and collaborative
+        self.users_differ = bool(learn_likelihood and (levels or numbers))
         self.setting = Setting(
             likelihood,
             bool(collaborative),
             worth,
             float(mean_strength),
-            bool(learn_base),
-            bool(learn_likelihood),
-            ordinal and bool(user_thresholds) and bool(collaborative),
-            float(damping),
+            learn_base=bool(learn_base),
+            learn_theta=bool(learn_likelihood),
+            learn_spread=bool(learn_likelihood and levels and collaborative),
+            damping=float(damping),
         )
         self.strength, self.learn_base = strength, learn_base
-        numbers = likelihood == "gaussian" and collaborative
-        self.users_differ = bool((ordinal and user_thresholds) or (numbers and user_scales))
         self.accelerate = bool(accelerate)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
         self._compiled: dict[Any, Steps] = {}
