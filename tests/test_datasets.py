@@ -131,7 +131,10 @@ BAD_COMPARISONS = {
         "c.csv, row 1: there is no column 'winner' among 'Ada', 'Bob'; ",
     ),
     "no loser": ("winner\nAda\n", "c.csv, row 1: there is no column 'loser' among 'winner'; "),
-    "semicolons": ("winner;loser\nAda;Bob\n", "c.csv, row 1: there is no column 'winner' among"),
+    "semicolons": (
+        "winner;loser\nAda;Bob\n",
+        "c.csv, row 1: its columns are separated by semicolons; ",
+    ),
     "column twice": (
         "winner,loser,Winner\nAda,Bob,Cy\n",
         "c.csv, row 1, column 'Winner': this column is there twice; ",

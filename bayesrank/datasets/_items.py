@@ -22,8 +22,10 @@ class Items(NamedTuple):
     features: np.ndarray | None  #: shape (n, d), or None if the file has names only
     feature_names: tuple[str, ...]
 
-    def unknown(self, name: str, path: Path, row: int, column: str | None = None) -> DataError:
-        """Error for an item that a comparison names and this file does not."""
+    def unknown(
+        self, name: str, path: Path, row: int | None = None, column: str | None = None
+    ) -> DataError:
+        """Error for an item that another file names and this one does not."""
         close = difflib.get_close_matches(name, self.names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"add it to {self.path}"
         return DataError(path, f"unknown item {name!r}", hint, row=row, column=column)

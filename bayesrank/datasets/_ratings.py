@@ -17,6 +17,7 @@ _EXPECTED = "user,item,rating"
 USER_COLUMNS = ("user", "userid", "user_id", "reader")
 ITEM_COLUMNS = ("item", "itemid", "item_id", "movieid", "movie_id")
 LEVEL_COLUMNS = ("rating", "level", "stars")
+_LARGEST = 10**9  # a year or an id in the place of a level is found by the gaps it leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ def read_ratings(path: str | Path, *, num_levels: int | None = None) -> RatingDa
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     rows = np.empty((len(table.rows), 2), np.int64)
-    levels = np.empty(len(table.rows), np.int64)
+    levels: list[int] = []
     seen: dict[tuple[int, int], int] = {}
     for k, row in enumerate(table.rows):
         user, item, rating = (row.cells[column] for column in columns)
@@ -109,10 +110,10 @@ def read_ratings(path: str | Path, *, num_levels: int | None = None) -> RatingDa
             )
         seen[pair] = row.number
         rows[k] = pair
-        levels[k] = _level(table, row.number, rating, table.header[columns[2]], num_levels)
+        levels.append(_level(table, row.number, rating, table.header[columns[2]], num_levels))
     _refuse_gaps(table, levels, num_levels)
     ignored = tuple(name for i, name in enumerate(table.header) if i not in columns)
-    return RatingData(tuple(users), tuple(items), rows, levels, ignored)
+    return RatingData(tuple(users), tuple(items), rows, np.array(levels, np.int64), ignored)
 
 
 def _level(table: Table, row: int, cell: str, column: str, num_levels: int | None) -> int:
@@ -123,6 +124,9 @@ def _level(table: Table, row: int, cell: str, column: str, num_levels: int | Non
     if not math.isfinite(value) or value != round(value):
         cure = "round half-steps, or multiply all by two" if math.isfinite(value) else "give one"
         raise DataError(table.path, f"{cell!r} is not a whole number", cure, row=row, column=column)
+    if abs(value) > _LARGEST:
+        cure = "number the levels 1, 2, 3, ..."
+        raise DataError(table.path, f"{cell!r} is no level", cure, row=row, column=column)
     if num_levels is not None and not 1 <= value <= num_levels:
         raise DataError(
             table.path,
@@ -134,14 +138,19 @@ def _level(table: Table, row: int, cell: str, column: str, num_levels: int | Non
     return int(value)
 
 
-def _refuse_gaps(table: Table, levels: np.ndarray, num_levels: int | None) -> None:
-    low, high = (levels.min(), levels.max()) if num_levels is None else (1, num_levels)
+def _refuse_gaps(table: Table, levels: list[int], num_levels: int | None) -> None:
+    used = set(levels)
+    low, high = (min(used), max(used)) if num_levels is None else (1, num_levels)
     if low == high:
         raise DataError(table.path, f"every rating is {low}", "there is nothing to learn from it")
-    unused = np.setdiff1d(np.arange(low, high + 1), levels)
-    if len(unused):
+    # Only the first gap is looked for: levels may be anything before it is known that they are few.
+    unused = next((level for level in range(low, high) if level not in used), None)
+    if unused is None and high not in used:
+        unused = high
+    if unused is not None:
+        cure = "number the levels in use without gaps"
         raise DataError(
             table.path,
-            f"nobody used level {unused[0]} of {low} to {high}",
-            "number the levels in use without gaps",
+            f"nobody used level {unused} of {low} to {high}",
+            cure if num_levels is None else f"{cure}, or leave --levels out",
         )

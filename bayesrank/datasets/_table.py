@@ -120,6 +120,11 @@ def _records(path: Path, text: str) -> list[Row]:
 
 
 def _check_header(path: Path, row: int, header: Sequence[str]) -> None:
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            raise DataError(
+                path, f"its columns are separated by {name}", "save it with commas", row=row
+            )
     seen: set[str] = set()
     for position, column in enumerate(header, start=1):
         if not column:
