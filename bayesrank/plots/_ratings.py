@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binomtest
 
 from bayesrank.plots._figure import axes_or_new, shorten
 
@@ -45,10 +46,10 @@ def plot_tastes(
     Raises
     ------
     ValueError
-        If there are not as many of each.
+        If there are not as many of each, or none.
     """
     x, y = np.asarray(mean, float), np.asarray(spread, float)
-    if not x.shape == y.shape == (len(names),):
+    if not x.shape == y.shape == (len(names),) or not len(names):
         raise ValueError(
             f"mean, spread and names have {x.size}, {y.size} and {len(names)} entries; pass one of "
             "each for an item"
@@ -57,13 +58,14 @@ def plot_tastes(
     ax.plot(x, y, "o", color="C0", alpha=0.5, markersize=5)
     order = np.argsort(x)
     groups = (
-        (np.argsort(-y)[:labels], "C3"),
-        (order[::-1][:labels], "C2"),
-        (order[:labels], "0.35"),
+        (np.argsort(-y)[:labels], "C3", "most controversial"),
+        (order[::-1][:labels], "C2", "liked best"),
+        (order[:labels], "0.35", "liked least"),
     )
     named: set[int] = set()
     taken: list[tuple[float, float]] = []
-    for group, colour in groups:
+    for group, colour, meaning in groups:
+        ax.plot([], [], "o", color=colour, markersize=6, label=meaning)
         for item in (int(i) for i in group if int(i) not in named):
             named.add(item)
             right = x[item] < np.median(x)
@@ -76,12 +78,15 @@ def plot_tastes(
                 ha="left" if right else "right",
                 fontsize="small",
                 color=colour,
+                parse_math=False,  # a name with dollars is no formula
             )
     ax.spines[["top", "right"]].set_visible(False)
     ax.margins(x=0.12)
     ax.set_xlabel("How much it is liked on average (in units of a rating's noise)")
     ax.set_ylabel("How much users differ about it (sd)")
     ax.set_title("What is liked, and what is controversial", fontsize="medium")
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": 3}
+    ax.legend(fontsize="small", frameon=False, **below)
     return ax
 
 
@@ -113,28 +118,35 @@ def plot_reliability(
     ax
         Axes to draw on; a new figure if not given.
     bins
-        Number of bins, with as many events each.
+        Number of bins, with as many events each; fewer, if there are fewer events.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes drawn on. Bars are 90% intervals of a frequency, events taken as independent.
+        The axes drawn on. Bars are 90% intervals of a frequency (Wilson's), events taken as
+        independent.
 
     Raises
     ------
     ValueError
-        If the shapes differ.
+        If the shapes differ, there is no event, or something is no probability.
     """
-    p, seen = np.ravel(np.asarray(probability, float)), np.ravel(np.asarray(happened, float))
-    if p.shape != seen.shape:
-        raise ValueError(f"probability has {p.size} entries, happened {seen.size}; pass as many")
+    p, seen = np.ravel(np.asarray(probability, float)), np.ravel(np.asarray(happened, bool))
+    if p.shape != seen.shape or not p.size:
+        raise ValueError(
+            f"probability has {p.size} entries, happened {seen.size}; pass as many, one or more"
+        )
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        raise ValueError("probability has an entry that is not from 0 to 1; remove the event")
+    if bins < 1:
+        raise ValueError(f"bins is {bins}; pass at least 1")
     ax = axes_or_new(ax, 5.0, 5.0)
-    groups = np.array_split(np.argsort(p, kind="stable"), bins)
+    groups = np.array_split(np.argsort(p, kind="stable"), min(bins, p.size))
     centre = np.array([p[g].mean() for g in groups])
     share = np.array([seen[g].mean() for g in groups])
-    error = 1.645 * np.sqrt(share * (1 - share) / [len(g) for g in groups])
+    ends = np.array([_wilson(int(seen[g].sum()), len(g)) for g in groups]).T
     ax.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
-    ax.errorbar(centre, share, error, fmt="o-", color="C0", markersize=5)
+    ax.errorbar(centre, share, np.abs(ends - share), fmt="o-", color="C0", markersize=5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
@@ -142,3 +154,8 @@ def plot_reliability(
     ax.set_ylabel("How often it was the rating")
     ax.set_title("Are the probabilities right? (on the line: yes)", fontsize="medium")
     return ax
+
+
+def _wilson(count: int, number: int) -> tuple[float, float]:
+    interval = binomtest(count, number).proportion_ci(0.9, method="wilson")
+    return interval.low, interval.high
