@@ -1,12 +1,17 @@
 """`python -m bayesrank rate`: the files it writes, and what it refuses."""
 
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from bayesrank.cli import main
-
-pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
+from bayesrank.cli import _rate, main
+from bayesrank.datasets import RatingData
 
 
 def _run(args):
@@ -28,13 +33,26 @@ def results(tmp_path_factory):
     (folder / "ratings.csv").write_text("\n".join(lines))
     items = ["item,size"] + [f"item {k},{k}" for k in range(5)]
     (folder / "items.csv").write_text("\n".join(items))
-    code = _run(["rate", folder / "ratings.csv", "--items", folder / "items.csv",
-                 "--out", folder / "out", "--quiet", "--top", 1])  # fmt: skip
-    return folder, code
+    args = [
+        "rate",
+        folder / "ratings.csv",
+        "--items",
+        folder / "items.csv",
+        "--out",
+        folder / "out",
+    ]
+    with (
+        redirect_stdout(StringIO()) as said,
+        redirect_stderr(StringIO()) as warned,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")
+        code = _run([*args, "--quiet", "--top", 1, "--iterations", 3])
+    return folder, code, said.getvalue(), warned.getvalue()
 
 
 def test_files_hold_a_prediction_for_every_pair_not_rated(results):
-    folder, code = results
+    folder, code, *_ = results
     assert code == 0
     predictions = pd.read_csv(folder / "out" / "predictions.csv")
     assert len(predictions) == 13 * 5 - 37
@@ -48,6 +66,24 @@ def test_files_hold_a_prediction_for_every_pair_not_rated(results):
     assert (folder / "out" / "tastes.png").stat().st_size > 10_000
 
 
+def test_what_is_to_be_known_is_said(results):
+    *_, said, warned = results
+    assert "13 users, 5 items, 37 ratings on levels 1 to 3." in said
+    assert "1 user gave one rating only: much the same is predicted" in said
+    assert "1 item nobody has rated: features say all there is." in said
+    assert "Columns not used: when." in said
+    assert warned.startswith("Warning: what users share has not settled after 3 iterations;")
+    assert "give it more --iterations" in warned and warned.count("\n") == 1
+
+
+def test_predictions_that_are_left_out_are_missed(monkeypatch):
+    monkeypatch.setattr(_rate, "_MOST_PREDICTIONS", 5)
+    data = RatingData(("a", "b"), ("x", "y", "z"), np.zeros((1, 2), int), np.ones(1, int))
+    model: Any = SimpleNamespace(items_=data.items, levels_=[1, 2])
+    notes = _rate._notes(data, model, np.zeros((2, 3), bool))
+    assert "6 pairs are not rated, too many for predictions.csv" in " ".join(notes)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
@@ -59,6 +95,11 @@ def test_files_hold_a_prediction_for_every_pair_not_rated(results):
         ("user,item,rating\na,x,1\nb,x,1\n", [], "every rating is 1; there is nothing to learn"),
         ("user,item,rating\na,,1\nb,x,2\n", [], "row 2, column 'item': the cell is empty"),
         ("user,thing,rating\na,x,1\n", [], "there is no column 'item'"),
+        ("user;item;rating\na;x;1\n", [], "separated by semicolons; save it with commas"),
+        ("user,item,rating\na,x,1\nb,x,1e300\n", [], "row 3, column 'rating': '1e300' is no level"),
+        ("user,item,rating\na,x,1\nb,x,1e8\n", [], "nobody used level 2 of 1 to 100000000"),
+        ("user,item,rating\na,x,1\nb,x,2\n", ["--levels", 3], "gaps, or leave --levels out"),
+        ("user,item,rating\na,x,1\nb,x,2\n", ["--strength", "nan"], "nan is not a finite number"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(tmp_path, capsys, text, options, message):
@@ -75,4 +116,7 @@ def test_rated_items_without_features_are_named(tmp_path, capsys):
     (tmp_path / "items.csv").write_text("item,size\nx,1\ny,2\n")
     args = ["rate", tmp_path / "ratings.csv", "--items", tmp_path / "items.csv"]
     assert _run([*args, "--out", tmp_path / "out"]) == 2
-    assert "unknown item 'z'" in capsys.readouterr().err
+    assert "ratings.csv: unknown item 'z'; add it to" in capsys.readouterr().err
+    (tmp_path / "items.csv").write_text("item\nx\nz\n")
+    assert _run([*args, "--out", tmp_path / "out"]) == 2
+    assert "names of items but no features; add columns" in capsys.readouterr().err

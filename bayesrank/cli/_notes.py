@@ -48,15 +48,16 @@ def notes_on(
 
 
 def _counts(data: ComparisonData) -> str:
-    parts = [_count(data.n_items, "item"), _count(data.n_comparisons, "comparison")]
+    parts = [count_of(data.n_items, "item"), count_of(data.n_comparisons, "comparison")]
     if data.tied.any():
-        parts[-1] += f" ({_count(int(data.tied.sum()), 'tie')})"
+        parts[-1] += f" ({count_of(int(data.tied.sum()), 'tie')})"
     if data.features is not None:
-        parts.append(_count(len(data.feature_names), "feature"))
+        parts.append(count_of(len(data.feature_names), "feature"))
     return ", ".join(parts) + "."
 
 
-def _count(number: int, thing: str) -> str:
+def count_of(number: int, thing: str) -> str:
+    """Return a number with what it counts, in the plural unless it is one."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 

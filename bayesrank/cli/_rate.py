@@ -1,5 +1,6 @@
 """The command `rate`: ratings in; predicted ratings, rankings of items for each user, pictures."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +44,14 @@ class _Fitted(NamedTuple):
     notes: tuple[str, ...]
 
 
+def _finite(
+    context: click.Context, parameter: click.Parameter, value: float | None
+) -> float | None:
+    if value is not None and not np.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number.", context, parameter)
+    return value
+
+
 @click.command(help=_HELP)
 @click.argument("ratings", type=click.Path(path_type=Path))
 @click.option(
@@ -64,6 +73,14 @@ class _Fitted(NamedTuple):
     "--strength",
     type=click.FloatRange(min=0),
     help="How many users the prior of what is shared is worth; if not given, one an item.",
+    callback=_finite,
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Steps of learning after which to stop, settled or not.",
 )
 @click.option(
     "--out",
@@ -83,6 +100,7 @@ def rate(
     levels: int | None,
     top: int,
     strength: float | None,
+    iterations: int,
     out: Path,
     rows: int,
     quiet: bool,
@@ -101,7 +119,7 @@ def rate(
     steps = Steps(Console(stderr=True), quiet=quiet)
     with output_folder(out, FILES, inputs) as folder, steps.running():
         with steps.step("Learning what users share"):
-            model = _fit(data, features, strength)
+            model = _fit(data, features, strength, iterations)
         with steps.step("Predicting"):
             fitted = _predict(data, model, top)
         with steps.step("Writing the results"):
@@ -113,30 +131,44 @@ def rate(
         console.print(f"\n{note}", markup=False, highlight=False)
 
 
-def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame | None":
+def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame":
     """Features by name; an item that is rated must be among them."""
     import pandas as pd
 
+    from bayesrank.datasets import DataError
     from bayesrank.datasets._items import read_items
 
     known = read_items(path)
+    if known.features is None:
+        cure = "add columns of numbers, or leave --items out"
+        raise DataError(path, "there are names of items but no features", cure)
     for name in data.items:
         if name not in known.names:
-            raise known.unknown(name, ratings, 1)
-    if known.features is None:
-        return None
+            raise known.unknown(name, ratings)
     return pd.DataFrame(known.features, index=list(known.names))
 
 
 def _fit(
-    data: "RatingData", features: "pd.DataFrame | None", strength: float | None
+    data: "RatingData", features: "pd.DataFrame | None", strength: float | None, iterations: int
 ) -> "CollaborativeOrdinalGP":
+    from bayesrank.cli._notes import count_of
     from bayesrank.estimators import CollaborativeOrdinalGP
+    from bayesrank.infer import ConvergenceWarning
 
     users = [data.users[i] for i in data.rows[:, 0]]
     items = [data.items[i] for i in data.rows[:, 1]]
-    model = CollaborativeOrdinalGP(strength=strength)
-    return model.fit(users, items, data.levels, item_features=features)
+    model = CollaborativeOrdinalGP(strength=strength, max_iterations=iterations)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with a cure for here
+        model.fit(users, items, data.levels, item_features=features)
+    if not model.result.converged:
+        warnings.warn(
+            f"what users share has not settled after {count_of(iterations, 'iteration')}; "
+            "predictions may still change, give it more --iterations",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return model
 
 
 def _predict(data: "RatingData", model: "CollaborativeOrdinalGP", top: int) -> _Fitted:
@@ -185,17 +217,27 @@ def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.
 def _notes(
     data: "RatingData", model: "CollaborativeOrdinalGP", rated: np.ndarray
 ) -> tuple[str, ...]:
+    from bayesrank.cli._notes import count_of
+
+    counts = (len(data.users), "user"), (len(model.items_), "item"), (len(data.levels), "rating")
     notes = [
-        f"{len(data.users):,} users, {len(model.items_):,} items, {len(data.levels):,} ratings on "
-        f"levels {model.levels_[0]} to {model.levels_[-1]}. Liking and disagreement are in units "
-        "of a rating's noise."
+        f"{', '.join(count_of(*count) for count in counts)} on levels {model.levels_[0]} to "
+        f"{model.levels_[-1]}. Liking and disagreement are in units of a rating's noise."
     ]
     few = int((rated.sum(axis=1) == 1).sum())
     if few:
-        notes.append(f"{few:,} users have one rating: they are predicted much as anyone would be.")
+        notes.append(
+            f"{count_of(few, 'user')} gave one rating only: much the same is predicted for them as "
+            "for anyone."
+        )
     unrated = int((rated.sum(axis=0) == 0).sum())
     if unrated:
-        notes.append(f"{unrated:,} items nobody has rated: their features say all there is.")
+        notes.append(f"{count_of(unrated, 'item')} nobody has rated: features say all there is.")
+    if (~rated).sum() > _MOST_PREDICTIONS:
+        notes.append(
+            f"{(~rated).sum():,} pairs are not rated, too many for predictions.csv: rankings.csv "
+            "has the best of them, and --top takes more."
+        )
     if data.ignored_columns:
         notes.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
     return tuple(notes)
