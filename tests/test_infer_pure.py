@@ -108,7 +108,7 @@ def test_warm_start(engine):
 
 
 def test_compiles_once_for_a_shape(engine, result):
-    """Other data, other hyperparameters, another key: no tracing and no compilation."""
+    """Other data, other hyperparameters, another key: no compilation, and a look at the data."""
     events: list[str] = []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
@@ -119,6 +119,10 @@ def test_compiles_once_for_a_shape(engine, result):
     del events[:]
     winner, loser = problems(1, seed=9)[:, 0]
     other = engine.run(jax.random.key(7), winner, loser, params={"noise": 0.9})
+    work = [name for name in events if "jaxpr_trace" in name or "compile" in name]
+    assert work == ["/jax/core/compile/jaxpr_trace_duration"]  # the program checks its arguments
+    del events[:]
+    engine.run(jax.random.key(7), winner, loser, params={"noise": 0.7})
     assert [name for name in events if "jaxpr_trace" in name or "compile" in name] == []
     assert not np.allclose(other.mean["f"], result.mean["f"])
     engine.run(KEY, winner[:6], loser[:6], params={"noise": 0.9})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -49,6 +50,7 @@ class CompileCache:
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, tuple[Callable[..., Any], dict[str, Any]]] = {}
+        self._shown: int | None = None
 
     def __call__(
         self,
@@ -80,6 +82,27 @@ class CompileCache:
             return self._call(function, dynamic, split_arguments(args, kwargs, by_value=False))
         except _NEEDS_VALUES:
             return self._call(function, dynamic, split_arguments(args, kwargs, by_value=True))
+
+    def show_values(
+        self, function: Callable[[tuple, dict[str, Any]], Any], args: tuple, kwargs: Mapping
+    ) -> None:
+        """Trace a function of a program's arguments with their values known.
+
+        A program can check them then, as it does where NumPyro runs it; compiled code knows the
+        values of arrays no more. Nothing is done if these values are the last ones shown.
+        """
+        args, kwargs = as_working_dtype((args, dict(kwargs)))
+        shown = hash(split_arguments(args, kwargs, by_value=True).key)
+        if shown == self._shown:
+            return
+
+        def run() -> None:
+            function(args, kwargs)
+
+        # A program that has to know more than the values of its arguments is not compiled either.
+        with contextlib.suppress(*_NEEDS_VALUES):
+            jax.eval_shape(run)
+        self._shown = shown
 
     def _call(
         self, function: Callable[..., tuple[Any, Any]], dynamic: Any, arguments: Arguments

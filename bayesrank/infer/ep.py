@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from numpyro import validation_enabled
 
 from bayesrank.infer import sites
 from bayesrank.infer._compile import CompileCache
+from bayesrank.infer._inventory import take_inventory
 from bayesrank.infer._refusals import Refusal
 from bayesrank.infer.program import Program, read_program
 from bayesrank.infer.result import EPResult
@@ -275,6 +277,10 @@ class EP:
         """
         params = dict(params or {})
         with jax.enable_x64(self.precision == "float64"):
+            with validation_enabled(False):  # of distributions; EP refuses with better reasons
+                self.compiled.show_values(
+                    lambda *given: take_inventory(self.model, *given, params), args, kwargs
+                )
             solution, layout = self.compiled(self._solve_all, params, args, kwargs)
             for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
                 refusal.raise_unless(np.asarray(passed))
