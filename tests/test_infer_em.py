@@ -231,6 +231,20 @@ def test_ordinal_em_raises_the_evidence_and_gives_probabilities(data, ordinal):
         result.predict_number(users, items)
 
 
+def test_two_levels_have_one_threshold(data):
+    users, items, ratings = data
+    levels = (ratings > np.median(ratings)).astype(int)
+    result = EM("probit", max_iterations=3).run(users, items, levels, progress_bar=False)
+    ep = EP(collaborative_ordinal_gp, tol=1e-6).run(
+        jax.random.key(0), users, items, levels, N, M,
+        params=result.params, num_samples=1, user_thresholds=0.3,
+    )  # fmt: skip
+    np.testing.assert_allclose(ep.log_evidence, result.log_evidence, atol=1e-3)
+    mean, variance = result.predict_latent(users, items)
+    chance = norm.cdf(mean / np.sqrt(variance + result.noise[users] ** 2))
+    np.testing.assert_allclose(result.predict_proba(users, items)[:, 1], chance, rtol=1e-9)
+
+
 def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
     """Finite differences of EP's evidence of the program, thresholds of all users alike."""
     users, items, _ = data
@@ -272,6 +286,10 @@ def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
     result = rest.run(*data, progress_bar=False, init_state=file)
     np.testing.assert_allclose(result.trace, whole.trace[10:], rtol=1e-10)
     np.testing.assert_allclose(result.kernel, whole.kernel, rtol=1e-9)
+    (tmp_path / "text").write_text("no state")
+    with pytest.raises(ValueError, match="text holds no state of EM"):
+        EMState.load(tmp_path / "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.npz", "text"]
     with pytest.raises(ValueError, match="init_state is of other observations"):
         rest.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
 
@@ -336,6 +354,14 @@ def test_comparisons_are_ep_on_the_program():
     np.testing.assert_allclose(ep.mean["f"], result.functions()[0], atol=5e-3)
 
 
+def test_comparisons_say_nothing_of_a_users_level():
+    pairs = np.array([[0, 1], [2, 1], [1, 2], [2, 0]])
+    engine = EM("pairwise", collaborative=False, max_iterations=3)
+    result = engine.run([0, 0, 1, 1], pairs, progress_bar=False)
+    np.testing.assert_allclose(result.functions()[0].mean(axis=1), 0.0, atol=1e-9)
+    assert np.all(result.state.user_scale != 1)
+
+
 def test_padding_and_blocks_change_nothing():
     rng = np.random.default_rng(3)
     counts = rng.integers(1, 30, size=40)
@@ -395,6 +421,14 @@ def test_settings_are_checked(options, message):
 def test_observations_are_checked(args, options, message):
     with pytest.raises(ValueError, match=message):
         EM().run(*args, progress_bar=False, **options)
+
+
+def test_runs_are_checked(data):
+    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
+        EM("gaussian").run(*data, checkpoint="state.npz", checkpoint_every=0)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
+    with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
+        EM("gaussian").run(*data, mesh=mesh)
 
 
 def test_comparisons_are_checked():

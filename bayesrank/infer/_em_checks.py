@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.infer._em_blocks import Observations
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 
-__all__ = ["check_kernels", "check_observations", "check_settings"]
+__all__ = ["check_kernels", "check_observations", "check_run", "check_settings"]
 
 
 def check_settings(
@@ -27,13 +28,21 @@ def check_settings(
         raise ValueError(f"likelihood is {likelihood!r}; choose one of {known}")
     for name, value in (("strength", strength), ("mean_strength", mean_strength)):
         if not 0 <= value < np.inf:
-            raise ValueError(f"{name} must not be negative, got {value}")
+            raise ValueError(f"{name} must not be negative or infinite, got {value}")
     if not 0 < damping <= 1:
         raise ValueError(f"damping must be in (0, 1], got {damping}")
     if max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
+
+
+def check_run(checkpoint_every: int, mesh: Mesh | None) -> None:
+    """Refuse what a run cannot be made with."""
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    if mesh is not None and mesh.axis_names != ("users",):
+        raise ValueError(f"mesh has the axes {mesh.axis_names}; give it one, named 'users'")
 
 
 def check_observations(

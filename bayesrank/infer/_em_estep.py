@@ -2,7 +2,7 @@ r"""The E-step: a sweep over every user's sites, and the sums that the M-step ne
 
 The sums over users of :math:`\hat f_j` and of
 :math:`\hat\Sigma_j + (\hat f_j - h)(\hat f_j - h)'`, see `bayesrank.infer._em_posterior`, follow
-from :math:`\sum_j P_j' a_j` and :math:`\sum_j P_j' (G_j - a_j a_j') P_j`: nothing of size m x m is
+from :math:`\sum_j P_j' a_j` and :math:`\sum_j P_j' (a_j a_j' - G_j) P_j`: nothing of size m x m is
 built for a user.
 """
 

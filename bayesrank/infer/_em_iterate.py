@@ -167,8 +167,7 @@ def maximise(
     """
     own, sums = found.own, found.sums
     known = tuple(_known(b) for b in blocks)
-    num_users = sum(jnp.sum(there) for there in known)
-    num_users = jnp.asarray(num_users, state.prior.mean.dtype)
+    num_users = sum((jnp.sum(there) for there in known), jnp.zeros((), state.prior.mean.dtype))
     state = state._replace(users=found.users)
     prior, base, theta, users = state
     if setting.collaborative:
@@ -204,9 +203,9 @@ def _individual(setting: Setting, user: UserState, own: UserSums, known: Array) 
     """Each user's own level, scale and noise, as in a model of this user alone."""
     count = jnp.maximum(own.observed, 1)
     scale = user.scale * (1.0 + own.trace / count)
-    level = user.level + jnp.where(known, own.level_score / jnp.where(
-        known, own.level_information, 1.0), 0.0)  # fmt: skip
-    theta = user.theta
+    level, theta = user.level, user.theta
+    if setting.likelihood != "pairwise":  # comparisons say nothing of a level
+        level = level + own.level_score / jnp.where(known, own.level_information, 1.0)
     if setting.numbers and setting.learn_theta:
         noise = 0.5 * jnp.log(jnp.where(known, own.residual / count, 1.0))
         theta = theta.at[..., -1].set(noise)

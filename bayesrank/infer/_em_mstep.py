@@ -1,4 +1,4 @@
-r"""The M-step: the shared prior, its base and the likelihood's parameters, from the E-step's sums.
+r"""The M-step for mean and kernel that users share, and for the base that they are drawn towards.
 
 The prior of mean and kernel is worth ``strength`` users drawn from the base process
 :math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`. Its log density is, up to a constant,
@@ -21,8 +21,8 @@ log joint density to zero, with :math:`\bar f` the mean of the users' posterior 
         + \hat\Sigma_j\big] + \frac{n \kappa}{n + \kappa} (\bar f - l 1)(\bar f - l 1)'
         + \tau \Psi \Big),
 
-which for :math:`\tau = \kappa = 0` is the paper's (3), with the level
-:math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` maximised out.
+where the level is :math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` with the present
+:math:`\Sigma`. For :math:`\tau = \kappa = 0` these are the paper's (3).
 
 The scales :math:`s_c` are learned from the same moments, see `bayesrank.infer._em_scales`. Where
 each user rates an item once, what a user thinks of one item alone cannot be told from noise:

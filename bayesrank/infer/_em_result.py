@@ -45,7 +45,7 @@ class EMResult:
     trace
         ``log_evidence + log_prior`` at the beginning of each iteration.
     converged
-        Whether it changed by less than the tolerance.
+        Whether its last ten changes together were less than the tolerance, and the sites settled.
     """
 
     observations: Observations = field(repr=False)
@@ -104,7 +104,7 @@ class EMResult:
             if self.state.spread.any():
                 deviation = np.exp(self.state.theta - self.state.shared_theta)
                 values |= {"gap_factor": deviation[:, :-1], "noise_factor": deviation[:, -1]}
-        return values
+        return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
         """Posterior mean and variance of users' functions at every item.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import jax.numpy as jnp
 import numpy as np
@@ -65,10 +65,13 @@ class EMState(NamedTuple):
     def save(self, path: str | Path) -> None:
         """Write the state to a file (NumPy's .npz); a file that is there is replaced at once."""
         path = Path(path)
-        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **self._asdict())
-        os.replace(draft, path)
+        draft = path.with_name(f"{path.name}.{uuid4().hex}")
+        try:
+            with draft.open("xb") as file:
+                np.savez(file, **self._asdict())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> EMState:
@@ -79,10 +82,14 @@ class EMState(NamedTuple):
         ValueError
             If the file holds none.
         """
-        with np.load(path, allow_pickle=False) as file:
-            if set(file.files) != set(cls._fields):
-                raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
-            return cls(**{name: file[name] for name in cls._fields})
+        with Path(path).open("rb") as file:
+            fields = {}
+            if zipfile.is_zipfile(file):
+                file.seek(0)
+                fields = dict(np.load(file, allow_pickle=False))
+        if set(fields) != set(cls._fields):
+            raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
+        return cls(**fields)
 
     def check(self, observations: Observations) -> None:
         """Refuse observations that the state is not of.
@@ -155,7 +162,7 @@ def _first_likelihood(
         return (
             np.array([observations.levels.mean(), 0.0, 0.5 * np.log(0.5 * variance)]),
             float(observations.levels.mean()),
-            (0.5 * variance),
+            0.5 * variance,
         )
     levels = observations.levels.astype(int)
     r = levels.max() + 1 if num_levels is None else num_levels
@@ -169,7 +176,7 @@ def _first_likelihood(
             f"nobody used level {int(np.argmin(counts))}; number the levels in use without gaps"
         )
     below = np.cumsum(counts)[:-1] / counts.sum()
-    law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, 3.0)
+    law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, logistic.var())
     # Individual models learn their scale, and start small; what users share keeps its size.
     ratio = _BASE_VARIANCE if setting.collaborative else 1.0
     edges, variance = law.ppf(below) * np.sqrt(1.0 + ratio), ratio * noise

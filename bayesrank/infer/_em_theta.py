@@ -125,14 +125,14 @@ def update_theta(
     free = spread > 0
     precision = jnp.diag(jnp.where(free, 1.0 / jnp.where(free, spread, 1.0) ** 2, 0.0))
     reduced = _reduce(deviation, every, precision, jnp.diag(free.astype(shared.dtype)))
-    step = jnp.zeros_like(shared)
-    if learn_shared:
+    step, gaps = jnp.zeros_like(shared), shared.shape[0] - 1  # none if there are two levels
+    if learn_shared and gaps:
         matrix = reduced.matrix + _RIDGE * jnp.eye(step.shape[0], dtype=step.dtype)
         # The shared noise, the last, is the unit.
         solved = jnp.linalg.solve(matrix[:-1, :-1], reduced.right[:-1])
         step = jnp.append(_limited(solved), 0.0)
     shared = shared + step
-    if learn_spread and step.shape[0] > 1:
+    if learn_spread and gaps:
         # About the shared parameters after their step: where these are wrong, users do not differ.
         pooled = _most_probable_spread(*_along_axes(every.theta - shared, spread[-1], every))
         pooled = jnp.minimum(pooled, _GROWTH * jnp.maximum(spread[0], _LEAST_TOP))

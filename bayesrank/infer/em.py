@@ -10,7 +10,8 @@ the shared mean and kernel, the noise and the thresholds. The programs are in
 no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
 ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers,
 the unit is theirs. Base kernels start with half of the variance of numbers (for levels: four times
-the noise's), split evenly; with a ``strength`` their scales are learned, for levels their ratios.
+the noise's; for comparisons: one), split evenly. Where a base kernel is given their scales are
+learned, of numbers each, otherwise in proportion.
 
 References
 ----------
@@ -36,7 +37,12 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from bayesrank.infer._em_blocks import Observations, make_blocks
-from bayesrank.infer._em_checks import check_kernels, check_observations, check_settings
+from bayesrank.infer._em_checks import (
+    check_kernels,
+    check_observations,
+    check_run,
+    check_settings,
+)
 from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_loop import Loop, Steps, compile_steps
 from bayesrank.infer._em_result import EMResult
@@ -70,8 +76,8 @@ class EM:
     user_scales
         Whether users who share mean and kernel may differ in scale and noise of their numbers.
     learn_base
-        Whether the base kernels' scales are learned, if there is a strength; by default where there
-        is a kernel. What they say is mostly of items that nobody has rated.
+        Whether the base kernels' scales are learned, if there is a strength; by default where a
+        kernel is given to `run`. They matter most for items that nobody has rated.
     learn_likelihood
         Whether thresholds and noise, and how users differ in them, are learned.
     accelerate
@@ -190,6 +196,7 @@ class EM:
         ConvergenceWarning
             If EM has not converged after `max_iterations` iterations.
         """
+        check_run(checkpoint_every, mesh)
         observations = check_observations(
             self.setting.likelihood, users, items, levels, num_users, num_items
         )
