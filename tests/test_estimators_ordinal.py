@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
@@ -188,6 +189,17 @@ def test_names_of_levels_give_their_order(data, fixed):
     assert list(named.classes_) == NAMES
 
 
+def test_ordered_categories_and_objects_give_their_order(data, fixed):
+    X, levels = data
+    kinds = pd.CategoricalDtype(NAMES, ordered=True)
+    named = _like(fixed).fit(X, pd.Series(np.array(NAMES)[levels], dtype=kinds))
+    assert list(named.classes_) == NAMES
+    numbered = _like(fixed).fit(X, levels.astype(object))
+    np.testing.assert_array_equal(numbered.classes_, fixed.classes_)
+    for model in (named, numbered):
+        np.testing.assert_array_equal(model.predict_proba(X), fixed.predict_proba(X))
+
+
 def test_two_levels_have_one_threshold():
     X, levels = _simulate(12, seed=3)
     model = OrdinalGP(levels=[1, 2], hyperparameters="prior").fit(X, np.where(levels > 1, 2, 1))
@@ -234,6 +246,8 @@ def test_refusals(data):
         ({}, X, np.array(NAMES)[levels], "name the levels from the lowest"),
         ({}, X, np.zeros(len(X), int), "has one level"),
         ({}, X, np.r_[levels[:-1].astype(float), np.nan], "no level in row 39"),
+        ({}, X, np.r_[np.inf, levels[1:]], "no level in row 0"),
+        ({}, X, pd.Series([*levels[:-1], pd.NA], dtype=object), "no level in row 39"),
         ({}, np.stack([many, many**2], axis=1), many, "120 different values"),
         ({}, np.c_[X, np.ones(len(X))], levels, "same value for every item in column 2"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, Literal, Self
 
 import jax
@@ -16,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from bayesrank import gp
 from bayesrank.estimators._base import EPEstimator
+from bayesrank.estimators._collaborative_data import missing
 from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
@@ -48,7 +50,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         What `predict` gives of a level's distribution: the median, which keeps absolute errors
         small, or the most probable level, which is right most often.
     levels : sequence, optional
-        All levels from the lowest to the highest; by default those in `y`, sorted.
+        All levels from the lowest to the highest; by default those in `y`, sorted, or the
+        categories of `y` if they are ordered.
     hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
         "evidence" learns them as those under which the data are most probable, their priors
         included. "prior" takes the medians of their priors. A mapping fixes those that it names
@@ -131,7 +134,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         X : array-like of shape (n, d)
             Features of the items.
         y : array-like of shape (n,)
-            Their levels: numbers, or anything else if ``levels`` gives the order.
+            Their levels: numbers, pandas' ordered categories, or anything else if ``levels`` gives
+            the order.
 
         Returns
         -------
@@ -282,21 +286,29 @@ def _levels(
     given = np.asarray(y)
     if given.shape != (count,):
         raise ValueError(f"y has shape {given.shape}; pass ({count},), a level for each row of X")
-    missing = np.array([v is None or v != v for v in given])
-    if missing.any():
-        raise ValueError(f"y has no level in row {int(np.argmax(missing))}; remove the row")
+    none = np.array([missing(v) for v in given])
+    if given.dtype.kind == "f":
+        none |= np.isinf(given)
+    if none.any():
+        raise ValueError(f"y has no level in row {int(np.argmax(none))}; remove the row")
+    order = getattr(y, "dtype", None)
+    if levels is None and getattr(order, "ordered", False):
+        levels = list(getattr(order, "categories", ()))  # pandas' ordered categories
     if levels is None:
+        if given.dtype == object and all(isinstance(v, Real) for v in given):
+            given = np.array(given.tolist())
         if given.dtype.kind not in "biuf":
             raise ValueError(
                 f"y has dtype {given.dtype}; name the levels from the lowest to the highest by "
-                "levels=[...], or give numbers: nothing tells the order of other things"
+                "levels=[...], or give numbers or ordered categories: nothing tells the order of "
+                "other things"
             )
         classes, numbers = np.unique(given, return_inverse=True)
     else:
         classes = np.asarray(levels)
         numbers = _positions(given, classes)
     if len(classes) < 2:
-        raise ValueError(f"y has one level, {classes[0]!r}; pass items of two or more")
+        raise ValueError(f"y has one level, {classes.tolist()[0]!r}; pass items of two or more")
     if len(classes) > 100:
         raise ValueError(
             f"y has {len(classes)} different values; merge them to a hundred levels or fewer, or "
