@@ -209,7 +209,9 @@ def test_arviz_gets_draws_with_users_and_items_as_coordinates(table, fitted):
     assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * sd / np.sqrt(4000))
     np.testing.assert_allclose(draws.std(0), sd, rtol=0.06)
     assert data["constant_data"]["Sigma"].dims == ("item", "item_other")
-    assert len(data["observed_data"]["rating"]) == 8
+    seen, theirs = data["observed_data"], table[table.user.isin(["user 3", "user 4"])]
+    np.testing.assert_array_equal(seen["rating"], theirs.rating)
+    np.testing.assert_array_equal(seen["rating_item"], theirs["item"])
     with pytest.raises(ValueError, match=r"users is \[\]; name at least one, and each once"):
         fitted.to_arviz([])
     with pytest.raises(ValueError, match="num_samples is 0; pass a whole number from 1"):

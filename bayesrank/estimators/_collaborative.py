@@ -151,6 +151,9 @@ class CollaborativeOrdinalGP(Collaborative):
             )
         return np.searchsorted(self.levels_, levels).astype(float)
 
+    def _as_said(self, numbers: Array) -> NDArray:
+        return self.levels_[numbers.astype(int)]
+
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
         """Probability of each level.
 

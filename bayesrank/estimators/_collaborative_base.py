@@ -313,7 +313,7 @@ class Collaborative(BaseEstimator):
                 "noise": (("user",), result.noise[who]),
             },
             observed={
-                "rating": ("rating_number", seen.levels[mine]),
+                "rating": ("rating_number", self._as_said(seen.levels[mine])),
                 "rating_user": (
                     "rating_number",
                     np.asarray([str(self.users_[j]) for j in seen.users[mine]]),
@@ -330,6 +330,10 @@ class Collaborative(BaseEstimator):
 
     def _said(self, levels: NDArray) -> Array:
         raise NotImplementedError
+
+    def _as_said(self, numbers: Array) -> NDArray:
+        """Undo `_said`."""
+        return numbers
 
     def _copy(self, **changes: Any) -> Self:
         other = type(self)(**self.get_params())
