@@ -54,6 +54,8 @@ def plot_tastes(
             f"mean, spread and names have {x.size}, {y.size} and {len(names)} entries; pass one of "
             "each for an item"
         )
+    from matplotlib.patheffects import withStroke
+
     ax = axes_or_new(ax, 8.0, 5.5)
     ax.plot(x, y, "o", color="C0", alpha=0.5, markersize=5)
     order = np.argsort(x)
@@ -79,6 +81,7 @@ def plot_tastes(
                 fontsize="small",
                 color=colour,
                 parse_math=False,  # a name with dollars is no formula
+                path_effects=[withStroke(linewidth=2.0, foreground="white")],
             )
     ax.spines[["top", "right"]].set_visible(False)
     ax.margins(x=0.12)
