@@ -91,13 +91,13 @@ class CompileCache:
         A program can check them then, as it does where NumPyro runs it; compiled code knows the
         values of arrays no more. Nothing is done if these values are the last ones shown.
         """
-        args, kwargs = as_working_dtype((args, dict(kwargs)))
-        shown = hash(split_arguments(args, kwargs, by_value=True).key)
+        args, named = as_working_dtype((args, dict(kwargs)))
+        shown = hash(split_arguments(args, named, by_value=True).key)
         if shown == self._shown:
             return
 
         def run() -> None:
-            function(args, kwargs)
+            function(args, named)
 
         # A program that has to know more than the values of its arguments is not compiled either.
         with contextlib.suppress(*_NEEDS_VALUES):

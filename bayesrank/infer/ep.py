@@ -279,7 +279,7 @@ class EP:
         with jax.enable_x64(self.precision == "float64"):
             with validation_enabled(False):  # of distributions; EP refuses with better reasons
                 self.compiled.show_values(
-                    lambda *given: take_inventory(self.model, *given, params), args, kwargs
+                    lambda a, k: take_inventory(self.model, a, k, params), args, kwargs
                 )
             solution, layout = self.compiled(self._solve_all, params, args, kwargs)
             for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
