@@ -314,7 +314,7 @@ def test_stopping_rules():
     ("arguments", "options", "message"),
     [
         ((["a"],), {}, "items holds 1 names"),
-        (("ab",), {}, "pass two or more"),
+        (("ab",), {}, "items is 'ab'; pass names"),
         ((["a", "a"],), {}, "'a' twice"),
         (([["a"], ["b"]],), {}, "texts, numbers, or tuples"),
         (([object(), "b"],), {}, "not the same when a journal is opened again"),
@@ -332,6 +332,19 @@ def test_stopping_rules():
         ((3,), {"stop_gain": 1.0, "acquisition": "eubo"}, "stop_gain needs an acquisition"),
         ((3,), {"stop_top": 3}, "from 1 to 2"),
         ((3,), {"stop_top": 1, "stop_probability": 1.0}, "between 0 and 1"),
+        (({"a", "b"},), {}, "an order that is the same tomorrow"),
+        ((2.0,), {}, "items is 2.0; pass names"),
+        (([np.nan, 1.0],), {}, "items names nan"),
+        ((2, [[1.0], [1.0]]), {}, "the same for every item"),
+        ((3,), {"candidates": [0, 1]}, "pairs of names"),
+        ((3,), {"hyperparameters": {"scale": 0.0}}, r"\['scale'\] is 0.0; pass a positive number"),
+        ((3,), {"hyperparameters": {"scale": "1 m"}}, r"\['scale'\] is '1 m'; pass a positive"),
+        ((3, X[:3]), {"laplacian": np.ones((3, 3)) - np.eye(3)}, "not positive semi-definite"),
+        ((3,), {"learn_from": 0}, "`learn_from` is 0"),
+        ((3,), {"seed": -1}, "seed is -1"),
+        ((3,), {"annotator_noise": [2.0]}, "pass a mapping"),
+        ((3,), {"stop_top": 1.5}, "stop_top is 1.5"),
+        ((3,), {"stop_gain": "0.1"}, "stop_gain is '0.1'"),
     ],
 )
 def test_what_a_loop_cannot_be_made_of(arguments, options, message):
@@ -353,6 +366,8 @@ def test_what_cannot_be_told():
         loop.tell("Espresso", "Filter", annotator=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no answer to learn from"):
         QueryLoop(3).learn()
+    with pytest.raises(ValueError, match="`n` is 0; pass a positive whole number"):
+        loop.ask(0)
     assert loop.answers == []
 
 
@@ -365,8 +380,20 @@ def test_a_posterior_that_does_not_converge_is_said_to(monkeypatch):
         assert not loop.result.converged
 
 
-def test_a_record_of_the_future_is_refused():
-    loop = QueryLoop(3, hyperparameters="prior")
-    loop.log.append({"event": "tie"})
-    with pytest.raises(ValueError, match="a 'tie', which this version does not know"):
-        loop.answers  # noqa: B018
+def test_a_record_of_the_future_is_refused(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    with QueryLoop(3, hyperparameters="prior", journal=path) as loop:
+        loop.log.append({"event": "tie"})
+    for _ in range(2):  # at once, and without keeping the journal locked
+        with pytest.raises(JournalError, match="a 'tie', which this version does not know"):
+            QueryLoop(3, hyperparameters="prior", journal=path)
+
+
+def test_what_is_left_to_ask_differs_by_annotator():
+    loop = QueryLoop(2, hyperparameters={"scale": 1.0}, stop_gain=0.15, annotator_noise={"Bo": 9})
+    loop.tell(0, 1)
+    assert loop.progress().reason == "every question has been asked"
+    ann, bo = loop.ask(annotator="Ann")[0].gain, loop.ask(annotator="Bo")[0].gain
+    assert loop.progress(annotator="Ann").gain == ann > bo
+    assert loop.progress(annotator="Bo").gain == bo
+    assert loop.progress(annotator="Bo").reason == "no question would tell more than 0.15"

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank.active._journal_lines import JournalError
+
 __all__ = ["Answer", "Event", "History", "Memory", "replay"]
 
 
@@ -82,7 +84,7 @@ def replay(records: Sequence[Mapping[str, Any]]) -> History:
 
     Raises
     ------
-    ValueError
+    JournalError
         If a record is of a kind that this program does not know.
     """
     events: dict[int, Event] = {}
@@ -100,7 +102,7 @@ def replay(records: Sequence[Mapping[str, Any]]) -> History:
         elif kind == "learned":
             learned, learned_at = record["params"], record["answers"]
         else:
-            raise ValueError(
+            raise JournalError(
                 f"record {number} of the journal is a {kind!r}, which this version does not know; "
                 "use the version that wrote it"
             )

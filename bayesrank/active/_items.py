@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Hashable, Sequence
+import reprlib
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,13 +88,19 @@ def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Ite
         If there are fewer than two items, a name comes twice or cannot be told from others when a
         journal is opened again, or the features are not a table of finite numbers, one row an item.
     """
-    given = range(items) if isinstance(items, (int, np.integer)) else items
+    given: Any = range(items) if isinstance(items, (int, np.integer)) else items
+    if isinstance(given, (str, bytes, set, frozenset)) or not isinstance(given, Iterable):
+        raise ValueError(
+            f"items is {reprlib.repr(items)}; pass names in an order that is the same tomorrow, "
+            "such as a list, or their number"
+        )
     names = tuple(n.item() if isinstance(n, np.generic) else n for n in given)
-    if isinstance(items, str) or len(names) < 2:
+    if len(names) < 2:
         raise ValueError(f"items holds {len(names)} names; pass two or more, or their number")
     index: dict[Hashable, int] = {}
     for number, name in enumerate(names):
-        if not isinstance(name, Hashable) or " at 0x" in repr(name):
+        # Not even equal to itself: not a number, which nobody could name again.
+        if not isinstance(name, Hashable) or " at 0x" in repr(name) or name != name:
             raise ValueError(
                 f"items names {name!r}, which is not the same when a journal is opened again; use "
                 "texts, numbers, or tuples of them"
@@ -120,6 +127,11 @@ def _features(features: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
         raise ValueError(
             f"features is {array[row, column]} in row {row}, column {column}; fill it in, or leave "
             "the item out"
+        )
+    if (array == array[0]).all():
+        raise ValueError(
+            "features is the same for every item, so that nothing tells them apart; pass others, "
+            "or None for skills without features"
         )
     return array
 

@@ -22,6 +22,7 @@ from bayesrank.active._update import Prior
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, maximize_evidence
 from bayesrank.models import preference_gp, thurstone
+from bayesrank.models._checks import check_laplacian
 
 __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
 
@@ -96,17 +97,21 @@ class SkillProgram:
     ----------
     n_items, features
         The items; with features (n, d) their skills are a Gaussian process, else independent.
-    fixed
-        Hyperparameters that are given and not learned.
     options
         Further arguments of `bayesrank.models.preference_gp`: ``ard``, ``laplacian``.
+
+    Attributes
+    ----------
+    defaults
+        Values of the hyperparameters until others are learned.
+    fixed, free
+        Those that are given and not learned; names of the others.
     """
 
     def __init__(
         self,
         n_items: int,
         features: Array | None,
-        fixed: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> None:
         self.features, self.options = features, dict(options)
@@ -114,8 +119,30 @@ class SkillProgram:
         self.program = thurstone if features is None else preference_gp
         self._about = n_items if features is None else StandardScaler().fit_transform(features)
         self._engine = _engine(self.program)
-        self.fixed = {name: np.asarray(value, float) for name, value in fixed.items()}
-        self.defaults = self._read(self.fixed)[1]
+        self.defaults, self.fixed = self._read({})[1], {}
+        self.free = tuple(self.defaults)
+
+    def fix(self, given: Mapping[str, Any]) -> None:
+        """Hold some hyperparameters at given values.
+
+        Raises
+        ------
+        ValueError
+            If there is no such hyperparameter, or the value is not positive or of another shape.
+        """
+        for name, value in given.items():
+            if name not in self.defaults:
+                raise ValueError(f"hyperparameters names {name!r}; there are {self.free}")
+            shape = self.defaults[name].shape
+            try:
+                array = np.array(value, float)
+            except (TypeError, ValueError):
+                array = np.array(np.nan)
+            if array.shape != shape or not (np.isfinite(array) & (array > 0)).all():
+                wanted = f"{shape[0]} positive numbers" if shape else "a positive number"
+                raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
+            self.fixed[name] = array
+        self.defaults = {**self.defaults, **self.fixed}
         self.free = tuple(name for name in self.defaults if name not in self.fixed)
 
     def call(
@@ -222,11 +249,9 @@ def skill_program(
         options["laplacian"] = laplacian
     if options and features is None:
         raise ValueError(f"{next(iter(options))} is given without features; pass features")
-    fixed = hyperparameters if isinstance(hyperparameters, Mapping) else {}
-    program = SkillProgram(n_items, features, fixed, options)
-    unknown = sorted(set(fixed) - set(program.defaults))
-    if unknown:
-        raise ValueError(
-            f"hyperparameters names {unknown[0]!r}; there are {tuple(program.defaults)}"
-        )
+    if laplacian is not None:  # compiled code does not see its values
+        check_laplacian(laplacian, n_items)
+    program = SkillProgram(n_items, features, options)
+    if isinstance(hyperparameters, Mapping):
+        program.fix(hyperparameters)
     return program

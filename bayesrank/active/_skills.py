@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from numbers import Real
 from typing import Any
 
 import jax
@@ -201,9 +202,14 @@ def annotator_factors(given: Mapping[str, float] | None) -> Callable[[str | None
     ValueError
         If one is not a positive number.
     """
+    if not isinstance(given, Mapping | None):
+        raise ValueError(
+            f"annotator_noise is {given!r}; pass a mapping from annotators to how many times as "
+            "noisy as the others they are"
+        )
     factors = dict(given or {})
     for name, factor in factors.items():
-        if not (isinstance(factor, (int, float)) and 0 < factor < math.inf):
+        if not (isinstance(factor, Real) and 0 < factor < math.inf):
             raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
     return lambda annotator: 1.0 if annotator is None else float(factors.get(annotator, 1.0))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -76,16 +77,17 @@ def check_rule(rule: StoppingRule, n_items: int, gain_has_scale: bool) -> Stoppi
     ValueError
         If a part of it makes no sense.
     """
-    if rule.gain is not None and not rule.gain > 0:
+    if rule.gain is not None and not (isinstance(rule.gain, Real) and rule.gain > 0):
         raise ValueError(f"stop_gain is {rule.gain!r}; pass a positive number, or None")
     if rule.gain is not None and not gain_has_scale:
         raise ValueError(
             "stop_gain needs an acquisition that tends to zero as questions tell less, such as "
             "'bald' or 'entropy'; choose one, or stop by stop_top"
         )
-    if rule.top is not None and not 1 <= rule.top < n_items:
+    whole = isinstance(rule.top, Integral) and not isinstance(rule.top, bool)
+    if rule.top is not None and not (whole and 1 <= rule.top < n_items):
         raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {n_items - 1}")
-    if not 0 < rule.probability < 1:
+    if not (isinstance(rule.probability, Real) and 0 < rule.probability < 1):
         raise ValueError(f"stop_probability is {rule.probability!r}; pass a number between 0 and 1")
     return rule
 

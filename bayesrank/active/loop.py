@@ -6,7 +6,9 @@ answers is in its journal: opening the journal again, with the same items, gives
 
 from __future__ import annotations
 
+import operator
 import os
+import reprlib
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +24,8 @@ from bayesrank.active._questions import Asker, Question
 from bayesrank.active._skills import Skills, annotator_factors, now
 from bayesrank.active._stopping import Progress, StoppingRule, check_rule, top_settled
 from bayesrank.active.acquisition import Acquisition
-from bayesrank.active.journal import Journal
+from bayesrank.active.journal import Journal, JournalError
+from bayesrank.models._checks import check_count
 
 __all__ = ["Answer", "Question", "QueryLoop"]
 
@@ -128,20 +131,25 @@ class QueryLoop(Knowledge):
         seed: int = 0,
     ) -> None:
         named = as_items(items, features)
-        n = len(named.names)
-        self._asker = Asker(n, _in_numbers(named, candidates), acquisition, int(seed))
+        n, seed = len(named.names), _check_seed(seed)
+        learn_from = check_count(learn_from, "learn_from")
+        self._asker = Asker(n, _in_numbers(named, candidates), acquisition, seed)
         rule = StoppingRule(stop_gain, stop_top, stop_probability)
         self.rule = check_rule(rule, n, self._asker.has_scale)
         skills = Skills(
             skill_program(n, named.features, hyperparameters, ard, laplacian),
             annotator_factors(annotator_noise),
-            learn_from=None if hyperparameters == "prior" else int(learn_from),
+            learn_from=None if hyperparameters == "prior" else learn_from,
             background=background,
-            seed=int(seed),
+            seed=seed,
         )
-        super().__init__(
-            named, skills, Memory() if journal is None else Journal(journal, named.header())
-        )
+        log = Memory() if journal is None else Journal(journal, named.header())
+        super().__init__(named, skills, log)
+        try:
+            self._history  # noqa: B018  records that cannot be added up are refused now
+        except JournalError:
+            self.close()
+            raise
 
     def ask(self, n: int = 1, *, annotator: str | None = None) -> list[Question]:
         """Choose the next questions; the same ones until something is told.
@@ -158,7 +166,13 @@ class QueryLoop(Knowledge):
         -------
         list of Question
             Best first; fewer than `n` if there are no more, and none if all have been asked.
+
+        Raises
+        ------
+        ValueError
+            If `n` is not a positive whole number, or the acquisition gives no numbers.
         """
+        n = check_count(n, "n")
         learned = self._skills.newly_learned(self._history)
         if learned is not None:
             self.log.append(learned)
@@ -252,9 +266,19 @@ class QueryLoop(Knowledge):
         """
         return self._asker.scored(self.beliefs, self._history)
 
-    def progress(self) -> Progress:
-        """How many answers there are, and whether the stopping rule says that they are enough."""
-        history, best = self._history, self.ask()
+    def progress(self, *, annotator: str | None = None) -> Progress:
+        """How many answers there are, and whether the stopping rule says that they are enough.
+
+        Parameters
+        ----------
+        annotator : str, optional
+            Who would answer the next question: what is left to be asked differs by annotator.
+
+        Returns
+        -------
+        Progress
+        """
+        history, best = self._history, self.ask(annotator=annotator)
         settled = None
         if self.rule.top is not None:
             result = self.result
@@ -293,4 +317,21 @@ class QueryLoop(Knowledge):
 def _in_numbers(items: Items, candidates: Any) -> Any:
     if isinstance(candidates, (int, np.integer)):
         return int(candidates)
-    return [items.pair(first, second) for first, second in candidates]
+    try:
+        pairs = [(first, second) for first, second in candidates]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"candidates is {reprlib.repr(candidates)}; pass how many pairs to choose from, or "
+            "pairs of names"
+        ) from None
+    return [items.pair(first, second) for first, second in pairs]
+
+
+def _check_seed(seed: Any) -> int:
+    try:
+        whole = operator.index(seed)
+    except TypeError:
+        whole = -1
+    if whole < 0:
+        raise ValueError(f"seed is {seed!r}; pass a whole number that is not negative")
+    return whole

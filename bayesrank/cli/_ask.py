@@ -128,7 +128,7 @@ def _ask(
                 raise OutputError(str(error)) from error
             open_files.enter_context(loop)
             loop.ask(annotator=annotator)
-            loop.progress()
+            loop.progress(annotator=annotator)
         try:
             code = Session(loop, items, journal, annotator, question).run()
         except JournalError as error:
@@ -152,9 +152,9 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
         raise OutputError(f"{export}: the export would replace an input; give another --export")
     try:
         contents = read_journal(journal, as_items(items.names, items.features).header())
+        answers = replay(contents.records).answers
     except JournalError as error:
         raise OutputError(str(error)) from error
-    answers = replay(contents.records).answers
     if not answers:
         raise OutputError(f"{journal}: there is no answer to export yet; answer questions first")
     named = any(answer.annotator is not None for answer in answers)

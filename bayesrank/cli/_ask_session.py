@@ -76,7 +76,7 @@ class Session:
     def _one_question(self) -> bool:
         """Ask one question; return whether to ask another."""
         questions = self._loop.ask(annotator=self._annotator)
-        progress = self._loop.progress()
+        progress = self._loop.progress(annotator=self._annotator)
         if not questions:
             self._note = "Every question has been asked."
             return False
