@@ -380,6 +380,19 @@ def test_padding_and_blocks_change_nothing():
         assert len(np.asarray(block.users)) % 3 == 0
 
 
+def test_few_users_are_in_blocks_alike(plain):
+    """So that a user's next rating, or another user, needs no code compiled anew."""
+    shapes = set()
+    for count in (1, 2, 3):
+        new = plain[1].condition(np.zeros(count, int), np.arange(count), np.ones(count))
+        shapes |= {np.shape(b.items) for b in make_blocks(new.observations, alike=True)}
+    assert shapes == {(1, 1, 8, 1)}
+    many = Observations(np.repeat(np.arange(5), 9), np.tile(np.arange(9), 5)[:, None], (1.0,),
+                        np.zeros(45), 5, 9)  # fmt: skip
+    assert np.shape(make_blocks(many, alike=True)[0].items) == (1, 8, 16, 1)
+    assert np.shape(make_blocks(many, alike=True, worth=1e4)[0].items) == (1, 5, 9, 1)
+
+
 def test_stopping_early_is_said(data):
     with pytest.warns(ConvergenceWarning, match="EM has not converged after 2 iterations"):
         EM("gaussian", max_iterations=2).run(*data, progress_bar=False)

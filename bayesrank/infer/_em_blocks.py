@@ -21,6 +21,7 @@ __all__ = ["Block", "Observations", "make_blocks", "restore", "take"]
 _MOST_BLOCKS = 6
 # Sum of cubes of a sweep that takes as long, in some fifty sweeps, as compiling for another block.
 _WORTH = 1e8
+_FEWEST_ROWS = 8  # of the blocks that are rounded up
 _NUMBERS_IN_BATCH = 2_000_000  # 16 MB for each temporary array of a batch
 
 
@@ -85,6 +86,7 @@ def make_blocks(
     multiple: int = 1,
     most: int = _MOST_BLOCKS,
     worth: float = _WORTH,
+    alike: bool = False,
 ) -> tuple[Block, ...]:
     """Sort users into blocks.
 
@@ -98,6 +100,9 @@ def make_blocks(
         Largest number of blocks.
     worth
         What a further block must save of the sum, over users, of the cubes of the blocks' sizes.
+    alike
+        Whether numbers of users and of rows are rounded up to powers of two where users are few, so
+        that code compiled for some serves others.
 
     Returns
     -------
@@ -110,8 +115,10 @@ def make_blocks(
     blocks, smaller = [], 0
     for size in _cuts(counts[counts > 0], most, worth):
         members = np.flatnonzero((counts > smaller) & (counts <= size))
-        blocks.append(_block(observations, members, size, counts, starts, order, multiple))
-        smaller = size
+        smaller, room = size, len(members)
+        if alike and _rounded(room) * max(_rounded(size), _FEWEST_ROWS) ** 3 <= worth:
+            room, size = _rounded(room), max(_rounded(size), _FEWEST_ROWS)
+        blocks.append(_block(observations, members, room, size, counts, starts, order, multiple))
     return tuple(blocks)
 
 
@@ -139,19 +146,25 @@ def _cuts(counts: NDArray[np.int64], most: int, worth: float) -> list[int]:
     return cuts[::-1]
 
 
+def _rounded(number: int) -> int:
+    """Round up to a power of two."""
+    return 1 << (number - 1).bit_length()
+
+
 def _block(
     observations: Observations,
     members: NDArray[np.int64],
+    room: int,
     size: int,
     counts: NDArray[np.int64],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
     multiple: int,
 ) -> Block:
-    in_batch = max(1, min(len(members), _NUMBERS_IN_BATCH // size**2))
-    batches = -(-len(members) // in_batch)
+    in_batch = max(1, min(room, _NUMBERS_IN_BATCH // size**2))
+    batches = -(-room // in_batch)
     batches = -(-batches // multiple) * multiple
-    in_batch = -(-len(members) // batches)  # spread evenly, so that few users are empty
+    in_batch = -(-room // batches)  # spread evenly, so that few users are empty
     places = np.full((batches * in_batch, size), len(order))
     column = np.arange(size)
     filled = column < counts[members][:, None]

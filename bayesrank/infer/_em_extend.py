@@ -68,7 +68,7 @@ def fit_users(
         user_scale=np.ones(n),
         fingerprint=fingerprint(observations),
     )
-    blocks = make_blocks(observations, most=2)
+    blocks = make_blocks(observations, most=2, alike=True)
     with jax.enable_x64(True):
         laid_out = unpack(start, blocks)
         sums = no_sums(len(state.mean), shared=False)

@@ -176,7 +176,7 @@ def _first_likelihood(
             f"nobody used level {int(np.argmin(counts))}; number the levels in use without gaps"
         )
     below = np.cumsum(counts)[:-1] / counts.sum()
-    law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, logistic.var())
+    law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, np.pi**2 / 3)
     # Individual models learn their scale, and start small; what users share keeps its size.
     ratio = _BASE_VARIANCE if setting.collaborative else 1.0
     edges, variance = law.ppf(below) * np.sqrt(1.0 + ratio), ratio * noise
