@@ -11,12 +11,17 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rich.console import Console
 
-from bayesrank.active import Journal, read_journal
+from bayesrank.active import Journal, Progress, read_journal
 from bayesrank.active._history import replay
 from bayesrank.cli import main
+from bayesrank.cli._ask_screen import View, draw_screen
 from bayesrank.datasets import read_comparisons
+from bayesrank.datasets._items import Items
+from bayesrank.ranking import summarize
 
 ITEMS = "item,price,milk\nEspresso,2.5,0\nLatte,3.4,9\n[b]Mokka,2.9,1\nFilter,1.8,0\n"
 
@@ -164,6 +169,26 @@ def test_a_disk_that_fails_in_the_middle_and_a_torn_line(items, capsys, monkeypa
     assert code == 2 and "an unfinished last line was dropped" in err.replace("\n", " ")
     assert "cannot be written (No space left on device); this answer is not saved" in err
     assert len(events()) == 2
+
+
+@pytest.mark.parametrize("name", ["{}", "an item with a name that goes on and on, as {} does"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 24), (40, 14), (60, 16), (200, 50)])
+def test_the_question_stays_on_the_screen(name, width, height):
+    rng = np.random.default_rng(0)
+    names = tuple(name.format(f"N{i}") for i in range(6))
+    features = tuple(f"a_feature_with_a_long_name_{k}" for k in range(40))
+    items = Items(Path("items.csv"), names, rng.normal(size=(6, 40)), features)
+    ranking = summarize(rng.normal(size=(50, 6)), names)
+    progress = Progress(3, 1, 0.1, 0.39, False, "")
+    view = View(items, "Which?", (0, 1), progress, 0.9, 3, ranking, "Saved: it.")
+    file = io.StringIO()
+    console = Console(file=file, width=width, height=height, color_system=None)
+    console.print(draw_screen(view, console))
+    shown = file.getvalue()
+    lines = shown.split("\n")
+    assert len(lines) <= height and max(map(len, lines)) <= width
+    assert "N0" in shown and "N1" in shown and "s can't say" in shown and " more" in shown
+    assert "± …" not in shown and "P(…" not in shown  # figures are whole, or left out
 
 
 class Terminal:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Group, RenderableType
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.rule import Rule
 from rich.table import Table
@@ -14,11 +15,13 @@ from bayesrank.active import Progress
 from bayesrank.datasets._items import Items
 from bayesrank.ranking import RankSummary
 
-__all__ = ["View", "draw_screen", "feature_table", "progress_line"]
+__all__ = ["WIDE", "View", "draw_screen", "feature_table", "leaders_table", "progress_line"]
 
-# Lines that are always there: title, question, heads of tables, keys, note, progress, blank ones.
-_FIXED_LINES = 12
 _LEADERS = 5
+# Narrower screens show less of each leader, and the progress in words alone.
+WIDE = 64
+# From the fullest layout to the barest: leaders, features that must find room, and blank lines.
+_LAYOUTS = ((_LEADERS, 4, True), (3, 3, True), (3, 2, False), (1, 2, False), (0, 2, False))
 
 
 class View(NamedTuple):
@@ -34,30 +37,48 @@ class View(NamedTuple):
     note: str
 
 
-def draw_screen(view: View, height: int) -> RenderableType:
-    """Lay out a screen of a given height."""
-    leaders = min(_LEADERS, len(view.items.names))
-    room = max(2, height - _FIXED_LINES - leaders)
+def draw_screen(view: View, console: Console) -> RenderableType:
+    """Lay out the fullest screen that there is room for, the two items and the keys before all."""
+    count = 0 if view.items.features is None else view.items.features.shape[1]
+    room = console.height - 1  # the cursor stands below
+    for leaders, features, spaced in _LAYOUTS:
+        shown = min(count, room)
+        while shown >= min(features, count):
+            screen = _screen(view, console.width, leaders, shown, spaced)
+            over = _lines(screen, console) - room
+            if over <= 0:
+                return screen
+            shown -= max(1, over // 3)  # a feature with a long name takes some lines
+    return Group(feature_table(view.items, view.pair, 0), Text("1, 2, s can't say, u undo, q quit"))
+
+
+def _lines(screen: RenderableType, console: Console) -> int:
+    return len(console.render_lines(screen, pad=False))
+
+
+def _screen(view: View, width: int, leaders: int, features: int, spaced: bool) -> RenderableType:
+    # Where not all features are shown, a line says so.
+    blank = [Text("")] if spaced else []
     parts: list[RenderableType] = [
         Rule(Text(f"{view.items.path.name}: {_count(view)}", style="dim"), align="left"),
-        Text(""),
+        *blank,
         Text(view.question, style="bold"),
-        Text(""),
-        feature_table(view.items, view.pair, room),
-        Text(""),
+        *blank,
+        feature_table(view.items, view.pair, features),
+        *blank,
         _keys(),
-        Text(view.note, style="green"),
-        _bar(view),
-        Text(""),
-        _leaders(view, leaders),
+        *([Text(view.note, style="green")] if view.note or spaced else []),
+        _bar(view, width),
     ]
+    if leaders:
+        parts += [*blank, _leaders(view, min(leaders, len(view.items.names)), width)]
     return Group(*parts)
 
 
 def feature_table(items: Items, pair: tuple[int, int], room: int) -> Group:
     """Two items side by side; of many features, those in which they differ most."""
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("", style="dim")
+    table.add_column("", style="dim", overflow="fold")
     for key, item, style in (("1", pair[0], "bold cyan"), ("2", pair[1], "bold magenta")):
         table.add_column(Text(f"[{key}] {items.names[item]}", style=style), justify="left")
     if items.features is None:
@@ -68,7 +89,8 @@ def feature_table(items: Items, pair: tuple[int, int], room: int) -> Group:
         style = "dim" if first[k] == second[k] else ""
         cells = (Text(f"{value[k]:g}", style=style) for value in (first, second))
         table.add_row(Text(items.feature_names[k]), *cells)
-    rest = [Text(f"... {left} more, in which they differ less", style="dim")] if left else []
+    less = ", in which they differ less" if shown else " features"
+    rest = [Text(f"... {left} more{less}", style="dim")] if left else []
     return Group(table, *rest)
 
 
@@ -80,8 +102,8 @@ def _most_different(
     if count <= room:
         return range(count), 0
     difference = np.abs(features[pair[0]] - features[pair[1]]) / features.std(axis=0)
-    shown = np.sort(np.argsort(-difference, kind="stable")[: room - 1])
-    return shown.tolist(), count - (room - 1)
+    shown = np.sort(np.argsort(-difference, kind="stable")[:room])
+    return shown.tolist(), count - room
 
 
 def progress_line(progress: Progress, top: int, sure: float) -> str:
@@ -98,45 +120,66 @@ def _count(view: View) -> str:
     return ", ".join(parts)
 
 
-def _keys() -> Text:
-    text = Text()
-    for key, meaning in (
-        ("1", ""),
-        ("←", "first   "),
-        ("2", ""),
-        ("→", "second   "),
-        ("s", "can't say   "),
-        ("u", "undo   "),
+def _keys() -> Columns:
+    keys = []
+    for names, meaning in (
+        ("1←", "first"),
+        ("2→", "second"),
+        ("s", "can't say"),
+        ("u", "undo"),
         ("q", "quit, all is saved"),
     ):
-        text.append(key, style="bold reverse").append(f" {meaning}")
-    return text
+        key = Text()
+        for name in names:
+            key.append(name, style="bold reverse").append(" ")
+        keys.append(key.append(meaning))
+    return Columns(keys, padding=(0, 3))
 
 
-def _bar(view: View) -> Table:
+def _bar(view: View, width: int) -> RenderableType:
     settled = 0.0 if view.progress.settled is None else view.progress.settled
+    words = Text(progress_line(view.progress, view.top, view.sure), style="dim")
+    if width < WIDE:
+        return words
     grid = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=view.sure, completed=min(settled, view.sure), width=20)
-    grid.add_row(bar, Text(progress_line(view.progress, view.top, view.sure), style="dim"))
+    grid.add_row(ProgressBar(total=view.sure, completed=min(settled, view.sure), width=20), words)
     return grid
 
 
-def _leaders(view: View, rows: int) -> RenderableType:
+def _leaders(view: View, rows: int, width: int) -> RenderableType:
     if view.ranking is None:
         return Text("Nothing is known of the ranking yet.", style="dim")
-    ranking = view.ranking
+    return leaders_table(view.ranking, rows, width)
+
+
+def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
+    """The best items, one line each, with as many figures as a width allows."""
+    mean, sd, best, low, high = (
+        values[:rows].tolist()
+        for values in (
+            ranking.mean,
+            ranking.sd,
+            ranking.prob_best,
+            ranking.rank_lower,
+            ranking.rank_upper,
+        )
+    )
+    figures = {
+        "Skill ± sd": [f"{m:+.2f} ± {s:.2f}" for m, s in zip(mean, sd, strict=True)],
+        "P(best)": [f"{100 * p:.0f}%" for p in best],
+        f"{100 * ranking.prob:g}% rank interval": [
+            f"{a:.0f} to {b:.0f}" for a, b in zip(low, high, strict=True)
+        ],
+    }
+    if width < WIDE:
+        figures = {"P(best)": figures["P(best)"]}
+    sizes = {head: max(len(head), *map(len, cells)) for head, cells in figures.items()}
+    left = width - 3 - sum(size + 2 for size in sizes.values())
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", justify="right", no_wrap=True, min_width=1)
-    table.add_column("Best so far", overflow="ellipsis", no_wrap=True)
-    table.add_column("Skill ± sd", justify="right", no_wrap=True)
-    table.add_column("P(best)", justify="right", no_wrap=True)
-    table.add_column(f"{100 * ranking.prob:g}% rank interval", justify="right", no_wrap=True)
-    for i in range(min(rows, len(ranking))):
-        table.add_row(
-            str(i + 1),
-            Text(ranking.name[i]),
-            f"{ranking.mean[i]:+.2f} ± {ranking.sd[i]:.2f}",
-            f"{100 * ranking.prob_best[i]:.0f}%",
-            f"{ranking.rank_lower[i]:.0f} to {ranking.rank_upper[i]:.0f}",
-        )
+    table.add_column("Best so far", overflow="ellipsis", no_wrap=True, max_width=max(left, 4))
+    for head, size in sizes.items():
+        table.add_column(head, justify="right", no_wrap=True, min_width=size)
+    for i in range(len(mean)):
+        table.add_row(str(i + 1), Text(ranking.name[i]), *(cells[i] for cells in figures.values()))
     return table

@@ -10,7 +10,14 @@ from rich.console import Console
 from rich.text import Text
 
 from bayesrank.active import Journal, Progress, QueryLoop, Question
-from bayesrank.cli._ask_screen import View, draw_screen, feature_table, progress_line
+from bayesrank.cli._ask_screen import (
+    WIDE,
+    View,
+    draw_screen,
+    feature_table,
+    leaders_table,
+    progress_line,
+)
 from bayesrank.cli._tables import ranking_table, stdout_console
 from bayesrank.datasets._items import Items
 
@@ -148,7 +155,7 @@ class Session:
         top, sure = self._loop.rule.top or 1, self._loop.rule.probability
         view = View(self._items, self._question, pair, progress, sure, top, ranking, self._note)
         self._console.clear()
-        self._console.print(draw_screen(view, self._console.height))
+        self._console.print(draw_screen(view, self._console))
         key = _key()
         if key in ("1", *_LEFT):
             return "first"
@@ -189,7 +196,9 @@ class Session:
         if self._note.startswith(("Enough", "Every")):
             show(self._note, markup=False, highlight=False)
         if count:
-            show(ranking_table(self._loop.ranking(), rows=10))
+            ranking, width = self._loop.ranking(), self._console.width
+            wide = width >= WIDE
+            show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()
         new = "" if count == self._before else f", {count - self._before:+d} in this sitting"
         show(
