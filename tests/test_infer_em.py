@@ -306,6 +306,12 @@ def test_new_users_are_the_gaussian_conditional(data, plain):
     np.testing.assert_allclose(variance[0], np.diagonal(result.kernel - weights @ across.T))
 
 
+def test_users_may_be_looked_up_in_any_order_and_twice(plain):
+    result = plain[1]
+    for found, all_users in zip(result.functions([3, 0, 3]), result.functions(), strict=True):
+        np.testing.assert_allclose(found, all_users[[3, 0, 3]], rtol=1e-12)
+
+
 def test_a_new_item_equal_to_a_known_one_is_rated_like_it(data):
     X = np.random.default_rng(1).normal(size=(M, 2))
     kernel = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) + 1e-9 * np.eye(M)
@@ -360,6 +366,8 @@ def test_comparisons_say_nothing_of_a_users_level():
     result = engine.run([0, 0, 1, 1], pairs, progress_bar=False)
     np.testing.assert_allclose(result.functions()[0].mean(axis=1), 0.0, atol=1e-9)
     assert np.all(result.state.user_scale != 1)
+    with pytest.raises(ValueError, match="users who compare do not differ in noise"):
+        _ = result.noise
 
 
 def test_padding_and_blocks_change_nothing():

@@ -15,6 +15,7 @@ from bayesrank.infer._em_accelerate import Anderson
 from bayesrank.infer._em_blocks import Block, Observations
 from bayesrank.infer._em_estep import no_sums
 from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
+from bayesrank.infer._em_result import EMResult
 from bayesrank.infer._em_state import EMState, pack, unpack
 
 __all__ = ["Loop", "Steps", "compile_steps"]
@@ -73,8 +74,8 @@ class Loop:
         mesh: Mesh | None,
         accelerate: bool,
     ) -> None:
-        self.observations, self.host_blocks = observations, blocks
-        self.steps, self.shared = steps, setting.collaborative
+        self.observations, self.setting, self.base_kernels = observations, setting, kernels
+        self.steps, self.host_blocks = steps, blocks
         state = unpack(start, blocks)
         self.state = State(
             place(mesh, state.prior, split=False),
@@ -85,7 +86,7 @@ class Loop:
         self.blocks = place(mesh, blocks, split=True)
         self.kernels = place(mesh, kernels, split=False)
         self.trace: list[float] = []
-        self.anderson = self.steps.anderson if accelerate and self.shared else None
+        self.anderson = self.steps.anderson if accelerate and setting.collaborative else None
         self.plain: State | None = None
         self.slack = 0.0 if setting.numbers else _SLACK * len(observations.users)
 
@@ -110,7 +111,7 @@ class Loop:
         self.plain, self.state = (None, new) if further is None else (new, further)
 
     def _expect(self) -> Found:
-        return self.steps.expect(self.state, self.blocks, shared=self.shared)
+        return self.steps.expect(self.state, self.blocks, shared=self.setting.collaborative)
 
     def evaluate(self, found: Found) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
@@ -143,3 +144,16 @@ class Loop:
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations."""
         return pack(self.state, self.host_blocks, self.observations)
+
+    def result(self, *, converged: bool) -> EMResult:
+        """What there is to return, as last evaluated."""
+        return EMResult(
+            self.observations,
+            self.setting,
+            self.packed(),
+            self.base_kernels,
+            log_evidence=self.log_evidence,
+            log_prior=self.log_prior,
+            trace=np.asarray(self.trace),
+            converged=converged,
+        )

@@ -41,7 +41,8 @@ class EMResult:
         Log probability of the observations at the estimate (EP's approximation, unless they are
         numbers), in nats.
     log_prior
-        Log prior density of the estimate, up to a constant.
+        Log prior density of the estimate, up to a constant; with what it adds to integrate out how
+        users differ in thresholds.
     trace
         ``log_evidence + log_prior`` at the beginning of each iteration.
     converged
@@ -74,7 +75,15 @@ class EMResult:
 
     @property
     def noise(self) -> Array:
-        """Noise of each user, shape (n,): of numbers, or relative to the shared noise of levels."""
+        """Noise of each user, shape (n,): of numbers, or relative to the shared noise.
+
+        Raises
+        ------
+        ValueError
+            If the observations are comparisons, whose noise is everybody's.
+        """
+        if self.setting.likelihood == "pairwise":
+            raise ValueError("users who compare do not differ in noise, which is one")
         return np.exp(self.state.theta[:, -1])
 
     @property
@@ -112,7 +121,7 @@ class EMResult:
         Parameters
         ----------
         users
-            Different users, shape (u,); all if not given.
+            Numbers of users, shape (u,); all if not given.
 
         Returns
         -------
@@ -121,11 +130,12 @@ class EMResult:
         """
         n = self.observations.num_users
         who = np.arange(n) if users is None else self._known(users, n, "user")
+        different, place = np.unique(who, return_inverse=True)
         parts = [
             functions_of(some, self.state, self.observations)
-            for some in chunks(who, len(self.mean))
+            for some in chunks(different, len(self.mean))
         ]
-        mean, variance = (np.concatenate(x) for x in zip(*parts, strict=True))
+        mean, variance = (np.concatenate(x)[place] for x in zip(*parts, strict=True))
         return mean, variance
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:

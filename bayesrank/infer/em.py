@@ -30,9 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
@@ -51,6 +50,7 @@ from bayesrank.infer.ep import ConvergenceWarning
 
 __all__ = ["EM"]
 
+# Sweeps over the sites alone, before the first iteration and, at most, after the last.
 _FIRST_SWEEPS, _LAST_SWEEPS = 6, 30
 _EP_TOL = 1e-3
 
@@ -88,7 +88,7 @@ class EM:
     max_iterations
         Number of iterations after which to give up.
     tol
-        Has converged when ten iterations together change the objective by less an observation.
+        Has converged when ten iterations together change the objective per observation by less.
 
     Examples
     --------
@@ -202,17 +202,44 @@ class EM:
         )
         with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             # Matrices are small and many: threads inside one of them only get in the way.
-            return self._run(
-                self._setting(observations, kernel is not None),
-                observations,
-                check_kernels(kernel, observations.num_items),
-                num_levels,
-                init_state,
-                (checkpoint, checkpoint_every),
-                mesh,
-                progress_bar,
-                callback,
-            )
+            loop = self._begin(observations, kernel, num_levels, init_state, mesh)
+            settled = self._iterate(loop, (checkpoint, checkpoint_every), progress_bar, callback)
+            delta = loop.sweep(_LAST_SWEEPS, tol=_EP_TOL)
+            result = loop.result(converged=settled and delta < 10 * _EP_TOL)
+        if checkpoint is not None:
+            result.state.save(checkpoint)
+        if not result.converged:
+            warnings.warn(_not_converged(loop, self, delta), ConvergenceWarning, stacklevel=2)
+        return result
+
+    def _begin(
+        self,
+        observations: Observations,
+        kernel: ArrayLike | None,
+        num_levels: int | None,
+        init_state: EMState | str | Path | None,
+        mesh: Mesh | None,
+    ) -> Loop:
+        setting = self._setting(observations, kernel is not None)
+        kernels = check_kernels(kernel, observations.num_items)
+        if init_state is None:
+            start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
+        else:
+            start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
+            start.check(observations)
+        loop = Loop(
+            self.compiled(setting, mesh),
+            setting,
+            observations,
+            kernels,
+            make_blocks(observations, multiple=1 if mesh is None else mesh.size),
+            start,
+            mesh=mesh,
+            accelerate=self.accelerate,
+        )
+        if init_state is None:
+            loop.sweep(_FIRST_SWEEPS)
+        return loop
 
     def _setting(self, observations: Observations, kernel_given: bool) -> Setting:
         """Settings for these observations."""
@@ -220,65 +247,25 @@ class EM:
         strength = float(observations.num_items if self.strength is None else self.strength)
         return self.setting._replace(strength=strength, learn_base=learn_base)
 
-    def _run(
+    def _iterate(
         self,
-        setting: Setting,
-        observations: Observations,
-        kernels: NDArray[np.float64],
-        num_levels: int | None,
-        init_state: EMState | str | Path | None,
+        loop: Loop,
         checkpoint: tuple[str | Path | None, int],
-        mesh: Mesh | None,
         progress_bar: bool,
         callback: Callable[[int, float], None] | None,
-    ) -> EMResult:
-        if init_state is None:
-            start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
-        else:
-            start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
-            start.check(observations)
-        blocks = make_blocks(observations, multiple=1 if mesh is None else mesh.size)
-        loop = Loop(
-            self.compiled(setting, mesh),
-            setting,
-            observations,
-            kernels,
-            blocks,
-            start,
-            mesh=mesh,
-            accelerate=self.accelerate,
-        )
-        if init_state is None:
-            loop.sweep(_FIRST_SWEEPS)
-        converged = False
+    ) -> bool:
+        """Iterate until the objective has settled; return whether it has."""
+        file, every = checkpoint
         with tqdm(total=self.max_iterations, disable=not progress_bar, desc="EM") as bar:
-            while not converged and len(loop.trace) < self.max_iterations:
+            while len(loop.trace) < self.max_iterations and not loop.settled(self.tol):
                 loop.step()
                 bar.update()
                 bar.set_postfix_str(f"log evidence per observation {loop.per_observation:.5f}")
                 if callback is not None:
                     callback(len(loop.trace), loop.per_observation)
-                file, every = checkpoint
                 if file is not None and len(loop.trace) % every == 0:
                     loop.packed().save(file)
-                converged = loop.settled(self.tol)
-        delta = loop.sweep(_LAST_SWEEPS, tol=_EP_TOL)
-        result = EMResult(
-            observations,
-            setting,
-            loop.packed(),
-            kernels,
-            log_evidence=loop.log_evidence,
-            log_prior=loop.log_prior,
-            trace=np.asarray(loop.trace),
-            converged=bool(converged and delta < 10 * _EP_TOL),
-        )
-        if checkpoint[0] is not None:
-            result.state.save(checkpoint[0])
-        if not result.converged:
-            warnings.warn(_not_converged(loop, self, delta), ConvergenceWarning,
-                          stacklevel=3)  # fmt: skip
-        return result
+        return loop.settled(self.tol)
 
     def compiled(self, setting: Setting, mesh: Mesh | None) -> Steps:
         """Return compiled code of the steps, kept for data of the same shapes."""
