@@ -84,6 +84,15 @@ def test_predictions_that_are_left_out_are_missed(monkeypatch):
     assert "6 pairs are not rated, too many for predictions.csv" in " ".join(notes)
 
 
+def test_columns_are_the_same_where_all_is_rated():
+    engine = SimpleNamespace(predict_proba=lambda users, items: np.full((len(users), 2), 0.5))
+    model: Any = SimpleNamespace(
+        users_=["a"], items_=["x"], levels_=np.array([1, 2]), result=engine
+    )
+    for pairs in ([], [(0, 0)]):
+        assert list(_rate._rows(model, pairs)) == ["user", "item", "level", "P(1)", "P(2)"]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

@@ -205,8 +205,6 @@ def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.
         "user": [model.users_[u] for u in numbers[:, 0]],
         "item": [model.items_[i] for i in numbers[:, 1]],
     }
-    if not len(numbers):
-        return pd.DataFrame(table | {"level": []})
     probability = model.result.predict_proba(numbers[:, 0], numbers[:, 1])
     table["level"] = model.levels_[(probability.cumsum(axis=1) < 0.5).sum(axis=1)]
     for k, level in enumerate(model.levels_):
