@@ -129,17 +129,18 @@ def check_triples(
 
 
 def _columns(table: Any) -> tuple[Any, Any, Any]:
-    names = [str(name).strip().lower() for name in table.columns]
+    columns = list(table.columns)
+    names = [str(name).strip().lower() for name in columns]
     found = []
     for wanted in (USER_COLUMNS, ITEM_COLUMNS, ("level", *LEVEL_COLUMNS)):
         known = [name for name in wanted if name in names]
         if not known:
             raise ValueError(
-                f"the table has no column {wanted[0]!r}; it has {list(map(str, table.columns))}"
+                f"the table has no column {wanted[0]!r}; it has {list(map(str, columns))}"
             )
         if names.count(known[0]) > 1:
             raise ValueError(f"the table has two columns {known[0]!r}; rename one of them")
-        found.append(table.iloc[:, names.index(known[0])])
+        found.append(table[columns[names.index(known[0])]])
     return found[0], found[1], found[2]
 
 
