@@ -286,6 +286,8 @@ def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
     result = rest.run(*data, progress_bar=False, init_state=file)
     np.testing.assert_allclose(result.trace, whole.trace[10:], rtol=1e-10)
     np.testing.assert_allclose(result.kernel, whole.kernel, rtol=1e-9)
+    with pytest.raises(ValueError, match="init_state has scales of 2 base kernels, not of 1"):
+        rest.run(*data, init_state=file, kernel=np.eye(M), progress_bar=False)
     (tmp_path / "text").write_text("no state")
     with pytest.raises(ValueError, match="text holds no state of EM"):
         EMState.load(tmp_path / "text")

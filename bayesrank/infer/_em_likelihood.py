@@ -56,8 +56,7 @@ class Likelihood(NamedTuple):
 def thresholds(log_gaps: Array) -> Array:
     """Thresholds from the logs of their gaps, mean zero; shape (..., r - 2) to (..., r - 1)."""
     above = jnp.cumsum(jnp.exp(log_gaps), axis=-1)
-    edges = jnp.concatenate([jnp.zeros_like(above[..., :0], shape=(*above.shape[:-1], 1)), above],
-                            axis=-1)  # fmt: skip
+    edges = jnp.concatenate([jnp.zeros((*above.shape[:-1], 1), above.dtype), above], axis=-1)
     return edges - edges.mean(axis=-1, keepdims=True)
 
 

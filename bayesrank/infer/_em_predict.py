@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,29 +101,20 @@ def draws_of(
 ) -> NDArray[np.float64]:
     """Draws of one user's function at all items, from standard normals of shape (draws, m)."""
     mine = observations.users == user
-    weights = np.asarray(observations.weights)
-    scale = state.user_scale[user]
-    rows = scale * np.einsum("w,kwm->km", weights, state.kernel[observations.items[mine]])
-    covariance = np.einsum("w,klw->kl", weights, rows[:, observations.items[mine]])
+    items, weights = observations.items[mine], np.asarray(observations.weights)
+    level, scale = state.user_level[user], state.user_scale[user]
+    rows = scale * np.einsum("w,kwm->km", weights, state.kernel[items])
+    covariance = np.einsum("w,klw->kl", weights, rows[:, items])
     root = np.sqrt(state.tau[mine])
     inner = np.eye(len(root)) + root[:, None] * covariance * root
     half = np.linalg.solve(np.linalg.cholesky(inner), root[:, None] * rows)
-    prior = state.mean[observations.items[mine]] + state.user_level[user]
-    nu = state.nu[mine] - state.tau[mine] * (prior @ weights)
-    mean = state.mean + state.user_level[user] + nu @ rows - half.T @ (half @ _at(observations,
-        mine, weights, nu))  # fmt: skip
+    nu = state.nu[mine] - state.tau[mine] * ((state.mean[items] + level) @ weights)
+    told = np.zeros(len(state.mean))  # P' nu
+    np.add.at(told, items, nu[:, None] * weights)
+    mean = state.mean + level + nu @ rows - half.T @ (half @ told)
     values, vectors = np.linalg.eigh(scale * state.kernel - half.T @ half)
     # Eigenvalues that are negative at rounding level are zero.
     return mean + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-
-
-def _at(
-    observations: Observations, mine: NDArray[np.bool_], weights: Any, nu: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """``P' nu`` of one user, shape (m,)."""
-    found = np.zeros(observations.num_items)
-    np.add.at(found, observations.items[mine], nu[:, None] * weights)
-    return found
 
 
 def level_probabilities(

@@ -23,8 +23,8 @@ __all__ = ["EMState", "fingerprint", "initial_state", "pack", "unpack"]
 Array = Any  # float64: NumPy's on the host, JAX's on devices
 
 _FIRST_SPREAD = 0.3
-# In units of the noise's: tastes may vary more than one rating scatters. Of what is too much, the
-# part that belongs to single items takes care.
+# In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
+# what is too much goes to single items, the part of the base that is like noise.
 _BASE_VARIANCE = 4.0
 # Individual models have nobody to learn the spread of deviations from.
 _LONE_SPREAD = 1.0
@@ -91,18 +91,23 @@ class EMState(NamedTuple):
             raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
         return cls(**fields)
 
-    def check(self, observations: Observations) -> None:
-        """Refuse observations that the state is not of.
+    def check(self, observations: Observations, num_kernels: int) -> None:
+        """Refuse observations that the state is not of, and other base kernels.
 
         Raises
         ------
         ValueError
-            If users, items, levels or their order differ.
+            If users, items, levels or their order differ, or the number of base kernels does.
         """
         if str(self.fingerprint) != fingerprint(observations):
             raise ValueError(
                 "init_state is of other observations; pass those that it was made with, in the "
                 "same order, or leave it out"
+            )
+        if len(self.scales) != num_kernels:
+            raise ValueError(
+                f"init_state has scales of {len(self.scales)} base kernels, not of {num_kernels}; "
+                "pass the kernel that it was made with, or leave it out"
             )
 
 

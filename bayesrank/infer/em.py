@@ -226,7 +226,7 @@ class EM:
             start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
-            start.check(observations)
+            start.check(observations, len(kernels))
         loop = Loop(
             self.compiled(setting, mesh),
             setting,
