@@ -1,5 +1,6 @@
 """How good EP is as an approximation, and the gradients of its evidence."""
 
+import re
 from typing import Any
 
 import jax
@@ -20,11 +21,12 @@ from numpy.testing import assert_allclose
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, logsumexp
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer import EP, ConvergenceWarning, maximize_evidence
 
 KEY = jax.random.key(1)
 RNG = np.random.default_rng(5)
@@ -219,3 +221,53 @@ def test_a_domain_computed_from_the_arguments():
     # The mean square of the data is sd^2 + 1 where the evidence is largest; the prior is flat.
     expected = np.sqrt(np.mean(y**2) - 1)
     np.testing.assert_allclose(found.params["sd"], expected, rtol=1e-3)
+
+
+# ---------------------------------------------------------------- where it is largest
+
+Y = RNG.normal(size=(3, 30)) * [[2.0], [3.0], [4.0]]
+
+
+def spreads(y):
+    """Three groups of their own: a hyperparameter without prior, one with, one in an interval."""
+    s = numpyro.param("s", 1.0, constraint=dist.constraints.positive)
+    t = numpyro.sample("t", dist.LogNormal(0.0, 0.2))
+    u = numpyro.param("u", 0.3, constraint=dist.constraints.interval(0.1, 0.5))
+    scale = jnp.stack([jnp.asarray(s), jnp.asarray(t), jnp.asarray(u)])[:, None]
+    f: Any = numpyro.sample("f", dist.Normal(0.0, scale).expand([3, 30]))
+    numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
+
+
+def test_the_maximum_is_that_in_closed_form_and_an_edge_is_told():
+    def loss(t):
+        log_prior = norm.logpdf(np.log(t), scale=0.2) - np.log(t)
+        return -log_prior - norm.logpdf(Y[1], scale=np.hypot(t, 1.0)).sum()
+
+    with pytest.warns(ConvergenceWarning, match="stopped at an edge: u would go further. Give"):
+        found = maximize_evidence(spreads, Y, num_restarts=1, tol=1e-10)
+    s, t, u = (float(found.params[k]) for k in "stu")
+    assert_allclose(s, np.sqrt(np.mean(Y[0] ** 2) - 1.0), rtol=1e-3)
+    best: Any = minimize_scalar(loss, bounds=(0.5, 5.0))
+    assert_allclose(t, best.x, rtol=1e-3)
+    assert found.at_bound == ("u",) and not found.converged and 0.499 < u < 0.5
+    total = np.hypot([[s], [t], [u]], 1.0)
+    assert_allclose(found.log_evidence, norm.logpdf(Y, scale=total).sum(), rtol=1e-9)
+    assert_allclose(found.restarts, found.log_evidence + found.log_prior, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"init": {"s": -1.0}}, "init['s'] is -1.0, which is outside its domain Positive"),
+        ({"init": {"t": np.nan}}, "init['t'] is nan, which is outside its domain"),
+        ({"init": {"u": 0.7}}, "init['u'] is 0.7, which is outside its domain Interval"),
+        ({"init": {"s": np.ones(2)}}, "init['s'] has shape (2,); pass shape ()"),
+        ({"init": {"f": 1.0}}, "init names ['f']; the free hyperparameters are"),
+        ({"num_restarts": -1}, "num_restarts is -1; pass a whole number from 0 on"),
+        ({"max_steps": 0}, "max_steps is 0; pass a whole number from 1 on"),
+        ({"tol": -1.0}, "tol is -1.0; pass a positive number"),
+    ],
+)
+def test_what_a_search_refuses(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        maximize_evidence(spreads, Y, **options)

@@ -114,9 +114,10 @@ def test_refuses_a_program_without_hyperparameters():
 
 
 @pytest.mark.parametrize("name", ["num_warmup", "num_samples", "num_chains"])
-def test_refuses_impossible_numbers(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least"):
-        counts: dict[str, Any] = {name: 0}
+@pytest.mark.parametrize("count", [0, 7.5])
+def test_refuses_impossible_numbers(name, count):
+    with pytest.raises(ValueError, match=f"{name} is {count}; pass a whole number from"):
+        counts: dict[str, Any] = {name: count}
         NestedEP(regression).run(jax.random.key(0), Y, **counts)
 
 

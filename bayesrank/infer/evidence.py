@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,9 @@ __all__ = ["EvidenceMaximum", "maximize_evidence"]
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
+# Nearer to an end of its domain than this share of it, a hyperparameter is at that end: it comes
+# there on the unconstrained scale, where the way to the end itself has no end.
+_EDGE = 1e-3
 _NOWHERE = "EP does not converge at these hyperparameters"
 
 
@@ -39,7 +43,8 @@ class EvidenceMaximum:
     converged
         Whether the optimiser has converged, inside the bounds.
     at_bound
-        Hyperparameters that stopped at the edge of the region searched.
+        Hyperparameters that stopped at the edge of the region searched, or of a domain with two
+        ends.
     message
         What the optimiser said.
     num_evaluations
@@ -120,29 +125,30 @@ def maximize_evidence(
     Raises
     ------
     ValueError
-        If the program is not one that EP can take, has no free hyperparameters, or `init` names
-        others.
+        If the program is not one that EP can take, has no free hyperparameters, `init` names
+        others or is outside their domains, or a setting makes no sense.
 
     Warns
     -----
     ConvergenceWarning
-        If the optimiser has not converged, or stopped at the edge of the region searched.
+        If the optimiser has not converged, or stopped at an edge.
     """
     engine = model if isinstance(model, EP) else EP(model)
+    _check_settings(num_restarts, max_steps, tol)
     with jax.enable_x64(engine.precision == "float64"):
         search = _Search(engine, args, kwargs, dict(params or {}), dict(init or {}), callback)
         starts = search.starting_points(num_restarts, rng_key)
         ends = [search.climb(start, max_steps, tol) for start in starts]
         maximum = search.best(ends)
     if not maximum.converged:
-        where = (
-            f"; at the edge of the search: {', '.join(maximum.at_bound)}"
+        what = (
+            f"stopped at an edge: {', '.join(maximum.at_bound)} would go further"
             if maximum.at_bound
-            else ""
+            else f"has not converged: {maximum.message}"
         )
         warnings.warn(
-            f"the search for hyperparameters has not converged: {maximum.message}{where}. Give it "
-            "more max_steps, another init, num_restarts, or a prior on these hyperparameters",
+            f"the search for hyperparameters {what}. Give it more max_steps, another init, "
+            "num_restarts, or a prior on these hyperparameters",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -174,6 +180,7 @@ class _Search:
             raise ValueError(
                 f"init names {unknown}; the free hyperparameters are {list(self.free.names)}"
             )
+        _check_init(init, self.free)
         start = {**self.free.inventory.hyperparameters, **init}
         # Refuses what EP cannot take before anything is searched.  All hyperparameters are named,
         # so that a run at those that are learned shares its code.
@@ -240,8 +247,12 @@ class _Search:
         end = max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
         with_bounds = np.abs(end.outcome.x - self.first) >= _REACH - 1e-6
         edges = self.free.unravel(jnp.asarray(with_bounds, float))
-        at_bound = tuple(k for k in self.free.names if bool(jnp.any(edges[k] > 0)))
         learned = {k: np.asarray(v) for k, v in self.free.values(end.outcome.x).items()}
+        at_bound = tuple(
+            k
+            for k in self.free.names
+            if bool(jnp.any(edges[k] > 0)) or _at_end(learned[k], self.free.inventory.supports[k])
+        )
         fixed = {k: np.asarray(v) for k, v in self.free.inventory.hyperparameters.items()}
         return EvidenceMaximum(
             params={**fixed, **learned},
@@ -253,3 +264,29 @@ class _Search:
             num_evaluations=self.count,
             restarts=tuple(float(e.evaluation.objective) for e in ends),
         )
+
+
+def _at_end(value: np.ndarray, support: Any) -> bool:
+    """Whether a value is at an end of a domain that has two."""
+    low, high = (getattr(support, name, np.inf) for name in ("lower_bound", "upper_bound"))
+    width = np.asarray(high, float) - np.asarray(low, float)
+    near = np.minimum(value - np.asarray(low), np.asarray(high) - value) < _EDGE * width
+    return bool(np.any(np.isfinite(width) & near))
+
+
+def _check_init(init: Mapping[str, Any], free: Hyperparameters) -> None:
+    for name, value in init.items():
+        wanted = np.shape(free.inventory.hyperparameters[name])
+        array, support = np.asarray(value), free.inventory.supports[name]
+        if array.shape != wanted:
+            raise ValueError(f"init[{name!r}] has shape {array.shape}; pass shape {wanted}")
+        if not (np.isfinite(array).all() and bool(jnp.all(support(jnp.asarray(array, float))))):
+            raise ValueError(f"init[{name!r}] is {value}, which is outside its domain {support}")
+
+
+def _check_settings(num_restarts: Any, max_steps: Any, tol: Any) -> None:
+    for name, value, least in (("num_restarts", num_restarts, 0), ("max_steps", max_steps, 1)):
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} is {value!r}; pass a whole number from {least} on")
+    if not (isinstance(tol, Real) and 0 < float(tol) < np.inf):
+        raise ValueError(f"tol is {tol!r}; pass a positive number")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -194,7 +195,10 @@ class NestedEP:
         """Find the mode of the hyperparameters, the curvature there, and the sites around it."""
         fixed = self._fixed(args, kwargs, params)
         engine = self.search_engine
-        maximum = maximize_evidence(engine, *args, params=fixed, **kwargs)
+        # Wherever the search ends, the walk starts around it, and says itself whether it is done.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            maximum = maximize_evidence(engine, *args, params=fixed, **kwargs)
         start = engine.run(jax.random.key(0), *args, params=maximum.params, **kwargs)
         free = Hyperparameters(engine, args, kwargs, fixed)
         centre, first = free.flatten(maximum.params), first_sites(start.sites)
@@ -357,5 +361,5 @@ def _complaint(result: NestedEPResult, r_hat: float) -> str:
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
         smallest = 4 if name == "num_samples" else 1
-        if count < smallest:
-            raise ValueError(f"{name} must be at least {smallest}, got {count}")
+        if not isinstance(count, Integral) or count < smallest:
+            raise ValueError(f"{name} is {count!r}; pass a whole number from {smallest} on")
