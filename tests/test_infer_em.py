@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
-from bayesrank.infer._em_blocks import Observations, make_blocks
+from bayesrank.infer._em_blocks import make_blocks
 from bayesrank.infer._em_mstep import Base, log_prior
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_state import unpack
@@ -314,6 +314,13 @@ def test_users_may_be_looked_up_in_any_order_and_twice(plain):
         np.testing.assert_allclose(found, all_users[[3, 0, 3]], rtol=1e-12)
 
 
+def test_draws_have_the_posteriors_moments(plain):
+    mean, variance = plain[1].functions([3])
+    draws = plain[1].draw([3], 20_000)[:, 0]
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 4 * np.sqrt(variance / 20_000))
+    np.testing.assert_allclose(draws.var(axis=0), variance[0], rtol=0.05)
+
+
 def test_a_new_item_equal_to_a_known_one_is_rated_like_it(data):
     X = np.random.default_rng(1).normal(size=(M, 2))
     kernel = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) + 1e-9 * np.eye(M)
@@ -372,93 +379,9 @@ def test_comparisons_say_nothing_of_a_users_level():
         _ = result.noise
 
 
-def test_padding_and_blocks_change_nothing():
-    rng = np.random.default_rng(3)
-    counts = rng.integers(1, 30, size=40)
-    users = rng.permutation(np.repeat(np.arange(40), counts))
-    items = np.arange(len(users))[:, None] % 30
-    observations = Observations(users, items, (1.0,), rng.normal(size=len(users)), 41, 30)
-    blocks = make_blocks(observations, multiple=3, worth=0.0)
-    assert len(blocks) > 2 and len(make_blocks(observations)) == 1
-    entries = np.concatenate([np.ravel(b.entries) for b in blocks])
-    found = entries[entries < len(users)]
-    np.testing.assert_array_equal(np.sort(found), np.arange(len(users)))
-    for block in blocks:
-        there = np.asarray(block.weights)[..., 0] != 0
-        who = np.broadcast_to(np.asarray(block.users)[..., None], there.shape)[there]
-        np.testing.assert_array_equal(who, users[np.asarray(block.entries)[there]])
-        assert len(np.asarray(block.users)) % 3 == 0
-
-
-def test_few_users_are_in_blocks_alike(plain):
-    """So that a user's next rating, or another user, needs no code compiled anew."""
-    shapes = set()
-    for count in (1, 2, 3):
-        new = plain[1].condition(np.zeros(count, int), np.arange(count), np.ones(count))
-        shapes |= {np.shape(b.items) for b in make_blocks(new.observations, alike=True)}
-    assert shapes == {(1, 1, 8, 1)}
-    many = Observations(np.repeat(np.arange(5), 9), np.tile(np.arange(9), 5)[:, None], (1.0,),
-                        np.zeros(45), 5, 9)  # fmt: skip
-    assert np.shape(make_blocks(many, alike=True)[0].items) == (1, 8, 16, 1)
-    assert np.shape(make_blocks(many, alike=True, worth=1e4)[0].items) == (1, 5, 9, 1)
-
-
 def test_stopping_early_is_said(data):
     with pytest.warns(ConvergenceWarning, match="EM has not converged after 2 iterations"):
         EM("gaussian", max_iterations=2).run(*data, progress_bar=False)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
-        ({"strength": -1.0}, "strength must not be negative"),
-        ({"damping": 0.0}, "damping must be in"),
-        ({"max_iterations": 0}, "max_iterations must be at least 1"),
-        ({"tol": 0.0}, "tol must be positive"),
-    ],
-)
-def test_settings_are_checked(options, message):
-    with pytest.raises(ValueError, match=message):
-        EM(**options)
-
-
-@pytest.mark.parametrize(
-    ("args", "options", "message"),
-    [
-        (([0, 0], [1, 1], [0, 1]), {}, "user 0 has rated item 1 before row 1"),
-        (([0, -1], [0, 1], [0, 1]), {}, "users holds -1"),
-        (([0, 1], [0, 9], [0, 1]), {"num_items": 3}, "items holds 9; numbers go from 0 to 2"),
-        (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
-        (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
-        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan"),
-        (([0, 1], [0, 1], None), {}, "levels has shape"),
-        (([0, 1], [0], [0, 1]), {}, "items has shape"),
-        (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
-        (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
-        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
-        (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
-        (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
-    ],
-)
-def test_observations_are_checked(args, options, message):
-    with pytest.raises(ValueError, match=message):
-        EM().run(*args, progress_bar=False, **options)
-
-
-def test_runs_are_checked(data):
-    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
-        EM("gaussian").run(*data, checkpoint="state.npz", checkpoint_every=0)
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
-    with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
-        EM("gaussian").run(*data, mesh=mesh)
-
-
-def test_comparisons_are_checked():
-    with pytest.raises(ValueError, match="compares item 1 with itself in row 0"):
-        EM("pairwise").run([0], [[1, 1]], progress_bar=False)
-    with pytest.raises(ValueError, match="levels is given for comparisons"):
-        EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)
 
 
 def test_unknown_numbers_are_refused(plain):

@@ -1,0 +1,61 @@
+"""What EM refuses, with one message each."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayesrank.infer import EM
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
+        ({"strength": -1.0}, "strength must not be negative"),
+        ({"damping": 0.0}, "damping must be in"),
+        ({"max_iterations": 0}, "max_iterations must be at least 1"),
+        ({"tol": 0.0}, "tol must be positive"),
+    ],
+)
+def test_settings_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        EM(**options)
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        (([0, 0], [1, 1], [0, 1]), {}, "user 0 has rated item 1 before row 1"),
+        (([0, -1], [0, 1], [0, 1]), {}, "users holds -1"),
+        (([0, 1], [0, 9], [0, 1]), {"num_items": 3}, "items holds 9; numbers go from 0 to 2"),
+        (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
+        (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan"),
+        (([0, 1], [0, 1], None), {}, "levels has shape"),
+        (([0, 1], [0], [0, 1]), {}, "items has shape"),
+        (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
+    ],
+)
+def test_observations_are_checked(args, options, message):
+    with pytest.raises(ValueError, match=message):
+        EM().run(*args, progress_bar=False, **options)
+
+
+def test_runs_are_checked():
+    data = [0, 1], [0, 1], [0, 1]
+    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
+        EM("gaussian").run(*data, checkpoint="state.npz", checkpoint_every=0)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
+    with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
+        EM("gaussian").run(*data, mesh=mesh)
+
+
+def test_comparisons_are_checked():
+    with pytest.raises(ValueError, match="compares item 1 with itself in row 0"):
+        EM("pairwise").run([0], [[1, 1]], progress_bar=False)
+    with pytest.raises(ValueError, match="levels is given for comparisons"):
+        EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)
