@@ -63,7 +63,8 @@ def test_files_hold_a_prediction_for_every_pair_not_rated(results):
     items = pd.read_csv(folder / "out" / "items.csv")
     assert items.disagreement.is_monotonic_decreasing
     assert items.set_index("item").ratings["item 4"] == 0
-    assert (folder / "out" / "tastes.png").stat().st_size > 10_000
+    for picture in ("tastes.png", "similar.png"):
+        assert (folder / "out" / picture).stat().st_size > 10_000
 
 
 def test_what_is_to_be_known_is_said(results):

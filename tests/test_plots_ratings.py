@@ -10,7 +10,7 @@ from scipy.stats import beta
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from bayesrank.plots import plot_reliability, plot_tastes
+from bayesrank.plots import plot_reliability, plot_similarity, plot_tastes
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,18 @@ def test_few_items_can_be_drawn(items):
     ax = plot_tastes(np.zeros(items), np.ones(items), range(items))
     ax.figure.canvas.draw()
     assert len(ax.texts) == items
+
+
+def test_labels_hide_neither_labels_nor_named_points():
+    rng = np.random.default_rng(0)
+    x, y = np.r_[rng.normal(size=40), 5.0, 5.1, 5.3], np.r_[np.full(40, 1.0), 3.0, 3.02, 3.0]
+    ax = plot_tastes(x, y, [f"a name of {i:02d}" for i in range(43)], labels=3)
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    assert all(text.get_zorder() < ax.lines[0].get_zorder() for text in ax.texts)
+    controversial = ax.transData.transform(np.c_[x, y][-3:])
+    assert not any(box.contains(*point) for box in boxes for point in controversial)
 
 
 def test_items_need_one_of_each():
@@ -77,3 +89,32 @@ def test_what_is_no_probability_is_refused(args, message):
     p, happened, *bins = args
     with pytest.raises(ValueError, match=message):
         plot_reliability(p, happened, **({"bins": bins[0]} if bins else {}))
+
+
+def test_items_that_are_alike_stand_together():
+    rng = np.random.default_rng(1)
+    loading = np.repeat(np.eye(3), 4, axis=0) + 0.1 * rng.normal(size=(12, 3))
+    scale = np.diag(rng.uniform(0.5, 2.0, 12))
+    kernel, mixed = scale @ (loading @ loading.T + 0.2 * np.eye(12)) @ scale, rng.permutation(12)
+    ax = plot_similarity(kernel[np.ix_(mixed, mixed)], [f"{i}$" for i in mixed])
+    ax.figure.canvas.draw()
+    order = [int(label.get_text()[:-1]) for label in ax.get_yticklabels()]
+    assert [kind for k, kind in enumerate(i // 4 for i in order) if k % 4 == 0] == [
+        kind for k, kind in enumerate(i // 4 for i in order) if k % 4 == 3
+    ]
+    shown = np.asarray(ax.images[0].get_array())
+    sd = np.sqrt(np.diag(kernel))
+    np.testing.assert_allclose(shown, (kernel / np.outer(sd, sd))[np.ix_(order, order)])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names", "message"),
+    [
+        (np.eye(2), ["a"], r"shape \(2, 2\) and there are 1 names"),
+        (np.eye(1), ["a"], "of two items or more"),
+        (np.diag([1.0, 0.0]), ["a", "b"], "kernel is no covariance"),
+    ],
+)
+def test_what_is_no_covariance_is_refused(kernel, names, message):
+    with pytest.raises(ValueError, match=message):
+        plot_similarity(kernel, names)

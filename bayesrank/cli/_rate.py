@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from bayesrank.datasets import RatingData
     from bayesrank.estimators import CollaborativeOrdinalGP
 
-FILES = ("predictions.csv", "rankings.csv", "items.csv", "tastes.png")
+FILES = ("predictions.csv", "rankings.csv", "items.csv", "tastes.png", "similar.png")
+_MOST_IN_PICTURE = 30
 _MOST_PREDICTIONS = 1_000_000
 
 _HELP = """\
@@ -31,7 +32,8 @@ are whole numbers, higher is better; a user rates an item once.
 Users share what they have in common: their functions of the items come from one process, whose mean
 and kernel are learned. The folder then holds predictions.csv (every pair not rated: level,
 probabilities), rankings.csv (the best of them for each user), items.csv (how much each item is
-liked, and how much users differ about it) and tastes.png.
+liked, and how much users differ about it), tastes.png (the same as a picture) and similar.png
+(which of the most rated items the same users like).
 """
 
 
@@ -41,6 +43,7 @@ class _Fitted(NamedTuple):
     predictions: "pd.DataFrame | None"  #: None if there would be too many
     rankings: "pd.DataFrame"
     items: "pd.DataFrame"
+    kernel: "pd.DataFrame"  #: covariance over users of the most rated items
     notes: tuple[str, ...]
 
 
@@ -193,7 +196,10 @@ def _predict(data: "RatingData", model: "CollaborativeOrdinalGP", top: int) -> _
             "disagreement": np.sqrt(np.diagonal(model.shared_kernel)),
         }
     ).sort_values("disagreement", ascending=False, kind="stable")
-    return _Fitted(predictions, rankings, table, _notes(data, model, rated))
+    shown = table.ratings.sort_values(ascending=False, kind="stable").index[:_MOST_IN_PICTURE]
+    names = [items[i] for i in shown]
+    kernel = pd.DataFrame(model.shared_kernel[np.ix_(shown, shown)], names, names)
+    return _Fitted(predictions, rankings, table, kernel, _notes(data, model, rated))
 
 
 def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.DataFrame":
@@ -245,7 +251,7 @@ def _write(fitted: _Fitted, folder: Path) -> list[str]:
     import matplotlib
 
     matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
-    from bayesrank.plots import plot_tastes
+    from bayesrank.plots import plot_similarity, plot_tastes
 
     written = ["rankings.csv", "items.csv", "tastes.png"]
     if fitted.predictions is not None:
@@ -256,6 +262,10 @@ def _write(fitted: _Fitted, folder: Path) -> list[str]:
     table = fitted.items
     ax = plot_tastes(table["liking"], table["disagreement"], list(table["item"]))
     ax.figure.savefig(folder / "tastes.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
+    if len(fitted.kernel) > 1:
+        ax = plot_similarity(fitted.kernel, list(fitted.kernel.index))
+        ax.figure.savefig(folder / "similar.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
+        written.append("similar.png")
     return written
 
 

@@ -26,6 +26,7 @@ from bayesrank.plots._ranking import plot_ranking as plot_ranking
 from bayesrank.plots._ratings import plot_reliability as plot_reliability
 from bayesrank.plots._ratings import plot_tastes as plot_tastes
 from bayesrank.plots._semi_supervised import plot_semi_supervised as plot_semi_supervised
+from bayesrank.plots._similarity import plot_similarity as plot_similarity
 
 __all__ = [
     "plot_bound_curves",
@@ -44,6 +45,7 @@ __all__ = [
     "plot_reliability",
     "plot_running_loss",
     "plot_semi_supervised",
+    "plot_similarity",
     "plot_skill_surface",
     "plot_tastes",
     "randomized_pit",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest
 
 from bayesrank.plots._figure import axes_or_new, shorten
 
@@ -54,8 +53,6 @@ def plot_tastes(
             f"mean, spread and names have {x.size}, {y.size} and {len(names)} entries; pass one of "
             "each for an item"
         )
-    from matplotlib.patheffects import withStroke
-
     ax = axes_or_new(ax, 8.0, 5.5)
     ax.plot(x, y, "o", color="C0", alpha=0.5, markersize=5)
     order = np.argsort(x)
@@ -65,23 +62,23 @@ def plot_tastes(
         (order[:labels], "0.35", "liked least"),
     )
     named: set[int] = set()
-    taken: list[tuple[float, float]] = []
+    places = _Labels(x, y, np.concatenate([group for group, *_ in groups]))
     for group, colour, meaning in groups:
         ax.plot([], [], "o", color=colour, markersize=6, label=meaning)
         for item in (int(i) for i in group if int(i) not in named):
             named.add(item)
-            right = x[item] < np.median(x)
+            right, text = bool(x[item] < np.median(x)), shorten(str(names[item]))
             ax.plot(x[item], y[item], "o", color=colour, markersize=6)
             ax.annotate(
-                shorten(str(names[item])),
+                text,
                 (x[item], y[item]),
-                xytext=(6 if right else -6, _clear_of(taken, x, y, item)),
+                xytext=(6 if right else -6, places.place(item, text, right)),
                 textcoords="offset points",
                 ha="left" if right else "right",
                 fontsize="small",
                 color=colour,
                 parse_math=False,  # a name with dollars is no formula
-                path_effects=[withStroke(linewidth=2.0, foreground="white")],
+                zorder=1,  # no label hides a point
             )
     ax.spines[["top", "right"]].set_visible(False)
     ax.margins(x=0.12)
@@ -93,18 +90,41 @@ def plot_tastes(
     return ax
 
 
-def _clear_of(
-    taken: list[tuple[float, float]], x: NDArray[np.float64], y: NDArray[np.float64], item: int
-) -> float:
-    """Height of a label above its point, in points, at which it meets no label before it."""
-    place = (x[item] - x.min()) / max(np.ptp(x), 1e-12)
-    height = 300.0 * (y[item] - y.min()) / max(np.ptp(y), 1e-12)
-    for offset in (3.0, -11.0, 15.0, -23.0, 27.0):
-        apart = (abs(place - a) > 0.35 or abs(height + offset - b) > 11.0 for a, b in taken)
-        if all(apart):
-            break
-    taken.append((place, height + offset))
-    return offset
+class _Labels:
+    """Places for the labels of points, beside them, where little is covered."""
+
+    _OFFSETS = (3.0, -11.0, 15.0, -23.0, 27.0, -35.0)
+    _WIDTH, _HEIGHT, _LETTER, _LINE = 430.0, 300.0, 5.0, 11.0  # about, in points
+
+    def __init__(
+        self, x: NDArray[np.float64], y: NDArray[np.float64], named: NDArray[np.intp]
+    ) -> None:
+        self._x = self._WIDTH * (x - x.min()) / max(np.ptp(x), 1e-12)
+        self._y = self._HEIGHT * (y - y.min()) / max(np.ptp(y), 1e-12)
+        self._weight = np.ones(len(x))
+        self._weight[named] = 3.0
+        self._taken: list[tuple[float, float, float]] = []
+
+    def place(self, item: int, text: str, right: bool) -> float:
+        """Height above its point, in points, of a label that begins or ends there."""
+        length = self._LETTER * len(text)
+        start = self._x[item] + (6.0 if right else -6.0 - length)
+        heights = self._y[item] + np.array(self._OFFSETS)
+        # A label far from its point is as bad as one that covers another point.
+        cost = [k + self._covered(start, length, up) for k, up in enumerate(heights)]
+        best = self._OFFSETS[int(np.argmin(cost))]
+        self._taken.append((start, length, self._y[item] + best))
+        return best
+
+    def _covered(self, start: float, length: float, bottom: float) -> float:
+        """How many points are behind a label; named ones count more, other labels much more."""
+        across = (start < self._x) & (self._x < start + length)
+        behind = across & (bottom - 4.0 < self._y) & (self._y < bottom + self._LINE)
+        labels = sum(
+            start < other + width and other < start + length and abs(bottom - up) < self._LINE
+            for other, width, up in self._taken
+        )
+        return float(self._weight[behind].sum() + 100 * labels)
 
 
 def plot_reliability(
@@ -160,5 +180,7 @@ def plot_reliability(
 
 
 def _wilson(count: int, number: int) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
     interval = binomtest(count, number).proportion_ci(0.9, method="wilson")
     return interval.low, interval.high
