@@ -1,5 +1,7 @@
 """The best questions against sorting all scores, and batches against choosing by hand."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,9 +106,10 @@ def test_candidates_are_chosen_as_they_are_given():
 
 
 def test_no_candidates_leave_nothing_to_ask():
-    none = np.zeros((0, 2), int)
-    pairs, scores = best_pairs(bald, make_beliefs(4), candidates=none)
-    assert pairs.tolist() == [[0, 0]] and scores.tolist() == [-np.inf]
+    none: Any
+    for none in (np.zeros((0, 2), int), []):
+        pairs, scores = best_pairs(bald, make_beliefs(4), candidates=none, exclude=none)
+        assert pairs.tolist() == [[0, 0]] and scores.tolist() == [-np.inf]
     pairs, scores = best_pairs(bald, make_beliefs(1), 2)
     assert pairs.tolist() == [[0, 0]] * 2 and np.all(scores == -np.inf)
 
@@ -199,6 +202,9 @@ def test_scores_that_are_not_numbers_are_refused():
         ({"candidates": [[0.0, 1.0]]}, "dtype float64; pass pairs of items"),
         ({"acquisition": "bald"}, "`acquisition` is 'bald'; pass a function"),
         ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(2))}, r"covariance of shape \(2, 2\)"),
+        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), 0.0)}, "noise of 0.0; pass a positive"),
+        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), -1.0)}, "noise of -1.0"),
+        ({"beliefs": Beliefs(jnp.zeros(0), jnp.zeros((0, 0)))}, "about no item"),
     ],
 )
 @pytest.mark.parametrize("choose", [best_pairs, best_batch])

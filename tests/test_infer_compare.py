@@ -202,6 +202,7 @@ def test_what_cannot_be_compared_is_refused(fitted):
     for results, message in (
         ({"one": level}, "results must be a mapping from names to at least two results"),
         ([level, level], "results must be a mapping"),
+        ({1: level, "1": level}, "names that are the same as text, [1, '1']"),
         ({"a": level, "b": games}, "observe different sites, ['y'] and ['win']"),
         ({"a": games, "b": _played(PAIRS[:2], WON[:2])}, "'win' has shape (3,) in program 'a' but"),
         ({"a": games, "b": _played(PAIRS, 1 - WON)}, "observe different values at site 'win'"),

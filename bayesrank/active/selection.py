@@ -298,11 +298,18 @@ def _checked(best: _Best) -> tuple[Array, Array]:
 def _as_arrays(beliefs: Beliefs) -> Beliefs:
     """Beliefs as arrays of one floating dtype."""
     dtype = jnp.result_type(*beliefs, float)
+    if np.size(beliefs[0]) == 0:
+        raise ValueError("`beliefs` is about no item; pass beliefs about two or more.")
     mean, covariance, noise = (jnp.asarray(part, dtype) for part in beliefs)
     if mean.ndim != 1 or covariance.shape != (mean.size, mean.size) or noise.ndim != 0:
         raise ValueError(
             f"`beliefs` has a mean of shape {mean.shape}, a covariance of shape "
             f"{covariance.shape} and a noise of shape {noise.shape}; pass (n,), (n, n) and ()."
+        )
+    if not_jax_tracer(noise) and not noise > 0:
+        raise ValueError(
+            f"`beliefs` has a noise of {noise}; pass a positive standard deviation: where answers "
+            "are certain, a small one."
         )
     return Beliefs(mean, covariance, noise)
 
@@ -329,6 +336,8 @@ def _check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Array:
         return jnp.zeros((0, 2), jnp.int32)
     known = not_jax_tracer(pairs)
     array = np.asarray(pairs) if known else jnp.asarray(pairs)
+    if array.shape == (0,):  # an empty list
+        return jnp.zeros((0, 2), jnp.int32)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ValueError(
             f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass pairs of items, "

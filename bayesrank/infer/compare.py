@@ -149,7 +149,8 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
     Raises
     ------
     ValueError
-        If there are fewer than two results, a program observes nothing, or their data differ.
+        If there are fewer than two results or names, a program observes nothing, or their data
+        differ.
 
     Warns
     -----
@@ -180,6 +181,11 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
     if not isinstance(results, Mapping) or len(results) < 2:
         raise ValueError("results must be a mapping from names to at least two results to compare")
     by_name = {str(name): result for name, result in results.items()}
+    if len(by_name) < len(results):
+        raise ValueError(
+            f"results has names that are the same as text, {list(results)}; give each a name of "
+            "its own"
+        )
     data = {name: to_arviz(result, num_predictive=0) for name, result in by_name.items()}
     _check_observed(data)
     _check_arguments(by_name)
