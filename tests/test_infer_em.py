@@ -292,8 +292,19 @@ def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
     with pytest.raises(ValueError, match="text holds no state of EM"):
         EMState.load(tmp_path / "text")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.npz", "text"]
+    kernel = EMState.load(file).kernel.tobytes()
+    (tmp_path / "text").write_bytes(file.read_bytes().replace(kernel, bytes(len(kernel))))
+    with pytest.raises(ValueError, match="text holds no state of EM"):
+        EMState.load(tmp_path / "text")
     with pytest.raises(ValueError, match="init_state is of other observations"):
         rest.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
+
+
+def test_a_state_is_of_one_likelihood(data, ordinal):
+    users, items, _ = data
+    levels, _, result = ordinal
+    with pytest.raises(ValueError, match="init_state has 2 parameters .* 'gaussian' has 3"):
+        EM("gaussian").run(users, items, levels, init_state=result.state, progress_bar=False)
 
 
 def test_new_users_are_the_gaussian_conditional(data, plain):

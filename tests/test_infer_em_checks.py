@@ -12,6 +12,7 @@ from bayesrank.infer import EM
     [
         ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
         ({"strength": -1.0}, "strength must not be negative"),
+        ({"strength": "many"}, "strength is 'many'; pass a number of users"),
         ({"damping": 0.0}, "damping must be in"),
         ({"max_iterations": 0}, "max_iterations must be at least 1"),
         ({"tol": 0.0}, "tol must be positive"),
@@ -30,7 +31,12 @@ def test_settings_are_checked(options, message):
         (([0, 1], [0, 9], [0, 1]), {"num_items": 3}, "items holds 9; numbers go from 0 to 2"),
         (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
         (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
-        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan"),
+        (([0, 1], [0, 1], [0, 10**12]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 3}, "nobody used level 2"),
+        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan in row 1"),
+        (([0, 1], [0, 1], ["0", "1"]), {}, "levels has shape .2,. and dtype <U1; pass"),
+        (([0, 1], [0, 1], [0, 1]), {"num_users": 2.5}, "num_users is 2.5; pass a whole number"),
+        (([0, 1], [0, 1], [0, 1]), {"num_items": 0}, "num_items is 0; pass a whole number"),
         (([0, 1], [0, 1], None), {}, "levels has shape"),
         (([0, 1], [0], [0, 1]), {}, "items has shape"),
         (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
@@ -49,6 +55,9 @@ def test_runs_are_checked():
     data = [0, 1], [0, 1], [0, 1]
     with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
         EM("gaussian").run(*data, checkpoint="state.npz", checkpoint_every=0)
+    for path in ("no folder/state.npz", "."):
+        with pytest.raises(ValueError, match="checkpoint is .*, which cannot be written; pass"):
+            EM("gaussian").run(*data, checkpoint=path)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
     with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
         EM("gaussian").run(*data, mesh=mesh)

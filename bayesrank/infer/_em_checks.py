@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,8 @@ def check_settings(
     if likelihood not in known:
         raise ValueError(f"likelihood is {likelihood!r}; choose one of {known}")
     for name, value in (("strength", strength), ("mean_strength", mean_strength)):
+        if not isinstance(value, Real):
+            raise ValueError(f"{name} is {value!r}; pass a number of users")
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative or infinite, got {value}")
     if not 0 < damping <= 1:
@@ -37,10 +42,17 @@ def check_settings(
         raise ValueError(f"tol must be positive, got {tol}")
 
 
-def check_run(checkpoint_every: int, mesh: Mesh | None) -> None:
-    """Refuse what a run cannot be made with."""
+def check_run(checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh | None) -> None:
+    """Refuse what a run cannot be made with, before any work."""
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    if checkpoint is not None:
+        path = Path(checkpoint)
+        if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise ValueError(
+                f"checkpoint is {str(path)!r}, which cannot be written; pass the path of a file in "
+                "a folder that exists"
+            )
     if mesh is not None and mesh.axis_names != ("users",):
         raise ValueError(f"mesh has the axes {mesh.axis_names}; give it one, named 'users'")
 
@@ -87,6 +99,8 @@ def check_observations(
 
 
 def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDArray[np.int64]:
+    if count is not None and (not isinstance(count, Integral) or count < 1):
+        raise ValueError(f"num_{name} is {count!r}; pass a whole number from 1")
     array = np.asarray(values)
     if array.ndim != ndim or array.dtype.kind not in "iu" or not len(array):
         raise ValueError(
@@ -104,10 +118,14 @@ def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDAr
 def _levels(levels: Any, count: int, likelihood: str) -> NDArray[np.float64]:
     array = np.asarray(levels)
     if levels is None or array.shape != (count,) or array.dtype.kind not in "biuf":
-        raise ValueError(f"levels has shape {array.shape}; pass ({count},), a number for each user")
+        raise ValueError(
+            f"levels has shape {array.shape} and dtype {array.dtype}; pass ({count},) numbers, one "
+            "for each of users"
+        )
     array = array.astype(float)
     if not np.isfinite(array).all():
-        raise ValueError(f"levels is {array[~np.isfinite(array)][0]} in a row; remove the row")
+        row = int(np.argmin(np.isfinite(array)))
+        raise ValueError(f"levels is {array[row]} in row {row}; remove the row")
     if likelihood != "gaussian" and ((array < 0) | (array != np.round(array))).any():
         wrong = array[(array < 0) | (array != np.round(array))][0]
         raise ValueError(f"levels holds {wrong:g}; number the levels 0, 1, 2, ...")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import zipfile
 from pathlib import Path
@@ -82,33 +83,46 @@ class EMState(NamedTuple):
         ValueError
             If the file holds none.
         """
+        fields = {}
         with Path(path).open("rb") as file:
-            fields = {}
             if zipfile.is_zipfile(file):
                 file.seek(0)
-                fields = dict(np.load(file, allow_pickle=False))
+                with contextlib.suppress(zipfile.BadZipFile, ValueError):  # it was damaged
+                    fields = dict(np.load(file, allow_pickle=False))
         if set(fields) != set(cls._fields):
             raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
         return cls(**fields)
 
-    def check(self, observations: Observations, num_kernels: int) -> None:
-        """Refuse observations that the state is not of, and other base kernels.
+    def check(self, observations: Observations, likelihood: str, num_kernels: int) -> None:
+        """Refuse observations that the state is not of, another likelihood and base kernels.
 
         Raises
         ------
         ValueError
-            If users, items, levels or their order differ, or the number of base kernels does.
+            If users, items, levels or their order differ, the likelihood has other parameters, or
+            the number of base kernels does.
         """
         if str(self.fingerprint) != fingerprint(observations):
             raise ValueError(
                 "init_state is of other observations; pass those that it was made with, in the "
                 "same order, or leave it out"
             )
+        parameters = _num_parameters(likelihood, observations)
+        if len(self.shared_theta) != parameters:
+            raise ValueError(
+                f"init_state has {len(self.shared_theta)} parameters of a likelihood, of which "
+                f"{likelihood!r} has {parameters}; pass a state of this likelihood, or leave it out"
+            )
         if len(self.scales) != num_kernels:
             raise ValueError(
                 f"init_state has scales of {len(self.scales)} base kernels, not of {num_kernels}; "
                 "pass the kernel that it was made with, or leave it out"
             )
+
+
+def _num_parameters(likelihood: str, observations: Observations) -> int:
+    fixed = {"pairwise": 0, "gaussian": 3}
+    return fixed[likelihood] if likelihood in fixed else int(observations.levels.max())
 
 
 def fingerprint(observations: Observations) -> str:
@@ -175,11 +189,10 @@ def _first_likelihood(
         raise ValueError(
             f"num_levels is {r}, but levels go up to {levels.max()}; pass at least two"
         )
-    counts = np.bincount(levels, minlength=r)
-    if (counts == 0).any():
-        raise ValueError(
-            f"nobody used level {int(np.argmin(counts))}; number the levels in use without gaps"
-        )
+    used, counts = np.unique(levels, return_counts=True)
+    if len(used) < r:
+        unused = int(np.argmax(np.append(used, -1) != np.arange(len(used) + 1)))
+        raise ValueError(f"nobody used level {unused}; number the levels in use without gaps")
     below = np.cumsum(counts)[:-1] / counts.sum()
     law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, np.pi**2 / 3)
     # Individual models learn their scale, and start small; what users share keeps its size.

@@ -117,7 +117,7 @@ class EM:
         max_iterations: int = 300,
         tol: float = 1e-5,
     ) -> None:
-        worth = 0.0 if strength is None else float(strength)
+        worth = 0.0 if strength is None else strength
         check_settings(likelihood, worth, mean_strength, damping, max_iterations, tol)
         levels = likelihood in ("probit", "logit") and user_thresholds
         numbers = likelihood == "gaussian" and user_scales and collaborative
@@ -125,7 +125,7 @@ class EM:
         self.setting = Setting(
             likelihood,
             bool(collaborative),
-            worth,
+            float(worth),
             float(mean_strength),
             learn_base=bool(learn_base),
             learn_theta=bool(learn_likelihood),
@@ -196,7 +196,7 @@ class EM:
         ConvergenceWarning
             If EM has not converged after `max_iterations` iterations.
         """
-        check_run(checkpoint_every, mesh)
+        check_run(checkpoint, checkpoint_every, mesh)
         observations = check_observations(
             self.setting.likelihood, users, items, levels, num_users, num_items
         )
@@ -226,7 +226,7 @@ class EM:
             start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
-            start.check(observations, len(kernels))
+            start.check(observations, setting.likelihood, len(kernels))
         loop = Loop(
             self.compiled(setting, mesh),
             setting,
