@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesrank.active._update import Prior
 from bayesrank.distributions import Thurstone
+from bayesrank.gp._checks import check_laplacian
 from bayesrank.infer import EP, maximize_evidence
 from bayesrank.models import preference_gp, thurstone
-from bayesrank.models._checks import check_laplacian
 
 __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
 

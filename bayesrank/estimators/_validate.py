@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayesrank import gp
-from bayesrank.models._checks import check_laplacian
+from bayesrank.gp._checks import check_laplacian
 
 __all__ = [
     "check_hyperparameters",

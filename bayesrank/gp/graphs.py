@@ -19,6 +19,7 @@ References
 """
 
 import operator
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -91,7 +92,8 @@ def knn_graph(
     ):
         if value not in choices:
             raise ValueError(f"`{name}` is {value!r}; choose {choices[0]!r} or {choices[1]!r}.")
-    if bandwidth is not None and (weights == "binary" or not 0.0 < bandwidth < np.inf):
+    wide = isinstance(bandwidth, Real) and 0.0 < float(bandwidth) < np.inf
+    if bandwidth is not None and (weights == "binary" or not wide):
         raise ValueError(
             f"`bandwidth` is {bandwidth!r}; pass a positive number, with weights='heat' only."
         )
@@ -148,10 +150,9 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
     given: Any = graph if sparse.issparse(graph) else np.atleast_2d(graph)
     if given.dtype.kind not in "biuf":
         raise ValueError(f"`graph` has dtype {given.dtype}; pass the weights of edges, numbers.")
-    edges: Any = sparse.csr_array(given)
-    if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
-        raise ValueError(f"`graph` has shape {edges.shape}; pass (n, n), as `knn_graph` returns.")
-    edges = edges.astype(np.float64)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or not given.shape[0]:
+        raise ValueError(f"`graph` has shape {given.shape}; pass (n, n), as `knn_graph` returns.")
+    edges: Any = sparse.csr_array(given).astype(np.float64)
     if not np.isfinite(edges.data).all() or (edges.data < 0.0).any():
         raise ValueError("`graph` has a weight that is negative or not finite; pass none of these.")
     if abs(edges - edges.T).max() > _SYMMETRY * edges.max():
@@ -180,11 +181,13 @@ def _check_points(X: ArrayLike) -> NDArray[np.float64]:
 
 def _check_neighbors(n_neighbors: Any, n_items: int) -> int:
     try:
-        count = operator.index(n_neighbors)
+        count = 0 if isinstance(n_neighbors, bool) else operator.index(n_neighbors)
     except TypeError:
         count = 0
     if count < 1:
         raise ValueError(f"`n_neighbors` is {n_neighbors!r}; pass a positive whole number.")
+    if n_items == 1:
+        raise ValueError("`X` has one item, which has no neighbours; pass two or more.")
     if count >= n_items:
         raise ValueError(
             f"`n_neighbors` is {count}, but each of the {n_items} items of `X` has only "

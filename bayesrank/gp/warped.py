@@ -35,9 +35,9 @@ from jax import Array
 from jax.scipy.linalg import lu_factor, lu_solve, solve_triangular
 from jax.typing import ArrayLike
 from numpyro.distributions import MultivariateNormal
-from scipy import sparse
 from tinygp.kernels import Kernel
 
+from bayesrank.gp._checks import check_laplacian, check_weight
 from bayesrank.gp.kernels import gram
 
 __all__ = ["Warped", "graph_log_normalizer", "warp", "warped_prior"]
@@ -104,6 +104,11 @@ def warp(
         A kernel of tinygp like any other: it can be added to and multiplied by others, and warped
         again by another graph.
 
+    Raises
+    ------
+    ValueError
+        If the Laplacian is not one of these items, or the weight is negative.
+
     Examples
     --------
     >>> import jax.numpy as jnp
@@ -113,8 +118,9 @@ def warp(
     >>> bool(smooth(X, X)[0, 2] > rbf(1.0, 1.0)(X, X)[0, 2])
     True
     """
+    X = jnp.asarray(X)
     sigma = gram(kernel, X, jitter=jitter)
-    precision = weight * dense(laplacian, sigma.dtype)
+    precision = check_weight(weight) * _dense(laplacian, sigma)
     identity = jnp.eye(sigma.shape[0], dtype=sigma.dtype)
     gain = lu_solve(lu_factor(identity + precision @ sigma), precision)
     return Warped(kernel, X, 0.5 * (gain + gain.T))
@@ -138,6 +144,11 @@ def warped_prior(
     -------
     MultivariateNormal
         Of mean zero and covariance :math:`(\Sigma^{-1} + w L)^{-1}`, event shape (n,).
+
+    Raises
+    ------
+    ValueError
+        If the Laplacian is not one of these items, or the weight is negative.
     """
     # With I + w R'LR = U U', U triangular on the other side than a Cholesky factor, R U'^-1 is
     # triangular as R is: the covariance's own Cholesky factor, without ever forming it.
@@ -162,6 +173,11 @@ def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike
     Array
         :math:`-\log |I + w L \Sigma| / 2`, a scalar, never positive.
 
+    Raises
+    ------
+    ValueError
+        As for `warped_prior`.
+
     References
     ----------
     .. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
@@ -171,17 +187,16 @@ def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike
     return -jnp.sum(jnp.log(jnp.diagonal(factor)))
 
 
-def dense(laplacian: Any, dtype: Any) -> Array:
-    """Return a Laplacian, sparse or dense, as a dense array."""
-    matrix = laplacian.toarray() if sparse.issparse(laplacian) else laplacian
-    return jnp.asarray(matrix, dtype)
+def _dense(laplacian: Any, like: Array) -> Array:
+    """A Laplacian, sparse or dense, as a dense array of another's shape and precision."""
+    return check_laplacian(laplacian, like.shape[0]).astype(like.dtype)
 
 
 def _whitened(scale_tril: Array, laplacian: Any, weight: ArrayLike) -> Array:
     """``I + w R'LR``."""
-    precision = dense(laplacian, scale_tril.dtype)
+    precision = _dense(laplacian, scale_tril)
     identity = jnp.eye(scale_tril.shape[0], dtype=scale_tril.dtype)
-    return identity + weight * (scale_tril.T @ precision @ scale_tril)
+    return identity + check_weight(weight) * (scale_tril.T @ precision @ scale_tril)
 
 
 def _upper_factor(matrix: Array) -> Array:

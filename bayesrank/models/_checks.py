@@ -12,13 +12,11 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
-from scipy import sparse
 
 __all__ = [
     "check_comparisons",
     "check_count",
     "check_features",
-    "check_laplacian",
     "check_outcomes",
 ]
 
@@ -135,53 +133,6 @@ def check_outcomes(outcomes: ArrayLike, n_comparisons: int) -> Array:
             "difference, 0 if the second wins."
         )
     return jnp.asarray(outcomes)
-
-
-def check_laplacian(laplacian: Any, n_items: int) -> Array:
-    """Return the Laplacian of a graph of the items, sparse or dense, as a dense array (n, n).
-
-    Raises
-    ------
-    ValueError
-        If it is not a symmetric matrix of that shape, or a Laplacian's entries cannot be its.
-    """
-    values = _known(laplacian.toarray() if sparse.issparse(laplacian) else laplacian)
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"`laplacian` has dtype {values.dtype}; pass a matrix of numbers.")
-    if values.shape != (n_items, n_items):
-        raise ValueError(
-            f"`laplacian` has shape {values.shape}; pass ({n_items}, {n_items}), a row and a "
-            "column for each row of `X`, whether the item is in a comparison or not."
-        )
-    if isinstance(values, np.ndarray):
-        _check_laplacian_values(values)
-    matrix = jnp.asarray(values)
-    return matrix.astype(jnp.result_type(matrix.dtype, float))
-
-
-def _check_laplacian_values(values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        raise ValueError(
-            f"`laplacian` is {values[row, column]} in row {row}, column {column}; pass "
-            "`bayesrank.gp.laplacian` a graph whose weights are finite."
-        )
-    rounding = 1e3 * float(np.finfo(np.result_type(values, np.float32)).eps) * np.abs(values).max()
-    if np.abs(values - values.T).max() > rounding:
-        raise ValueError(
-            "`laplacian` is not symmetric; make it of a graph whose edges have no direction, as "
-            "`bayesrank.gp.knn_graph` returns."
-        )
-    # No entry of a positive semi-definite matrix is larger than its row's and column's diagonal.
-    diagonal = np.diagonal(values)
-    if (
-        diagonal.min() < 0.0
-        or (np.abs(values) > np.sqrt(np.outer(diagonal, diagonal)) + rounding).any()
-    ):
-        raise ValueError(
-            "`laplacian` is not positive semi-definite, as a Laplacian is; pass "
-            "`bayesrank.gp.laplacian(graph)`, not the graph itself."
-        )
 
 
 def _known(value: ArrayLike) -> Any:

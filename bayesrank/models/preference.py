@@ -29,11 +29,11 @@ from jax.typing import ArrayLike
 
 from bayesrank import gp
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
+from bayesrank.gp._checks import check_laplacian
 from bayesrank.models._checks import (
     check_comparisons,
     check_count,
     check_features,
-    check_laplacian,
     check_outcomes,
 )
 
