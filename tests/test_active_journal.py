@@ -129,6 +129,21 @@ def test_a_damaged_line_with_others_below_is_refused_and_left_alone(tmp_path):
         assert path.read_bytes() == raw
 
 
+def test_a_journal_that_another_program_saved_is_left_alone_and_said_to_be_one(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 2)
+    for raw in (
+        path.read_bytes().replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + path.read_bytes(),
+        path.read_bytes().replace(b'"items":3', b'"items":4', 1),
+    ):
+        copy = tmp_path / "copy.jsonl"
+        copy.write_bytes(raw)
+        with pytest.raises(JournalError, match="the first line of this journal is damaged, or"):
+            Journal(copy, HEADER)
+        assert copy.read_bytes() == raw
+
+
 @pytest.mark.parametrize("text", ["item,price\nTea,2\n", "[1", '{"bayesrank":"journal"}\n', "\n\n"])
 def test_another_file_is_left_as_it_is(tmp_path, text):
     path = tmp_path / "items.csv"

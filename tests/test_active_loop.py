@@ -182,7 +182,7 @@ def test_a_journal_reopened_is_the_same_loop(tmp_path):
         QueryLoop(NAMES[::-1], X, journal=path)
     with pytest.raises(JournalError, match="not the same features"):
         QueryLoop(NAMES, X + 1e-9, journal=path)
-    with pytest.raises(JournalError, match="not the same items and names and features"):
+    with pytest.raises(JournalError, match="not the same number of items or names or features"):
         QueryLoop(4, journal=path)
 
 

@@ -12,6 +12,7 @@ __all__ = ["FORMAT", "JournalContents", "JournalError", "check_header", "parse",
 
 FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 1}
 _SEAL = b',"crc":"'
+_BEGINNING = b'{"bayesrank":"journal",'
 
 
 class JournalError(Exception):
@@ -68,6 +69,11 @@ def parse(raw: bytes, path: Path) -> JournalContents:
     """
     *whole, rest = raw.split(b"\n")
     found = [_opened(line) for line in whole]
+    if found and found[0] is None and _BEGINNING in raw[: 2 * len(_BEGINNING)]:
+        raise JournalError(
+            f"{path}: the first line of this journal is damaged, or another program has saved the "
+            "file with other line ends; restore the file from a copy, or give another path"
+        )
     if not found or found[0] is None or found[0].get("bayesrank") != "journal":
         raise JournalError(
             f"{path}: this is not a journal of answers, and is left as it is; give another path"
@@ -101,8 +107,9 @@ def check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path
             f"version {wanted['version']}; use the program that began it"
         )
     other = [key for key in wanted if found.get(key) != wanted[key]]
+    other = ["number of items" if key == "items" else key for key in other]
     if other:
         raise JournalError(
-            f"{path}: this journal was begun with other items (not the same {' and '.join(other)});"
-            " give the items it was begun with, in their order, or another path for a new journal"
+            f"{path}: this journal was begun with other items (not the same {' or '.join(other)}); "
+            "give the items it was begun with, in their order, or another path for a new journal"
         )
