@@ -218,6 +218,32 @@ def test_levels_of_one_person_order_the_function():
             {"kernel": np.eye(2)},
             r"`kernel` has shape \(2, 2\)",
         ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"kernel": np.full((3, 3), np.nan)},
+            "`kernel` is not symmetric, or not finite",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"strength": -1.0},
+            "`strength` is -1.0; pass a number, 0 or larger",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"user_thresholds": np.nan},
+            "`user_thresholds` is nan",
+        ),
+        (collaborative_ordinal_gp, (USERS, ITEMS, LEVELS, 0, 3), {}, "`num_users` is 0; pass a"),
+        (
+            collaborative_preference_gp,
+            (USERS, ITEMS, ITEMS + 9, 3, 3),
+            {},
+            "`losers` is 9 in row 0",
+        ),
+        (collaborative_preference_gp, (USERS, ITEMS, ITEMS, 3, 3), {}, "and so is `winners`"),
         (ordinal_gp, (X, LEVELS), {}, "`levels` has shape"),
     ],
 )

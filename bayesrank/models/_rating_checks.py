@@ -4,6 +4,8 @@ Shapes and dtypes are checked always; values only where they are known, which th
 JAX traces the program.
 """
 
+import math
+from numbers import Real
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,13 +13,15 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from bayesrank.models._checks import _known
+from bayesrank.models._checks import _known, check_count
 
 __all__ = [
     "check_base_kernels",
+    "check_different",
     "check_levels",
     "check_likelihood",
     "check_numbers",
+    "check_not_negative",
     "check_pairs_of_items",
 ]
 
@@ -33,6 +37,19 @@ def check_likelihood(likelihood: str) -> str:
     if likelihood not in ("probit", "logit"):
         raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
     return likelihood
+
+
+def check_not_negative(value: float, name: str) -> float:
+    """Return a finite number, 0 or larger.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if not isinstance(value, Real) or not 0.0 <= value < math.inf:
+        raise ValueError(f"`{name}` is {value!r}; pass a number, 0 or larger.")
+    return float(value)
 
 
 def check_numbers(values: ArrayLike, name: str, count: int) -> Array:
@@ -86,33 +103,58 @@ def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple
 
 
 def check_pairs_of_items(
-    users: ArrayLike, items: ArrayLike, num_users: int, num_items: int, *, unique: bool = True
+    users: ArrayLike,
+    items: ArrayLike,
+    num_users: int,
+    num_items: int,
+    *,
+    name: str = "items",
+    unique: bool = True,
 ) -> tuple[Array, Array]:
-    """Return users and items as integer arrays of one shape (K,).
+    """Return users and items as integer arrays of one shape (K,); `name` is what items are called.
 
     Raises
     ------
     ValueError
         If they are not numbers of users and items, or, where `unique`, a pair comes twice.
     """
+    check_count(num_users, "num_users")
+    check_count(num_items, "num_items")
     who, what = _known(users), _known(items)
-    for name, array in (("users", who), ("items", what)):
+    for called, array in (("users", who), (name, what)):
         if array.ndim != 1 or array.shape != who.shape or array.dtype.kind not in "iu":
             raise ValueError(
-                f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass integers, one for "
-                "each rating."
+                f"`{called}` has shape {array.shape} and dtype {array.dtype}; pass integers, one "
+                "for each rating."
             )
         if array.shape[0] == 0:
-            raise ValueError(f"`{name}` is empty; pass at least one rating.")
-    for name, array, count in (("users", who, num_users), ("items", what, num_items)):
+            raise ValueError(f"`{called}` is empty; pass at least one rating.")
+    for called, array, count in (("users", who, num_users), (name, what, num_items)):
         if isinstance(array, np.ndarray) and ((array < 0) | (array >= count)).any():
             row = int(np.argmax((array < 0) | (array >= count)))
             raise ValueError(
-                f"`{name}` is {array[row]} in row {row}; they are numbered 0 to {count - 1}."
+                f"`{called}` is {array[row]} in row {row}; they are numbered 0 to {count - 1}."
             )
     if unique and isinstance(who, np.ndarray) and isinstance(what, np.ndarray):
         _refuse_repeated(who.astype(np.int64) * num_items + what, who, what)
     return jnp.asarray(users), jnp.asarray(items)
+
+
+def check_different(winners: ArrayLike, losers: ArrayLike) -> None:
+    """Refuse comparisons of an item with itself.
+
+    Raises
+    ------
+    ValueError
+        If there is one.
+    """
+    first, second = _known(winners), _known(losers)
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and (first == second).any():
+        row = int(np.argmax(first == second))
+        raise ValueError(
+            f"`losers` is {second[row]} in row {row}, and so is `winners`; remove the row: an item "
+            "is not compared with itself."
+        )
 
 
 def _refuse_repeated(key: Any, who: np.ndarray, what: np.ndarray) -> None:
@@ -130,7 +172,7 @@ def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
     Raises
     ------
     ValueError
-        If they have another shape.
+        If they have another shape, or are no covariances.
     """
     if kernel is None:
         return 0.5 * jnp.stack([jnp.ones((num_items, num_items)), jnp.eye(num_items)])
@@ -141,4 +183,9 @@ def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
             f"`kernel` has shape {array.shape}; pass ({num_items}, {num_items}), a covariance of "
             f"all items, or (C, {num_items}, {num_items}), several to be mixed."
         )
+    known = _known(kernels)
+    if isinstance(known, np.ndarray):
+        rounding = 1e3 * float(np.finfo(known.dtype).eps) * np.abs(known).max()
+        if not np.abs(known - known.swapaxes(1, 2)).max() <= rounding:
+            raise ValueError("`kernel` is not symmetric, or not finite; pass a covariance matrix.")
     return kernels

@@ -43,8 +43,10 @@ from bayesrank.models._checks import check_count
 from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
 from bayesrank.models._rating_checks import (
     check_base_kernels,
+    check_different,
     check_levels,
     check_likelihood,
+    check_not_negative,
     check_numbers,
     check_pairs_of_items,
 )
@@ -109,7 +111,7 @@ def collaborative_rating_gp(
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
     noise = jnp.asarray(numpyro.param("noise", jnp.ones(()), constraint=constraints.positive))
     told = f[who, what]
-    if user_scales:
+    if check_not_negative(user_scales, "user_scales"):
         spread = dist.LogNormal(0.0, user_scales)
         with numpyro.plate("users", num_users):
             noise = noise * jnp.asarray(numpyro.sample("noise_factor", spread))[who]
@@ -183,7 +185,7 @@ def collaborative_ordinal_gp(
         first = jnp.full(num_levels - 2, 1.0)
         gaps = jnp.asarray(numpyro.param("gaps", first, constraint=constraints.positive))
     noise = jnp.ones(())
-    if user_thresholds:
+    if check_not_negative(user_thresholds, "user_thresholds"):
         with numpyro.plate("users", num_users):
             spread = dist.LogNormal(0.0, user_thresholds)
             noise = jnp.asarray(numpyro.sample("noise_factor", spread))[who]
@@ -235,8 +237,10 @@ def collaborative_preference_gp(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    who, first = check_pairs_of_items(users, winners, num_users, num_items, unique=False)
-    _, second = check_pairs_of_items(users, losers, num_users, num_items, unique=False)
+    counts = num_users, num_items
+    who, first = check_pairs_of_items(users, winners, *counts, name="winners", unique=False)
+    _, second = check_pairs_of_items(users, losers, *counts, name="losers", unique=False)
+    check_different(winners, losers)
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
     with numpyro.plate("comparisons", who.shape[0]):
         margin = f[who, first] - f[who, second]
@@ -253,6 +257,8 @@ def _functions(
     """Sample every user's function at the items, shape (n, m)."""
     n, m = check_count(num_users, "num_users"), check_count(num_items, "num_items")
     kernels = check_base_kernels(kernel, m)
+    strength = check_not_negative(strength, "strength")
+    mean_strength = check_not_negative(mean_strength, "mean_strength")
     mean = jnp.asarray(numpyro.param("h", jnp.zeros(m)))
     covariance = jnp.asarray(
         numpyro.param("Sigma", kernels.sum(0), constraint=constraints.positive_definite)
