@@ -156,7 +156,7 @@ def test_ids_are_of_any_kind(table, fitted):
     np.testing.assert_allclose(theirs, ours, atol=1e-9)
     assert other.recommend(("user", 3))[0].item == fitted.recommend("user 3")[0].item
     new = fitted.with_users(pd.DataFrame({"user": ["x"], "item": ["Dill"], "rating": [3]}))
-    assert list(new.users_) == ["x"]
+    assert list(new.users_) == ["x"] and repr(new.users_) == "Labels(['x'])"
 
 
 def test_an_estimator_that_fails_to_fit_keeps_what_it_was(table):

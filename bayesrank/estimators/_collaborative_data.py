@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Hashable, Iterable, Iterator
 from numbers import Integral
 from typing import Any
@@ -78,6 +79,9 @@ class Labels:
                 cure = "with_users" if what == "user" else "with_items"
                 raise ValueError(f"{what} {value!r} is not known; add it by {cure}")
         return np.array([self._number[x] for x in values], np.int64)
+
+    def __repr__(self) -> str:
+        return f"Labels({reprlib.repr(self.ids)})"
 
     def __len__(self) -> int:
         return len(self.ids)
