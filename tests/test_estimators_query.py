@@ -36,10 +36,11 @@ def test_fewer_pairs_than_asked_for(fitted):
 def test_refusals(fitted):
     with pytest.raises(NotFittedError):
         PreferenceGP().query()
-    with pytest.raises(ValueError, match="pairs names item 7 in row 0"):
+    with pytest.raises(ValueError, match="candidates names item 7 in row 0"):
         fitted.query(candidates=[(7, 1)])
-    with pytest.raises(ValueError, match="`q` is 0"):
+    with pytest.raises(ValueError, match="`n` is 0"):
         fitted.query(0)
+    assert fitted.query(candidates=[]).shape == (0, 2)
 
 
 def test_logistic_noise_counts_by_its_variance(fitted):

@@ -47,7 +47,7 @@ def test_learning_curves_show_averages_and_bands(band):
 def test_one_trial_has_no_band():
     ax = plot_learning_curves({"one": [[0.3, 0.2]]})
     corners: Any = ax.collections[0].get_paths()[0].vertices
-    assert corners[:, 1].max() == 0.3
+    assert corners[:, 1].max() == 0.3 and ax.get_title() == "one trial"
 
 
 def test_skill_surface_shows_means_and_comparisons(plane):
@@ -94,6 +94,7 @@ def test_axes_that_are_given_are_drawn_on(plane):
         ({"curves": {}}, "curves is empty"),
         ({"curves": {"a": [0.1, 0.2]}}, r"curves\['a'\] has shape \(2,\)"),
         ({"curves": {"a": [[0.1, np.nan]]}}, "give finite errors"),
+        ({"curves": {"a": [[0.1, 0.2], [0.1]]}}, "each trial the same number of answers"),
         ({"curves": {"a": [[0.1]]}, "band": "range"}, "band must be 'sd' or 'se', got 'range'"),
     ],
 )

@@ -53,3 +53,9 @@ def test_bad_input_is_refused():
         plot_question(BELIEFS, PAIRS[:0], SCORES[:0])
     with pytest.raises(ValueError, match="one for each of the 4 items"):
         plot_question(BELIEFS, PAIRS, SCORES, names=["a"])
+    with pytest.raises(ValueError, match="pairs names an item that is not one of 0 to 3"):
+        plot_question(BELIEFS, PAIRS + 2, SCORES)
+    with pytest.raises(ValueError, match="question names an item"):
+        plot_question(BELIEFS, PAIRS, SCORES, question=(0, -1))
+    with pytest.raises(ValueError, match="scores has one that is not a finite number"):
+        plot_question(BELIEFS, PAIRS, np.full(len(SCORES), np.nan))

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank.active import Beliefs, bald, best_batch, best_pairs
 from bayesrank.estimators._validate import check_pairs
 from bayesrank.infer import EPResult
+from bayesrank.models._checks import check_count
 
 __all__ = ["questions"]
 
@@ -41,7 +42,8 @@ def questions(
     mean, noise = result.mean["f"], float(result.params["noise"])
     if likelihood == "logit":
         noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
-    pairs = None if candidates is None else check_pairs(candidates, len(mean))
+    n = check_count(n, "n")
+    pairs = None if candidates is None else check_pairs(candidates, len(mean), "candidates")
     compared = np.asarray(result.model_args[1])
     with jax.enable_x64(True):
         beliefs = Beliefs(mean, result.covariance["f"], noise)

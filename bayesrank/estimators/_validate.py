@@ -124,8 +124,8 @@ def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
     return tied.astype(bool)
 
 
-def check_pairs(pairs: ArrayLike, n_items: int) -> NDArray[np.intp]:
-    """Return pairs of items as integers of shape (P, 2).
+def check_pairs(pairs: ArrayLike, n_items: int, name: str = "pairs") -> NDArray[np.intp]:
+    """Return pairs of items as integers of shape (P, 2); an empty list is none.
 
     Raises
     ------
@@ -133,16 +133,17 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> NDArray[np.intp]:
         If they are not pairs of items' row numbers.
     """
     array = np.asarray(pairs)
+    array = np.zeros((0, 2), int) if array.shape == (0,) else array
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ValueError(
-            f"pairs has shape {array.shape} and dtype {array.dtype}; pass integers (P, 2), the row "
-            "numbers of two items for each pair"
+            f"{name} has shape {array.shape} and dtype {array.dtype}; pass integers (P, 2), the "
+            "row numbers of two items for each pair"
         )
     unknown = (array < 0) | (array >= n_items)
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         raise ValueError(
-            f"pairs names item {array[row, column]} in row {row}, but the {n_items} items are "
+            f"{name} names item {array[row, column]} in row {row}, but the {n_items} items are "
             f"numbered 0 to {n_items - 1}"
         )
     return array.astype(np.intp)

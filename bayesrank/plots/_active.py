@@ -78,16 +78,15 @@ def plot_learning_curves(
                     xytext=(-3, 2), textcoords="offset points", color="0.4",
                     fontsize="small")  # fmt: skip
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    ax.set_xlim(1, max(table.shape[1] for table in tables.values()))
+    ax.set_xlim(1, max(2, *(table.shape[1] for table in tables.values())))
     ax.set_xlabel("answers")
     ax.set_ylabel(ylabel)
     ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
     trials = sorted({len(table) for table in tables.values()})
     kind = "standard deviation" if band == "sd" else "standard error"
-    ax.set_title(
-        f"average of {' or '.join(map(str, trials))} trials; band: {kind}", fontsize="medium"
-    )
+    several = f"average of {' or '.join(map(str, trials))} trials; band: {kind}"
+    ax.set_title("one trial" if trials == [1] else several, fontsize="medium")
     return ax
 
 
@@ -235,7 +234,12 @@ def _name_axes(ax: "Axes", feature_names: Sequence[str]) -> None:
 
 
 def _errors(name: str, values: ArrayLike) -> Array:
-    table = np.asarray(values, float)
+    try:
+        table = np.asarray(values, float)
+    except ValueError:
+        raise ValueError(
+            f"curves[{name!r}] is not a table; give each trial the same number of answers"
+        ) from None
     if table.ndim != 2 or 0 in table.shape or not np.isfinite(table).all():
         raise ValueError(
             f"curves[{name!r}] has shape {table.shape}; give finite errors of shape (trials, "

@@ -72,9 +72,15 @@ def plot_question(
         )
     if len(worth) == 0:
         raise ValueError("pairs holds no candidate, so there is no question to draw; pass some")
+    asked = candidates[np.argmax(worth)] if question is None else np.asarray(question)
+    for name, items in (("pairs", candidates), ("question", asked)):
+        whole = items.dtype.kind in "iu" and items.shape[-1:] == (2,)
+        if not whole or not 0 <= items.min() <= items.max() < n:
+            raise ValueError(f"{name} names an item that is not one of 0 to {n - 1}")
+    if not np.isfinite(worth).all():
+        raise ValueError("scores has one that is not a finite number; leave that pair out")
     if names is not None and len(names) != n:
         raise ValueError(f"names holds {len(names)} names; pass one for each of the {n} items")
-    asked = candidates[np.argmax(worth)] if question is None else np.asarray(question)
     labels = [shorten(str(i if names is None else names[i])) for i in asked]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1, 1.15)
