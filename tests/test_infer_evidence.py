@@ -225,7 +225,7 @@ def test_a_domain_computed_from_the_arguments():
 
 # ---------------------------------------------------------------- where it is largest
 
-Y = RNG.normal(size=(3, 30)) * [[2.0], [3.0], [4.0]]
+GROUPS = RNG.normal(size=(3, 30)) * [[2.0], [3.0], [4.0]]
 
 
 def spreads(y):
@@ -241,17 +241,17 @@ def spreads(y):
 def test_the_maximum_is_that_in_closed_form_and_an_edge_is_told():
     def loss(t):
         log_prior = norm.logpdf(np.log(t), scale=0.2) - np.log(t)
-        return -log_prior - norm.logpdf(Y[1], scale=np.hypot(t, 1.0)).sum()
+        return -log_prior - norm.logpdf(GROUPS[1], scale=np.hypot(t, 1.0)).sum()
 
     with pytest.warns(ConvergenceWarning, match="stopped at an edge: u would go further. Give"):
-        found = maximize_evidence(spreads, Y, num_restarts=1, tol=1e-10)
+        found = maximize_evidence(spreads, GROUPS, num_restarts=1, tol=1e-10)
     s, t, u = (float(found.params[k]) for k in "stu")
-    assert_allclose(s, np.sqrt(np.mean(Y[0] ** 2) - 1.0), rtol=1e-3)
+    assert_allclose(s, np.sqrt(np.mean(GROUPS[0] ** 2) - 1.0), rtol=1e-3)
     best: Any = minimize_scalar(loss, bounds=(0.5, 5.0))
     assert_allclose(t, best.x, rtol=1e-3)
     assert found.at_bound == ("u",) and not found.converged and 0.499 < u < 0.5
     total = np.hypot([[s], [t], [u]], 1.0)
-    assert_allclose(found.log_evidence, norm.logpdf(Y, scale=total).sum(), rtol=1e-9)
+    assert_allclose(found.log_evidence, norm.logpdf(GROUPS, scale=total).sum(), rtol=1e-9)
     assert_allclose(found.restarts, found.log_evidence + found.log_prior, atol=1e-2)
 
 
@@ -270,4 +270,4 @@ def test_the_maximum_is_that_in_closed_form_and_an_edge_is_told():
 )
 def test_what_a_search_refuses(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        maximize_evidence(spreads, Y, **options)
+        maximize_evidence(spreads, GROUPS, **options)

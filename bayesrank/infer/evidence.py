@@ -268,9 +268,11 @@ class _Search:
 
 def _at_end(value: np.ndarray, support: Any) -> bool:
     """Whether a value is at an end of a domain that has two."""
-    low, high = (getattr(support, name, np.inf) for name in ("lower_bound", "upper_bound"))
-    width = np.asarray(high, float) - np.asarray(low, float)
-    near = np.minimum(value - np.asarray(low), np.asarray(high) - value) < _EDGE * width
+    support = getattr(support, "base_constraint", support)  # that of each element of a vector
+    low = np.asarray(getattr(support, "lower_bound", -np.inf), float)
+    high = np.asarray(getattr(support, "upper_bound", np.inf), float)
+    width = high - low
+    near = np.minimum(value - low, high - value) < _EDGE * width
     return bool(np.any(np.isfinite(width) & near))
 
 
