@@ -60,7 +60,8 @@ def best_pairs(
     q : int, default 1
         Number of pairs.
     candidates : ArrayLike, optional
-        Pairs to choose from, integers of shape (m, 2). By default all pairs of items.
+        Pairs to choose from, integers of shape (m, 2). By default all pairs of items. A pair that
+        stands there twice can be chosen twice, though not in a batch.
     exclude : ArrayLike, optional
         Pairs not to choose, integers of shape (k, 2), in either order of the items.
     chunk : int, default 65536

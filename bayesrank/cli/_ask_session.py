@@ -119,6 +119,9 @@ class Session:
         text = f"Enough: {progress.reason}."
         if self._on_screen:
             self._console.clear()
+        if self._note:
+            self._console.print(Text(self._note))
+        if self._on_screen:
             self._console.print(Text(text, style="bold green"))
             self._console.print("\nEnter or q to finish, c to go on all the same, u to undo.")
             key = _key()
@@ -127,7 +130,7 @@ class Session:
         else:
             self._console.print(f"{text} c to go on all the same, u to undo.", markup=False)
             key = _line()[:1]
-        self._note = text
+        self._note = text if self._on_screen else ""  # lines that were printed are still there
         if key == "u":
             self._undo()
         elif key == "c":
