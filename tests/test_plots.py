@@ -40,6 +40,15 @@ def heat(ax):
     return np.asarray(image.get_array())
 
 
+def test_names_with_dollars_are_no_formulas():
+    names = ["$5 {a_ $", "bob", "eve"]
+    draws = make_draws(3)
+    pictures = [plot_ranking(summarize(draws, names)), plot_pairwise(draws, names)]
+    for ax in (*pictures, plot_rank_distribution(draws, names)):
+        ax.figure.canvas.draw()
+        assert any(text.endswith(names[0]) for text in tick_texts(ax.yaxis))
+
+
 def test_ranking_shows_every_item_with_its_numbers():
     summary = summarize(make_draws(4), ["ann", "bob", "eve", "a very long name, much too long"])
     ax = plot_ranking(summary)

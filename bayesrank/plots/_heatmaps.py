@@ -52,7 +52,7 @@ def plot_pairwise(
         _write(ax, probability, np.abs(probability - 0.5) > 0.35)
     _label_rows(ax, ranked_labels(labels))
     columns = thin(n, _LABELS)
-    ax.set_xticks(columns, [shorten(labels[i]) for i in columns], rotation=90)
+    ax.set_xticks(columns, [shorten(labels[i]) for i in columns], rotation=90, parse_math=False)
     ax.set_xlabel("… than this item (same order)")
     ax.set_title(
         "How sure are we of each pair?\nblue: row's item better, red: column's", fontsize="medium"
@@ -136,7 +136,7 @@ def _heat(ax: "Axes", values: Array, colours: str, gamma: float | None, what: st
 def _label_rows(ax: "Axes", labels: list[str]) -> None:
     """Name the rows, or evenly spaced ones of them if there are many."""
     rows = thin(len(labels), _LABELS)
-    ax.set_yticks(rows, [labels[i] for i in rows])
+    ax.set_yticks(rows, [labels[i] for i in rows], parse_math=False)
     ax.set_ylabel("Rank and item")
 
 

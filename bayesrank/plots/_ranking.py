@@ -56,7 +56,8 @@ def plot_ranking(
     ax.hlines(place, summary.skill_lower[shown], summary.skill_upper[shown], "C0", lw=3, alpha=0.4)
     ax.plot(summary.mean[shown], place, "o", color="C0", markersize=5)
     labels = ranked_labels(summary.name)
-    ax.set_yticks(place, [labels[i] for i in shown])
+    # Names with dollars are no formulas.
+    ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
     ax.set_ylim(place[-1] + 0.6, -0.6)
     if tail:
         at = {"ha": "center", "va": "center", "transform": ax.get_yaxis_transform()}
