@@ -6,6 +6,7 @@ from bayesrank.gp.graphs import laplacian as laplacian
 from bayesrank.gp.kernels import JITTER as JITTER
 from bayesrank.gp.kernels import gram as gram
 from bayesrank.gp.kernels import rbf as rbf
+from bayesrank.gp.spectrum import spectral_pieces as spectral_pieces
 from bayesrank.gp.warped import Warped as Warped
 from bayesrank.gp.warped import graph_log_normalizer as graph_log_normalizer
 from bayesrank.gp.warped import warp as warp
@@ -20,6 +21,7 @@ __all__ = [
     "knn_graph",
     "laplacian",
     "rbf",
+    "spectral_pieces",
     "warp",
     "warped_prior",
 ]
