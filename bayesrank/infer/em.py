@@ -168,8 +168,9 @@ class EM:
         num_users, num_items, num_levels
             Numbers of users, items and levels; one more than the largest if not given.
         kernel
-            Base kernel of the items, (m, m), or several to be mixed, (C, m, m). Without it, items
-            are exchangeable: a constant, and independent values.
+            Base kernel of the items, (m, m), or several to be mixed, (C, m, m), such as the pieces
+            of one by `bayesrank.gp.spectral_pieces`. Without it, items are exchangeable: a
+            constant, and independent values.
         init_state
             Where to start: the state of an earlier result, or the file that it was saved to. It
             must be of the same observations, in the same order.
