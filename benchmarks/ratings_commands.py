@@ -60,15 +60,18 @@ def _mean(values: np.ndarray) -> str:
 @click.option("--seeds", default="11,12,13", help="A random split for each.")
 @click.option("--strength", default=None, type=float, help="Strength of the kernel's prior.")
 @click.option("--iterations", default=300, help="Most iterations of EM.")
+@click.option("--least", default=50, help="Films with so many ratings or more.")
 @click.option("--plot", default=None, help="Folder for pictures of the first split's calibration.")
-def peers(seeds: str, strength: float | None, iterations: int, plot: str | None) -> None:
+def peers(
+    seeds: str, strength: float | None, iterations: int, least: int, plot: str | None
+) -> None:
     """Held-out errors beside scikit-surprise's, on a fifth of all ratings of MovieLens-small."""
     from benchmarks.ratings_peers import draw_calibration
     from benchmarks.ratings_peers import peers as measure
 
     splits = []
     for seed in seeds.split(","):
-        splits.append(measure(int(seed), strength, iterations))
+        splits.append(measure(int(seed), strength, iterations, least=least))
         how = "converged" if splits[-1].converged else "stopped"
         click.echo(f"seed {seed}: EM {how} after {splits[-1].iterations} iterations")
     click.echo("mean (standard error); difference to CGPOR, paired (standard error)")

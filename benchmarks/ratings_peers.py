@@ -42,10 +42,14 @@ class Split(NamedTuple):
 
 
 def peers(
-    seed: int, strength: float | None = STRENGTH, iterations: int = 300, tol: float = 1e-4
+    seed: int,
+    strength: float | None = STRENGTH,
+    iterations: int = 300,
+    tol: float = 1e-4,
+    least: int = 50,
 ) -> Split:
-    """Hold out a fifth of all ratings of MovieLens-small, and predict them."""
-    data = load("movielens")
+    """Hold out a fifth of all ratings of the films with `least` or more, and predict them."""
+    data = load("movielens", least)
     test = np.random.default_rng(seed).random(len(data.users)) < 0.2
     shape = {"num_users": int(data.users.max()) + 1, "num_items": int(data.items.max()) + 1}
     train, held_out = data.where(~test), data.where(test)
