@@ -58,6 +58,8 @@ def test_runs_are_checked():
     for path in ("no folder/state.npz", "."):
         with pytest.raises(ValueError, match="checkpoint is .*, which cannot be written; pass"):
             EM("gaussian").run(*data, checkpoint=path)
+    with pytest.raises(ValueError, match="mesh is 3; pass a jax.sharding.Mesh"):
+        EM("gaussian").run(*data, mesh=3)  # pyright: ignore[reportArgumentType]
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
     with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
         EM("gaussian").run(*data, mesh=mesh)

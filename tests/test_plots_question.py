@@ -33,6 +33,13 @@ def test_items_and_candidates_are_where_they_belong():
     plt.close(figure)
 
 
+def test_names_with_dollars_are_no_formulas():
+    figure = plot_question(BELIEFS, PAIRS, SCORES, names=["$x_$y", "b", "c", "$_$"])
+    figure.canvas.draw()
+    assert figure.get_suptitle() == "Why ask: $x_$y or $_$?"
+    plt.close(figure)
+
+
 def test_draws_match_the_band():
     figure = plot_question(BELIEFS, PAIRS, SCORES, question=(2, 1))
     draws = np.random.default_rng(0).multivariate_normal(

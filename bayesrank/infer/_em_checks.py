@@ -53,6 +53,8 @@ def check_run(checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh |
                 f"checkpoint is {str(path)!r}, which cannot be written; pass the path of a file in "
                 "a folder that exists"
             )
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ValueError(f"mesh is {mesh!r}; pass a jax.sharding.Mesh with one axis, named 'users'")
     if mesh is not None and mesh.axis_names != ("users",):
         raise ValueError(f"mesh has the axes {mesh.axis_names}; give it one, named 'users'")
 

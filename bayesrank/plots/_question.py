@@ -88,7 +88,7 @@ def plot_question(
     _draw_items(left, beliefs, asked, labels)
     _draw_candidates(right, beliefs, candidates, worth, asked, score_label)
     first, second = labels
-    figure.suptitle(f"Why ask: {first} or {second}?")
+    figure.suptitle(f"Why ask: {first} or {second}?", parse_math=False)
     return figure
 
 
@@ -115,7 +115,8 @@ def _draw_items(ax: "Axes", beliefs: Beliefs, asked: Array, labels: list[str]) -
     ax.set_xlabel("Rank by estimated skill")
     ax.set_ylabel("Skill above the average item's")
     ax.set_title("Where the two stand now", fontsize="medium")
-    ax.legend(frameon=False, fontsize="small", loc="best")
+    for text in ax.legend(frameon=False, fontsize="small", loc="best").get_texts():
+        text.set_parse_math(False)  # names with dollars are no formulas
     ax.spines[["top", "right"]].set_visible(False)
 
 
