@@ -39,6 +39,7 @@ def test_pieces_of_a_kernel_without_full_rank_are_covariances():
     ("kernel", "cuts", "message"),
     [
         (KERNEL[:5], [1], "kernel must have the shape (m, m), got (5, 9)"),
+        (np.zeros((0, 0)), [], "kernel must have the shape (m, m), got (0, 0)"),
         (np.full((2, 2), np.nan), [1], "kernel has entries that are not finite"),
         ([[1.0, 0.5], [0.0, 1.0]], [1], "kernel is not symmetric"),
         (-np.eye(3), [1], "its smallest eigenvalue is -1"),

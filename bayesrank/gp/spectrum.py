@@ -67,11 +67,11 @@ def spectral_pieces(kernel: ArrayLike, cuts: Sequence[int]) -> NDArray[Any]:
 
 def _spectrum(kernel: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Eigenvalues, the largest first and none below zero, and eigenvectors."""
-    if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1]:
+    if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or not len(kernel):
         raise ValueError(f"kernel must have the shape (m, m), got {kernel.shape}")
     if not np.isfinite(kernel).all():
         raise ValueError("kernel has entries that are not finite; fill in missing features first")
-    size = np.abs(kernel).max(initial=0.0)
+    size = np.abs(kernel).max()
     if not np.allclose(kernel, kernel.T, rtol=0.0, atol=_ROUNDING * size):
         raise ValueError("kernel is not symmetric; a covariance matrix is")
     values, vectors = np.linalg.eigh(kernel)
