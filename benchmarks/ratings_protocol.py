@@ -52,6 +52,7 @@ def protocol(
     rank = np.full(n, -1)
     rank[busiest] = np.arange(_TASKS)
     kernels = _kernels(data.where(rank[data.users] < 0), n, m)
+    pieces = _in_pieces(kernels)
     task = data.where(rank[data.users] >= 0)
     task = task._replace(users=rank[task.users])
     order = np.random.default_rng(seed).permutation(m)
@@ -59,7 +60,8 @@ def protocol(
         train = np.isin(task.items, order[:size])
         for model in MODELS:
             split = task.where(train), task.where(~train)
-            yield size, model, _errors(model, *split, kernels, iterations, strength)
+            given = pieces if model.startswith("C") else kernels
+            yield size, model, _errors(model, *split, given, iterations, strength)
 
 
 def _kernels(others: Ratings, num_users: int, num_items: int) -> Array:
@@ -100,7 +102,7 @@ def _errors(
             *train,  # pyright: ignore[reportArgumentType]
             num_users=_TASKS,
             num_items=kernels.shape[1],
-            kernel=_in_pieces(kernels) if collaborative else kernels,
+            kernel=kernels,
             progress_bar=False,
         )
     if likelihood == "gaussian":

@@ -51,16 +51,17 @@ def plot_similarity(
         raise ValueError("kernel is no covariance; it needs finite entries and positive variances")
     correlation = covariance / np.outer(sd, sd)
     order = _alike_together(correlation)
+    correlation = correlation[np.ix_(order, order)]
     side = float(np.clip(0.4 * m, 3.5, 9.0))
     ax = axes_or_new(ax, side + 4.0, side + 2.5)
-    image = ax.imshow(correlation[np.ix_(order, order)], cmap="RdBu", vmin=-1.0, vmax=1.0)
+    image = ax.imshow(correlation, cmap="RdBu", vmin=-1.0, vmax=1.0)
     ax.figure.colorbar(image, ax=ax, shrink=0.8).set_label("Correlation over users")
     places = thin(m, _LABELS)
     labels = [shorten(str(names[order[place]])) for place in places]
     ax.set_xticks(places, labels, rotation=90, fontsize="small", parse_math=False)
     ax.set_yticks(places, labels, fontsize="small", parse_math=False)
     if m <= _WRITTEN:
-        for (row, column), value in np.ndenumerate(correlation[np.ix_(order, order)]):
+        for (row, column), value in np.ndenumerate(correlation):
             colour = "white" if abs(value) > 0.7 else "black"
             ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour,
                     fontsize="small")  # fmt: skip
