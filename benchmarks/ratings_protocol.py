@@ -23,9 +23,8 @@ _TASKS = 100
 # Of the kernel's prior. What is learned must serve films that nobody has rated, which only the base
 # kernels know; chosen on the films of other repeats (seeds 100 to 109).
 _STRENGTH = 30_000.0
-# Of the mean's prior; and where the spectrum of the correlations is cut, so that its pieces' scales
-# can be learned from all users together. Chosen on the same other repeats.
-_MEAN_STRENGTH = 12.0
+# Where the spectrum of the correlations is cut, so that its pieces' scales can be learned from all
+# users together. Chosen on the same other repeats.
 _CUTS = (5, 30)
 
 
@@ -92,7 +91,6 @@ def _errors(
         likelihood,
         collaborative=collaborative,
         strength=strength,
-        mean_strength=_MEAN_STRENGTH,
         max_iterations=iterations,
         tol=1e-4,
     )

@@ -30,7 +30,7 @@ class CollaborativeOrdinalGP(Collaborative):
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
         How many users the prior of the shared kernel is worth; the number of items, if not given.
-    mean_strength : float, default 1.0
+    mean_strength : float, default 12.0
         How many users the prior of the shared mean is worth.
     user_thresholds : bool, default True
         Whether users may differ in how they use the levels.
@@ -71,7 +71,7 @@ class CollaborativeOrdinalGP(Collaborative):
         likelihood: str = "probit",
         collaborative: bool = True,
         strength: float | None = None,
-        mean_strength: float = 1.0,
+        mean_strength: float = 12.0,
         user_thresholds: bool = True,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -234,7 +234,7 @@ class CollaborativeGP(Collaborative):
         *,
         collaborative: bool = True,
         strength: float | None = None,
-        mean_strength: float = 1.0,
+        mean_strength: float = 12.0,
         user_scales: bool = True,
         max_iterations: int = 200,
         tol: float = 1e-4,

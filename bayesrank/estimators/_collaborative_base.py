@@ -48,7 +48,7 @@ class Collaborative(BaseEstimator):
         *,
         collaborative: bool = True,
         strength: float | None = None,
-        mean_strength: float = 1.0,
+        mean_strength: float = 12.0,
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,

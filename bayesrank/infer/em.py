@@ -70,7 +70,9 @@ class EM:
         How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; if not
         given, as many as there are items. 0 is maximum likelihood, which overfits.
     mean_strength
-        How many users the prior of the mean is worth.
+        How many users the prior of the mean is worth: an item that two users have rated should not
+        follow these two alone. On held-out ratings of 30, 100, 670 and 3,000 users, 12 is about as
+        good as anything from 5 to 40, and better than 1.
     user_thresholds
         Whether gaps between thresholds, and noise, may differ between users, shrunk to the shared.
     user_scales
@@ -107,7 +109,7 @@ class EM:
         *,
         collaborative: bool = True,
         strength: float | None = None,
-        mean_strength: float = 1.0,
+        mean_strength: float = 12.0,
         user_thresholds: bool = True,
         user_scales: bool = True,
         learn_base: bool | None = None,
