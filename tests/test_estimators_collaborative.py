@@ -208,7 +208,10 @@ def test_arviz_gets_draws_with_users_and_items_as_coordinates(table, fitted):
     draws = f.sel(user="user 4").values[0]
     assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * sd / np.sqrt(4000))
     np.testing.assert_allclose(draws.std(0), sd, rtol=0.06)
-    assert data["constant_data"]["Sigma"].dims == ("item", "item_other")
+    fixed, state = data["constant_data"], fitted.result.state
+    assert fixed["Sigma"].dims == ("item", "item_other")
+    assert float(fixed["level"]) == state.level
+    np.testing.assert_array_equal(fixed["scales"], state.scales)
     seen, theirs = data["observed_data"], table[table.user.isin(["user 3", "user 4"])]
     np.testing.assert_array_equal(seen["rating"], theirs.rating)
     np.testing.assert_array_equal(seen["rating_item"], theirs["item"])

@@ -1,5 +1,7 @@
 """EM against a literal transcription of the paper, direct maximisation, and EP on the program."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from jax.scipy.stats import multivariate_normal, norm
 from scipy import stats
 from scipy.optimize import minimize
 
+from bayesrank import CollaborativeGP
 from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
 from bayesrank.infer._em_blocks import make_blocks
@@ -307,18 +310,6 @@ def test_a_state_is_of_one_likelihood(data, ordinal):
         EM("gaussian").run(users, items, levels, init_state=result.state, progress_bar=False)
 
 
-def test_new_users_are_the_gaussian_conditional(data, plain):
-    result = plain[1]
-    seen, y = np.array([0, 2]), np.array([4.0, 2.0])
-    new = result.condition(np.zeros(2, int), seen, y)
-    mean, variance = new.functions()
-    noise = result.params["noise"] ** 2
-    across = result.kernel[:, seen]
-    weights = across @ np.linalg.inv(across[seen] + noise * np.eye(2))
-    np.testing.assert_allclose(mean[0], result.mean + weights @ (y - result.mean[seen]))
-    np.testing.assert_allclose(variance[0], np.diagonal(result.kernel - weights @ across.T))
-
-
 def test_users_may_be_looked_up_in_any_order_and_twice(plain):
     result = plain[1]
     for found, all_users in zip(result.functions([3, 0, 3]), result.functions(), strict=True):
@@ -330,19 +321,6 @@ def test_draws_have_the_posteriors_moments(plain):
     draws = plain[1].draw([3], 20_000)[:, 0]
     assert np.all(np.abs(draws.mean(axis=0) - mean) < 4 * np.sqrt(variance / 20_000))
     np.testing.assert_allclose(draws.var(axis=0), variance[0], rtol=0.05)
-
-
-def test_a_new_item_equal_to_a_known_one_is_rated_like_it(data):
-    X = np.random.default_rng(1).normal(size=(M, 2))
-    kernel = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) + 1e-9 * np.eye(M)
-    result = EM("gaussian", max_iterations=3).run(*data, kernel=kernel, progress_bar=False)
-    extended = result.extend_items(kernel[:, [1]], kernel[:1, :1])
-    mean, variance = extended.functions()
-    np.testing.assert_allclose(mean[:, M], mean[:, 1], atol=1e-4)
-    np.testing.assert_allclose(variance[:, M], variance[:, 1], atol=1e-4)
-    far = result.extend_items(np.zeros((M, 1)), np.ones((1, 1)))
-    np.testing.assert_allclose(far.functions()[0][:, M], result.state.level)
-    np.testing.assert_allclose(far.functions()[1][:, M], result.state.scales[0])
 
 
 def test_individual_models_are_those_of_one_user_at_a_time(data):
@@ -391,8 +369,12 @@ def test_comparisons_say_nothing_of_a_users_level():
 
 
 def test_stopping_early_is_said(data):
-    with pytest.warns(ConvergenceWarning, match="EM has not converged after 2 iterations"):
+    with pytest.warns(ConvergenceWarning, match="EM has not converged after 2 iterations") as said:
         EM("gaussian", max_iterations=2).run(*data, progress_bar=False)
+        CollaborativeGP(max_iterations=2).fit(*data)
+    lines, first = inspect.getsourcelines(test_stopping_early_is_said)
+    runs = [first + row for row, line in enumerate(lines) if "max_iterations=2" in line][:2]
+    assert [(w.filename, w.lineno) for w in said] == [(__file__, row) for row in runs]
 
 
 def test_unknown_numbers_are_refused(plain):
@@ -403,5 +385,3 @@ def test_unknown_numbers_are_refused(plain):
         result.predict_latent([0], [-1])
     with pytest.raises(ValueError, match="gaussian observations have no levels"):
         result.predict_proba([0], [0])
-    with pytest.raises(ValueError, match="across has shape"):
-        result.extend_items(np.zeros((1, 1)), np.zeros((1, 1)))

@@ -60,6 +60,9 @@ def test_runs_are_checked():
             EM("gaussian").run(*data, checkpoint=path)
     with pytest.raises(ValueError, match="mesh is 3; pass a jax.sharding.Mesh"):
         EM("gaussian").run(*data, mesh=3)  # pyright: ignore[reportArgumentType]
+    for start in (3, b"state.npz", (1.0, 2.0)):
+        with pytest.raises(ValueError, match="init_state is .*; pass the state of an earlier"):
+            EM("gaussian").run(*data, init_state=start)  # pyright: ignore[reportArgumentType]
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
     with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
         EM("gaussian").run(*data, mesh=mesh)

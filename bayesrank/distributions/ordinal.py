@@ -29,7 +29,14 @@ from numpyro.distributions.util import validate_sample
 from bayesrank.distributions import _moments
 from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
 
-__all__ = ["OrderedLogit", "OrderedProbit"]
+__all__ = ["OrderedLogit", "OrderedProbit", "centred_thresholds"]
+
+
+def centred_thresholds(gaps: Array) -> Array:
+    """Thresholds of mean zero from their gaps, shape (..., r - 2) to (..., r - 1)."""
+    above = jnp.cumsum(gaps, axis=-1)
+    edges = jnp.concatenate([jnp.zeros((*above.shape[:-1], 1), above.dtype), above], axis=-1)
+    return edges - edges.mean(axis=-1, keepdims=True)
 
 
 class _Ordered(Outcomes):

@@ -255,6 +255,9 @@ class Collaborative(BaseEstimator):
     ) -> Self:
         """Return an estimator of new users, from what they say and the shared prior as it is.
 
+        Like the users of `fit` they have their own thresholds, or scale and noise, near the shared
+        ones where they say little.
+
         Parameters
         ----------
         users, items, levels : array-like of shape (K,)
@@ -292,7 +295,8 @@ class Collaborative(BaseEstimator):
         -------
         arviz.InferenceData or xarray.DataTree
             ``posterior`` holds ``f``, with coordinates ``user`` and ``item``; ``constant_data`` the
-            shared mean ``h`` and kernel ``Sigma``; ``observed_data`` these users' ratings.
+            shared mean ``h`` and kernel ``Sigma``, ``level`` and ``scales`` of the base that they
+            are drawn towards, and the users' noise; ``observed_data`` these users' ratings.
         """
         result = self.result
         chosen = self.users_.ids[:10] if users is None else id_list(users, "users")
@@ -311,6 +315,8 @@ class Collaborative(BaseEstimator):
                 "h": (("item",), result.mean),
                 "Sigma": (("item", "item_other"), result.kernel),
                 "noise": (("user",), result.noise[who]),
+                "level": ((), result.state.level),
+                "scales": (("base_kernel",), result.state.scales),
             },
             observed={
                 "rating": ("rating_number", self._as_said(seen.levels[mine])),

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.infer._em_blocks import Observations
 from bayesrank.infer._em_likelihood import LIKELIHOODS
+from bayesrank.infer._em_state import EMState
 
 __all__ = ["check_kernels", "check_observations", "check_run", "check_settings"]
 
@@ -42,7 +43,9 @@ def check_settings(
         raise ValueError(f"tol must be positive, got {tol}")
 
 
-def check_run(checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh | None) -> None:
+def check_run(
+    checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh | None, init_state: Any
+) -> None:
     """Refuse what a run cannot be made with, before any work."""
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
@@ -53,6 +56,11 @@ def check_run(checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh |
                 f"checkpoint is {str(path)!r}, which cannot be written; pass the path of a file in "
                 "a folder that exists"
             )
+    if init_state is not None and not isinstance(init_state, EMState | str | Path):
+        raise ValueError(
+            f"init_state is {init_state!r}; pass the state of an earlier result, or the path of "
+            "the file that it was saved to"
+        )
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ValueError(f"mesh is {mesh!r}; pass a jax.sharding.Mesh with one axis, named 'users'")
     if mesh is not None and mesh.axis_names != ("users",):

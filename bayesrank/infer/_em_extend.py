@@ -18,10 +18,12 @@ tasks. ICML.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
@@ -29,22 +31,43 @@ from bayesrank.infer._compile import jit
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
 from bayesrank.infer._em_checks import check_observations
 from bayesrank.infer._em_estep import Sums, no_sums
-from bayesrank.infer._em_iterate import Setting, expect
+from bayesrank.infer._em_iterate import Setting, State, expect
+from bayesrank.infer._em_own_numbers import own_numbers
 from bayesrank.infer._em_posterior import Prior, UserState
 from bayesrank.infer._em_state import EMState, fingerprint, pack, unpack
+from bayesrank.infer._em_theta import Theta, log_deviations, update_theta
 
 __all__ = ["extend_prior", "fit_users"]
 
-Array = NDArray[np.float64]
-
-_SWEEPS = 50
+_STEPS = 200
 _TOL = 1e-4
+
+
+class _Step(NamedTuple):
+    """What a step of a block of new users makes.
+
+    Attributes
+    ----------
+    users
+        Their states.
+    sums
+        Of the blocks so far.
+    moved
+        Largest change of a parameter of a user.
+    log_prior
+        Log prior density of their deviations.
+    """
+
+    users: UserState
+    sums: Sums
+    moved: Array
+    log_prior: Array
 
 
 def fit_users(
     setting: Setting, state: EMState, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None
 ) -> tuple[Observations, EMState, dict[str, Any]]:
-    """Sweep over the sites of new users, whose likelihood has the shared parameters.
+    """Fit new users' functions and, as far as users differ in them, their own parameters.
 
     Returns
     -------
@@ -71,54 +94,106 @@ def fit_users(
     blocks = make_blocks(observations, most=2, alike=True)
     with jax.enable_x64(True):
         laid_out = unpack(start, blocks)
-        sums = no_sums(len(state.mean), shared=False)
-        for _ in range(_SWEEPS):
-            sums, users = no_sums(len(state.mean), shared=False), []
-            for block, user in zip(blocks, laid_out.users, strict=True):
-                after, sums = _sweep(setting, laid_out.prior, user, block, sums)
-                users.append(after)
-            laid_out = laid_out._replace(users=tuple(users))
-            if float(sums.delta) < _TOL:
+        figures: dict[str, Any] = {}
+        for _ in range(_STEPS):
+            laid_out, figures = _round(setting, laid_out, blocks)
+            if figures["converged"]:
                 break
-        figures = {
-            "log_evidence": float(sums.log_evidence),
-            "log_prior": 0.0,
-            "converged": float(sums.delta) < _TOL,
-        }
         return observations, pack(laid_out, blocks, observations), figures
 
 
+def _round(
+    setting: Setting, state: State, blocks: tuple[Block, ...]
+) -> tuple[State, dict[str, Any]]:
+    """Make a step of all blocks, and the figures of what it began with."""
+    # Code is compiled for a kind of observation, whatever else was settled when EM was run.
+    fixed = Setting(setting.likelihood, False, 0.0, 0.0, False, True, False, setting.damping)
+    sums, moved, log_prior, after = no_sums(len(state.prior.mean), shared=False), 0.0, 0.0, []
+    for block, user in zip(blocks, state.users, strict=True):
+        step = _step(fixed, state.prior, state.theta, user, block, sums)
+        sums, moved = step.sums, max(moved, float(step.moved))
+        log_prior += float(step.log_prior)
+        after.append(step.users)
+    return state._replace(users=tuple(after)), {
+        "log_evidence": float(sums.log_evidence),
+        "log_prior": log_prior,
+        "converged": max(float(sums.delta), moved) < _TOL,
+    }
+
+
 @partial(jit, static_argnums=0)
-def _sweep(
-    setting: Setting, prior: Prior, users: UserState, block: Block, sums: Sums
-) -> tuple[UserState, Sums]:
-    """Make the E-step of a block, without what shared parameters are learned from."""
-    fixed = setting._replace(collaborative=False, learn_spread=False)
-    after, _, sums = expect(fixed, None, prior, users, block, sums)
-    return after, sums
+def _step(
+    setting: Setting, prior: Prior, theta: Theta, users: UserState, block: Block, sums: Sums
+) -> _Step:
+    """Make the E-step of a block, and the M-step for what is each user's own."""
+    known = jnp.asarray(block.filled).any(axis=-1)
+    moved = jnp.zeros(())
+    if setting.numbers:
+        users, moved = own_numbers(theta, prior, users, block)
+    log_prior = log_deviations(theta, users, known)
+    after, own, sums = expect(setting, None, prior, users, block, sums)
+    if not setting.numbers and theta.shared.shape[0]:
+        after = update_theta(
+            theta, (after,), (own,), (known,), learn_shared=False, learn_spread=False
+        )[1][0]
+        change = jnp.abs(after.theta - users.theta)
+        moved = jnp.max(jnp.where(known[..., None], change, 0.0))
+    return _Step(after, sums, moved, log_prior)
 
 
 def extend_prior(
-    state: EMState, kernels: Array, across: ArrayLike, own: ArrayLike
-) -> tuple[EMState, Array]:
-    """Mean and kernel of known and new items, and the base kernels of all."""
+    state: EMState, kernels: NDArray[np.float64], across: ArrayLike, own: ArrayLike
+) -> tuple[EMState, NDArray[np.float64]]:
+    """Mean and kernel of known and new items, and the base kernels of all.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or known and new items together have no covariance matrix.
+    """
     m, parts = len(state.mean), len(kernels)
-    between, among = (np.asarray(x, float) for x in (across, own))
-    between = between[None] if between.ndim == 2 else between
-    among = among[None] if among.ndim == 2 else among
-    k = between.shape[-1]
+    given = np.asarray(across), np.asarray(own)
+    between, among = (x[None].astype(float) if x.ndim == 2 else x.astype(float) for x in given)
+    k = between.shape[-1] if between.ndim else 0
     if between.shape != (parts, m, k) or among.shape != (parts, k, k):
         raise ValueError(
-            f"across has shape {np.shape(across)} and own {np.shape(own)}; pass ({parts}, {m}, k) "
+            f"across has shape {given[0].shape} and own {given[1].shape}; pass ({parts}, {m}, k) "
             f"and ({parts}, k, k), a base kernel each"
         )
+    if not np.isfinite(between).all():
+        raise ValueError("across is not finite; pass covariances of known with new items")
+    if not np.isfinite(among).all() or not np.allclose(among, np.swapaxes(among, 1, 2)):
+        raise ValueError("own is not symmetric, or not finite; pass a covariance matrix")
     mixed, cross, rest = (
         np.einsum("c,cij->ij", state.scales, x) for x in (kernels, between, among)
     )
     weights = cho_solve(cho_factor(mixed, lower=True), cross)
     residual = rest - cross.T @ weights
+    residual = 0.5 * (residual + residual.T)
+    size = max(float(np.diagonal(x).max(initial=0.0)) for x in (mixed, rest))
+    _check_residual(residual, weights, size * _rounding(*given))
     mean = np.append(state.mean, state.level + weights.T @ (state.mean - state.level))
     carried = state.kernel @ weights
     kernel = np.block([[state.kernel, carried], [carried.T, weights.T @ carried + residual]])
     extended = np.block([[kernels, between], [np.swapaxes(between, 1, 2), among]])
     return state._replace(mean=mean, kernel=kernel), extended
+
+
+def _rounding(*arrays: NDArray[Any]) -> float:
+    """Relative error of the numbers in arrays."""
+    dtype = np.result_type(*arrays)
+    return float(np.finfo(dtype if dtype.kind == "f" else float).eps)
+
+
+def _check_residual(
+    residual: NDArray[np.float64], weights: NDArray[np.float64], error: float
+) -> None:
+    """Refuse new items that vary less than the known ones say; all kernels have an error."""
+    # What such errors can make of the smallest eigenvalue, and those of solving.
+    slack = sum(weights.shape) * error * (1.0 + np.abs(weights).sum(axis=0).max(initial=0.0)) ** 2
+    least = np.linalg.eigvalsh(residual).min(initial=0.0)
+    if least < -slack:
+        raise ValueError(
+            "own is too small for across: given the known items, the new ones would have a "
+            f"variance of {least:.2g}; make own, across and the kernel of run by one function"
+        )

@@ -27,7 +27,7 @@ from jax.nn import log_sigmoid
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 
-from bayesrank.distributions import OrderedLogit, OrderedProbit
+from bayesrank.distributions.ordinal import OrderedLogit, OrderedProbit, centred_thresholds
 from bayesrank.infer.quadrature import Moments
 
 __all__ = ["LIKELIHOODS", "Likelihood", "thresholds"]
@@ -55,9 +55,7 @@ class Likelihood(NamedTuple):
 
 def thresholds(log_gaps: Array) -> Array:
     """Thresholds from the logs of their gaps, mean zero; shape (..., r - 2) to (..., r - 1)."""
-    above = jnp.cumsum(jnp.exp(log_gaps), axis=-1)
-    edges = jnp.concatenate([jnp.zeros((*above.shape[:-1], 1), above.dtype), above], axis=-1)
-    return edges - edges.mean(axis=-1, keepdims=True)
+    return centred_thresholds(jnp.exp(log_gaps))
 
 
 def _probit(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:

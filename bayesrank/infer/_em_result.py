@@ -101,7 +101,11 @@ class EMResult:
 
     @property
     def params(self) -> dict[str, Array]:
-        """Values of the hyperparameters of the program (`bayesrank.models`), by site."""
+        """Values of the hyperparameters of the program (`bayesrank.models`), by site.
+
+        Those of the program without a strength; with one there are ``state.level`` and
+        ``state.scales``, too.
+        """
         values = {"h": self.mean, "Sigma": self.kernel}
         if self.setting.likelihood == "gaussian":
             values["noise"] = np.exp(self.state.shared_theta[-1])
@@ -252,6 +256,10 @@ class EMResult:
     ) -> EMResult:
         """Fit other users to what they say, with all that is shared as it was learned.
 
+        Where users differ in thresholds, or in scale and noise, so do new ones, by the same rule:
+        each gets the most probable, which with few observations are near the shared. ``log_prior``
+        is the density of these alone.
+
         Parameters
         ----------
         users, items, levels
@@ -290,7 +298,7 @@ class EMResult:
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, or known and new items have no covariance matrix together.
 
         References
         ----------

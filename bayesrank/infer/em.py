@@ -46,6 +46,7 @@ from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_loop import Loop, Steps, compile_steps
 from bayesrank.infer._em_result import EMResult
 from bayesrank.infer._em_state import EMState, initial_state
+from bayesrank.infer._stack import outside
 from bayesrank.infer.ep import ConvergenceWarning
 
 __all__ = ["EM"]
@@ -199,7 +200,7 @@ class EM:
         ConvergenceWarning
             If EM has not converged after `max_iterations` iterations.
         """
-        check_run(checkpoint, checkpoint_every, mesh)
+        check_run(checkpoint, checkpoint_every, mesh, init_state)
         observations = check_observations(
             self.setting.likelihood, users, items, levels, num_users, num_items
         )
@@ -212,7 +213,8 @@ class EM:
         if checkpoint is not None:
             result.state.save(checkpoint)
         if not result.converged:
-            warnings.warn(_not_converged(loop, self, delta), ConvergenceWarning, stacklevel=2)
+            said = _not_converged(loop, self, delta)
+            warnings.warn(said, ConvergenceWarning, stacklevel=outside())
         return result
 
     def _begin(
