@@ -120,4 +120,26 @@ def _difference(values: np.ndarray) -> str:
     return f"{values.mean():+.4f} ± {error:.4f}"
 
 
-COMMANDS = (speed, protocol, peers, single)
+@click.command("ratings-new-users")
+@click.option("--likelihood", type=click.Choice(["probit", "logit", "gaussian"]), default="probit")
+@click.option("--seeds", default="0,1", help="60 other users are left out for each.")
+@click.option("--given", default="1,3,5,10,20,half", help="Numbers of ratings that are told.")
+def new_users(likelihood: str, seeds: str, given: str) -> None:
+    """Log loss of new users' ratings, with thresholds, scale and noise of their own or shared."""
+    from benchmarks.ratings_new_users import new_users as measure
+
+    numbers = tuple(None if cell == "half" else int(cell) for cell in given.split(","))
+    found: dict[str, list[np.ndarray]] = {}
+    for seed in seeds.split(","):
+        for told, shared, own in measure(likelihood, int(seed), numbers):
+            found.setdefault(told, []).append(np.stack([shared, own]))
+    click.echo("mean log loss of a user (standard error over users); own less shared, paired")
+    for told, parts in found.items():
+        shared, own = np.concatenate(parts, axis=1)
+        click.echo(
+            f"{told:>4} told, {len(own):3} users: shared {_mean(shared)}  own {_mean(own)}  "
+            f"{_difference(own - shared)}"
+        )
+
+
+COMMANDS = (speed, protocol, peers, single, new_users)
