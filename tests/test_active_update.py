@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri, roots_hermitenorm
 
+from bayesrank.active._margins import space_of
 from bayesrank.active._update import Answers, Prior, fit_answers
 
 
@@ -44,6 +45,37 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner():
     np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-7)
     np.testing.assert_allclose(warm.covariance, cold.covariance, atol=1e-7)
     assert warm.num_sweeps < cold.num_sweeps
+
+
+@pytest.mark.parametrize("count", [24, 60, 200])  # fewer than the items, more, many more
+def test_from_the_posterior_of_all_answers_but_the_last(count):
+    prior, answers = problem(40, count)
+    before = fit_answers(prior, Answers(answers.comparisons[:-1], answers.noise[:-1]))
+    cold, warm = fit_answers(prior, answers), fit_answers(prior, answers, before)
+    np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-7)
+    np.testing.assert_allclose(warm.covariance, cold.covariance, atol=1e-7)
+    np.testing.assert_allclose(warm.tau, cold.tau, rtol=1e-6)
+    assert warm.log_evidence == pytest.approx(cold.log_evidence, abs=1e-7)
+    assert warm.num_sweeps <= 3 < cold.num_sweeps  # what an answer costs does not grow with them
+
+
+@pytest.mark.parametrize(("n", "count"), [(12, 7), (12, 14), (40, 60), (12, 40)])
+def test_margins_respond_to_first_order_and_to_one_site_exactly(n, count):
+    prior, answers = problem(n, count)
+    space, rng = space_of(prior, answers.comparisons), np.random.default_rng(1)
+    sites = rng.uniform(0.1, 1.0, (2, count))
+    one, all_ = np.zeros((2, count)), rng.normal(size=(2, count))
+    one[:, 3] = 0.8, -0.6
+    margins, exact = space.margins(sites), space.margins(sites + one)
+    predicted = margins.after_one(3, 0.8, -0.6)
+    for found in (margins.after(*one), predicted):
+        np.testing.assert_allclose(found.mean, exact.mean, atol=1e-9)
+        np.testing.assert_allclose(found.variance, exact.variance, atol=1e-9)
+    for small in (1e-3, 1e-4):
+        there = space.margins(sites + one + small * all_)
+        found = predicted.after(*(small * all_))
+        assert np.abs(found.mean - there.mean).max() < 20 * small**2
+        assert np.abs(found.variance - there.variance).max() < 20 * small**2
 
 
 def test_one_answer_is_exact():

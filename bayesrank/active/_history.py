@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +33,8 @@ class Event(NamedTuple):
     annotator: str | None
 
 
-class History(NamedTuple):
+@dataclass(frozen=True)
+class History:
     """All that was said and not undone.
 
     Attributes
@@ -48,15 +51,20 @@ class History(NamedTuple):
     learned: Mapping[str, Any] | None = None
     learned_at: int = 0
 
-    @property
+    @cached_property
     def answers(self) -> tuple[Event, ...]:
         """The answers."""
         return tuple(event for event in self.events if event.kind == "answer")
 
-    @property
+    @cached_property
     def comparisons(self) -> NDArray[np.intp]:
         """Winner and loser of each answer, shape (K, 2)."""
         pairs = [(event.first, event.second) for event in self.answers]
+        return np.array(pairs, np.intp).reshape(-1, 2)
+
+    def pairs(self, annotator: str | None) -> NDArray[np.intp]:
+        """Pairs that an annotator has answered or skipped, (m, 2)."""
+        pairs = [(e.first, e.second) for e in self.events if e.annotator == annotator]
         return np.array(pairs, np.intp).reshape(-1, 2)
 
     def last(self, annotator: str | None) -> Event | None:
@@ -71,6 +79,13 @@ class Memory:
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
 
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def records_from(self, place: int) -> list[dict[str, Any]]:
+        """All records but the first so many."""
+        return self.records[place:]
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Keep a record."""
         self.records.append({"n": len(self.records) + 1, **record})
@@ -79,16 +94,24 @@ class Memory:
         """Nothing to close."""
 
 
-def replay(records: Sequence[Mapping[str, Any]]) -> History:
+def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) -> History:
     """Add up records.
+
+    Parameters
+    ----------
+    records
+        In order.
+    before
+        What the records before them add up to.
 
     Raises
     ------
     JournalError
         If a record is of a kind that this program does not know.
     """
-    events: dict[int, Event] = {}
-    learned, learned_at = None, 0
+    before = before or History()
+    events = {event.record: event for event in before.events}
+    learned, learned_at = before.learned, before.learned_at
     for record in records:
         number, kind = record["n"], record["event"]
         if kind == "answer":

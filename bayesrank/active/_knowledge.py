@@ -103,7 +103,7 @@ class Knowledge:
 
     @property
     def _history(self) -> History:
-        return self._remember("history", lambda: replay(self.log.records))
+        return self._remember("history", self._replayed)
 
     @property
     def _fit(self) -> Fit:
@@ -113,11 +113,16 @@ class Knowledge:
         """Compute a value unless nothing was told since it was last computed."""
         # All state follows from the records, and these change in one step: an interrupt at any
         # moment leaves memory and disk in agreement.
-        number = len(self.log.records)
+        number = len(self.log)
         cached = self._cached.get(name)
         if cached is None or cached[0] != number:
             cached = self._cached[name] = (number, compute())
         return cached[1]
+
+    def _replayed(self) -> History:
+        # Records are only ever added, so that those added up before need not be seen again.
+        count, before = self._cached.get("history", (0, None))
+        return replay(self.log.records_from(count), before)
 
     def _answer(self, event: Event) -> Answer:
         return Answer(self.items[event.first], self.items[event.second], event.annotator)

@@ -20,7 +20,7 @@ from bayesrank.active.acquisition import (
     margin_variance,
     random_gain,
 )
-from bayesrank.active.beliefs import Beliefs, margins
+from bayesrank.active.beliefs import Beliefs
 from bayesrank.active.selection import best_batch, best_pairs
 
 __all__ = ["Asker", "Question"]
@@ -117,12 +117,11 @@ class Asker:
             else:
                 chosen = best_batch(acquisition, beliefs, n, candidates=pool)
             gains = np.asarray(chosen[1])
-            pairs = np.array([self._in_random_order(pair) for pair in np.array(chosen[0])])
-            mean, variance = (np.asarray(part) for part in margins(beliefs, pairs))
-        wins = ndtr(mean / np.sqrt(2.0 * np.square(beliefs.noise) + variance))
-        for (i, j), gain, probability in zip(pairs.tolist(), gains, wins, strict=True):
-            if i != j:
-                yield i, j, float(gain), float(probability)
+            pairs = np.array(chosen[0])
+        for pair, gain in zip(pairs, gains, strict=True):
+            if pair[0] != pair[1]:
+                i, j = self._in_random_order(pair).tolist()
+                yield i, j, float(gain), _win_probability(beliefs, i, j)
 
     def scored(self, beliefs: Beliefs, history: History) -> tuple[Pairs, NDArray[np.float64]]:
         """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
@@ -154,13 +153,19 @@ class Asker:
             first = rng.integers(self._n, size=self._count)
             second = (first + rng.integers(1, self._n, size=self._count)) % self._n
             pairs = np.stack([first, second], axis=1).astype(np.int32)
-        seen = [(e.first, e.second) for e in history.events if e.annotator == annotator]
-        if seen:
-            pairs[np.isin(self._key(pairs), self._key(np.array(seen)))] = 0
+        seen = history.pairs(annotator)
+        pairs[np.isin(self._key(pairs), self._key(seen))] = 0
         return pairs
 
     def _key(self, pairs: NDArray[Any]) -> NDArray[np.int64]:
         return pairs.min(axis=1).astype(np.int64) * self._n + pairs.max(axis=1)
+
+
+def _win_probability(beliefs: Beliefs, i: int, j: int) -> float:
+    mean, covariance = beliefs.mean, beliefs.covariance
+    variance = max(covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j], 0.0)
+    total = 2.0 * np.square(beliefs.noise) + variance
+    return float(ndtr((mean[i] - mean[j]) / np.sqrt(total)))
 
 
 def _place(history: History) -> int:

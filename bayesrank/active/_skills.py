@@ -59,7 +59,7 @@ class Skills:
         self._background = background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, Prior] | None = None
-        self._sites: dict[int, tuple[float, float]] = {}
+        self._last: tuple[Prior, list[int], Fit] | None = None
 
     # ------------------------------------------------------------ the posterior
 
@@ -82,11 +82,22 @@ class Skills:
         """The posterior, starting from the sites of the last one."""
         params, prior = self.params(history), self._prior_at(history)
         records = [event.record for event in history.answers]
-        sites = np.array([self._sites.get(r, (0.0, 0.0)) for r in records]).reshape(-1, 2)
         noise = self._program.noise(params) * self._factors(history)
-        fit = fit_answers(prior, Answers(history.comparisons, noise), (sites[:, 0], sites[:, 1]))
-        self._sites = dict(zip(records, zip(fit.tau, fit.nu, strict=True), strict=True))
+        start = self._start(prior, records)
+        fit = fit_answers(prior, Answers(history.comparisons, noise), start)
+        self._last = prior, records, fit
         return fit
+
+    def _start(self, prior: Prior, records: list[int]) -> tuple[Array, Array] | Fit | None:
+        """Where to start from: the last posterior, or those of its sites that are still there."""
+        if self._last is None:
+            return None
+        before, known, fit = self._last
+        if before is prior and records[:-1] == known and records != known:
+            return fit
+        sites = dict(zip(known, zip(fit.tau, fit.nu, strict=True), strict=True))
+        found = np.array([sites.get(record, (0.0, 0.0)) for record in records]).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
 
     def result(self, history: History, fit: Fit) -> EPResult:
         """The posterior in the engine's form."""

@@ -1,18 +1,15 @@
 r"""Beliefs about skills after some answers, brought up to date in a few sweeps of EP.
 
 This is the fixed point of `bayesrank.infer.EP` on the same program, reached by the cheapest way
-that a loop of questions has: it starts from the sites of the last answer, and it works in the space
-of the K margins while these are fewer than the n items. With :math:`G = A K A^\top` the prior
-covariance of the margins and :math:`r = \sqrt\tau`, one sweep takes one Cholesky factorisation of
-:math:`I + r G r` and one triangular solve; in the first sweep after an answer all other sites are
-at their fixed point, so that it is the rank-one update for the new answer. The skills themselves
-come once, at the end:
-
-.. math:: C = K - W^\top W, \qquad W = L^{-1} r A K, \qquad I + r G r = L L^\top .
+that a loop of questions has. After one more answer it starts from the last posterior: the site of
+the new answer is a rank-one update, and exact. The other sites then move a little, all of them.
+Between two factorisations they are settled among themselves, the margins responding to first order
+(`bayesrank.active._margins`), so that the changes left are of second order: two factorisations
+stand for about seven sweeps.
 
 It runs in NumPy, whose LAPACK takes matrices of any size as they come: there is nothing to compile,
-however the answers grow. Up to 256 answers it keeps BLAS to one thread: so small a matrix gains
-nothing from a second one, and on a busy machine threads that wait for each other cost far more.
+however the answers grow. Up to a thousand rows it keeps BLAS to one thread: a second one would gain
+little, and on a busy machine threads that wait for each other cost tens of times as much.
 
 References
 ----------
@@ -30,26 +27,25 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
 from scipy.special import erfcx, log_ndtr
 from threadpoolctl import ThreadpoolController
+
+from bayesrank.active._margins import Margins, Prior, differences, space_of
 
 __all__ = ["Answers", "Fit", "Prior", "fit_answers"]
 
 Array = NDArray[np.float64]
 
 _SMALLEST_DAMPING = 0.05
-_ONE_THREAD = 256
+_ONE_THREAD = 1000
 # What counts as converged, as for `EP`: where the noise is tiny, rounding leaves a margin moving by
 # more than the tolerance that is aimed at.
 _CONVERGED = 1e-4
-
-
-class Prior(NamedTuple):
-    """A Gaussian over n skills: mean (n,), covariance (n, n)."""
-
-    mean: Array
-    covariance: Array
+# Changes up to here are small enough for margins to be expected to respond to first order.
+_SMALL = 0.1
+_SETTLING = 10
+# A response is kept for as long as each sweep leaves less than this of the change before it.
+_FAST = 0.1
 
 
 class Answers(NamedTuple):
@@ -71,12 +67,12 @@ class Fit(NamedTuple):
     log_evidence
         EP's log evidence, in nats.
     delta
-        Largest change of a margin in the last sweep: of its mean in posterior standard deviations,
-        or of its log variance.
+        Largest change of a margin that one more sweep would make, to first order: of its mean in
+        posterior standard deviations, or of its log variance.
     converged
         Whether `delta` is below 1e-4.
     num_sweeps
-        Number of sweeps made.
+        Number of sweeps made, each with a factorisation.
     """
 
     mean: Array
@@ -89,18 +85,10 @@ class Fit(NamedTuple):
     num_sweeps: int
 
 
-class _Margins(NamedTuple):
-    """What the sites make of the margins: mean (K,), variance (K,), and ``log |I + S K|``."""
-
-    mean: Array
-    variance: Array
-    log_det: float
-
-
 def fit_answers(
     prior: Prior,
     answers: Answers,
-    start: tuple[Array, Array] | None = None,
+    start: tuple[Array, Array] | Fit | None = None,
     *,
     tol: float = 1e-8,
     max_sweeps: int = 200,
@@ -114,15 +102,17 @@ def fit_answers(
     answers
         The answers.
     start
-        Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new.
+        Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new. Or, which is
+        cheaper, the posterior after all answers but the last.
     tol
         Sweep until `Fit.delta` comes below this,
     max_sweeps
         or there were so many sweeps.
     """
-    few = len(answers.comparisons) <= _ONE_THREAD
-    with _threads().limit(limits=1, user_api="blas") if few else contextlib.nullcontext():
-        return _fit(prior, answers, start, tol, max_sweeps)
+    size = min(len(answers.comparisons), len(prior.mean))
+    one = _threads().limit(limits=1, user_api="blas") if size <= _ONE_THREAD else None
+    with one or contextlib.nullcontext():
+        return _Sweeps(prior, answers, tol).run(start, max_sweeps)
 
 
 @cache
@@ -131,35 +121,94 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _fit(
-    prior: Prior,
-    answers: Answers,
-    start: tuple[Array, Array] | None,
-    tol: float,
-    max_sweeps: int,
-) -> Fit:
-    count = len(answers.comparisons)
-    tau, nu = (np.zeros(count), np.zeros(count)) if start is None else start
-    few = count <= len(prior.mean)
-    space = (_MarginSpace if few else _ItemSpace)(prior, answers.comparisons)
-    offset = _differences(prior.mean, answers.comparisons)
-    margins = space.margins(tau, nu)
-    damping, delta, sweep = 1.0, 0.0 if count == 0 else math.inf, 0
-    while delta > tol and sweep < max_sweeps:
-        new_tau, new_nu = _matched(tau, nu, margins, offset, answers.noise)
-        next_tau, next_nu = tau + damping * (new_tau - tau), nu + damping * (new_nu - nu)
-        after = space.margins(next_tau, next_nu)
-        change = _largest_change(margins, after) / damping
-        damping = max(_SMALLEST_DAMPING, damping / 2) if change > delta else min(1, 1.2 * damping)
-        tau, nu, margins, delta = next_tau, next_nu, after, change
-        sweep += 1
-    evidence = _log_evidence(tau, nu, margins, offset, answers.noise)
-    mean, covariance = space.skills(tau, nu)
-    converged = bool(delta <= _CONVERGED)
-    return Fit(prior.mean + mean, covariance, tau, nu, evidence, float(delta), converged, sweep)
+class _Sweeps:
+    """Sites of some answers, swept until the margins stay."""
 
+    def __init__(self, prior: Prior, answers: Answers, tol: float) -> None:
+        self.prior, self.answers, self.tol = prior, answers, tol
+        self.space = space_of(prior, answers.comparisons)
+        self.offset = differences(prior.mean, answers.comparisons)
 
-# ---------------------------------------------------------------- sites
+    def run(self, start: tuple[Array, Array] | Fit | None, max_sweeps: int) -> Fit:
+        sites, margins = self._begin(start)
+        damping, change, delta, sweep = 1.0, math.inf, math.inf, 0
+        while True:
+            aim = self._matched(sites, margins)
+            moved = margins.after(*(aim - sites))
+            former, delta = delta, _largest_change(margins, moved)
+            if delta <= self.tol or sweep == max_sweeps:
+                return self._fit(sites, margins, delta, sweep)
+            if delta < _SMALL and damping == 1.0:
+                aim = self._settled(sites, margins, aim, moved, delta)
+            sites = sites + damping * (aim - sites)
+            response = margins.response if delta < _FAST * former else None
+            before, margins = margins, self.space.margins(sites, response)
+            last, change = change, _largest_change(before, margins) / damping
+            worse = change > last
+            damping = max(_SMALLEST_DAMPING, damping / 2) if worse else min(1.0, 1.2 * damping)
+            sweep += 1
+
+    def _begin(self, start: tuple[Array, Array] | Fit | None) -> tuple[Array, Margins]:
+        """Sites (2, K) to start from, and their margins."""
+        count = len(self.answers.comparisons)
+        if not isinstance(start, Fit):
+            sites = np.zeros((2, count)) if start is None else np.array(start, float)
+            return sites, self.space.margins(sites)
+        sites = np.zeros((2, count))
+        sites[:, :-1] = start.tau, start.nu
+        margins = self.space.margins_of(start.mean - self.prior.mean, start.covariance)
+        sites[:, -1] = self._matched(sites, margins)[:, -1]
+        return sites, margins.after_one(-1, *sites[:, -1])
+
+    def _settled(
+        self, sites: Array, margins: Margins, aim: Array, moved: Margins, delta: float
+    ) -> Array:
+        """Sites that would stay, if margins responded to first order and no further."""
+        aimed_at = max(0.5 * self.tol, 0.1 * delta**2)  # beyond it the second order counts
+        for _ in range(_SETTLING):
+            if not np.all(aim[0] * moved.variance < 1.0):  # a cavity has to be proper
+                break
+            again = self._matched(aim, moved)
+            after = margins.after(*(again - sites))
+            before, delta = delta, _largest_change(moved, after)
+            if delta >= before:
+                break
+            aim, moved = again, after
+            if delta <= aimed_at:
+                break
+        return aim
+
+    def _matched(self, sites: Array, margins: Margins) -> Array:
+        """Sites that give the margins their tilted moments."""
+        mean, variance = _cavity(sites, margins)
+        _, first, second = _probit(self.offset + mean, variance, self.answers.noise)
+        scale = 1.0 + second * variance
+        return np.stack([np.maximum(-second, 0.0) / scale, (first - mean * second) / scale])
+
+    def _fit(self, sites: Array, margins: Margins, delta: float, sweep: int) -> Fit:
+        mean, covariance, log_det = self.space.skills(sites)
+        evidence = self._log_sites(sites, margins) - 0.5 * log_det + 0.5 * sites[1] @ margins.mean
+        return Fit(
+            mean=self.prior.mean + mean,
+            covariance=covariance,
+            tau=sites[0],
+            nu=sites[1],
+            log_evidence=float(evidence),
+            delta=delta,
+            converged=delta <= _CONVERGED,
+            num_sweeps=sweep,
+        )
+
+    def _log_sites(self, sites: Array, margins: Margins) -> float:
+        """What the sites give to EP's log evidence, as in `bayesrank.infer.sites.log_evidence`."""
+        tau, nu = sites
+        mean, variance = _cavity(sites, margins)
+        log_z = _probit(self.offset + mean, variance, self.answers.noise)[0]
+        widening = 1.0 + tau * variance
+        log_sites = -0.5 * np.log(widening) - 0.5 / widening * (
+            tau * mean**2 - 2.0 * nu * mean - nu**2 * variance
+        )
+        return float(np.sum(log_z - log_sites))
 
 
 def _probit(mean: Array, variance: Array, noise: Array) -> tuple[Array, Array, Array]:
@@ -170,125 +219,17 @@ def _probit(mean: Array, variance: Array, noise: Array) -> tuple[Array, Array, A
     return log_ndtr(z), ratio / np.sqrt(total), -ratio * (ratio + z) / total
 
 
-def _cavity(tau: Array, nu: Array, margins: _Margins) -> tuple[Array, Array]:
+def _cavity(sites: Array, margins: Margins) -> tuple[Array, Array]:
     # A probit is log-concave: its site has no negative precision, and its cavity is proper.
+    tau, nu = sites
     left = 1.0 - tau * margins.variance
     return (margins.mean - nu * margins.variance) / left, margins.variance / left
 
 
-def _matched(
-    tau: Array, nu: Array, margins: _Margins, offset: Array, noise: Array
-) -> tuple[Array, Array]:
-    """Sites that give the margins their tilted moments."""
-    mean, variance = _cavity(tau, nu, margins)
-    _, first, second = _probit(offset + mean, variance, noise)
-    scale = 1.0 + second * variance
-    return np.maximum(-second, 0.0) / scale, (first - mean * second) / scale
-
-
-def _largest_change(before: _Margins, after: _Margins) -> float:
+def _largest_change(before: Margins, after: Margins) -> float:
+    """Largest change of a mean, in standard deviations, or of a log variance."""
+    if not np.all(after.variance > 0.0):  # far beyond first order
+        return math.inf
     moved = np.abs(after.mean - before.mean) / np.sqrt(after.variance)
-    return float(np.max(np.maximum(moved, np.abs(np.log(after.variance / before.variance)))))
-
-
-def _log_evidence(tau: Array, nu: Array, margins: _Margins, offset: Array, noise: Array) -> float:
-    """EP's log evidence, as in `bayesrank.infer.sites.log_evidence`."""
-    mean, variance = _cavity(tau, nu, margins)
-    log_z = _probit(offset + mean, variance, noise)[0]
-    widening = 1.0 + tau * variance
-    log_sites = -0.5 * np.log(widening) - 0.5 / widening * (
-        tau * mean**2 - 2.0 * nu * mean - nu**2 * variance
-    )
-    return float(np.sum(log_z - log_sites) - 0.5 * margins.log_det + 0.5 * nu @ margins.mean)
-
-
-# ---------------------------------------------------------------- the Gaussian
-
-
-def _differences(rows: Array, comparisons: NDArray[np.intp]) -> Array:
-    """``A x``: rows of the winners less those of the losers."""
-    return rows[comparisons[:, 0]] - rows[comparisons[:, 1]]
-
-
-def _gathered(weights: Array, comparisons: NDArray[np.intp], n: int) -> Array:
-    """``A' w``: what the winners get, less what the losers get."""
-    gathered = np.zeros(n)
-    np.add.at(gathered, comparisons[:, 0], weights)
-    np.subtract.at(gathered, comparisons[:, 1], weights)
-    return gathered
-
-
-def _with_floor(variance: Array, prior: Array) -> Array:
-    """Keep rounding from making the variance of a margin between near-duplicates negative."""
-    return np.maximum(variance, np.finfo(float).eps * prior)
-
-
-class _MarginSpace:
-    """Sites on the margins themselves: matrices of K x K, for K <= n."""
-
-    def __init__(self, prior: Prior, comparisons: NDArray[np.intp]) -> None:
-        self.prior, self.comparisons = prior.covariance, comparisons
-        self.across = _differences(prior.covariance, comparisons)  # A K, shape (K, n)
-        self.covariance = _differences(self.across.T, comparisons).T  # A K A'
-        self.variance = _with_floor(np.diagonal(self.covariance), _scale(prior, comparisons))
-
-    def margins(self, tau: Array, nu: Array) -> _Margins:
-        root = np.sqrt(tau)
-        factor = self._factor(root)
-        half = solve_triangular(
-            factor, root[:, None] * self.covariance, lower=True, check_finite=False
-        )
-        variance = _with_floor(self.variance - np.sum(half**2, axis=0), self.variance)
-        mean = self.covariance @ nu - half.T @ (half @ nu)
-        return _Margins(mean, variance, 2.0 * float(np.sum(np.log(np.diagonal(factor)))))
-
-    def skills(self, tau: Array, nu: Array) -> tuple[Array, Array]:
-        root = np.sqrt(tau)
-        half = solve_triangular(
-            self._factor(root), root[:, None] * self.across, lower=True, check_finite=False
-        )
-        mean = self.across.T @ nu - half.T @ (half @ _gathered(nu, self.comparisons, half.shape[1]))
-        return mean, self.prior - half.T @ half
-
-    def _factor(self, root: Array) -> Array:
-        gram = root[:, None] * self.covariance * root
-        gram[np.diag_indices_from(gram)] += 1.0
-        return cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
-
-
-class _ItemSpace:
-    """Sites gathered on the items: matrices of n x n, for K > n."""
-
-    def __init__(self, prior: Prior, comparisons: NDArray[np.intp]) -> None:
-        self.prior, self.comparisons = prior.covariance, comparisons
-        self.scale = _scale(prior, comparisons)
-
-    def margins(self, tau: Array, nu: Array) -> _Margins:
-        mean, covariance, log_det = self._posterior(tau, nu)
-        winner, loser = self.comparisons.T
-        own = np.diagonal(covariance)
-        variance = own[winner] + own[loser] - 2.0 * covariance[winner, loser]
-        return _Margins(mean[winner] - mean[loser], _with_floor(variance, self.scale), log_det)
-
-    def skills(self, tau: Array, nu: Array) -> tuple[Array, Array]:
-        return self._posterior(tau, nu)[:2]
-
-    def _posterior(self, tau: Array, nu: Array) -> tuple[Array, Array, float]:
-        n = len(self.prior)
-        winner, loser = self.comparisons.T
-        precision = np.zeros((n, n))
-        np.add.at(precision, (winner, winner), tau)
-        np.add.at(precision, (loser, loser), tau)
-        np.add.at(precision, (winner, loser), -tau)
-        np.add.at(precision, (loser, winner), -tau)
-        shift = _gathered(nu, self.comparisons, n)
-        factors = lu_factor(np.eye(n) + self.prior @ precision, check_finite=False)
-        covariance = lu_solve(factors, self.prior, check_finite=False)
-        covariance = 0.5 * (covariance + covariance.T)
-        log_det = float(np.sum(np.log(np.abs(np.diagonal(factors[0])))))
-        return covariance @ shift, covariance, log_det
-
-
-def _scale(prior: Prior, comparisons: NDArray[np.intp]) -> Array:
-    own = np.diagonal(prior.covariance)
-    return own[comparisons[:, 0]] + own[comparisons[:, 1]]
+    spread = np.abs(np.log(after.variance / before.variance))
+    return float(np.max(np.maximum(moved, spread), initial=0.0))

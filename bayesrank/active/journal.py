@@ -99,7 +99,14 @@ class Journal:
     @property
     def records(self) -> list[dict[str, Any]]:
         """All records so far, in order."""
-        return [record for record, _ in self._lines[1:]]
+        return self.records_from(0)
+
+    def records_from(self, place: int) -> list[dict[str, Any]]:
+        """All records but the first so many, in order."""
+        return [record for record, _ in self._lines[1 + place :]]
+
+    def __len__(self) -> int:
+        return max(len(self._lines) - 1, 0)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Put a record on disk. When this returns, it is there; when it raises, it is not.
