@@ -22,6 +22,7 @@ def check_settings(
     likelihood: str,
     strength: float,
     mean_strength: float,
+    kernel_items: int,
     damping: float,
     max_iterations: int,
     tol: float,
@@ -35,6 +36,8 @@ def check_settings(
             raise ValueError(f"{name} is {value!r}; pass a number of users")
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative or infinite, got {value}")
+    if not isinstance(kernel_items, Integral) or kernel_items < 1:
+        raise ValueError(f"kernel_items is {kernel_items!r}; pass a whole number of items from 1")
     if not 0 < damping <= 1:
         raise ValueError(f"damping must be in (0, 1], got {damping}")
     if max_iterations < 1:

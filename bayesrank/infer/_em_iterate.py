@@ -10,6 +10,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayesrank.infer._em_blocks import Block
+from bayesrank.infer._em_carry import BaseKernels
 from bayesrank.infer._em_estep import Sums, UserSums, block_sums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
@@ -46,7 +47,7 @@ class State(NamedTuple):
     Attributes
     ----------
     prior, base, theta
-        What the users share.
+        What the users share; of the kernel, the core's.
     users
         Their own, for each block.
     """
@@ -70,7 +71,7 @@ def density(
     state: State,
     own: tuple[UserSums, ...],
     blocks: tuple[Block, ...],
-    kernels: Array,
+    kernels: BaseKernels,
 ) -> Array:
     """Log prior density of what is estimated, up to a constant.
 
@@ -111,7 +112,7 @@ def expect(
     mesh
         Devices that share the users, along an axis named "users"; None for one.
     prior
-        What users share.
+        What users share, the kernel of all items.
     users, block
         States and observations.
     sums
@@ -148,7 +149,7 @@ def expect(
 
 
 def maximise(
-    setting: Setting, state: State, found: Found, blocks: tuple[Block, ...], kernels: Array
+    setting: Setting, state: State, found: Found, blocks: tuple[Block, ...], kernels: BaseKernels
 ) -> State:
     """Make the M-step.
 
@@ -163,7 +164,7 @@ def maximise(
     blocks
         The observations.
     kernels
-        Base kernels, shape (C, m, m).
+        Base kernels.
     """
     own, sums = found.own, found.sums
     known = tuple(_known(b) for b in blocks)

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from bayesrank.infer._compile import jit
 from bayesrank.infer._em_accelerate import Anderson
-from bayesrank.infer._em_blocks import Block, Observations
+from bayesrank.infer._em_blocks import Block, Observations, make_blocks
+from bayesrank.infer._em_carry import BaseKernels, carry, whole
 from bayesrank.infer._em_estep import no_sums
+from bayesrank.infer._em_items import Items
 from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
+from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_result import EMResult
 from bayesrank.infer._em_state import EMState, pack, unpack
 
@@ -30,20 +33,30 @@ _SLACK = 1e-5
 class Steps(NamedTuple):
     """Compiled steps."""
 
+    whole: Callable[..., Prior]
     expect_block: Callable[..., Any]
     maximise: Callable[..., State]
     density: Callable[..., Array]
     anderson: Anderson
 
-    def expect(self, state: State, blocks: tuple[Block, ...], *, shared: bool) -> Found:
+    def expect(
+        self, state: State, blocks: tuple[Block, ...], kernels: BaseKernels, *, shared: bool
+    ) -> Found:
         """Make the E-step of all blocks."""
+        prior = self.prior_of_all(state, kernels)
         sums = no_sums(len(state.prior.mean), shared=shared)
         users, own = [], []
         for block, user in zip(blocks, state.users, strict=True):
-            after, found, sums = self.expect_block(state.prior, user, block, sums)
+            after, found, sums = self.expect_block(prior, user, block, sums)
             users.append(after)
             own.append(found)
         return Found(tuple(users), tuple(own), sums)
+
+    def prior_of_all(self, state: State, kernels: BaseKernels) -> Prior:
+        """What users share, with the kernel of all items."""
+        if len(state.prior.kernel) == len(state.prior.mean):
+            return state.prior
+        return self.whole(state.prior, state.base.scales, kernels)
 
 
 def compile_steps(setting: Setting, mesh: Mesh | None) -> Steps:
@@ -52,6 +65,7 @@ def compile_steps(setting: Setting, mesh: Mesh | None) -> Steps:
     Each is a program of its own: with several blocks in one, XLA for CPUs may wait for ever.
     """
     return Steps(
+        jit(lambda prior, scales, kernels: whole(prior, carry(scales, kernels))),
         jit(lambda *args: expect(setting, mesh, *args)),
         jit(lambda *args: maximise(setting, *args)),
         jit(lambda *args: density(setting, *args)),
@@ -68,23 +82,25 @@ class Loop:
         setting: Setting,
         observations: Observations,
         kernels: NDArray[np.float64],
-        blocks: tuple[Block, ...],
+        items: Items,
         start: EMState,
         *,
         mesh: Mesh | None,
         accelerate: bool,
     ) -> None:
         self.observations, self.setting, self.base_kernels = observations, setting, kernels
-        self.steps, self.host_blocks = steps, blocks
-        state = unpack(start, blocks)
+        self.steps, self.items = steps, items
+        multiple = 1 if mesh is None else mesh.size
+        self.host_blocks = make_blocks(items.observations(observations), multiple=multiple)
+        state = unpack(items.enter(start), self.host_blocks)
         self.state = State(
             place(mesh, state.prior, split=False),
             place(mesh, state.base, split=False),
             place(mesh, state.theta, split=False),
             place(mesh, state.users, split=True),
         )
-        self.blocks = place(mesh, blocks, split=True)
-        self.kernels = place(mesh, kernels, split=False)
+        self.blocks = place(mesh, self.host_blocks, split=True)
+        self.kernels = place(mesh, items.base_kernels(kernels), split=False)
         self.trace: list[float] = []
         self.anderson = self.steps.anderson if accelerate and setting.collaborative else None
         self.plain: State | None = None
@@ -111,7 +127,8 @@ class Loop:
         self.plain, self.state = (None, new) if further is None else (new, further)
 
     def _expect(self) -> Found:
-        return self.steps.expect(self.state, self.blocks, shared=self.setting.collaborative)
+        shared = self.setting.collaborative
+        return self.steps.expect(self.state, self.blocks, self.kernels, shared=shared)
 
     def evaluate(self, found: Found) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
@@ -143,7 +160,8 @@ class Loop:
 
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations."""
-        return pack(self.state, self.host_blocks, self.observations)
+        state = self.state._replace(prior=self.steps.prior_of_all(self.state, self.kernels))
+        return self.items.leave(pack(state, self.host_blocks, self.observations))
 
     def result(self, *, converged: bool) -> EMResult:
         """What there is to return, as last evaluated."""

@@ -24,6 +24,11 @@ log joint density to zero, with :math:`\bar f` the mean of the users' posterior 
 where the level is :math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` with the present
 :math:`\Sigma`. For :math:`\tau = \kappa = 0` these are the paper's (3).
 
+Where only some of the items, the core, have a kernel that is learned, see
+`bayesrank.infer._em_carry`, the first part is of the core's :math:`\Sigma` and :math:`\Psi`, the
+second of all items. The mean is found as before, and the core's :math:`\hat\Sigma` from what users
+think of the core.
+
 The scales :math:`s_c` are learned from the same moments, see `bayesrank.infer._em_scales`. Where
 each user rates an item once, what a user thinks of one item alone cannot be told from noise:
 :math:`\Sigma + \epsilon I` with a noise variance less by :math:`\epsilon` gives the same evidence.
@@ -39,12 +44,14 @@ References
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
+from bayesrank.infer._em_carry import BaseKernels, carry, columns, inverse_product, multiply
 from bayesrank.infer._em_estep import Sums
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_scales import mix, update_scales
@@ -68,27 +75,26 @@ class Base(NamedTuple):
 
 
 def log_prior(
-    prior: Prior, base: Base, kernels: Array, strength: float, mean_strength: float
+    prior: Prior, base: Base, kernels: BaseKernels, strength: float, mean_strength: float
 ) -> Array:
     """Log density of mean and kernel, zero where they are the base's own."""
     if strength == 0 and mean_strength == 0:
         return jnp.zeros((), prior.mean.dtype)
-    target = mix(base.scales, kernels)
+    target = mix(base.scales, kernels.core)
     factor = jnp.linalg.cholesky(prior.kernel)
     gap = prior.mean - base.level
     ratio = 2.0 * jnp.sum(
         jnp.log(jnp.diagonal(factor)) - jnp.log(jnp.diagonal(jnp.linalg.cholesky(target)))
     )
-    trace = jnp.trace(cho_solve((factor, True), target)) - gap.shape[0]
-    return -0.5 * (
-        strength * (ratio + trace) + mean_strength * (gap @ cho_solve((factor, True), gap))
-    )
+    trace = jnp.trace(cho_solve((factor, True), target)) - factor.shape[0]
+    distance = inverse_product(factor, carry(base.scales, kernels), gap, gap)
+    return -0.5 * (strength * (ratio + trace) + mean_strength * distance)
 
 
 def update_prior(
     prior: Prior,
     base: Base,
-    kernels: Array,
+    kernels: BaseKernels,
     sums: Sums,
     num_users: Array,
     strength: float,
@@ -102,9 +108,9 @@ def update_prior(
     Parameters
     ----------
     prior, base
-        Those that the E-step was made with.
+        Those that the E-step was made with: the mean of all items, the kernel of the core.
     kernels
-        Base kernels, shape (C, m, m).
+        Base kernels.
     sums
         What the E-step found.
     num_users
@@ -116,22 +122,26 @@ def update_prior(
     """
     n = num_users
     step = sums.shift / n
-    average = prior.mean + prior.kernel @ step
+    carried = carry(base.scales, kernels)
+    average = prior.mean + multiply(prior.kernel, carried, step)
     if strength or mean_strength:
-        weights = cho_solve((jnp.linalg.cholesky(prior.kernel), True), jnp.ones_like(average))
-        base = base._replace(level=weights @ average / jnp.sum(weights))
+        factor, ones = jnp.linalg.cholesky(prior.kernel), jnp.ones_like(average)
+        sum_of = partial(inverse_product, factor, carried, ones)
+        base = base._replace(level=sum_of(average) / sum_of(ones))
     gap = average - base.level
     mean = base.level + n / (n + mean_strength) * gap
-    change = prior.kernel @ (sums.spread - n * step[:, None] * step) @ prior.kernel
+    core = columns(prior.kernel, carried)
+    change = core.T @ (sums.spread - n * step[:, None] * step) @ core
     total = n * prior.kernel + change
+    gap = gap[: len(prior.kernel)]
     total += n * mean_strength / (n + mean_strength) * gap[:, None] * gap
     if not strength:
         return Prior(mean, _symmetric(total / n)), base
     if learn_base:
         base = base._replace(
-            scales=update_scales(base.scales, kernels, total, n, strength, hold_size=hold_size)
+            scales=update_scales(base.scales, kernels.core, total, n, strength, hold_size=hold_size)
         )
-    target = mix(base.scales, kernels)
+    target = mix(base.scales, kernels.core)
     return Prior(mean, _symmetric((total + strength * target) / (n + strength))), base
 
 

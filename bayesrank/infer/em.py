@@ -20,6 +20,7 @@ References
 .. [2] Henderson, N. C. and Varadhan, R. (2019). Damped Anderson acceleration with restarts and
    monotonicity control for accelerating EM and EM-like algorithms. Journal of Computational and
    Graphical Statistics, 28(4), 834-846.
+.. [3] Snelson, E. and Ghahramani, Z. (2006). Sparse Gaussian processes using pseudo-inputs. NIPS.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from bayesrank.infer._em_blocks import Observations, make_blocks
+from bayesrank.infer._em_blocks import Observations
 from bayesrank.infer._em_checks import (
     check_kernels,
     check_observations,
     check_run,
     check_settings,
 )
+from bayesrank.infer._em_items import Items
 from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_loop import Loop, Steps, compile_steps
 from bayesrank.infer._em_result import EMResult
@@ -69,11 +71,16 @@ class EM:
         own, with ``K`` the base kernel, and learns its level, scale and noise alone.
     strength
         How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; if not
-        given, as many as there are items. 0 is maximum likelihood, which overfits.
+        given, as many as it has items. 0 is maximum likelihood, which overfits.
     mean_strength
         How many users the prior of the mean is worth: an item that two users have rated should not
         follow these two alone. On held-out ratings of 30, 100, 670 and 3,000 users, 12 is about as
         good as anything from 5 to 40, and better than 1.
+    kernel_items
+        Of how many items, those that most is said of, users share a kernel that is learned. Further
+        items have means of their own, and follow these as new ones do, by the base kernel (whose
+        scales are learned from these), independent of each other given these [3]_: an iteration
+        takes time of order ``m**2 * kernel_items`` then, and memory for a few ``m x m`` matrices.
     user_thresholds
         Whether gaps between thresholds, and noise, may differ between users, shrunk to the shared.
     user_scales
@@ -111,6 +118,7 @@ class EM:
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
+        kernel_items: int = 1500,
         user_thresholds: bool = True,
         user_scales: bool = True,
         learn_base: bool | None = None,
@@ -121,7 +129,7 @@ class EM:
         tol: float = 1e-5,
     ) -> None:
         worth = 0.0 if strength is None else strength
-        check_settings(likelihood, worth, mean_strength, damping, max_iterations, tol)
+        check_settings(likelihood, worth, mean_strength, kernel_items, damping, max_iterations, tol)
         levels = likelihood in ("probit", "logit") and user_thresholds
         numbers = likelihood == "gaussian" and user_scales and collaborative
         self.users_differ = bool(learn_likelihood and (levels or numbers))
@@ -136,6 +144,7 @@ class EM:
             damping=float(damping),
         )
         self.strength, self.learn_base = strength, learn_base
+        self.kernel_items = kernel_items
         self.accelerate = bool(accelerate)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
         self._compiled: dict[Any, Steps] = {}
@@ -225,7 +234,8 @@ class EM:
         init_state: EMState | str | Path | None,
         mesh: Mesh | None,
     ) -> Loop:
-        setting = self._setting(observations, kernel is not None)
+        items = Items(observations, self.kernel_items if self.setting.collaborative else None)
+        setting = self._setting(items.size, kernel is not None)
         kernels = check_kernels(kernel, observations.num_items)
         if init_state is None:
             start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
@@ -237,7 +247,7 @@ class EM:
             setting,
             observations,
             kernels,
-            make_blocks(observations, multiple=1 if mesh is None else mesh.size),
+            items,
             start,
             mesh=mesh,
             accelerate=self.accelerate,
@@ -246,10 +256,10 @@ class EM:
             loop.sweep(_FIRST_SWEEPS)
         return loop
 
-    def _setting(self, observations: Observations, kernel_given: bool) -> Setting:
-        """Settings for these observations."""
+    def _setting(self, size: int, kernel_given: bool) -> Setting:
+        """Settings for a kernel of this size that is learned."""
         learn_base = kernel_given if self.learn_base is None else bool(self.learn_base)
-        strength = float(observations.num_items if self.strength is None else self.strength)
+        strength = float(size if self.strength is None else self.strength)
         return self.setting._replace(strength=strength, learn_base=learn_base)
 
     def _iterate(
