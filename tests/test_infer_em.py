@@ -14,7 +14,7 @@ from bayesrank import CollaborativeGP
 from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
 from bayesrank.infer._em_blocks import make_blocks
-from bayesrank.infer._em_carry import BaseKernels
+from bayesrank.infer._em_carry import CoreKernels
 from bayesrank.infer._em_mstep import Base, log_prior
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_state import unpack
@@ -117,7 +117,7 @@ def test_em_ends_where_direct_maximisation_does(data, with_prior):
     def loss(x):
         h, level, log_base, log_noise, log_noises, log_scales, kernel = parts(x)
         prior = Prior(h, kernel), Base(level[0], jnp.exp(log_base))
-        kernels = BaseKernels(base, base[:, :, :0], base[:, 0, :0])
+        kernels = CoreKernels(base, base[:, :, :0], base[:, 0, :0])
         density = log_prior(*prior, kernels, 6.0, 2.0)
         density += jnp.sum(norm.logpdf(log_noises, log_noise, state.spread[2]))
         density += jnp.sum(norm.logpdf(log_scales, 0.0, state.spread[1]))

@@ -10,7 +10,7 @@ from jax import lax
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from bayesrank.infer import EM, em
+from bayesrank.infer import EM, _em_loop
 from bayesrank.infer._em_curvature import theta_curvature
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_posterior import Told, UserState
@@ -113,9 +113,9 @@ def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
     data = users, items, levels[users, items]
     states = []
     for blocks in (1, 2):
-        made = partial(em.make_blocks, most=blocks, worth=0.0)
+        made = partial(_em_loop.make_blocks, most=blocks, worth=0.0)
         with monkeypatch.context() as patched:
-            patched.setattr(em, "make_blocks", made)
+            patched.setattr(_em_loop, "make_blocks", made)
             states.append(EM("probit", max_iterations=2).run(*data, progress_bar=False).state)
     for one, other in zip(*(state[:-1] for state in states), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)

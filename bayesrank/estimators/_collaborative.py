@@ -29,9 +29,13 @@ class CollaborativeOrdinalGP(Collaborative):
     collaborative : bool, default True
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
-        How many users the prior of the shared kernel is worth; the number of items, if not given.
+        How many users the prior of the shared kernel is worth; the number of its items, if not
+        given.
     mean_strength : float, default 12.0
         How many users the prior of the shared mean is worth.
+    kernel_items : int, default 1500
+        Of how many items, those that most is said of, the shared kernel is learned. Further items
+        have a mean of their own and otherwise follow these, as new items do.
     user_thresholds : bool, default True
         Whether users may differ in how they use the levels.
     max_iterations : int, default 200
@@ -72,6 +76,7 @@ class CollaborativeOrdinalGP(Collaborative):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
+        kernel_items: int = 1500,
         user_thresholds: bool = True,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -81,6 +86,7 @@ class CollaborativeOrdinalGP(Collaborative):
             collaborative=collaborative,
             strength=strength,
             mean_strength=mean_strength,
+            kernel_items=kernel_items,
             max_iterations=max_iterations,
             tol=tol,
             progress_bar=progress_bar,
@@ -208,7 +214,7 @@ class CollaborativeGP(Collaborative):
 
     Parameters
     ----------
-    collaborative, strength, mean_strength, max_iterations, tol, progress_bar
+    collaborative, strength, mean_strength, kernel_items, max_iterations, tol, progress_bar
         As of `CollaborativeOrdinalGP`.
     user_scales : bool, default True
         Whether users may differ in how far apart their ratings are, and how far they scatter.
@@ -235,6 +241,7 @@ class CollaborativeGP(Collaborative):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
+        kernel_items: int = 1500,
         user_scales: bool = True,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -244,6 +251,7 @@ class CollaborativeGP(Collaborative):
             collaborative=collaborative,
             strength=strength,
             mean_strength=mean_strength,
+            kernel_items=kernel_items,
             max_iterations=max_iterations,
             tol=tol,
             progress_bar=progress_bar,

@@ -49,6 +49,7 @@ class Collaborative(BaseEstimator):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
+        kernel_items: int = 1500,
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,
@@ -56,6 +57,7 @@ class Collaborative(BaseEstimator):
         self.collaborative = collaborative
         self.strength = strength
         self.mean_strength = mean_strength
+        self.kernel_items = kernel_items
         self.max_iterations = max_iterations
         self.tol = tol
         self.progress_bar = progress_bar
@@ -82,6 +84,7 @@ class Collaborative(BaseEstimator):
             collaborative=self.collaborative,
             strength=self.strength,
             mean_strength=self.mean_strength,
+            kernel_items=self.kernel_items,
             max_iterations=self.max_iterations,
             tol=self.tol,
             **self._options(),

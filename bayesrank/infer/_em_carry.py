@@ -34,10 +34,10 @@ from jax.scipy.linalg import cho_solve
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_scales import mix
 
-__all__ = ["BaseKernels", "Carried", "carry", "columns", "inverse_product", "multiply", "whole"]
+__all__ = ["CoreKernels", "Carried", "carry", "columns", "inverse_product", "multiply", "whole"]
 
 
-class BaseKernels(NamedTuple):
+class CoreKernels(NamedTuple):
     """What is needed of the base kernels; the core items come first.
 
     Attributes
@@ -70,7 +70,7 @@ class Carried(NamedTuple):
     own: Array
 
 
-def carry(scales: Array, kernels: BaseKernels) -> Carried:
+def carry(scales: Array, kernels: CoreKernels) -> Carried:
     """Mix the base kernels by their scales, and carry the core over to the other items."""
     across = mix(scales, kernels.across)
     if not across.shape[1]:

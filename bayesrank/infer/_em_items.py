@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesrank.infer._em_blocks import Observations
-from bayesrank.infer._em_carry import BaseKernels
+from bayesrank.infer._em_carry import CoreKernels
 from bayesrank.infer._em_state import EMState
 
 __all__ = ["Items"]
@@ -36,13 +36,13 @@ class Items:
             self.order[: self.size].sort()
         self._place = np.argsort(self.order)
 
-    def base_kernels(self, kernels: Array) -> BaseKernels:
+    def base_kernels(self, kernels: Array) -> CoreKernels:
         """Cut base kernels of all items, shape (C, m, m), to what the steps need of them."""
         if self.size == len(self.order):
-            return BaseKernels(kernels, kernels[:, :, :0], kernels[:, 0, :0])
+            return CoreKernels(kernels, kernels[:, :, :0], kernels[:, 0, :0])
         core, rest = np.split(self.order, [self.size])
         rows = kernels[:, core]
-        return BaseKernels(rows[:, :, core], rows[:, :, rest], kernels[:, rest, rest])
+        return CoreKernels(rows[:, :, core], rows[:, :, rest], kernels[:, rest, rest])
 
     def observations(self, observations: Observations) -> Observations:
         """Number the items of observations as the steps do."""

@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayesrank.infer._em_blocks import Block
-from bayesrank.infer._em_carry import BaseKernels
+from bayesrank.infer._em_carry import CoreKernels
 from bayesrank.infer._em_estep import Sums, UserSums, block_sums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
@@ -71,7 +71,7 @@ def density(
     state: State,
     own: tuple[UserSums, ...],
     blocks: tuple[Block, ...],
-    kernels: BaseKernels,
+    kernels: CoreKernels,
 ) -> Array:
     """Log prior density of what is estimated, up to a constant.
 
@@ -149,7 +149,7 @@ def expect(
 
 
 def maximise(
-    setting: Setting, state: State, found: Found, blocks: tuple[Block, ...], kernels: BaseKernels
+    setting: Setting, state: State, found: Found, blocks: tuple[Block, ...], kernels: CoreKernels
 ) -> State:
     """Make the M-step.
 

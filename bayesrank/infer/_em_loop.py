@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bayesrank.infer._compile import jit
 from bayesrank.infer._em_accelerate import Anderson
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
-from bayesrank.infer._em_carry import BaseKernels, carry, whole
+from bayesrank.infer._em_carry import CoreKernels, carry, whole
 from bayesrank.infer._em_estep import no_sums
 from bayesrank.infer._em_items import Items
 from bayesrank.infer._em_iterate import Found, Setting, State, density, expect, maximise, place
@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     anderson: Anderson
 
     def expect(
-        self, state: State, blocks: tuple[Block, ...], kernels: BaseKernels, *, shared: bool
+        self, state: State, blocks: tuple[Block, ...], kernels: CoreKernels, *, shared: bool
     ) -> Found:
         """Make the E-step of all blocks."""
         prior = self.prior_of_all(state, kernels)
@@ -52,7 +52,7 @@ class Steps(NamedTuple):
             own.append(found)
         return Found(tuple(users), tuple(own), sums)
 
-    def prior_of_all(self, state: State, kernels: BaseKernels) -> Prior:
+    def prior_of_all(self, state: State, kernels: CoreKernels) -> Prior:
         """What users share, with the kernel of all items."""
         if len(state.prior.kernel) == len(state.prior.mean):
             return state.prior

@@ -51,7 +51,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
-from bayesrank.infer._em_carry import BaseKernels, carry, columns, inverse_product, multiply
+from bayesrank.infer._em_carry import CoreKernels, carry, columns, inverse_product, multiply
 from bayesrank.infer._em_estep import Sums
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_scales import mix, update_scales
@@ -75,7 +75,7 @@ class Base(NamedTuple):
 
 
 def log_prior(
-    prior: Prior, base: Base, kernels: BaseKernels, strength: float, mean_strength: float
+    prior: Prior, base: Base, kernels: CoreKernels, strength: float, mean_strength: float
 ) -> Array:
     """Log density of mean and kernel, zero where they are the base's own."""
     if strength == 0 and mean_strength == 0:
@@ -94,7 +94,7 @@ def log_prior(
 def update_prior(
     prior: Prior,
     base: Base,
-    kernels: BaseKernels,
+    kernels: CoreKernels,
     sums: Sums,
     num_users: Array,
     strength: float,
