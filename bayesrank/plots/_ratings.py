@@ -81,7 +81,7 @@ def plot_tastes(
                 zorder=1,  # no label hides a point
             )
     ax.spines[["top", "right"]].set_visible(False)
-    ax.margins(x=0.12)
+    ax.margins(x=0.12, y=0.12)
     ax.set_xlabel("How much it is liked on average (in units of a rating's noise)")
     ax.set_ylabel("How much users differ about it (sd)")
     ax.set_title("What is liked, and what is controversial", fontsize="medium")
@@ -95,6 +95,7 @@ class _Labels:
 
     _OFFSETS = (3.0, -11.0, 15.0, -23.0, 27.0, -35.0)
     _WIDTH, _HEIGHT, _LETTER, _LINE = 430.0, 300.0, 5.0, 11.0  # about, in points
+    _MARGIN = 34.0  # above the highest point; then comes the title
 
     def __init__(
         self, x: NDArray[np.float64], y: NDArray[np.float64], named: NDArray[np.intp]
@@ -117,14 +118,15 @@ class _Labels:
         return best
 
     def _covered(self, start: float, length: float, bottom: float) -> float:
-        """How many points are behind a label; named ones count more, other labels much more."""
+        """How many points are behind a label; named ones count more, labels and title much more."""
         across = (start < self._x) & (self._x < start + length)
         behind = across & (bottom - 4.0 < self._y) & (self._y < bottom + self._LINE)
         labels = sum(
             start < other + width and other < start + length and abs(bottom - up) < self._LINE
             for other, width, up in self._taken
         )
-        return float(self._weight[behind].sum() + 100 * labels)
+        above = bottom + self._LINE > self._HEIGHT + self._MARGIN
+        return float(self._weight[behind].sum() + 100 * (labels + above))
 
 
 def plot_reliability(
