@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,17 @@ from scipy import sparse
 
 from bayesrank.infer._refusals import TracedStructureError
 
-__all__ = ["Arguments", "CompileCache", "as_working_dtype", "jit", "split_arguments"]
+__all__ = [
+    "Arguments",
+    "CompileCache",
+    "as_working_dtype",
+    "jit",
+    "split_arguments",
+    "without_stale_traces",
+]
 
+
+Result = TypeVar("Result")
 
 # The newer of the two code generators for processors in jaxlib 0.10 takes half as long again to
 # compile what EP does, and the result is no faster.  Later ones have a single one, without choice.
@@ -78,10 +87,14 @@ class CompileCache:
             The function's results.
         """
         dynamic, args, kwargs = as_working_dtype((dynamic, args, dict(kwargs)))
-        try:
-            return self._call(function, dynamic, split_arguments(args, kwargs, by_value=False))
-        except _NEEDS_VALUES:
-            return self._call(function, dynamic, split_arguments(args, kwargs, by_value=True))
+
+        def call() -> tuple[Any, Any]:
+            try:
+                return self._call(function, dynamic, split_arguments(args, kwargs, by_value=False))
+            except _NEEDS_VALUES:
+                return self._call(function, dynamic, split_arguments(args, kwargs, by_value=True))
+
+        return without_stale_traces(call)
 
     def show_values(
         self, function: Callable[[tuple, dict[str, Any]], Any], args: tuple, kwargs: Mapping
@@ -101,24 +114,31 @@ class CompileCache:
 
         # A program that has to know more than the values of its arguments is not compiled either.
         with contextlib.suppress(*_NEEDS_VALUES):
-            jax.eval_shape(run)
+            without_stale_traces(lambda: jax.eval_shape(run))
         self._shown = shown
 
     def _call(
         self, function: Callable[..., tuple[Any, Any]], dynamic: Any, arguments: Arguments
     ) -> tuple[Any, Any]:
         leaves, structure = jax.tree.flatten(dynamic)
-        shapes = tuple((jnp.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
-        key = (function.__qualname__, structure, shapes, arguments.key)
+        key = (function.__qualname__, structure, _signature(leaves), arguments.key)
         if key not in self._entries:
-            self._entries[key] = _compile(function, arguments)
+            self._entries[key] = _compile(function, dynamic, arguments)
         compiled, static = self._entries[key]
         arrays = compiled(dynamic, arguments.arrays)
         return arrays, static["static"]
 
 
+def _signature(leaves: Sequence[Any]) -> Hashable:
+    """What code is compiled for: shapes, types, and on which devices arrays are."""
+    return tuple(
+        (jnp.shape(leaf), str(jnp.result_type(leaf)), getattr(leaf, "sharding", None))
+        for leaf in leaves
+    )
+
+
 def _compile(
-    function: Callable[..., tuple[Any, Any]], arguments: Arguments
+    function: Callable[..., tuple[Any, Any]], dynamic: Any, arguments: Arguments
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     static: dict[str, Any] = {}
 
@@ -128,7 +148,25 @@ def _compile(
         result, static["static"] = function(dynamic, args, kwargs)
         return result
 
-    return jit(traced), static
+    # Only the compiled code is kept, see `without_stale_traces`.
+    return jit(traced).lower(dynamic, arguments.arrays).compile(), static
+
+
+def without_stale_traces(call: Callable[[], Result]) -> Result:
+    """Call a function that traces a program; if that mixes precisions, again without JAX's caches.
+
+    As long as a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have
+    the precision that it was made in, wherever else they are used.  A program that closes over
+    arrays and that somebody has run by NUTS in single precision, say, fails in double precision.
+    """
+    try:
+        return call()
+    except TypeError as error:
+        message = str(error)
+        if not ("32" in message and "64" in message):
+            raise
+        jax.clear_caches()
+        return call()
 
 
 _NEEDS_VALUES = (
@@ -184,8 +222,7 @@ def split_arguments(args: tuple, kwargs: Mapping[str, Any], *, by_value: bool) -
     static = tuple(
         _value_key(leaf) for leaf, is_array in zip(leaves, dynamic, strict=True) if not is_array
     )
-    shapes = tuple((array.shape, str(array.dtype)) for array in arrays)
-    return Arguments(arrays, join, (structure, tuple(dynamic), static, shapes))
+    return Arguments(arrays, join, (structure, tuple(dynamic), static, _signature(arrays)))
 
 
 def _is_array(leaf: Any) -> bool:

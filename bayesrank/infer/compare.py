@@ -26,6 +26,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from bayesrank.infer._compile import without_stale_traces
 from bayesrank.infer._inventory import take_inventory
 from bayesrank.infer.result import EPResult
 
@@ -339,9 +340,12 @@ def _notes(
 
 def _factors(result: EPResult) -> frozenset[str]:
     with jax.enable_x64(True):
-        return take_inventory(
-            result.model, result.model_args, result.model_kwargs, result.params
-        ).factors
+        inventory = without_stale_traces(
+            lambda: take_inventory(
+                result.model, result.model_args, result.model_kwargs, result.params
+            )
+        )
+    return inventory.factors
 
 
 def _listed(names: list[str]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from bayesrank.infer._compile import as_working_dtype
+from bayesrank.infer._compile import as_working_dtype, without_stale_traces
 from bayesrank.infer._crosscheck_compare import Comparison, Reference, contrast_of, reference_of
 from bayesrank.infer._crosscheck_program import WhiteProgram, split, white_program
 from bayesrank.infer._crosscheck_result import CrossCheck, EngineRun, NUTSResult
@@ -128,7 +128,7 @@ def crosscheck(
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
         fits, runs, nuts = {}, {}, None
         with jax.enable_x64(True):
-            program = _white(ep)
+            program = without_stale_traces(lambda: _white(ep))
             weigh = importance_sampler(program)
             if "ep" in chosen:
                 white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)

@@ -29,7 +29,7 @@ from jax import Array
 from numpyro.diagnostics import split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
-from bayesrank.infer._compile import jit
+from bayesrank.infer._compile import jit, without_stale_traces
 from bayesrank.infer._forecast import forecast
 from bayesrank.infer._hyperparameters import (
     Evaluation,
@@ -151,14 +151,16 @@ class NestedEP:
         # Factorisations are small and many: threads inside one of them only get in the way.
         with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             walk = self._prepare(args, kwargs, dict(params or {}))
-            points, divergent = run_nuts(
-                walk,
-                walk_key,
-                num_warmup,
-                num_samples,
-                num_chains,
-                lambda x: advance(0.7 * x),
-                target_accept_prob=_ACCEPTED,
+            points, divergent = without_stale_traces(
+                lambda: run_nuts(
+                    walk,
+                    walk_key,
+                    num_warmup,
+                    num_samples,
+                    num_chains,
+                    lambda x: advance(0.7 * x),
+                    target_accept_prob=_ACCEPTED,
+                )
             )
             weights = importance_sampler(walk, _IMPORTANCE_DRAWS, batch=None)(
                 evidence_key, *_moments(walk.whiten(points))

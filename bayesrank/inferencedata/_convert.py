@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from numpyro.infer import MCMC
 
+from bayesrank.infer._compile import without_stale_traces
 from bayesrank.inferencedata._groups import Posterior, from_mcmc, from_result
 from bayesrank.inferencedata._labels import Labels, site_shape
 from bayesrank.inferencedata._results import PosteriorResult
@@ -25,6 +26,9 @@ def to_arviz(
     rng_key: jax.Array | None = None,
 ) -> Any:
     """Convert a result to ArviZ, with named dimensions.
+
+    Log likelihoods and replicated observations are computed in the precision of the draws: double
+    for bayesrank's engines, whatever JAX is set to.
 
     Axes take the names of their plates, event axes those of the site's ``infer={"event_dims":
     [...]}``, and others ``site_dim_0`` and so on; ``dims`` overrides them.
@@ -86,10 +90,15 @@ def to_arviz(
         )
     pick = _predictive_draws(posterior.shape[1], num_predictive)
     key = jax.random.key(0) if rng_key is None else rng_key
-    labels = Labels(posterior.sites, coords, dims)
-    groups = _groups(posterior, labels, pick, log_likelihood, key)
-    labels.check_used()
-    return _assemble(groups)
+
+    def label() -> dict[str, xr.Dataset]:
+        labels = Labels(posterior.sites, coords, dims)
+        groups = _groups(posterior, labels, pick, log_likelihood, key)
+        labels.check_used()
+        return groups
+
+    with jax.enable_x64(posterior.is_double):
+        return _assemble(without_stale_traces(label))
 
 
 def _predictive_draws(draws: int, wanted: int | None) -> np.ndarray:

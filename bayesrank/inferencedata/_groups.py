@@ -1,7 +1,7 @@
 """The numbers of each ArviZ group, out of the draws and the program they belong to."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import metadata
 from typing import Any
@@ -12,6 +12,7 @@ from numpyro.distributions import Unit
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import MCMC, Predictive, log_likelihood
 
+from bayesrank.infer._compile import as_working_dtype
 from bayesrank.inferencedata._results import Arrays, PosteriorResult
 
 _FIGURES = ("log_evidence", "converged", "num_sweeps", "skipped_sites")
@@ -39,6 +40,11 @@ class Posterior:
     def shape(self) -> tuple[int, int]:
         """Number of chains, number of draws in each."""
         return next(iter(self.draws.values())).shape[:2]
+
+    @property
+    def is_double(self) -> bool:
+        """Whether any draws are in double precision, in which the program is run then."""
+        return any(value.dtype == np.float64 for value in self.draws.values())
 
     @cached_property
     def sites(self) -> dict[str, Any]:
@@ -160,4 +166,8 @@ def from_result(result: PosteriorResult) -> Posterior:
             attrs[name] = float(value) if name == "log_evidence" else int(value)
     if not draws:
         raise ValueError("the result holds no draws of a latent site: nothing to convert")
-    return Posterior(result.model, result.model_args, result.model_kwargs, draws, fixed, {}, attrs)
+    posterior = Posterior(result.model, (), {}, draws, fixed, {}, attrs)
+    # The engines' arguments are in the precision of their draws.
+    with jax.enable_x64(posterior.is_double):
+        args, kwargs = as_working_dtype((result.model_args, result.model_kwargs))
+    return replace(posterior, args=args, kwargs=kwargs)

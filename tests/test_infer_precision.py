@@ -1,0 +1,83 @@
+"""Engines in double precision leave JAX, and programs that others run, as they found them."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import Predictive
+from numpyro.infer.util import log_density
+from scipy.stats import norm
+
+from bayesrank import to_arviz
+from bayesrank.infer import EP
+
+
+@pytest.fixture(autouse=True)
+def _single_precision():
+    with jax.enable_x64(False):
+        yield
+
+
+def closing_over_arrays():
+    """A program that closes over arrays, as one does that is written in a notebook."""
+    team, spread = np.array([0, 0, 1, 1]), np.array([0.5, 1.0, 2.0, 0.3])
+    winner, loser = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0])
+
+    def model():
+        level: Any = numpyro.sample("level", dist.Normal(0.0, 1.0).expand([2]))
+        skill: Any = numpyro.sample("skill", dist.Normal(level[team], spread))
+        numpyro.sample("gap", dist.Normal(skill[winner] - skill[loser], 1.0), obs=0.5)
+
+    return model
+
+
+def traced_in_single_precision(model):
+    """What remains of a run by NUTS, say: a compiled function, whose trace lives as long as it."""
+
+    def density(level, skill):
+        return log_density(model, (), {}, {"level": level, "skill": skill})[0]
+
+    compiled = jax.jit(density)
+    compiled(np.zeros(2), np.zeros(4))
+    return compiled
+
+
+def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before():
+    model, other = closing_over_arrays(), closing_over_arrays()
+    first = EP(model)
+    before = first.run(jax.random.key(0), num_samples=2)
+    traced_in_single_precision(model)
+    Predictive(model, before.get_samples())(jax.random.key(1))
+    kept = traced_in_single_precision(other)
+    after = EP(other).run(jax.random.key(0), num_samples=2)
+    assert kept(np.zeros(2), np.zeros(4)).dtype == np.float32
+    np.testing.assert_allclose(after.mean["skill"], before.mean["skill"], atol=1e-7)
+    assert jax.numpy.zeros(1).dtype == np.float32
+
+
+def test_an_error_of_the_program_is_not_taken_for_a_mixture_of_precisions():
+    calls = []
+
+    def model(y):
+        calls.append(y)
+        raise TypeError("no such thing")
+
+    with pytest.raises(TypeError, match="no such thing"):
+        EP(model).run(jax.random.key(0), 1.0)
+    assert len(calls) == 1
+
+
+def test_arviz_gets_log_likelihoods_in_double_precision():
+    def model(y):
+        skill = numpyro.sample("skill", dist.Normal(0.0, 30.0))
+        numpyro.sample("y", dist.Normal(skill, 1e-3), obs=y)
+
+    result = EP(model).run(jax.random.key(0), np.array(1.0), num_samples=50)
+    data = to_arviz(result)
+    draws = data.posterior["skill"].values
+    np.testing.assert_allclose(
+        data.log_likelihood["y"].values, norm.logpdf(1.0, draws, 1e-3), rtol=1e-12
+    )
