@@ -316,6 +316,9 @@ def test_users_may_be_looked_up_in_any_order_and_twice(plain):
     result = plain[1]
     for found, all_users in zip(result.functions([3, 0, 3]), result.functions(), strict=True):
         np.testing.assert_allclose(found, all_users[[3, 0, 3]], rtol=1e-12)
+    nobody = np.zeros(0, int)
+    assert result.functions(nobody)[0].shape == (0, M)
+    assert result.draw(nobody, 5).shape == (5, 0, M)
 
 
 def test_draws_have_the_posteriors_moments(plain):
@@ -387,3 +390,7 @@ def test_unknown_numbers_are_refused(plain):
         result.predict_latent([0], [-1])
     with pytest.raises(ValueError, match="gaussian observations have no levels"):
         result.predict_proba([0], [0])
+    with pytest.raises(ValueError, match=r"users has shape \(\); pass one shape"):
+        result.draw(3)
+    with pytest.raises(ValueError, match="num_samples is 2.5; pass a whole number from 0"):
+        result.draw([3], 2.5)

@@ -14,8 +14,11 @@ from bayesrank.infer import EM
         ({"strength": -1.0}, "strength must not be negative"),
         ({"strength": "many"}, "strength is 'many'; pass a number of users"),
         ({"damping": 0.0}, "damping must be in"),
-        ({"max_iterations": 0}, "max_iterations must be at least 1"),
+        ({"damping": "half"}, "damping must be in .*, got 'half'"),
+        ({"max_iterations": 0}, "max_iterations is 0; pass a whole number from 1"),
+        ({"max_iterations": 2.5}, "max_iterations is 2.5; pass a whole number from 1"),
         ({"tol": 0.0}, "tol must be positive"),
+        ({"tol": "small"}, "tol must be positive, got 'small'"),
     ],
 )
 def test_settings_are_checked(options, message):
@@ -32,7 +35,10 @@ def test_settings_are_checked(options, message):
         (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
         (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
         (([0, 1], [0, 1], [0, 10**12]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, 1e300]), {}, "nobody used level 1"),
+        (([0, 10**9], [0, 1], [0, 1]), {}, "users goes up to 1000000000, but few .*numpy.unique"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 3}, "nobody used level 2"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 2.0}, "num_levels is 2.0; pass a whole number"),
         (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan in row 1"),
         (([0, 1], [0, 1], ["0", "1"]), {}, "levels has shape .2,. and dtype <U1; pass"),
         (([0, 1], [0, 1], [0, 1]), {"num_users": 2.5}, "num_users is 2.5; pass a whole number"),
@@ -44,6 +50,12 @@ def test_settings_are_checked(options, message):
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": [[1j, 0], [0, 1]]}, "kernel has dtype complex"),
+        (
+            ([0, 1], [0, 1], [0, 1]),
+            {"kernel": np.stack([np.eye(2), np.zeros((2, 2))])},
+            "kernel 1 of 2 is zero; leave it out",
+        ),
     ],
 )
 def test_observations_are_checked(args, options, message):
@@ -53,8 +65,10 @@ def test_observations_are_checked(args, options, message):
 
 def test_runs_are_checked():
     data = [0, 1], [0, 1], [0, 1]
-    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="checkpoint_every is 0; pass a whole number from 1"):
         EM("gaussian").run(*data, checkpoint="state.npz", checkpoint_every=0)
+    with pytest.raises(ValueError, match="checkpoint is 3; pass the path of a file"):
+        EM("gaussian").run(*data, checkpoint=3)  # pyright: ignore[reportArgumentType]
     for path in ("no folder/state.npz", "."):
         with pytest.raises(ValueError, match="checkpoint is .*, which cannot be written; pass"):
             EM("gaussian").run(*data, checkpoint=path)

@@ -152,3 +152,5 @@ def test_kernels_of_new_items_fit_together(numbers):
         numbers.extend_items(across, np.array([[1.1, 0.3], [0.8, 1.1]]))
     with pytest.raises(ValueError, match="across is not finite"):
         numbers.extend_items(across * np.nan, own)
+    with pytest.raises(ValueError, match="own has dtype <U1; pass numbers"):
+        numbers.extend_items(across, [["a", "b"], ["c", "d"]])

@@ -119,10 +119,11 @@ class _Residual(NamedTuple):
     theta: Array
 
 
-def _residual(before: Point, after: Point) -> _Residual:
-    return _Residual(
-        after.mean - before.mean, after.factor - before.factor, after.theta - before.theta
-    )
+def _residual(before: Point, after: Point, unit: Array) -> _Residual:
+    factor = after.factor - before.factor
+    logs = jnp.diag(jnp.diagonal(factor))
+    mean = (after.mean - before.mean) / unit
+    return _Residual(mean, logs + (factor - logs) / unit, after.theta - before.theta)
 
 
 def _inner(a: _Residual, b: _Residual) -> Array:
@@ -143,8 +144,15 @@ class Anderson:
         self._add = jit(lambda a, c, b: jax.tree.map(lambda x, y: x + c * y, a, b))
         self.restart()
 
-    def restart(self) -> None:
-        """Forget everything; the compiled code is kept."""
+    def restart(self, unit: float = 1.0) -> None:
+        """Forget everything; the compiled code is kept.
+
+        Parameters
+        ----------
+        unit
+            What a step of one counts as in the mean, as in the logarithm of a variance.
+        """
+        self._unit = unit
         self._at: Point | None = None
         self._forget()
 
@@ -167,7 +175,7 @@ class Anderson:
         """
         before = self._to_point(old) if self._at is None else self._at
         image = self._to_point(new)
-        residual = self._residual(before, image)
+        residual = self._residual(before, image, self._unit)
         if self._last is not None:
             last = self._last[0]
             difference = _Residual(*(a - b for a, b in zip(residual, last, strict=True)))

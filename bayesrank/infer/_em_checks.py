@@ -17,6 +17,9 @@ from bayesrank.infer._em_state import EMState
 
 __all__ = ["check_kernels", "check_observations", "check_run", "check_settings"]
 
+# Of as many numbers one is there, or the numbers are somebody else's.
+_MOST_ABSENT = 100
+
 
 def check_settings(
     likelihood: str,
@@ -36,22 +39,26 @@ def check_settings(
             raise ValueError(f"{name} is {value!r}; pass a number of users")
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative or infinite, got {value}")
-    if not isinstance(kernel_items, Integral) or kernel_items < 1:
-        raise ValueError(f"kernel_items is {kernel_items!r}; pass a whole number of items from 1")
-    if not 0 < damping <= 1:
-        raise ValueError(f"damping must be in (0, 1], got {damping}")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
-    if not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol}")
+    _count(kernel_items, "kernel_items")
+    if not isinstance(damping, Real) or not 0 < damping <= 1:
+        raise ValueError(f"damping must be in (0, 1], got {damping!r}")
+    _count(max_iterations, "max_iterations")
+    if not isinstance(tol, Real) or not tol > 0:
+        raise ValueError(f"tol must be positive, got {tol!r}")
+
+
+def _count(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} is {value!r}; pass a whole number from 1")
 
 
 def check_run(
     checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh | None, init_state: Any
 ) -> None:
     """Refuse what a run cannot be made with, before any work."""
-    if checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    _count(checkpoint_every, "checkpoint_every")
+    if checkpoint is not None and not isinstance(checkpoint, str | Path):
+        raise ValueError(f"checkpoint is {checkpoint!r}; pass the path of a file")
     if checkpoint is not None:
         path = Path(checkpoint)
         if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
@@ -112,8 +119,8 @@ def check_observations(
 
 
 def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDArray[np.int64]:
-    if count is not None and (not isinstance(count, Integral) or count < 1):
-        raise ValueError(f"num_{name} is {count!r}; pass a whole number from 1")
+    if count is not None:
+        _count(count, f"num_{name}")
     array = np.asarray(values)
     if array.ndim != ndim or array.dtype.kind not in "iu" or not len(array):
         raise ValueError(
@@ -124,6 +131,11 @@ def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDAr
         raise ValueError(
             f"{name} holds {array.min() if array.min() < 0 else array.max()}; numbers go from 0"
             + ("" if count is None else f" to {count - 1}")
+        )
+    if count is None and array.max() > _MOST_ABSENT * max(len(np.unique(array)), _MOST_ABSENT):
+        raise ValueError(
+            f"{name} goes up to {array.max()}, but few of the numbers below are there; number them "
+            f"without gaps, as numpy.unique does with return_inverse, or pass num_{name}"
         )
     return array.astype(np.int64)
 
@@ -155,7 +167,10 @@ def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float6
     """
     if kernel is None:
         return np.stack([np.eye(num_items), np.ones((num_items, num_items))])
-    array = np.asarray(kernel, float)
+    array = np.asarray(kernel)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"kernel has dtype {array.dtype}; pass numbers")
+    array = array.astype(float)
     array = array[None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[1:] != (num_items, num_items) or not len(array):
         raise ValueError(
@@ -163,6 +178,9 @@ def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float6
         )
     if not np.isfinite(array).all() or not np.allclose(array, np.swapaxes(array, 1, 2)):
         raise ValueError("kernel is not symmetric, or not finite; pass a covariance matrix")
+    empty = ~(np.trace(array, axis1=1, axis2=2) > 0)
+    if empty.any():
+        raise ValueError(f"kernel {int(empty.argmax())} of {len(array)} is zero; leave it out")
     try:
         np.linalg.cholesky(array.sum(axis=0))
     except np.linalg.LinAlgError:

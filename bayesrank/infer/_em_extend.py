@@ -153,6 +153,9 @@ def extend_prior(
     """
     m, parts = len(state.mean), len(kernels)
     given = np.asarray(across), np.asarray(own)
+    for name, array in zip(("across", "own"), given, strict=True):
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} has dtype {array.dtype}; pass numbers")
     between, among = (x[None].astype(float) if x.ndim == 2 else x.astype(float) for x in given)
     k = between.shape[-1] if between.ndim else 0
     if between.shape != (parts, m, k) or among.shape != (parts, k, k):

@@ -104,7 +104,12 @@ class Loop:
         self.trace: list[float] = []
         self.anderson = self.steps.anderson if accelerate and setting.collaborative else None
         self.plain: State | None = None
+        self.sound: State | None = None
+        self.broken = False
         self.slack = 0.0 if setting.numbers else _SLACK * len(observations.users)
+        # Whatever unit numbers are in, the acceleration is the same.
+        spread = float(np.std(observations.levels)) if setting.numbers else 1.0
+        self.steps.anderson.restart(spread or 1.0)
 
     @property
     def per_observation(self) -> float:
@@ -112,7 +117,15 @@ class Loop:
         return self.trace[-1] / len(self.observations.users)
 
     def step(self) -> None:
-        """Make one iteration, and note the objective at its beginning."""
+        """Make one iteration, and note the objective at its beginning.
+
+        Where that is no number the state is the one before, and `broken` is true.
+
+        Raises
+        ------
+        ValueError
+            If it is none to begin with.
+        """
         found = self._expect()
         value = self.evaluate(found)
         if self.plain is not None and not value >= self.trace[-1] - self.slack:
@@ -121,7 +134,16 @@ class Loop:
             self.steps.anderson.reject()
             found = self._expect()
             value = self.evaluate(found)
+        if not np.isfinite(value):
+            if self.sound is None:
+                raise ValueError(
+                    "the objective is no number where EM starts: levels, kernel or a strength are "
+                    "too large or too small; rescale them"
+                )
+            self.state, self.broken = self.sound, True
+            return
         self.trace.append(value)
+        self.sound = self.state
         new = self.steps.maximise(self.state, found, self.blocks, self.kernels)
         further = None if self.anderson is None else self.anderson.propose(self.state, new)
         self.plain, self.state = (None, new) if further is None else (new, further)
@@ -139,6 +161,9 @@ class Loop:
     def sweep(self, most: int, tol: float = 0.0) -> float:
         """Improve the sites alone until they settle; return how far the last sweep moved them."""
         found = self._expect()
+        if self.sound is not None and not np.isfinite(self.evaluate(found)):
+            self.state, self.broken = self.sound, True
+            found = self._expect()
         for _ in range(most - 1):
             if found.sums.delta <= tol:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -135,12 +136,13 @@ class EMResult:
         n = self.observations.num_users
         who = np.arange(n) if users is None else self._known(users, n, "user")
         different, place = np.unique(who, return_inverse=True)
-        parts = [
-            functions_of(some, self.state, self.observations)
-            for some in chunks(different, len(self.mean))
-        ]
-        mean, variance = (np.concatenate(x)[place] for x in zip(*parts, strict=True))
-        return mean, variance
+        mean, variance = np.empty((2, len(different), len(self.mean)))
+        start = 0
+        for some in chunks(different, len(self.mean)):
+            rows = slice(start, start + len(some))
+            mean[rows], variance[rows] = functions_of(some, self.state, self.observations)
+            start += len(some)
+        return mean[place], variance[place]
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
         """Draw users' functions at every item from their posteriors.
@@ -156,14 +158,23 @@ class EMResult:
         -------
         ndarray
             Shape (num_samples, u, m). Takes time of order ``m**3`` for each user.
+
+        Raises
+        ------
+        ValueError
+            If a user is not known, or `num_samples` is no number of draws.
         """
         who = self._known(users, self.observations.num_users, "user")
+        if who.ndim != 1:
+            raise ValueError(f"users has shape {who.shape}; pass one shape (u,)")
+        if not isinstance(num_samples, Integral) or num_samples < 0:
+            raise ValueError(f"num_samples is {num_samples!r}; pass a whole number from 0")
         rng = np.random.default_rng(seed)
         shape = num_samples, len(self.mean)
-        return np.stack(
-            [draws_of(j, self.state, self.observations, rng.normal(size=shape)) for j in who],
-            axis=1,
-        )
+        draws = np.empty((num_samples, len(who), len(self.mean)))
+        for column, j in enumerate(who):
+            draws[:, column] = draws_of(j, self.state, self.observations, rng.normal(size=shape))
+        return draws
 
     def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
         """Posterior mean and variance of ``f_j(i)``, a pair (user, item) a row.

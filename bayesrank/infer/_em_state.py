@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import zipfile
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -183,13 +184,13 @@ def _first_likelihood(
             float(observations.levels.mean()),
             0.5 * variance,
         )
-    levels = observations.levels.astype(int)
-    r = levels.max() + 1 if num_levels is None else num_levels
-    if r < 2 or levels.max() >= r:
-        raise ValueError(
-            f"num_levels is {r}, but levels go up to {levels.max()}; pass at least two"
-        )
-    used, counts = np.unique(levels, return_counts=True)
+    used, counts = np.unique(observations.levels, return_counts=True)
+    top = int(used[-1])
+    r = top + 1 if num_levels is None else num_levels
+    if isinstance(r, bool) or not isinstance(r, Integral):
+        raise ValueError(f"num_levels is {r!r}; pass a whole number from 2")
+    if r < 2 or top >= r:
+        raise ValueError(f"num_levels is {r}, but levels go up to {used[-1]:g}; pass at least two")
     if len(used) < r:
         unused = int(np.argmax(np.append(used, -1) != np.arange(len(used) + 1)))
         raise ValueError(f"nobody used level {unused}; number the levels in use without gaps")

@@ -218,6 +218,7 @@ class EM:
             loop = self._begin(observations, kernel, num_levels, init_state, mesh)
             settled = self._iterate(loop, (checkpoint, checkpoint_every), progress_bar, callback)
             delta = loop.sweep(_LAST_SWEEPS, tol=_EP_TOL)
+            settled = settled and not loop.broken
             result = loop.result(converged=settled and delta < 10 * _EP_TOL)
         if checkpoint is not None:
             result.state.save(checkpoint)
@@ -274,6 +275,8 @@ class EM:
         with tqdm(total=self.max_iterations, disable=not progress_bar, desc="EM") as bar:
             while len(loop.trace) < self.max_iterations and not loop.settled(self.tol):
                 loop.step()
+                if loop.broken:
+                    return False
                 bar.update()
                 bar.set_postfix_str(f"log evidence per observation {loop.per_observation:.5f}")
                 if callback is not None:
@@ -286,11 +289,16 @@ class EM:
         """Return compiled code of the steps, kept for data of the same shapes."""
         if (setting, mesh) not in self._compiled:
             self._compiled[setting, mesh] = compile_steps(setting, mesh)
-        self._compiled[setting, mesh].anderson.restart()
         return self._compiled[setting, mesh]
 
 
 def _not_converged(loop: Loop, engine: EM, delta: float) -> str:
+    if loop.broken:
+        return (
+            f"EM has not converged: after {len(loop.trace)} iterations the objective was no longer "
+            "a number, and the result is the state before that. It may have no maximum, where "
+            "something fits what users say exactly; give it a larger strength"
+        )
     return (
         f"EM has not converged after {len(loop.trace)} iterations: the last ones changed the "
         f"objective per observation by {loop.change:.2g} "
