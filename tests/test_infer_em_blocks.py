@@ -33,3 +33,14 @@ def test_few_users_are_in_blocks_alike():
                         np.zeros(45), 5, 9)  # fmt: skip
     assert np.shape(make_blocks(many, alike=True)[0].items) == (1, 8, 16, 1)
     assert np.shape(make_blocks(many, alike=True, worth=1e4)[0].items) == (1, 5, 9, 1)
+
+
+def test_batches_are_small_where_rows_are_long():
+    users = np.repeat(np.arange(600), 20)
+    items = np.tile(np.arange(20), 600)[:, None]
+    observations = Observations(users, items, (1.0,), np.zeros(len(users)), 600, 10_000)
+    (narrow,), (wide,) = make_blocks(observations), make_blocks(observations, columns=10_000)
+    assert np.shape(narrow.items) == (1, 600, 20, 1)
+    batches, in_batch, size, _ = np.shape(wide.items)
+    assert in_batch * size * 10_000 <= 2_000_000 < (in_batch + 1) * size * 10_000
+    assert batches * in_batch == 600

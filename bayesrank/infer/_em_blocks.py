@@ -87,6 +87,7 @@ def make_blocks(
     most: int = _MOST_BLOCKS,
     worth: float = _WORTH,
     alike: bool = False,
+    columns: int = 0,
 ) -> tuple[Block, ...]:
     """Sort users into blocks.
 
@@ -103,6 +104,8 @@ def make_blocks(
     alike
         Whether numbers of users and of rows are rounded up to powers of two where users are few, so
         that code compiled for some serves others.
+    columns
+        Size of what is to be computed for each row, if that is more than there are rows.
 
     Returns
     -------
@@ -118,7 +121,10 @@ def make_blocks(
         smaller, room = size, len(members)
         if alike and _rounded(room) * max(_rounded(size), _FEWEST_ROWS) ** 3 <= worth:
             room, size = _rounded(room), max(_rounded(size), _FEWEST_ROWS)
-        blocks.append(_block(observations, members, room, size, counts, starts, order, multiple))
+        in_batch = max(1, min(room, _NUMBERS_IN_BATCH // (size * max(size, columns))))
+        batches = -(-room // in_batch)
+        batches = -(-batches // multiple) * multiple
+        blocks.append(_block(observations, members, room, size, batches, counts, starts, order))
     return tuple(blocks)
 
 
@@ -156,14 +162,11 @@ def _block(
     members: NDArray[np.int64],
     room: int,
     size: int,
+    batches: int,
     counts: NDArray[np.int64],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    multiple: int,
 ) -> Block:
-    in_batch = max(1, min(room, _NUMBERS_IN_BATCH // size**2))
-    batches = -(-room // in_batch)
-    batches = -(-batches // multiple) * multiple
     in_batch = -(-room // batches)  # spread evenly, so that few users are empty
     places = np.full((batches * in_batch, size), len(order))
     column = np.arange(size)

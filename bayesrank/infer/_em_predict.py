@@ -68,7 +68,7 @@ def functions_of(
         user_level=level,
         user_scale=scale,
     )
-    blocks = make_blocks(some, most=_BLOCKS, alike=True)
+    blocks = make_blocks(some, most=_BLOCKS, alike=True, columns=len(state.mean))
     with jax.enable_x64(True):
         laid_out = unpack(part, blocks)
         prior = Prior(jnp.asarray(state.mean), jnp.asarray(state.kernel))
