@@ -66,6 +66,24 @@ def test_figures_are_those_in_closed_form(compared):
     np.testing.assert_array_equal(compared.num_unreliable, 0)
 
 
+def test_masked_observations_count_for_nothing(compared):
+    def with_gaps(y, scale):
+        centre = numpyro.sample("level", dist.Normal(0.0, scale))
+        with numpyro.plate("data", len(y)), numpyro.handlers.mask(mask=~jnp.isnan(y)):
+            numpyro.sample("y", dist.Normal(centre, 1.0), obs=y)
+
+    engine, y = EP(with_gaps), np.append(Y, np.nan)
+    other = compare(
+        {
+            name: engine.run(jax.random.key(1), y, np.array(scale), num_samples=8000)
+            for name, scale in SCALES.items()
+        }
+    )
+    assert other.names == compared.names and other.num_observations == 12
+    np.testing.assert_allclose(other.elpd, compared.elpd, rtol=1e-9)
+    np.testing.assert_allclose(other.difference_error, compared.difference_error, rtol=1e-9)
+
+
 def test_the_order_of_the_mapping_does_not_matter(fitted, compared):
     other = compare(dict(reversed(fitted.items())))
     assert str(other) == str(compared)

@@ -190,7 +190,7 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
     data = {name: to_arviz(result, num_predictive=0) for name, result in by_name.items()}
     _check_observed(data)
     _check_arguments(by_name)
-    left_out = {name: _leave_one_out(data[name]) for name in by_name}
+    left_out = _without_masked({name: _leave_one_out(data[name]) for name in by_name})
     names = sorted(by_name, key=lambda name: -left_out[name].total)
     evidence = np.array([float(getattr(by_name[k], "log_evidence", np.nan)) for k in names])
     best = left_out[names[0]].parts
@@ -217,7 +217,12 @@ def _leave_one_out(data: Any) -> _LeaveOneOut:
         np.asarray(values).reshape(*values.shape[:2], -1)
         for _, values in sorted(data["log_likelihood"].data_vars.items())
     ]
-    density = xr.Dataset({"all": (("chain", "draw", "observation"), np.concatenate(flat, axis=2))})
+    every = np.concatenate(flat, axis=2)
+    # A constant density, that of a masked element among others, is the same if it is left out.
+    parts, varies = every[0, 0].astype(float), (every != every[:1, :1]).any(axis=(0, 1))
+    if not varies.any():
+        return _LeaveOneOut(parts, 0.0, 0)
+    density = xr.Dataset({"all": (("chain", "draw", "observation"), every[:, :, varies])})
     posterior = data["posterior"]
     posterior = posterior if isinstance(posterior, xr.Dataset) else posterior.to_dataset()
     groups = {"posterior": posterior, "log_likelihood": density}
@@ -228,9 +233,15 @@ def _leave_one_out(data: Any) -> _LeaveOneOut:
         warnings.filterwarnings("ignore", category=UserWarning)
         found = az.loo(tree, pointwise=True)
     old = hasattr(found, "loo_i")  # ArviZ before 1.0
-    parts = np.asarray(found.loo_i if old else found.elpd_i, float)
+    parts[varies] = np.asarray(found.loo_i if old else found.elpd_i, float)
     unreliable = int(np.sum(np.asarray(found.pareto_k) > found.good_k))
     return _LeaveOneOut(parts, float(found.p_loo if old else found.p), unreliable)
+
+
+def _without_masked(left_out: Mapping[str, _LeaveOneOut]) -> dict[str, _LeaveOneOut]:
+    """Leave out the elements that count in no program: those that all of them mask."""
+    counts = np.any([entry.parts != 0.0 for entry in left_out.values()], axis=0)
+    return {k: entry._replace(parts=entry.parts[counts]) for k, entry in left_out.items()}
 
 
 # ---------------------------------------------------------------- whether the data are the same
@@ -259,7 +270,7 @@ def _check_observed(data: Mapping[str, Any]) -> None:
                     f"site {site!r} has shape {values.shape} in program {first!r} but "
                     f"{sites[name][site].shape} in {name!r}; run both on the same data"
                 )
-            if not np.array_equal(values, sites[name][site]):
+            if not _equal(values, sites[name][site]):
                 raise ValueError(
                     f"programs {first!r} and {name!r} observe different values at site {site!r}; "
                     "run both on the same data, in the same order"
@@ -336,6 +347,11 @@ def _notes(
             "evidence counts what it costs to learn from the prior on, leaving out does not."
         )
     return notes
+
+
+def _equal(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether the same values are there and the same ones are missing (not a number, masked)."""
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == second.dtype.kind == "f")
 
 
 def _factors(result: EPResult) -> frozenset[str]:

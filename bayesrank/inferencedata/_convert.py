@@ -46,7 +46,9 @@ def to_arviz(
         Draws of each chain, evenly spaced, that get replicated observations; all if not given,
         0 for no ``posterior_predictive`` group.
     log_likelihood
-        Whether to compute ``log_likelihood``, which holds draws times observations numbers.
+        Whether to compute ``log_likelihood``, which holds draws times observations numbers. Those
+        of masked observations are zero; `bayesrank.infer.compare` leaves them out, ``az.loo`` takes
+        them for observations.
     rng_key
         Key of the replicated observations; ``jax.random.key(0)`` if not given.
 
