@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bayesrank.active import QueryLoop, bald
-from bayesrank.active._history import replay
 from bayesrank.active._program import AnsweredProgram, bucket_of
 from bayesrank.active._stopping import top_settled
 from bayesrank.active._update import Answers, Prior, fit_answers
@@ -158,19 +157,6 @@ def test_undo_is_as_if_it_had_not_been_told():
         loop.undo()
     with pytest.raises(ValueError, match="no answer to undo"):
         loop.undo()
-
-
-def test_records_added_up_piece_by_piece(tmp_path):
-    with QueryLoop(4, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
-        loop.tell(0, 1)
-        loop.skip(2, 3, annotator="Ann")
-        assert len(loop.answers) == 1
-        loop.undo(annotator="Ann")
-        loop.tell(1, 2, annotator="Ann")
-        loop.log.append({"event": "learned", "answers": 2, "params": {"scale": 2.0}})
-        assert loop.skipped == [] and loop.comparisons.tolist() == [[0, 1], [1, 2]]
-        whole = replay(loop.log.records)
-        assert loop._history == whole and whole.learned_at == 2 and len(loop.log) == 5
 
 
 def test_a_journal_reopened_is_the_same_loop(tmp_path):

@@ -8,6 +8,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -87,6 +88,17 @@ def test_an_item_can_be_named_and_the_rule_stops(items, capsys, monkeypatch):
     assert code == 0 and len(events()) > count - 1
     code, out, _ = run(capsys, monkeypatch, ["q"], items, "--min-gain", "5")
     assert out.count("Enough: no question would tell more than 5.") == 1 and code == 0
+
+
+def test_items_that_are_called_like_keys(items, capsys, monkeypatch):
+    items.write_text("item\n2\n1\nq\ns\n")
+    _, out, _ = run(capsys, monkeypatch, ["1", "2", "s", "q", "1"], items)
+    assert "2 answers are saved" in out and "Skipped" in out
+    asked = [line.split() for line in out.split("\n") if "[1] " in line][:2]
+    names = ["2", "1", "q", "s"]
+    first, second = events()[:2]
+    assert [names[first.first], names[first.second]] == [asked[0][1], asked[0][3]]
+    assert [names[second.second], names[second.first]] == [asked[1][1], asked[1][3]]
 
 
 def test_every_question_asked(items, capsys, monkeypatch):
@@ -172,7 +184,9 @@ def test_a_disk_that_fails_in_the_middle_and_a_torn_line(items, capsys, monkeypa
 
 
 @pytest.mark.parametrize("name", ["{}", "an item with a name that goes on and on, as {} does"])
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 24), (40, 14), (60, 16), (200, 50)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(80, 24), (40, 24), (40, 14), (40, 10), (60, 16), (200, 50)]
+)
 def test_the_question_stays_on_the_screen(name, width, height):
     rng = np.random.default_rng(0)
     names = tuple(name.format(f"N{i}") for i in range(6))
@@ -188,6 +202,7 @@ def test_the_question_stays_on_the_screen(name, width, height):
     lines = shown.split("\n")
     assert len(lines) <= height and max(map(len, lines)) <= width
     assert "N0" in shown and "N1" in shown and "s can't say" in shown and " more" in shown
+    assert height < 10 or "Which?" in shown
     assert "± …" not in shown and "P(…" not in shown  # figures are whole, or left out
 
 
@@ -240,6 +255,22 @@ def terminal(items, tmp_path):
     yield terminal
     terminal.process.kill()
     terminal.process.wait()
+
+
+def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal, tmp_path):
+    before = termios.tcgetattr(terminal.side[1])
+    terminal.wait_for("Nothing is known of the ranking yet.")
+    terminal.press(b"2")
+    terminal.wait_for("rank interval")
+    end = time.monotonic() + 30
+    while termios.tcgetattr(terminal.side[1]) == before and time.monotonic() < end:
+        time.sleep(0.01)  # until it waits for a key
+    terminal.process.terminate()
+    terminal.wait_for("\x1b[?1049l")
+    terminal.wait_for("1 answer is saved in answers.jsonl")
+    assert terminal.process.wait(timeout=60) == 143
+    assert termios.tcgetattr(terminal.side[1]) == before
+    assert len(events(tmp_path / "answers.jsonl")) == 1
 
 
 def test_on_a_terminal_by_keys(terminal, tmp_path):

@@ -45,11 +45,14 @@ class History:
         Hyperparameters that were last learned, or None.
     learned_at
         Number of answers that they were learned from.
+    records
+        Number of records that this adds up.
     """
 
     events: tuple[Event, ...] = ()
     learned: Mapping[str, Any] | None = None
     learned_at: int = 0
+    records: int = 0
 
     @cached_property
     def answers(self) -> tuple[Event, ...]:
@@ -107,11 +110,11 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
     Raises
     ------
     JournalError
-        If a record is of a kind that this program does not know.
+        If a record is of a kind that this program does not know, or takes back what is not there.
     """
     before = before or History()
     events = {event.record: event for event in before.events}
-    learned, learned_at = before.learned, before.learned_at
+    learned, learned_at, number = before.learned, before.learned_at, before.records
     for record in records:
         number, kind = record["n"], record["event"]
         if kind == "answer":
@@ -121,7 +124,12 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
             pair = record["first"], record["second"]
             events[number] = Event(number, kind, *pair, record["annotator"])
         elif kind == "undo":
-            events.pop(record["of"])
+            if events.pop(record["of"], None) is None:
+                raise JournalError(
+                    f"record {number} of the journal takes back record {record['of']}, which is no "
+                    "answer that stands; restore the file from a copy, or remove that record and "
+                    "those below it"
+                )
         elif kind == "learned":
             learned, learned_at = record["params"], record["answers"]
         else:
@@ -129,4 +137,4 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
                 f"record {number} of the journal is a {kind!r}, which this version does not know; "
                 "use the version that wrote it"
             )
-    return History(tuple(events.values()), learned, learned_at)
+    return History(tuple(events.values()), learned, learned_at, number)

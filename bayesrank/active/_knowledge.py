@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -37,6 +38,7 @@ class Knowledge:
     def __init__(self, items: Items, skills: Skills, log: Journal | Memory) -> None:
         self._items, self._skills, self.log = items, skills, log
         self._cached: dict[str, tuple[int, Any]] = {}
+        self._turn = threading.RLock()  # threads take turns
 
     @property
     def items(self) -> tuple[Hashable, ...]:
@@ -113,16 +115,17 @@ class Knowledge:
         """Compute a value unless nothing was told since it was last computed."""
         # All state follows from the records, and these change in one step: an interrupt at any
         # moment leaves memory and disk in agreement.
-        number = len(self.log)
-        cached = self._cached.get(name)
-        if cached is None or cached[0] != number:
-            cached = self._cached[name] = (number, compute())
-        return cached[1]
+        with self._turn:
+            number = len(self.log)
+            cached = self._cached.get(name)
+            if cached is None or cached[0] != number:
+                cached = self._cached[name] = (number, compute())
+            return cached[1]
 
     def _replayed(self) -> History:
         # Records are only ever added, so that those added up before need not be seen again.
-        count, before = self._cached.get("history", (0, None))
-        return replay(self.log.records_from(count), before)
+        _, before = self._cached.get("history", (0, History()))
+        return replay(self.log.records_from(before.records), before)
 
     def _answer(self, event: Event) -> Answer:
         return Answer(self.items[event.first], self.items[event.second], event.annotator)

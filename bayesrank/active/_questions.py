@@ -109,7 +109,7 @@ class Asker:
         self, beliefs: Beliefs, n: int, history: History, annotator: str | None
     ) -> Iterator[tuple[int, int, float, float]]:
         """Items, score and probability that the first item wins, of each question."""
-        pool = self._pool(history, annotator)
+        pool = self._pool(history, annotator, n)
         with jax.enable_x64(True):
             acquisition = self._function(history)
             if n == 1:
@@ -125,7 +125,7 @@ class Asker:
 
     def scored(self, beliefs: Beliefs, history: History) -> tuple[Pairs, NDArray[np.float64]]:
         """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
-        pool = self._pool(history, None)
+        pool = self._pool(history, None, 1)
         with jax.enable_x64(True):
             arrays = Beliefs(*(jnp.asarray(part) for part in beliefs))
             scores = np.asarray(self._function(history)(arrays, jnp.asarray(pool)))
@@ -144,18 +144,37 @@ class Asker:
             return random_gain(jax.random.fold_in(jax.random.key(self._seed), _place(history)))
         return _NAMED[self._acquisition]
 
-    def _pool(self, history: History, annotator: str | None) -> Pairs:
+    def _pool(self, history: History, annotator: str | None, wanted: int) -> Pairs:
         """Pairs to score; those that this annotator has seen are (0, 0)."""
+        seen = self._key(history.pairs(annotator))
         if self._all is not None:
             pairs = self._all.copy()
-        else:
-            rng = np.random.default_rng([self._seed, _place(history)])
-            first = rng.integers(self._n, size=self._count)
-            second = (first + rng.integers(1, self._n, size=self._count)) % self._n
-            pairs = np.stack([first, second], axis=1).astype(np.int32)
-        seen = history.pairs(annotator)
-        pairs[np.isin(self._key(pairs), self._key(seen))] = 0
+            pairs[np.isin(self._key(pairs), seen)] = 0
+            return pairs
+        rng = np.random.default_rng([self._seed, _place(history)])
+        pairs = self._drawn(rng, max(self._count, wanted))
+        pairs[np.isin(self._key(pairs), seen)] = 0
+        if len(np.unique(self._key(pairs))) <= wanted:  # with (0, 0), perhaps
+            unseen = self._unseen(rng, seen, wanted)
+            pairs[: len(unseen)], pairs[len(unseen) :] = unseen, 0
         return pairs
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> Pairs:
+        first = rng.integers(self._n, size=count)
+        second = (first + rng.integers(1, self._n, size=count)) % self._n
+        return np.stack([first, second], axis=1).astype(np.int32)
+
+    def _unseen(self, rng: np.random.Generator, seen: NDArray[np.int64], wanted: int) -> Pairs:
+        """So many pairs that have not been seen, all different, or all that there are."""
+        if self._n * (self._n - 1) // 2 <= 4 * (len(seen) + wanted):
+            pairs = np.stack(np.triu_indices(self._n, 1), axis=1).astype(np.int32)
+            return rng.permutation(pairs[~np.isin(self._key(pairs), seen)])[:wanted]
+        keys = np.zeros(0, np.int64)  # of most pairs, few have been seen
+        while len(keys) < wanted:
+            drawn = self._key(self._drawn(rng, 2 * wanted))
+            keys = np.union1d(keys, np.setdiff1d(drawn, seen))
+        keys = rng.permutation(keys)[:wanted]
+        return np.stack([keys // self._n, keys % self._n], axis=1).astype(np.int32)
 
     def _key(self, pairs: NDArray[Any]) -> NDArray[np.int64]:
         return pairs.min(axis=1).astype(np.int64) * self._n + pairs.max(axis=1)

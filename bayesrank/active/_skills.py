@@ -65,14 +65,21 @@ class Skills:
 
     def params(self, history: History) -> dict[str, Array]:
         """Hyperparameters: those learned last, if any, else given or default ones."""
-        params = dict(self._program.defaults)
+        return {**self._program.defaults, **self._learned(history)}
+
+    def _learned(self, history: History) -> dict[str, Array]:
+        """What was learned of this very program; nothing, if the last was learned of another."""
         if self._learn_from is None or history.learned is None:
-            return params
-        for name in self._program.free:
-            value = np.array(history.learned.get(name, math.nan), float)
-            if value.shape == params[name].shape and np.isfinite(value).all():
-                params[name] = value
-        return params
+            return {}
+        found = {
+            name: np.array(history.learned.get(name, math.nan), float)
+            for name in self._program.free
+        }
+        fits = all(
+            value.shape == self._program.defaults[name].shape and np.isfinite(value).all()
+            for name, value in found.items()
+        )
+        return found if fits else {}
 
     def noise(self, history: History, annotator: str | None) -> float:
         """Standard deviation of a performance, as an annotator sees it."""
@@ -173,8 +180,9 @@ class Skills:
         if self._pending is not None:
             if self.is_learning:
                 return None
-            found, self._pending = self._pending.result(), None
-            return found
+            done, self._pending = self._pending, None
+            found = done.result()
+            return found if found["answers"] > self._learned_at(history) else None
         if not self._due(history):
             return None
         if not self._background:
@@ -187,7 +195,10 @@ class Skills:
     def _due(self, history: History) -> bool:
         if self._learn_from is None:
             return False
-        return len(history.answers) >= max(self._learn_from, 2 * history.learned_at, 1)
+        return len(history.answers) >= max(self._learn_from, 2 * self._learned_at(history), 1)
+
+    def _learned_at(self, history: History) -> int:
+        return history.learned_at if self._learned(history) else 0
 
     def _find(self, history: History) -> dict[str, Any]:
         start = self.params(history)

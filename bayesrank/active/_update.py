@@ -41,6 +41,7 @@ _ONE_THREAD = 1000
 # What counts as converged, as for `EP`: where the noise is tiny, rounding leaves a margin moving by
 # more than the tolerance that is aimed at.
 _CONVERGED = 1e-4
+_FURTHER = 30
 # Changes up to here are small enough for margins to be expected to respond to first order.
 _SMALL = 0.1
 _SETTLING = 10
@@ -136,6 +137,8 @@ class _Sweeps:
             aim = self._matched(sites, margins)
             moved = margins.after(*(aim - sites))
             former, delta = delta, _largest_change(margins, moved)
+            if delta <= _CONVERGED:  # where rounding keeps it from the tolerance, it is enough
+                max_sweeps = min(max_sweeps, sweep + _FURTHER)
             if delta <= self.tol or sweep == max_sweeps:
                 return self._fit(sites, margins, delta, sweep)
             if delta < _SMALL and damping == 1.0:

@@ -15,11 +15,13 @@ acknowledged, and perhaps the one that was whole on disk but whose acknowledgeme
 line that is damaged with others below it was acknowledged once: that is refused, not mended.
 
 One process at a time: the file is locked (``flock``) while it is open, and a second one is refused.
+Threads of that process take turns.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +87,8 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
         self.path = Path(path)
+        self._place = Path(os.path.abspath(path))  # wherever the process goes
+        self._turn = threading.Lock()
         self.torn = b""
         # Every line with the byte after its end. What is on disk and what is known of it change in
         # one step, the append to this list, whenever an interrupt comes.
@@ -123,8 +127,9 @@ class Journal:
             is taken back. Where even that fails, every later call is refused, too: open the journal
             again, which sees what is there.
         """
-        self._check_still_ours()
-        self._write({"n": len(self._lines), **record})
+        with self._turn:
+            self._check_still_ours()
+            self._write({"n": len(self._lines), **record})
 
     def close(self) -> None:
         """Close the file and release the lock. Nothing is left to be written."""
@@ -197,7 +202,7 @@ class Journal:
                 "the process that writes"
             )
         if not self._broken:
-            self._broken = what_changed(self._file, self.path, self._size)
+            self._broken = what_changed(self._file, self._place, self._size)
         if self._broken:
             raise JournalError(
                 f"{self.path}: {self._broken}; nothing more is written: open the journal again"

@@ -11,7 +11,7 @@ import os
 import reprlib
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,7 +96,7 @@ class QueryLoop(Knowledge):
     -----
     Annotators are recorded with each answer. All of them judge the same skills; what differs is
     `annotator_noise`, and that nobody is asked a question that they have answered or skipped
-    before, though others may be.
+    before, though others may be. Threads of one process may share a loop.
 
     Examples
     --------
@@ -170,13 +170,16 @@ class QueryLoop(Knowledge):
         Raises
         ------
         ValueError
-            If `n` is not a positive whole number, or the acquisition gives no numbers.
+            If `n` is not a positive whole number, the annotator is not a name, or the acquisition
+            gives no numbers.
         """
         n = check_count(n, "n")
-        learned = self._skills.newly_learned(self._history)
-        if learned is not None:
-            self.log.append(learned)
-        return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
+        _check_annotator(annotator)
+        with self._turn:
+            learned = self._skills.newly_learned(self._history)
+            if learned is not None:
+                self.log.append(learned)
+            return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
 
     def tell(self, winner: Hashable, loser: Hashable, *, annotator: str | None = None) -> None:
         """Take an answer, to a question that was asked or to any other.
@@ -232,11 +235,12 @@ class QueryLoop(Knowledge):
         ValueError, JournalError
             If there is nothing to take back; as for `tell`.
         """
-        event = self._history.last(annotator)
-        if event is None:
-            whose = "" if annotator is None else f" by {annotator!r}"
-            raise ValueError(f"there is no answer{whose} to undo")
-        self.log.append({"event": "undo", "of": event.record, "time": now()})
+        with self._turn:
+            event = self._history.last(annotator)
+            if event is None:
+                whose = "" if annotator is None else f" by {annotator!r}"
+                raise ValueError(f"there is no answer{whose} to undo")
+            self.log.append({"event": "undo", "of": event.record, "time": now()})
         answer = self._answer(event)
         return answer if event.kind == "answer" else (answer.winner, answer.loser)
 
@@ -253,8 +257,9 @@ class QueryLoop(Knowledge):
         ValueError
             If there is no answer, or no hyperparameter is free.
         """
-        self.log.append(self._skills.learn(self._history))
-        return self.params
+        with self._turn:
+            self.log.append(self._skills.learn(self._history))
+            return self.params
 
     def candidates(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """The pairs that the next question is chosen from, as numbers of items, and their scores.
@@ -303,11 +308,18 @@ class QueryLoop(Knowledge):
         self.close()
 
     def _append(self, kind: str, annotator: str | None, **items: int) -> None:
-        if annotator is not None and not isinstance(annotator, str):
-            raise ValueError(f"annotator is {annotator!r}; pass a name as text, or None")
+        _check_annotator(annotator)
         labels = [str(self.items[number]) for number in items.values()]
         record = {"event": kind, **items, "labels": labels, "annotator": annotator}
-        self.log.append({**record, "time": now()})
+        with self._turn:
+            self.log.append({**record, "time": now()})
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a loop cannot be copied or pickled: it holds the journal's lock and compiled code; "
+            "make another with the same arguments, which reads the journal, or tell it the answers "
+            "of this one"
+        )
 
     def _choose(self, n: int, annotator: str | None) -> list[Question]:
         chosen = self._asker.choose(self._beliefs_about(annotator), n, self._history, annotator)
@@ -325,6 +337,11 @@ def _in_numbers(items: Items, candidates: Any) -> Any:
             "pairs of names"
         ) from None
     return [items.pair(first, second) for first, second in pairs]
+
+
+def _check_annotator(annotator: Any) -> None:
+    if annotator is not None and not isinstance(annotator, str):
+        raise ValueError(f"annotator is {annotator!r}; pass a name as text, or None")
 
 
 def _check_seed(seed: Any) -> int:

@@ -31,7 +31,8 @@ anything is known of the items, one numeric column a feature.
 Each question is the one whose answer is expected to tell most. Every answer is on disk, in the
 journal, before the next question is shown: leave whenever you like, and go on with the same
 command.
-Where input is not a terminal, each line of it answers a question: 1, 2, s, u, q or an item's name.
+Where input is not a terminal, each line of it answers a question: 1, 2, s, u, q or an item's name
+(an item that is itself called 1, 2, s, u or q is answered for by its key).
 """
 
 

@@ -49,7 +49,17 @@ def draw_screen(view: View, console: Console) -> RenderableType:
             if over <= 0:
                 return screen
             shown -= max(1, over // 3)  # a feature with a long name takes some lines
-    return Group(feature_table(view.items, view.pair, 0), Text("1, 2, s can't say, u undo, q quit"))
+    for question in ([Text(view.question, style="bold")], []):
+        for shown in range(min(count, room), -1, -1):
+            screen = _barest(view, question, shown)
+            if _lines(screen, console) <= room:
+                return screen
+    return _barest(view, [], 0)
+
+
+def _barest(view: View, question: Sequence[Text], features: int) -> RenderableType:
+    table = feature_table(view.items, view.pair, features)
+    return Group(*question, table, Text("1, 2, s can't say, u undo, q quit"))
 
 
 def _lines(screen: RenderableType, console: Console) -> int:

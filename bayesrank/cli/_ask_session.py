@@ -1,6 +1,7 @@
 """One sitting: show a question, take an answer, until the person or the rule says stop."""
 
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,14 +65,16 @@ class Session:
         Returns
         -------
         int
-            Exit code: 0, or 130 after Ctrl-C.
+            Exit code: 0, 130 after Ctrl-C, or 143 when told to end.
         """
         code = 0
         self._greet()
         try:
-            with self._screen():
+            with _ended_in_order(), self._screen():
                 while self._one_question():
                     pass
+        except _Ended:
+            code = 128 + signal.SIGTERM
         except (KeyboardInterrupt, click.Abort):
             code = 130
         except EOFError:
@@ -180,8 +183,9 @@ class Session:
         line = _line()
         show()
         first, second = (self._items.names[item] for item in pair)
-        words = {"1": "first", "2": "second", first: "first", second: "second"}
-        return words.get(line) or _WORDS.get(line.lower()[:1] if len(line) == 1 else line, "")
+        # Keys come first: an item may be called 2, too, and is then answered for by its key.
+        keys = {"1": "first", "2": "second", **_WORDS}
+        return keys.get(line.lower()) or {first: "first", second: "second"}.get(line, "")
 
     def _greet(self) -> None:
         log = self._loop.log
@@ -210,6 +214,24 @@ class Session:
             markup=False,
             highlight=False,
         )
+
+
+class _Ended(BaseException):
+    """The process was told to end."""
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """On SIGTERM leave as by Ctrl-C: else the terminal is left without echo, on another screen."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Ended
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _plural(count: int, thing: str) -> str:

@@ -1,0 +1,156 @@
+"""Loops that are shared, moved, copied, opened by another program, or nearly out of questions."""
+
+import copy
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from bayesrank.active import JournalError, QueryLoop, read_journal
+from bayesrank.active._history import replay
+
+X = np.random.default_rng(0).normal(size=(9, 2))
+
+
+def test_records_added_up_piece_by_piece(tmp_path):
+    with QueryLoop(4, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
+        loop.tell(0, 1)
+        loop.skip(2, 3, annotator="Ann")
+        assert len(loop.answers) == 1
+        loop.undo(annotator="Ann")
+        loop.tell(1, 2, annotator="Ann")
+        loop.log.append({"event": "learned", "answers": 2, "params": {"scale": 2.0}})
+        assert loop.skipped == [] and loop.comparisons.tolist() == [[0, 1], [1, 2]]
+        whole = replay(loop.log.records)
+        assert loop._history == whole and whole.learned_at == 2 and len(loop.log) == 5
+
+
+def test_taking_back_what_is_not_there_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with QueryLoop(3, journal=path, hyperparameters="prior") as loop:
+        loop.tell(0, 1)
+        loop.log.append({"event": "undo", "of": 7})
+    with pytest.raises(JournalError, match="record 2 of the journal takes back record 7, which is"):
+        QueryLoop(3, journal=path, hyperparameters="prior")
+
+
+def test_threads_take_turns(tmp_path):
+    """As in a server that answers requests in threads: all tell, ask and undo at once."""
+    path = tmp_path / "a.jsonl"
+    with QueryLoop(40, journal=path, hyperparameters="prior", candidates=20) as loop:
+        loop.ask()
+        failed = []
+
+        def answer(number):
+            try:
+                for k in range(8):
+                    loop.tell(number, 10 + k, annotator=str(number))
+                    loop.ask(annotator=str(number))
+                loop.undo(annotator=str(number))
+            except Exception as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=answer, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == [] and loop.annotators == {str(number): 7 for number in range(4)}
+        assert loop._history == replay(loop.log.records)
+    assert len(read_journal(path).records) == 4 * 9
+
+
+def test_the_process_may_go_to_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with QueryLoop(3, journal="a.jsonl", hyperparameters="prior") as loop:
+        os.chdir("elsewhere")
+        loop.tell(0, 1)
+    assert len(read_journal(tmp_path / "a.jsonl").records) == 1
+
+
+@pytest.mark.parametrize("candidates", [1, 5])
+def test_few_candidates_end_when_all_has_been_asked(candidates):
+    loop = QueryLoop(7, candidates=candidates, hyperparameters="prior")
+    seen = set()
+    while questions := loop.ask():
+        seen.add(frozenset(questions[0][:2]))
+        loop.skip(*questions[0][:2])
+    assert len(seen) == len(loop.skipped) == 7 * 6 // 2
+
+
+def test_a_batch_is_whole_although_few_candidates_are_drawn():
+    loop = QueryLoop(7, candidates=2, hyperparameters="prior")
+    for winner, loser in [(0, 1), (2, 3), (4, 5)] * 5:
+        loop.tell(winner, loser)
+    batch = {frozenset(question[:2]) for question in loop.ask(4)}
+    assert len(batch) == 4 and not batch & {frozenset(answer[:2]) for answer in loop.answers}
+
+
+def test_copies_are_refused():
+    loop = QueryLoop(3, hyperparameters="prior")
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copied(loop)
+
+
+def test_what_was_learned_of_another_program_is_not_mixed_in(tmp_path):
+    path = tmp_path / "a.jsonl"
+    learned = {"amplitude": 0.3, "lengthscale": [0.5, 0.6], "noise": 0.9}
+    with QueryLoop(9, X, journal=path, ard=True) as loop:
+        loop.tell(0, 1)
+        loop.log.append({"event": "learned", "answers": 1, "params": learned})
+        assert loop.params["amplitude"] == 0.3
+    with QueryLoop(9, X, journal=path) as loop:
+        assert loop.params == QueryLoop(9, X, hyperparameters="prior").params
+        assert loop._skills._due(loop._history) is False
+        loop._skills._learn_from = 1
+        assert loop._skills._due(loop._history) is True  # and not when the answers have doubled
+
+
+def test_learning_that_fails_is_said_once_and_questions_go_on(monkeypatch):
+    loop = QueryLoop(6, learn_from=2, background=True)
+    for winner, loser in ((0, 1), (1, 2)):
+        loop.tell(winner, loser)
+
+    def fail(*args):
+        raise ValueError("the evidence is not a number")
+
+    monkeypatch.setattr(loop._skills._program, "learn", fail)
+    loop.ask()
+    assert loop._skills._pending is not None
+    loop._skills._pending.exception(timeout=60)
+    with pytest.raises(ValueError, match="the evidence is not a number"):
+        loop.ask()
+    assert loop.ask()
+
+
+def test_what_was_learned_meanwhile_from_more_answers_stays(monkeypatch):
+    loop = QueryLoop(6, learn_from=1, background=True)
+    loop.tell(0, 1)
+    started, go_on = threading.Event(), threading.Event()
+    learn = loop._skills._program.learn
+
+    def slow(*args):
+        started.set()
+        go_on.wait(60)
+        return {**learn(*args), "scale": np.array(9.0)}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop._skills._program, "learn", slow)
+        loop.ask()
+        assert started.wait(60)
+    loop.tell(1, 2)
+    newer = loop.learn()["scale"]
+    assert loop._skills._pending is not None
+    go_on.set()
+    loop._skills._pending.result(timeout=60)
+    loop.ask()
+    assert loop.params["scale"] == newer
+
+
+def test_an_annotator_who_asks_has_a_name():
+    with pytest.raises(ValueError, match="annotator is 3; pass a name as text"):
+        QueryLoop(3, hyperparameters="prior").ask(annotator=3)  # type: ignore[arg-type]
