@@ -39,8 +39,8 @@ def test_moments_and_scores_are_those_of_quadrature(kind):
     cases = [(level, mean, sd) for level in levels for mean, sd in CAVITIES]
 
     def both(level, mean, variance):
-        moments = law.moments(theta, level, mean, variance)
-        return moments, law.score(theta, level, mean, variance, moments.log_z)
+        moments = law.moments(jnp.asarray(theta), level, mean, variance)
+        return moments, law.score(jnp.asarray(theta), level, mean, variance, moments.log_z)
 
     with jax.enable_x64(True):
         level, mean, sd = (jnp.asarray(x, float) for x in zip(*cases, strict=True))
