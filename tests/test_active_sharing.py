@@ -151,6 +151,11 @@ def test_what_was_learned_meanwhile_from_more_answers_stays(monkeypatch):
     assert loop.params["scale"] == newer
 
 
+def test_more_items_than_memory_are_refused_before_they_take_it():
+    with pytest.raises(ValueError, match="300000 names, whose covariances take 2880 GB of the"):
+        QueryLoop(300_000, hyperparameters="prior")
+
+
 def test_an_annotator_who_asks_has_a_name():
     with pytest.raises(ValueError, match="annotator is 3; pass a name as text"):
         QueryLoop(3, hyperparameters="prior").ask(annotator=3)  # type: ignore[arg-type]

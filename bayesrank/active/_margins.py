@@ -174,7 +174,8 @@ class MarginSpace(_Space):
         half, nu = self._solved(sites, self.across), sites[1]
         mean = self.across.T @ nu - half.T @ (half @ _gathered(nu, self.comparisons, half.shape[1]))
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(self._factor(sites)))))
-        return mean, self.prior - half.T @ half, log_det
+        taken = half.T @ half  # large where there are many items: used again for what is left
+        return mean, np.subtract(self.prior, taken, out=taken), log_det
 
     def _solved(self, sites: Array, right: Array) -> Array:
         """``L^-1 r right``."""

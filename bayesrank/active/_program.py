@@ -8,6 +8,7 @@ the compared ones alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -27,6 +28,8 @@ from bayesrank.models import preference_gp, thurstone
 __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
 
 _SMALLEST_BUCKET = 64
+# Covariances of all items that a loop holds at a time: before and after the answers, and in JAX.
+_COVARIANCES = 4
 
 Array = NDArray[np.float64]
 
@@ -251,7 +254,25 @@ def skill_program(
         raise ValueError(f"{next(iter(options))} is given without features; pass features")
     if laplacian is not None:  # compiled code does not see its values
         check_laplacian(laplacian, n_items)
+    _check_memory(n_items)
     program = SkillProgram(n_items, features, options)
     if isinstance(hyperparameters, Mapping):
         program.fix(hyperparameters)
     return program
+
+
+def _check_memory(n_items: int) -> None:
+    needed, there = _COVARIANCES * 8 * n_items**2, _memory()
+    if needed > there:
+        raise ValueError(
+            f"items holds {n_items} names, whose covariances take {needed / 1e9:.0f} GB of the "
+            f"{there / 1e9:.0f} GB that this machine has; make a loop of a few thousand of them, "
+            "and carry its answers to the others by PreferenceGP, whose predict takes any features"
+        )
+
+
+def _memory() -> float:
+    """Bytes of memory that the machine has, or infinity if it does not say."""
+    if not hasattr(os, "sysconf"):
+        return float("inf")
+    return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")

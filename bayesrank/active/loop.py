@@ -98,6 +98,10 @@ class QueryLoop(Knowledge):
     `annotator_noise`, and that nobody is asked a question that they have answered or skipped
     before, though others may be. Threads of one process may share a loop.
 
+    The covariance of all items is held in memory: that is for some thousand items. Of many more,
+    ask about a sample, and carry the answers to the others by `bayesrank.PreferenceGP`, whose
+    ``fit(features of the sample, loop.comparisons).predict(features of all)`` takes any number.
+
     Examples
     --------
     >>> from bayesrank.active import QueryLoop
