@@ -258,6 +258,18 @@ def test_refused_at_run():
     assert engine.run(KEY, np.array(1.0)).converged
 
 
+def test_run_with_what_is_no_key_no_count_or_traced():
+    engine = EP(lambda: wins(items()))
+    with pytest.raises(TypeError, match=r"rng_key is an array of shape \(3, 2\) .*jax.random.key"):
+        engine.run(PAIRS)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rng_key is of type int; pass a random key"):
+        engine.run(0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="num_samples must not be negative, got -1"):
+        engine.run(KEY, num_samples=-1)
+    with pytest.raises(TypeError, match="cannot be traced by jit.*solve, log_evidence"):
+        jax.jit(lambda y: EP(lambda y: wins(items())).run(KEY, y).mean["f"])(1.0)
+
+
 def test_repelling_elements_are_not_passed_over():
     """Improper factors of single elements are sites that EP has to skip: it says so."""
 

@@ -104,13 +104,13 @@ class CompileCache:
         A program can check them then, as it does where NumPyro runs it; compiled code knows the
         values of arrays no more. Nothing is done if these values are the last ones shown.
         """
-        args, named = as_working_dtype((args, dict(kwargs)))
-        shown = hash(split_arguments(args, named, by_value=True).key)
+        arguments = split_arguments(*as_working_dtype((args, dict(kwargs))), by_value=True)
+        shown = hash(arguments.key)
         if shown == self._shown:
             return
 
         def run() -> None:
-            function(args, named)
+            function(*arguments.join(()))
 
         # A program that has to know more than the values of its arguments is not compiled either.
         with contextlib.suppress(*_NEEDS_VALUES):
@@ -205,9 +205,11 @@ def split_arguments(args: tuple, kwargs: Mapping[str, Any], *, by_value: bool) -
         What the program is called with.
     by_value
         Whether arrays, too, are part of what the code is compiled for: for programs whose structure
-        depends on them.
+        depends on them.  They are NumPy's then: what is computed from those is known while tracing.
     """
     leaves, structure = jax.tree.flatten((tuple(args), dict(kwargs)))
+    if by_value:
+        leaves = [np.asarray(leaf) if _is_array(leaf) else leaf for leaf in leaves]
     dynamic = [not by_value and _is_array(leaf) for leaf in leaves]
     arrays = tuple(leaf for leaf, is_array in zip(leaves, dynamic, strict=True) if is_array)
 
@@ -226,7 +228,8 @@ def split_arguments(args: tuple, kwargs: Mapping[str, Any], *, by_value: bool) -
 
 
 def _is_array(leaf: Any) -> bool:
-    if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)):
+    """Whether an argument is an array of numbers; NumPy's whole numbers are counts, as Python's."""
+    if not isinstance(leaf, (np.ndarray, np.floating, jax.Array)):
         return False
     return bool(jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool_))
 

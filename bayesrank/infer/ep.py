@@ -16,6 +16,7 @@ from bayesrank.infer import sites
 from bayesrank.infer._compile import CompileCache
 from bayesrank.infer._inventory import take_inventory
 from bayesrank.infer._refusals import Refusal
+from bayesrank.infer._run import check_run
 from bayesrank.infer.program import Program, read_program
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import EPState, Sites
@@ -269,6 +270,8 @@ class EP:
         ValueError
             If the program is not one that EP can take; the message names the site, what is wrong
             and the cure.
+        TypeError
+            If `rng_key` is not a random key, or an argument is being traced.
 
         Warns
         -----
@@ -276,6 +279,7 @@ class EP:
             If EP has not converged after `max_sweeps` sweeps.
         """
         params = dict(params or {})
+        check_run(rng_key, num_samples, (params, args, kwargs))
         with jax.enable_x64(self.precision == "float64"):
             with validation_enabled(False):  # of distributions; EP refuses with better reasons
                 self.compiled.show_values(

@@ -1,4 +1,4 @@
-"""Engines in double precision leave JAX, and programs that others run, as they found them."""
+"""Engines and what is around a program: JAX's precision, other engines, kinds of arguments."""
 
 from typing import Any
 
@@ -56,6 +56,20 @@ def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before():
     assert kept(np.zeros(2), np.zeros(4)).dtype == np.float32
     np.testing.assert_allclose(after.mean["skill"], before.mean["skill"], atol=1e-7)
     assert jax.numpy.zeros(1).dtype == np.float32
+
+
+def test_counts_of_numpy_and_values_of_arrays_shape_a_program():
+    def model(n, winner, loser):
+        with numpyro.plate("players", n):
+            skill: Any = numpyro.sample("skill", dist.Normal(0.0, 1.0))
+        with numpyro.plate("courts", int(winner.max())):
+            numpyro.sample("court", dist.Normal(0.0, 1.0))
+        numpyro.sample("gap", dist.Normal(skill[winner] - skill[loser], 1.0), obs=1.0)
+
+    winner, loser = np.array([0, 1, 2]), np.array([1, 2, 0])
+    count = np.concatenate([winner, loser]).max() + 1
+    result = EP(model).run(jax.random.key(0), count, winner, loser)
+    assert result.mean["skill"].shape == (3,) and result.mean["court"].shape == (2,)
 
 
 def test_an_error_of_the_program_is_not_taken_for_a_mixture_of_precisions():

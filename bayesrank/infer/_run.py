@@ -1,0 +1,50 @@
+"""Checks of what `EP.run` is called with, besides the program's own arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import core
+
+__all__ = ["check_run"]
+
+
+def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
+    """Refuse a key that is none, a number of draws that is none, and arguments that are traced.
+
+    Raises
+    ------
+    TypeError
+        If an argument is being traced, or `rng_key` is not a random key.
+    ValueError
+        If `num_samples` is negative.
+    """
+    if any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves((rng_key, arguments))):
+        raise TypeError(
+            "run returns NumPy arrays, so it cannot be traced by jit, vmap or grad; use the pure "
+            "functions solve, log_evidence, or init and step there"
+        )
+    if not _is_key(rng_key):
+        raise TypeError(
+            f"rng_key is {_described(rng_key)}; pass a random key, jax.random.key(0) say, before "
+            "the program's own arguments"
+        )
+    if num_samples < 0:
+        raise ValueError(f"num_samples must not be negative, got {num_samples}")
+
+
+def _is_key(value: Any) -> bool:
+    dtype, ndim = getattr(value, "dtype", None), getattr(value, "ndim", None)
+    if dtype is None:
+        return False
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return ndim == 0
+    return dtype == jnp.uint32 and ndim == 1  # of `jax.random.PRNGKey`
+
+
+def _described(value: Any) -> str:
+    if hasattr(value, "dtype"):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    return f"of type {type(value).__name__}"
