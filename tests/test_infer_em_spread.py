@@ -1,6 +1,6 @@
 """How much users differ, against evidence with their deviations integrated out by brute force."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,12 @@ from jax import lax
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from bayesrank.infer import EM, _em_loop
+from bayesrank.infer import EM, EP, _em_extend, _em_iterate, _em_loop
 from bayesrank.infer._em_curvature import theta_curvature
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_posterior import Told, UserState
 from bayesrank.infer._em_sweep import sweep
+from bayesrank.models import collaborative_ordinal_gp
 
 USERS, ITEMS = 200, 10
 GAPS = np.linspace(-1.6, 1.6, 17)
@@ -36,6 +37,19 @@ def _levels(spread):
 @pytest.fixture(scope="module")
 def engine():
     return EM("probit", strength=20.0, max_iterations=60, tol=5e-4)
+
+
+@pytest.fixture(scope="module")
+def fits(engine):
+    """Levels and results, by how much users differ."""
+
+    @cache
+    def fit(true):
+        levels = _levels(true)
+        users, items = np.indices(levels.shape).reshape(2, -1)
+        return levels, engine.run(users, items, levels.ravel(), progress_bar=False)
+
+    return fit
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +97,8 @@ def _of_spreads(evidence):
 
 
 @pytest.mark.parametrize("true", [0.5, 0.0])
-def test_spread_is_where_the_evidence_is_largest(engine, sweeps, true):
-    levels = _levels(true)
-    users, items = np.indices(levels.shape).reshape(2, -1)
-    result = engine.run(users, items, levels.ravel(), progress_bar=False)
+def test_spread_is_where_the_evidence_is_largest(fits, sweeps, true):
+    levels, result = fits(true)
     assert result.converged and result.num_iterations < 40
     evidence, curvature = sweeps(result, levels)
     total, nobody = _of_spreads(evidence)
@@ -103,6 +115,60 @@ def test_spread_is_where_the_evidence_is_largest(engine, sweeps, true):
     middle, step = len(GAPS) // 2, GAPS[1] - GAPS[0]
     second = np.diff(evidence[middle - 1 : middle + 2, 1], 2, axis=0)[0] / step**2
     np.testing.assert_allclose(curvature[middle, 1, :, 0, 0].mean(), -second.mean(), rtol=0.02)
+
+
+@pytest.fixture(scope="module")
+def new(fits):
+    """Five users of the fit, as new ones."""
+    levels, result = fits(0.5)
+    who, what = np.indices((5, ITEMS)).reshape(2, -1)
+    return levels[:5].ravel(), who, what, result.condition(who, what, levels[:5].ravel())
+
+
+def test_users_of_the_fit_would_get_the_same_as_new_ones(fits, new, monkeypatch):
+    """Their own parameters, found together with what is shared, and now given that."""
+    result, (levels, who, what, again) = fits(0.5)[1], new
+    own = result.state.theta[:5]
+    assert again.converged and np.all(own.std(axis=0) > 0.02)
+    np.testing.assert_allclose(again.state.theta, own, atol=5e-3)
+    expected = result.predict_proba(who, what)
+    np.testing.assert_allclose(again.predict_proba(who, what), expected, atol=2e-3)
+    traced = []
+
+    def expect(*args):
+        traced.append(args)
+        return _em_iterate.expect(*args)
+
+    monkeypatch.setattr(_em_extend, "expect", expect)
+    few, more = (result.condition(who[:n], what[:n], levels[:n]) for n in (1, 8))
+    assert len(traced) == 1  # compiled once for up to eight
+    far = [np.linalg.norm(x.state.theta[0] - result.state.shared_theta) for x in (few, more, again)]
+    assert far[0] < far[1] and far[0] < far[2]
+
+
+def test_their_thresholds_and_noise_are_stationary(fits, new):
+    """Differences of EP's evidence of the program, and the density of the deviations."""
+    state, (levels, _, what, again) = fits(0.5)[1].state, new
+    levels, what = levels[:ITEMS], what[:ITEMS]
+    deviation = again.state.theta[:1] - state.shared_theta
+    assert np.all(abs(deviation) > 0.01)
+    ep = EP(collaborative_ordinal_gp, tol=1e-8)
+
+    def density(change):
+        params = {
+            **again.params,
+            "gap_factor": np.exp(deviation + change)[:, :-1],
+            "noise_factor": np.exp(deviation + change)[:, -1],
+        }
+        result = ep.run(
+            jax.random.key(0), np.zeros(ITEMS, int), what, levels, 1, ITEMS,
+            num_levels=3, params=params, num_samples=1, user_thresholds=0.3,
+        )  # fmt: skip
+        return result.log_evidence + norm.logpdf(deviation + change, scale=state.spread).sum()
+
+    for change in 1e-3 * np.eye(2):
+        slope = (density(change) - density(-change)) / 2e-3
+        assert abs(slope) < 2e-3
 
 
 @pytest.mark.filterwarnings("ignore:EM has not converged")
