@@ -101,6 +101,15 @@ def test_items_that_are_called_like_keys(items, capsys, monkeypatch):
     assert [names[second.second], names[second.first]] == [asked[1][1], asked[1][3]]
 
 
+def test_names_do_not_command_the_terminal(items, capsys, monkeypatch):
+    items.write_text('item,x\x1b[5m\n"A\x1b[2J",1\n"two\nlines",2\n\x9bK,3\n')
+    code, out, err = run(
+        capsys, monkeypatch, ["1", "1", "u", "s"], items, "--question", "\x1b[8mW?"
+    )
+    assert code == 0 and not {"\x1b", "\x9b"} & set(out + err)
+    assert "two lines" in out and "A [2J" in out
+
+
 def test_every_question_asked(items, capsys, monkeypatch):
     items.write_text("item\nA\nB\n")
     code, out, _ = run(capsys, monkeypatch, ["A"], items, "--top", "9", "--sure", "0.999")

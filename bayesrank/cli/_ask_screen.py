@@ -1,5 +1,6 @@
 """What the person sees: the question, the keys, how far it is, and who leads."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,15 @@ from bayesrank.active import Progress
 from bayesrank.datasets._items import Items
 from bayesrank.ranking import RankSummary
 
-__all__ = ["WIDE", "View", "draw_screen", "feature_table", "leaders_table", "progress_line"]
+__all__ = [
+    "WIDE",
+    "View",
+    "draw_screen",
+    "feature_table",
+    "leaders_table",
+    "plain",
+    "progress_line",
+]
 
 _LEADERS = 5
 # Narrower screens show less of each leader, and the progress in words alone.
@@ -35,6 +44,11 @@ class View(NamedTuple):
     top: int
     ranking: RankSummary | None
     note: str
+
+
+def plain(text: str) -> str:
+    """A text without what would move the cursor, clear the screen or break the line."""
+    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
 
 
 def draw_screen(view: View, console: Console) -> RenderableType:

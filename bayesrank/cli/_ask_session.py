@@ -1,6 +1,7 @@
 """One sitting: show a question, take an answer, until the person or the rule says stop."""
 
 import contextlib
+import dataclasses
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,10 +18,12 @@ from bayesrank.cli._ask_screen import (
     draw_screen,
     feature_table,
     leaders_table,
+    plain,
     progress_line,
 )
 from bayesrank.cli._tables import ranking_table, stdout_console
 from bayesrank.datasets._items import Items
+from bayesrank.ranking import RankSummary
 
 __all__ = ["Session"]
 
@@ -50,7 +53,11 @@ class Session:
         self, loop: QueryLoop, items: Items, journal: Path, annotator: str | None, question: str
     ) -> None:
         self._loop, self._items, self._journal = loop, items, journal
-        self._annotator, self._question = annotator, question
+        self._annotator, self._question = annotator, plain(question)
+        self._shown = items._replace(
+            names=tuple(map(plain, items.names)),
+            feature_names=tuple(map(plain, items.feature_names)),
+        )
         self._console = stdout_console()
         self._on_screen = (
             sys.stdin.isatty() and self._console.is_terminal and not self._console.is_dumb_terminal
@@ -105,7 +112,7 @@ class Session:
             pair = question.first, question.second
             winner, loser = pair if word == "first" else pair[::-1]
             self._loop.tell(winner, loser, annotator=self._annotator)
-            self._note = f"Saved: {winner} over {loser}."
+            self._note = plain(f"Saved: {winner} over {loser}.")
         else:
             self._note = _HELP
         return True
@@ -116,7 +123,7 @@ class Session:
         except ValueError:
             self._note = "There is nothing to undo."
             return
-        self._note = f"Taken back: {undone[0]} and {undone[1]}."
+        self._note = plain(f"Taken back: {undone[0]} and {undone[1]}.")
 
     def _stop_or_go_on(self, progress: Progress) -> bool:
         text = f"Enough: {progress.reason}."
@@ -157,9 +164,9 @@ class Session:
         return (self._read_key if self._on_screen else self._read_line)(pair, progress)
 
     def _read_key(self, pair: tuple[int, int], progress: Progress) -> str:
-        ranking = self._loop.ranking() if progress.answers else None
+        ranking = self._ranking() if progress.answers else None
         top, sure = self._loop.rule.top or 1, self._loop.rule.probability
-        view = View(self._items, self._question, pair, progress, sure, top, ranking, self._note)
+        view = View(self._shown, self._question, pair, progress, sure, top, ranking, self._note)
         self._console.clear()
         self._console.print(draw_screen(view, self._console))
         key = _key()
@@ -178,7 +185,7 @@ class Session:
             f"\n{progress.answers} answered; {progress_line(progress, top, sure)}", highlight=False
         )
         show(Text(self._question))
-        show(feature_table(self._items, pair, room=20))
+        show(feature_table(self._shown, pair, room=20))
         show("1, 2, s (can't say), u (undo) or q (quit): ", end="", highlight=False)
         line = _line()
         show()
@@ -186,6 +193,10 @@ class Session:
         # Keys come first: an item may be called 2, too, and is then answered for by its key.
         keys = {"1": "first", "2": "second", **_WORDS}
         return keys.get(line.lower()) or {first: "first", second: "second"}.get(line, "")
+
+    def _ranking(self) -> RankSummary:
+        ranking = self._loop.ranking()
+        return dataclasses.replace(ranking, name=[plain(name) for name in ranking.name])
 
     def _greet(self) -> None:
         log = self._loop.log
@@ -203,7 +214,7 @@ class Session:
         if self._note.startswith(("Enough", "Every")):
             show(self._note, markup=False, highlight=False)
         if count:
-            ranking, width = self._loop.ranking(), self._console.width
+            ranking, width = self._ranking(), self._console.width
             wide = width >= WIDE
             show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()
