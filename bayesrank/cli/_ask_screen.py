@@ -63,17 +63,15 @@ def draw_screen(view: View, console: Console) -> RenderableType:
             if over <= 0:
                 return screen
             shown -= max(1, over // 3)  # a feature with a long name takes some lines
-    for question in ([Text(view.question, style="bold")], []):
+    question = Text(view.question, style="bold")
+    note = [Text(view.note, style="green")] if view.note else []
+    for above, below in (([question], note), ([question], []), ([], [])):
         for shown in range(min(count, room), -1, -1):
-            screen = _barest(view, question, shown)
+            table = feature_table(view.items, view.pair, shown)
+            screen = Group(*above, table, Text("1, 2, s can't say, u undo, q quit"), *below)
             if _lines(screen, console) <= room:
                 return screen
-    return _barest(view, [], 0)
-
-
-def _barest(view: View, question: Sequence[Text], features: int) -> RenderableType:
-    table = feature_table(view.items, view.pair, features)
-    return Group(*question, table, Text("1, 2, s can't say, u undo, q quit"))
+    return Group(feature_table(view.items, view.pair, 0))
 
 
 def _lines(screen: RenderableType, console: Console) -> int:
