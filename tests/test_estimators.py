@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from preference_data import simulate, true_skill, with_units
 from scipy.integrate import quad
@@ -286,7 +287,7 @@ def test_pickle_and_copy_keep_the_fit(fitted, duplicate):
 def test_a_second_fit_of_the_same_shape_compiles_nothing(data, learned, monkeypatch):
     X, comparisons = data
 
-    def compile_again(function, arguments):
+    def compile_again(*_):
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(_compile, "_compile", compile_again)
@@ -305,7 +306,6 @@ def test_same_seed_same_draws(data, fitted):
 
 
 def test_data_frames_keep_their_names(data, fitted):
-    pd = pytest.importorskip("pandas")
     X, comparisons = data
     frame = pd.DataFrame(X, columns=["price", "weight"])
     estimator = _like(fitted).fit(frame, comparisons)
@@ -313,6 +313,13 @@ def test_data_frames_keep_their_names(data, fitted):
     np.testing.assert_allclose(estimator.predict(frame)[0], fitted.predict(X)[0], atol=1e-10)
     with pytest.raises(ValueError, match="feature names should match"):
         estimator.predict(frame.rename(columns={"price": "cost"}))
+
+
+def test_columns_of_a_table_go_by_their_names(data, fitted):
+    X, comparisons = data
+    table = pd.DataFrame(comparisons[:, ::-1], columns=["loser", "winner"], dtype="Int64")
+    other = _like(fitted).fit(X, table)
+    np.testing.assert_array_equal(other.predict()[0], fitted.predict()[0])
 
 
 # ---------------------------------------------------------------- refusals
@@ -347,6 +354,9 @@ BAD_FITS = {
     "itself": ({"comparisons": [(0, 1), (2, 2)]}, "compares item 2 with itself in row 1"),
     "three columns": ({"comparisons": [(0, 1, 2)]}, "has shape .1, 3.; pass .K, 2."),
     "no comparison": ({"comparisons": np.zeros((0, 2), int)}, "has no rows"),
+    "an empty list": ({"comparisons": []}, "has no rows; pass one .winner, loser."),
+    "names": ({"comparisons": [("ann", "bob")]}, "has 'ann' in row 0; pass the row numbers"),
+    "no draws": ({"num_samples": 0}, "num_samples is 0; pass a whole number from 1 on"),
     "floats": ({"comparisons": [(0.0, 1.0)]}, "dtype float64; pass the items' numbers"),
     "ties too short": ({"ties": [True]}, "ties has shape .1,. and dtype bool; pass .2,."),
     "ties of another kind": ({"ties": [0, 2]}, "True or False for each row of comparisons"),

@@ -14,6 +14,7 @@ from bayesrank.estimators._base import EPEstimator
 from bayesrank.estimators._predict import NewItems, new_items, outcome_probability
 from bayesrank.estimators._query import questions
 from bayesrank.estimators._validate import (
+    check_comparisons,
     check_hyperparameters,
     check_pairs,
     check_ties,
@@ -22,7 +23,6 @@ from bayesrank.estimators._validate import (
 )
 from bayesrank.infer import maximize_evidence
 from bayesrank.models import preference_gp
-from bayesrank.models._checks import check_comparisons
 from bayesrank.ranking import RankSummary, summarize
 
 __all__ = ["PreferenceGP"]
@@ -132,7 +132,8 @@ class PreferenceGP(EPEstimator):
         X : array-like of shape (n, d)
             Features of the items.
         comparisons : array-like of shape (K, 2)
-            Row numbers of items in `X`, (winner, loser) for each comparison; repeats count.
+            Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. The
+            columns of a table are told apart by these names if they have them.
         ties : array-like of shape (K,), optional
             True where the two were judged equal and their order means nothing. If any is, a tie
             is a third outcome, with a width of its own to be learned.
@@ -152,10 +153,11 @@ class PreferenceGP(EPEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
+        if self.num_samples < 1:
+            raise ValueError(f"num_samples is {self.num_samples}; pass a whole number from 1 on")
         features = self._check_features(X, ensure_min_samples=2)
         n_features = features.shape[1]
-        with jax.enable_x64(True):
-            pairs = np.asarray(check_comparisons(np.asarray(comparisons), len(features)))
+        pairs = check_comparisons(comparisons, len(features))
         tied = check_ties(ties, len(pairs))
         mean, scale = np.zeros(n_features), np.ones(n_features)
         if self.standardize:

@@ -11,8 +11,10 @@ from scipy import sparse
 
 from bayesrank import gp
 from bayesrank.gp._checks import check_laplacian
+from bayesrank.models._checks import check_comparisons as check_program_comparisons
 
 __all__ = [
+    "check_comparisons",
     "check_hyperparameters",
     "check_pairs",
     "check_ties",
@@ -21,6 +23,30 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+
+def check_comparisons(comparisons: Any, n_items: int) -> NDArray[np.int64]:
+    """Return comparisons as integers of shape (K, 2); a table's columns go by their names.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or they are not pairs of row numbers of two different items.
+    """
+    if sorted(map(str, getattr(comparisons, "columns", ()))) == ["loser", "winner"]:
+        comparisons = comparisons[["winner", "loser"]]
+    pairs = np.asarray(comparisons)
+    if pairs.dtype == object and all(isinstance(v, Integral) for v in pairs.flat):
+        pairs = pairs.astype(np.int64)
+    if pairs.shape[:1] == (0,):
+        raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
+    if pairs.ndim == 2 and pairs.dtype.kind in "OUS":
+        raise ValueError(
+            f"comparisons has {str(pairs.flat[0])!r} in row 0; pass the row numbers of items in X, "
+            "which pandas.Index(names).get_indexer makes of names"
+        )
+    with jax.enable_x64(True):
+        return np.asarray(check_program_comparisons(pairs, n_items))
 
 
 def check_hyperparameters(
