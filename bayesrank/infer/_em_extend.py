@@ -106,8 +106,9 @@ def _round(
     setting: Setting, state: State, blocks: tuple[Block, ...]
 ) -> tuple[State, dict[str, Any]]:
     """Make a step of all blocks, and the figures of what it began with."""
+    curved = len(state.theta.shared) > 0 and not setting.numbers
     # Code is compiled for a kind of observation, whatever else was settled when EM was run.
-    fixed = Setting(setting.likelihood, False, 0.0, 0.0, False, True, False, setting.damping)
+    fixed = Setting(setting.likelihood, False, 0.0, 0.0, False, True, curved, setting.damping)
     sums, moved, log_prior, after = no_sums(len(state.prior.mean), shared=False), 0.0, 0.0, []
     for block, user in zip(blocks, state.users, strict=True):
         step = _step(fixed, state.prior, state.theta, user, block, sums)

@@ -3,6 +3,9 @@ r"""The M-step for the likelihood's parameters: one Newton step on EP's log evid
 At EP's fixed point the evidence is stationary in the sites, so that its gradient in a likelihood's
 parameters is the sum of the gradients of the observations' :math:`\log Z_k` at their cavities; the
 sum of outer products of these stands for minus its Hessian (Berndt, Hall, Hall, Hausman, 1974).
+Where users have few ratings gradients may nearly vanish although the evidence is sharply curved,
+and steps would swing to and fro: where the curvature :math:`A_j` of a user's log evidence is known
+(see `bayesrank.infer._em_curvature`), the information is at least that in every direction.
 
 A user's parameters are shared ones plus a deviation :math:`e_j \sim N(0, \Lambda^{-1})`, so that
 few ratings leave a user near the others. With gradients :math:`\gamma_j` and informations
@@ -15,9 +18,8 @@ few ratings leave a user near the others. With gradients :math:`\gamma_j` and in
 and then :math:`\delta_j = (I_j + \Lambda)^{-1} (\gamma_j - \Lambda e_j - I_j \delta)`.
 
 How much users differ in their gaps is what their evidence says with the deviations integrated out,
-by Laplace's approximation. With :math:`A_j` the curvature of a user's log evidence (see
-`bayesrank.infer._em_curvature`), and :math:`z_j = A_j e_j + \gamma_j`, a quadratic stands for it,
-and the evidence of the spread is, up to a constant,
+by Laplace's approximation. With :math:`z_j = A_j e_j + \gamma_j`, a quadratic stands for a user's
+log evidence, and the evidence of the spread is, up to a constant,
 
 .. math::
     \sum_j \tfrac{1}{2} z_j' (A_j + \Lambda)^{-1} z_j
@@ -114,11 +116,12 @@ def update_theta(
         Which of the shared parameters are learned.
     """
     # Of all blocks together, so that there is less to compile.
+    curvature = _together([x.curvature for x in sums])
     every = _Users(
         _together([user.theta for user in users]),
         _together([x.score for x in sums]),
-        _together([x.information for x in sums]),
-        _together([x.curvature for x in sums]),
+        _larger(_together([x.information for x in sums]), curvature),
+        curvature,
         _together(list(known)),
     )
     shared, spread, deviation = theta.shared, theta.spread, every.theta - theta.shared
@@ -158,6 +161,12 @@ class _Users(NamedTuple):
     information: Array
     curvature: Array
     known: Array
+
+
+def _larger(one: Array, other: Array) -> Array:
+    """Return matrices that are in no direction smaller than either of two."""
+    widths, axes = jnp.linalg.eigh(other - one)
+    return one + jnp.einsum("npq,nq,nrq->npr", axes, jnp.maximum(widths, 0.0), axes)
 
 
 def _together(parts: list[Array]) -> Array:
