@@ -161,3 +161,14 @@ def test_the_unit_of_skill_in_words(files, tmp_path):
     np.testing.assert_allclose(numbers[1], win, atol=0.7)
     assert numbers[2] == 100
     np.testing.assert_allclose(numbers[3], tie, atol=0.7)
+
+
+def test_groups_that_no_comparison_links_are_said(tmp_path):
+    games = tmp_path / "games.csv"
+    games.write_text("winner,loser\nAda,Bob\nBob,Cy\nDot,Eve\n")
+    notes = notes_on(read_comparisons(games), _Result(scale=1.0), None)  # pyright: ignore
+    (apart,) = [note for note in notes if note.startswith("No comparison links")]
+    assert "the 2 groups" in apart and "holds Dot, Eve." in apart
+    games.write_text(games.read_text() + "Cy,Eve\n")
+    notes = notes_on(read_comparisons(games), _Result(scale=1.0), None)  # pyright: ignore
+    assert not any("No comparison" in note for note in notes)

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from bayesrank.datasets import ComparisonData
@@ -37,6 +39,8 @@ def notes_on(
         order = np.argsort(result.params["lengthscale"], kind="stable")
         names = ", ".join(data.feature_names[i] for i in order)
         notes.append(f"Features by how much skill depends on them, most first: {names}.")
+    if data.features is None and (apart := _apart(data)):
+        notes.append(apart)
     if check is not None:
         notes.append(_verdict(check))
     known = ", ".join(f"{name} {_numbers(value)}" for name, value in result.params.items())
@@ -69,6 +73,23 @@ def _unit(result: "EPResult") -> str:
     return (
         "Skills are above (+) or below (-) the average item's; one higher by 1 wins "
         f"{win:.0f} comparisons in 100{tie}."
+    )
+
+
+def _apart(data: ComparisonData) -> str | None:
+    """Say so if items fall into groups between which there is no comparison."""
+    ones = np.ones(data.n_comparisons)
+    graph = coo_array((ones, data.comparisons.T), shape=(data.n_items, data.n_items))
+    count, group = connected_components(graph, directed=False)
+    if count == 1:
+        return None
+    sizes = np.bincount(group)
+    first = np.flatnonzero(group == np.argmin(sizes))  # the smallest is the easiest to look at
+    names = ", ".join(data.names[i] for i in first[:3]) + (", ..." if len(first) > 3 else "")
+    return (
+        f"No comparison links the {count} groups that the items fall into; the smallest holds "
+        f"{names}. What is said of two items of different groups comes from the prior, not from "
+        "comparisons: compare items across groups."
     )
 
 
