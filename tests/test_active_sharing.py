@@ -1,10 +1,12 @@
 """Loops that are shared, moved, copied, opened by another program, or nearly out of questions."""
 
 import copy
+import gc
 import os
 import pickle
 import threading
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -89,6 +91,15 @@ def test_a_batch_is_whole_although_few_candidates_are_drawn():
     assert len(batch) == 4 and not batch & {frozenset(answer[:2]) for answer in loop.answers}
 
 
+def test_a_loop_that_nobody_holds_does_not_keep_its_journal_locked(tmp_path):
+    loop = QueryLoop(3, journal=tmp_path / "a.jsonl", hyperparameters="prior")
+    loop.tell(0, 1)
+    del loop
+    gc.collect()
+    with QueryLoop(3, journal=tmp_path / "a.jsonl", hyperparameters="prior") as again:
+        assert len(again.answers) == 1
+
+
 def test_copies_are_refused():
     loop = QueryLoop(3, hyperparameters="prior")
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -156,6 +167,15 @@ def test_more_items_than_memory_are_refused_before_they_take_it():
         QueryLoop(300_000, hyperparameters="prior")
 
 
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_an_acquisition_with_other_scores_than_one_a_pair_is_refused(shape):
+    loop = QueryLoop(4, acquisition=lambda beliefs, pairs: jnp.ones(shape), hyperparameters="prior")
+    with pytest.raises(ValueError, match=r"scores of shape \(2?,?\) to pairs of shape \(6, 2\)"):
+        loop.ask()
+
+
 def test_an_annotator_who_asks_has_a_name():
     with pytest.raises(ValueError, match="annotator is 3; pass a name as text"):
         QueryLoop(3, hyperparameters="prior").ask(annotator=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="annotator_noise names None"):
+        QueryLoop(3, annotator_noise={None: 2.0})  # type: ignore[dict-item]

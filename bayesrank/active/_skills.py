@@ -222,7 +222,7 @@ def annotator_factors(given: Mapping[str, float] | None) -> Callable[[str | None
     Raises
     ------
     ValueError
-        If one is not a positive number.
+        If one is not a positive number, or an annotator's name not a text.
     """
     if not isinstance(given, Mapping | None):
         raise ValueError(
@@ -231,6 +231,10 @@ def annotator_factors(given: Mapping[str, float] | None) -> Callable[[str | None
         )
     factors = dict(given or {})
     for name, factor in factors.items():
+        if not isinstance(name, str):
+            raise ValueError(
+                f"annotator_noise names {name!r}; annotators have names that are texts"
+            )
         if not (isinstance(factor, Real) and 0 < factor < math.inf):
             raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
     return lambda annotator: 1.0 if annotator is None else float(factors.get(annotator, 1.0))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -94,10 +95,12 @@ class Journal:
         # one step, the append to this list, whenever an interrupt comes.
         self._lines: list[tuple[dict[str, Any], int]] = []
         self._file, self._broken, self._owner = open_locked(self.path), "", os.getpid()
+        # A journal that nobody can close any more, as in a notebook, does not stay locked.
+        self._release = weakref.finalize(self, os.close, self._file)
         try:
             self._load({**FORMAT, **header})
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
     @property
@@ -133,9 +136,8 @@ class Journal:
 
     def close(self) -> None:
         """Close the file and release the lock. Nothing is left to be written."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file = -1
+        self._release()
 
     def __enter__(self) -> Self:
         return self

@@ -185,7 +185,8 @@ def _best_of_all(
         second = (first + distance) % n
         counted = _is_counted(distance, first, second, n)
         pairs = jnp.stack(jnp.broadcast_arrays(first, second), axis=-1).reshape(-1, 2)
-        scores = jnp.where(counted, acquisition(beliefs, pairs).reshape(lengths, n), -jnp.inf)
+        scores = _scores(acquisition, beliefs, pairs).reshape(lengths, n)
+        scores = jnp.where(counted, scores, -jnp.inf)
         row = distance_out - start
         row = jnp.where((row >= 0) & (row < lengths), row, lengths)
         scores = scores.at[row, first_out].set(-jnp.inf, mode="drop")
@@ -260,9 +261,19 @@ def _best_of_some(
         distance, first = _place_on_circle(pairs, n)
         met = (distance[:, None] == distance_out) & (first[:, None] == first_out)
         unusable = (distance == 0) | jnp.any(met, axis=1)
-        return _Best(jnp.where(unusable, -jnp.inf, acquisition(beliefs, pairs)), pairs)
+        return _Best(jnp.where(unusable, -jnp.inf, _scores(acquisition, beliefs, pairs)), pairs)
 
     return _running_best(score, chunks, q)
+
+
+def _scores(acquisition: Partial, beliefs: Beliefs, pairs: Array) -> Array:
+    scores = jnp.asarray(acquisition(beliefs, pairs))
+    if scores.shape != pairs.shape[:-1]:
+        raise ValueError(
+            f"the acquisition gives scores of shape {scores.shape} to pairs of shape "
+            f"{pairs.shape}; give each pair one"
+        )
+    return scores
 
 
 def _running_best(score: Callable[[Array], _Best], chunks: Array, q: int) -> _Best:
