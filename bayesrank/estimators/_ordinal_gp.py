@@ -67,7 +67,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (r,)
-        The levels, from the lowest to the highest.
+        The levels, from the lowest to the highest. scikit-learn's ``log_loss`` and the scorers made
+        of it suppose labels in sorted order: there, give numbers, or names that sort like levels.
     result_ : EPResult
         The posterior of the function at the items of `fit`, site ``f``; also as `result`.
     params_ : dict
