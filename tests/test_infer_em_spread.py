@@ -12,9 +12,11 @@ from scipy.stats import norm
 
 from bayesrank.infer import EM, EP, _em_extend, _em_iterate, _em_loop
 from bayesrank.infer._em_curvature import theta_curvature
+from bayesrank.infer._em_estep import UserSums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_posterior import Told, UserState
 from bayesrank.infer._em_sweep import sweep
+from bayesrank.infer._em_theta import Theta, log_volume, update_theta
 from bayesrank.models import collaborative_ordinal_gp
 
 USERS, ITEMS = 200, 10
@@ -185,3 +187,19 @@ def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
             states.append(EM("probit", max_iterations=2).run(*data, progress_bar=False).state)
     for one, other in zip(*(state[:-1] for state in states), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_a_program_decomposes_one_batch_of_matrices():
+    """Two at a time can wait for each other's threads for ever, on CPUs."""
+    users, p = (3, 4), 3
+    zero, square = jnp.zeros((*users, p)), jnp.zeros((*users, p, p))
+    nothing = jnp.zeros(users)
+    state = UserState(nothing, nothing, zero, nothing, nothing)
+    own = UserSums(zero, square, square, *[nothing] * 7)
+    theta, known = Theta(jnp.zeros(p), jnp.ones(p)), (nothing > 0,) * 2
+    step = partial(update_theta, learn_shared=True, learn_spread=True)
+    for program in (
+        jax.make_jaxpr(step)(theta, (state,) * 2, (own,) * 2, known),
+        jax.make_jaxpr(log_volume)(theta, (own,) * 2, known),
+    ):
+        assert str(program).count("= eigh[") == 1

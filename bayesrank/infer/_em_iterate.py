@@ -79,10 +79,11 @@ def density(
     out, as their spread is learned.
     """
     total = jnp.zeros((), state.prior.mean.dtype)
-    for user, found, block in zip(state.users, own, blocks, strict=True):
-        total += log_deviations(state.theta, user, _known(block))
-        if setting.learn_spread:
-            total += log_volume(state.theta, found, _known(block))
+    known = tuple(_known(block) for block in blocks)
+    for user, there in zip(state.users, known, strict=True):
+        total += log_deviations(state.theta, user, there)
+    if setting.learn_spread:
+        total += log_volume(state.theta, own, known)
     if not setting.collaborative:
         return total
     return total + log_prior(

@@ -82,17 +82,19 @@ def log_deviations(theta: Theta, users: UserState, known: Array) -> Array:
     return jnp.sum(jnp.where(free & known[..., None], density, 0.0))
 
 
-def log_volume(theta: Theta, sums: UserSums, known: Array) -> Array:
+def log_volume(theta: Theta, sums: tuple[UserSums, ...], known: tuple[Array, ...]) -> Array:
     """What integrating users' deviations out adds to the density where they are; a scalar.
 
-    Laplace's approximation. With the density, zero where nobody differs.
+    Laplace's approximation. With the density, zero where nobody differs. Of all blocks together,
+    see `_decompose`.
     """
     free = theta.spread > 0
-    scaled = theta.spread[:, None] * sums.curvature * theta.spread
+    curvature = _together([x.curvature for x in sums])
+    scaled = theta.spread[:, None] * curvature * theta.spread
     widths = jnp.maximum(jnp.linalg.eigvalsh(scaled), 0.0)
     each = jnp.log(jnp.where(free, theta.spread, 1.0)) + 0.5 * jnp.log(2.0 * jnp.pi)
     volume = jnp.sum(jnp.where(free, each, 0.0)) - 0.5 * jnp.sum(jnp.log1p(widths), axis=-1)
-    return jnp.sum(jnp.where(known, volume, 0.0))
+    return jnp.sum(jnp.where(_together(list(known)), volume, 0.0))
 
 
 def update_theta(
@@ -116,14 +118,15 @@ def update_theta(
         Which of the shared parameters are learned.
     """
     # Of all blocks together, so that there is less to compile.
-    curvature = _together([x.curvature for x in sums])
     every = _Users(
         _together([user.theta for user in users]),
         _together([x.score for x in sums]),
-        _larger(_together([x.information for x in sums]), curvature),
-        curvature,
+        _together([x.information for x in sums]),
+        _together([x.curvature for x in sums]),
         _together(list(known)),
     )
+    information, axes = _decompose(every, theta.spread[-1])
+    every = every._replace(information=information)
     shared, spread, deviation = theta.shared, theta.spread, every.theta - theta.shared
     free = spread > 0
     precision = jnp.diag(jnp.where(free, 1.0 / jnp.where(free, spread, 1.0) ** 2, 0.0))
@@ -137,7 +140,7 @@ def update_theta(
     shared = shared + step
     if learn_spread and gaps:
         # About the shared parameters after their step: where these are wrong, users do not differ.
-        pooled = _most_probable_spread(*_along_axes(every.theta - shared, spread[-1], every))
+        pooled = _most_probable_spread(*_along_axes(every.theta - shared, spread[-1], every, axes))
         pooled = jnp.minimum(pooled, _GROWTH * jnp.maximum(spread[0], _LEAST_TOP))
         # The noise's own is not learned: where users rate items once, much noise is as probable as
         # functions that vary from item to item, and the spread would grow for ever.
@@ -163,31 +166,52 @@ class _Users(NamedTuple):
     known: Array
 
 
-def _larger(one: Array, other: Array) -> Array:
-    """Return matrices that are in no direction smaller than either of two."""
-    widths, axes = jnp.linalg.eigh(other - one)
-    return one + jnp.einsum("npq,nq,nrq->npr", axes, jnp.maximum(widths, 0.0), axes)
+class _Axes(NamedTuple):
+    """Axes of users' curvatures in the gaps (n, p, p), and the curvatures along them (n, p)."""
+
+    widths: Array
+    vectors: Array
+
+
+def _decompose(users: _Users, noise_spread: Array) -> tuple[Array, _Axes]:
+    """Information that is in no direction less than the curvature, and the curvature's axes.
+
+    Both in one call: on CPUs, jaxlib 0.10's batches of decompositions wait on the threads that
+    work on them, and two at a time in one program may wait for each other for ever.
+    """
+    reach, across = _noise_eliminated(users.curvature, noise_spread)
+    inside = users.curvature[:, :-1, :-1]
+    inside -= reach[:, None, None] * across[:, :, None] * across[:, None, :]
+    both = [users.curvature - users.information, jnp.pad(inside, ((0, 0), (0, 1), (0, 1)))]
+    (more, widths), (axes, vectors) = jnp.linalg.eigh(jnp.stack(both))
+    added = jnp.einsum("npq,nq,nrq->npr", axes, jnp.maximum(more, 0.0), axes)
+    return users.information + added, _Axes(widths, vectors)
+
+
+def _noise_eliminated(curvature: Array, noise_spread: Array) -> tuple[Array, Array]:
+    """Variance of the noise's deviation given the gaps', and the curvature across, (n, p - 1)."""
+    variance = noise_spread**2
+    reach = variance / (1.0 + variance * jnp.maximum(curvature[:, -1, -1], 0.0))
+    return reach, curvature[:, :-1, -1]
 
 
 def _together(parts: list[Array]) -> Array:
     return jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in parts])
 
 
-def _along_axes(deviation: Array, noise_spread: Array, users: _Users) -> tuple[Array, Array]:
+def _along_axes(
+    deviation: Array, noise_spread: Array, users: _Users, axes: _Axes
+) -> tuple[Array, Array]:
     """Curvatures of users' evidence along their axes of the gaps' deviations, and squared slopes.
 
     Slopes are those where nobody differs. Two vectors; zeros for who is not there.
     """
-    curvature = users.curvature
-    slope = jnp.einsum("npq,nq->np", curvature, deviation) + users.score
-    reach = noise_spread**2 / (1.0 + noise_spread**2 * jnp.maximum(curvature[:, -1, -1], 0.0))
-    across = curvature[:, :-1, -1]
-    inside = curvature[:, :-1, :-1] - reach[:, None, None] * across[:, :, None] * across[:, None, :]
+    slope = jnp.einsum("npq,nq->np", users.curvature, deviation) + users.score
+    reach, across = _noise_eliminated(users.curvature, noise_spread)
     slope = slope[:, :-1] - (reach * slope[:, -1])[:, None] * across
-    widths, axes = jnp.linalg.eigh(inside)
-    squares = jnp.einsum("npq,np->nq", axes, slope) ** 2
+    squares = jnp.einsum("npq,np->nq", axes.vectors[:, :-1], slope) ** 2
     there = users.known[:, None]
-    return jnp.where(there, jnp.maximum(widths, 0.0), 0.0), jnp.where(there, squares, 0.0)
+    return jnp.where(there, jnp.maximum(axes.widths, 0.0), 0.0), jnp.where(there, squares, 0.0)
 
 
 def _most_probable_spread(widths: Array, squares: Array) -> Array:
