@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +19,7 @@ from numpy.testing import assert_allclose
 from numpyro.infer import Predictive, log_likelihood
 from scipy.stats import norm
 
+import bayesrank
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning
 
@@ -209,8 +212,14 @@ def test_print_summary(result, capsys):
 
 
 def test_failure_to_converge_is_seen():
-    with pytest.warns(ConvergenceWarning, match=r"not converged after 1 sweeps.*damping"):
-        result = EP(model, max_sweeps=1).run(KEY, WINNER, LOSER)
+    """And pointed at in the caller's file, though an estimator's was between."""
+    between: dict[str, Any] = {}
+    estimator = str(Path(bayesrank.__file__).with_name("estimator.py"))
+    exec(compile("def fit(run):\n    return run()", estimator, "exec"), between)
+    run = partial(EP(model, max_sweeps=1).run, KEY, WINNER, LOSER)
+    with pytest.warns(ConvergenceWarning, match=r"not converged after 1 sweeps.*damping") as said:
+        result = between["fit"](run)
+    assert [warning.filename for warning in said] == [__file__]
     assert not result.converged
     assert result.num_sweeps == 1 and result.delta > 1e-4
 

@@ -28,6 +28,7 @@ from scipy.special import softmax
 
 from bayesrank.infer._compile import without_stale_traces
 from bayesrank.infer._inventory import take_inventory
+from bayesrank.infer._stack import outside
 from bayesrank.infer.result import EPResult
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ def _check_arguments(results: Mapping[str, Any]) -> None:
                 f"shape {alike[0][0].shape}: if those say which items were compared, the data "
                 "differ and the comparison means nothing",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
 
 

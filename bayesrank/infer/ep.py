@@ -17,6 +17,7 @@ from bayesrank.infer._compile import CompileCache
 from bayesrank.infer._inventory import take_inventory
 from bayesrank.infer._refusals import Refusal
 from bayesrank.infer._run import check_run
+from bayesrank.infer._stack import outside
 from bayesrank.infer.program import Program, read_program
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import EPState, Sites
@@ -290,7 +291,7 @@ class EP:
                 refusal.raise_unless(np.asarray(passed))
             result = self._result(rng_key, solution, layout, args, kwargs, num_samples)
         if not result.converged:
-            warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=2)
+            warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
         return result
 
     def _solve_all(

@@ -15,6 +15,7 @@ from jax import Array
 from scipy.optimize import OptimizeResult, minimize
 
 from bayesrank.infer._hyperparameters import Evaluation, Hyperparameters, first_sites
+from bayesrank.infer._stack import outside
 from bayesrank.infer.ep import EP, ConvergenceWarning
 
 __all__ = ["EvidenceMaximum", "maximize_evidence"]
@@ -150,7 +151,7 @@ def maximize_evidence(
             f"the search for hyperparameters {what}. Give it more max_steps, another init, "
             "num_restarts, or a prior on these hyperparameters",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=outside(),
         )
     return maximum
 

@@ -39,6 +39,7 @@ from bayesrank.infer._hyperparameters import (
 )
 from bayesrank.infer._importance import importance_sampler
 from bayesrank.infer._nested_result import NestedEPResult
+from bayesrank.infer._stack import outside
 from bayesrank.infer._white_engines import run_nuts
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.evidence import maximize_evidence
@@ -190,7 +191,7 @@ class NestedEP:
             draws=draws,
         )
         if not result.converged:
-            warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=2)
+            warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
         return result
 
     def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
