@@ -12,11 +12,11 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from bayesrank import CollaborativeGP
-from bayesrank.infer import EM, EP, ConvergenceWarning, EMState
+from bayesrank.infer import EM, EP, ConvergenceWarning, _em_loop
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
 from bayesrank.infer._em_blocks import make_blocks
-from bayesrank.infer._em_carry import CoreKernels
-from bayesrank.infer._em_mstep import Base, log_prior
+from bayesrank.infer._em_carry import CoreKernels, carry
+from bayesrank.infer._em_mstep import log_prior
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_state import unpack
 from bayesrank.models import (
@@ -117,9 +117,9 @@ def test_em_ends_where_direct_maximisation_does(data, with_prior):
 
     def loss(x):
         h, level, log_base, log_noise, log_noises, log_scales, kernel = parts(x)
-        prior = Prior(h, kernel), Base(level[0], jnp.exp(log_base))
         kernels = CoreKernels(base, base[:, :, :0], base[:, 0, :0])
-        density = log_prior(*prior, kernels, 6.0, 2.0)
+        carried = carry(jnp.exp(log_base), kernels)
+        density = log_prior(Prior(h, kernel), level[0], carried, 6.0, 2.0)
         density += jnp.sum(norm.logpdf(log_noises, log_noise, state.spread[2]))
         density += jnp.sum(norm.logpdf(log_scales, 0.0, state.spread[1]))
         for user in range(N):
@@ -278,34 +278,11 @@ def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
     assert abs(slope) < 0.02
 
 
-def test_a_run_goes_on_from_a_saved_state(data, plain, tmp_path):
-    engine, whole = plain
-    short = EM("gaussian", max_iterations=10, **PLAIN)
-    file = tmp_path / "state.npz"
-    short.run(*data, progress_bar=False, checkpoint=file, checkpoint_every=5)
-    rest = EM("gaussian", max_iterations=15, **PLAIN)
-    result = rest.run(*data, progress_bar=False, init_state=file)
-    np.testing.assert_allclose(result.trace, whole.trace[10:], rtol=1e-10)
-    np.testing.assert_allclose(result.kernel, whole.kernel, rtol=1e-9)
-    with pytest.raises(ValueError, match="init_state has scales of 2 base kernels, not of 1"):
-        rest.run(*data, init_state=file, kernel=np.eye(M), progress_bar=False)
-    (tmp_path / "text").write_text("no state")
-    with pytest.raises(ValueError, match="text holds no state of EM"):
-        EMState.load(tmp_path / "text")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.npz", "text"]
-    kernel = EMState.load(file).kernel.tobytes()
-    (tmp_path / "text").write_bytes(file.read_bytes().replace(kernel, bytes(len(kernel))))
-    with pytest.raises(ValueError, match="text holds no state of EM"):
-        EMState.load(tmp_path / "text")
-    with pytest.raises(ValueError, match="init_state is of other observations"):
-        rest.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
-
-
-def test_a_state_is_of_one_likelihood(data, ordinal):
-    users, items, _ = data
-    levels, _, result = ordinal
-    with pytest.raises(ValueError, match="init_state has 2 parameters .* 'gaussian' has 3"):
-        EM("gaussian").run(users, items, levels, init_state=result.state, progress_bar=False)
+def test_engines_share_what_is_compiled(data, plain):
+    step: Any = _em_loop._expect
+    compiled = step._cache_size()
+    EM("gaussian", max_iterations=1, **PLAIN).run(*data, progress_bar=False)
+    assert step._cache_size() == compiled > 0
 
 
 def test_users_may_be_looked_up_in_any_order_and_twice(plain):
@@ -339,7 +316,8 @@ def test_individual_models_are_those_of_one_user_at_a_time(data):
         law = stats.multivariate_normal(np.full(len(seen), level), covariance)
         return law.logpdf(ratings[mine])
 
-    at = [result.state.user_level[most], result.state.user_scale[most], result.noise[most]]
+    state, level = result.state, result.mean[0] + result.state.user_level[most]
+    at = [level, state.user_scale[most], result.noise[most]]
     for k in range(3):
         for factor in (0.9, 1.1):
             other = [v * (factor if i == k else 1) for i, v in enumerate(at)]

@@ -142,7 +142,7 @@ def test_em_ends_at_a_maximum(data, converged):
             jnp.linalg.cholesky(jnp.asarray(result.kernel[np.ix_(core, core)])),
             jnp.log(result.params["noise"]),
         )
-        value, slopes = jax.value_and_grad(objective, argnums=(0, 1, 2, 3))(*at)
+        value, slopes = jax.jit(jax.value_and_grad(objective, argnums=(0, 1, 2, 3)))(*at)
     np.testing.assert_allclose(result.trace[-1], value, atol=1e-7)
     for slope in slopes:
         free = np.tril(slope) if slope.ndim == 2 else slope

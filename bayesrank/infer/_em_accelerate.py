@@ -21,12 +21,13 @@ References
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from bayesrank.infer._compile import jit
 from bayesrank.infer._em_iterate import State
@@ -34,6 +35,8 @@ from bayesrank.infer._em_mstep import Base
 from bayesrank.infer._em_posterior import UserState
 
 __all__ = ["Anderson", "Point", "from_point", "to_point"]
+
+Tree = TypeVar("Tree")
 
 _DEPTH = 6
 _PLAIN_STEPS = 4
@@ -66,6 +69,7 @@ class Point(NamedTuple):
     users: tuple[UserState, ...]
 
 
+@jit
 def to_point(state: State) -> Point:
     """Coordinates of a state."""
     factor = jnp.linalg.cholesky(state.prior.kernel)
@@ -80,6 +84,7 @@ def to_point(state: State) -> Point:
     )
 
 
+@jit
 def from_point(point: Point, state: State) -> State:
     """Undo `to_point`; what is no coordinate, and what has no logarithm, is as in `state`.
 
@@ -119,39 +124,39 @@ class _Residual(NamedTuple):
     theta: Array
 
 
-def _residual(before: Point, after: Point, unit: Array) -> _Residual:
+@jit
+def _residual(before: Point, after: Point, unit: ArrayLike) -> _Residual:
     factor = after.factor - before.factor
     logs = jnp.diag(jnp.diagonal(factor))
     mean = (after.mean - before.mean) / unit
     return _Residual(mean, logs + (factor - logs) / unit, after.theta - before.theta)
 
 
+@jit
 def _inner(a: _Residual, b: _Residual) -> Array:
     return sum((jnp.vdot(x, y) for x, y in zip(a, b, strict=True)), jnp.zeros(()))
 
 
-def _subtract(a: Point, b: Point) -> Point:
+@jit
+def _subtract(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(jnp.subtract, a, b)
 
 
+@jit
+def _add(a: Tree, factor: ArrayLike, b: Tree) -> Tree:
+    return jax.tree.map(lambda x, y: x + factor * y, a, b)
+
+
 class Anderson:
-    """The last iterations, and what they propose."""
+    """The last iterations of a run, and what they propose.
 
-    def __init__(self) -> None:
-        self._to_point, self._from_point = jit(to_point), jit(from_point)
-        self._residual, self._inner = jit(_residual), jit(_inner)
-        self._subtract = jit(_subtract)
-        self._add = jit(lambda a, c, b: jax.tree.map(lambda x, y: x + c * y, a, b))
-        self.restart()
+    Parameters
+    ----------
+    unit
+        How large a step in the mean counts as much as a step of one in the logarithm of a variance.
+    """
 
-    def restart(self, unit: float = 1.0) -> None:
-        """Forget everything; the compiled code is kept.
-
-        Parameters
-        ----------
-        unit
-            What a step of one counts as in the mean, as in the logarithm of a variance.
-        """
+    def __init__(self, unit: float = 1.0) -> None:
         self._unit = unit
         self._at: Point | None = None
         self._forget()
@@ -168,26 +173,24 @@ class Anderson:
         Parameters
         ----------
         old
-            What was returned last, or where it was None, the `new` of that call; any other state
-            only after `restart`.
+            What was returned last, or where it was None or has been rejected, the `new` of that
+            call.
         new
             EM's own next state.
         """
-        before = self._to_point(old) if self._at is None else self._at
-        image = self._to_point(new)
-        residual = self._residual(before, image, self._unit)
+        before = to_point(old) if self._at is None else self._at
+        image = to_point(new)
+        residual = _residual(before, image, self._unit)
         if self._last is not None:
-            last = self._last[0]
-            difference = _Residual(*(a - b for a, b in zip(residual, last, strict=True)))
-            self._residuals = [*self._residuals, difference][-_DEPTH:]
-            self._images = [*self._images, self._subtract(image, self._last[1])][-_DEPTH:]
+            self._residuals = [*self._residuals, _subtract(residual, self._last[0])][-_DEPTH:]
+            self._images = [*self._images, _subtract(image, self._last[1])][-_DEPTH:]
         self._last, self._at = (residual, image), image
         self._wait -= 1
         if self._wait > 0 or not self._residuals:
             return None
         for weight, difference in zip(self._weights(residual), self._images, strict=True):
-            self._at = self._add(self._at, -weight, difference)
-        return self._from_point(self._at, new)
+            self._at = _add(self._at, -weight, difference)
+        return from_point(self._at, new)
 
     def reject(self) -> None:
         """Say that the last proposal was worse, and that EM's own step was taken instead."""
@@ -198,7 +201,7 @@ class Anderson:
     def _weights(self, residual: _Residual) -> np.ndarray:
         """Least-squares weights of the differences that best make up the residual."""
         columns = [*self._residuals, residual]
-        products = np.array([[float(self._inner(a, b)) for b in columns] for a in columns[:-1]])
+        products = np.array([[float(_inner(a, b)) for b in columns] for a in columns[:-1]])
         size = np.sqrt(np.diagonal(products))
         if not np.isfinite(products).all() or not size.all():
             return np.zeros(len(size))  # no covariance, or nothing has changed

@@ -79,6 +79,11 @@ class Block(NamedTuple):
         """Which rows hold an observation, shape (c, b, s)."""
         return jnp.asarray(self.weights)[..., 0] != 0
 
+    @property
+    def known(self) -> Array:
+        """Which places hold a user, shape (c, b)."""
+        return self.filled.any(axis=-1)
+
 
 def make_blocks(
     observations: Observations,

@@ -56,28 +56,29 @@ class CoreKernels(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """How the other items follow the core.
+    """The base process at its scales, and how the other items follow the core by it.
 
     Attributes
     ----------
+    factor
+        Cholesky factor of ``Psi_CC``, shape (c, c).
     weights
         ``W``, shape (c, k).
     own
         The diagonal of ``D``, shape (k,).
     """
 
+    factor: Array
     weights: Array
     own: Array
 
 
 def carry(scales: Array, kernels: CoreKernels) -> Carried:
     """Mix the base kernels by their scales, and carry the core over to the other items."""
-    across = mix(scales, kernels.across)
-    if not across.shape[1]:
-        return Carried(across, scales @ kernels.own)
     factor = jnp.linalg.cholesky(mix(scales, kernels.core))
-    weights = cho_solve((factor, True), across)
-    return Carried(weights, scales @ kernels.own - jnp.sum(across * weights, axis=0))
+    across, own = mix(scales, kernels.across), scales @ kernels.own
+    weights = cho_solve((factor, True), across) if across.shape[1] else across
+    return Carried(factor, weights, own - jnp.sum(across * weights, axis=0))
 
 
 def columns(kernel: Array, carried: Carried) -> Array:
@@ -87,8 +88,6 @@ def columns(kernel: Array, carried: Carried) -> Array:
 
 def whole(prior: Prior, carried: Carried) -> Prior:
     """Return mean and kernel of all items, from the mean of all and the kernel of the core."""
-    if not carried.own.shape[0]:
-        return prior
     across = prior.kernel @ carried.weights
     rest = carried.weights.T @ across + jnp.diag(carried.own)
     return prior._replace(kernel=jnp.block([[prior.kernel, across], [across.T, rest]]))

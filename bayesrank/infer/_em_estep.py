@@ -20,7 +20,7 @@ from bayesrank.infer._em_likelihood import Likelihood
 from bayesrank.infer._em_posterior import Posterior, Prior, Told, UserState, told_by
 from bayesrank.infer._em_sweep import Swept, exact, sweep
 
-__all__ = ["Sums", "UserSums", "block_sums", "no_sums"]
+__all__ = ["Sums", "UserSums", "block_sums"]
 
 
 class Sums(NamedTuple):
@@ -77,7 +77,7 @@ class UserSums(NamedTuple):
     square: Array
 
 
-def no_sums(num_items: int, *, shared: bool) -> Sums:
+def _no_sums(num_items: int, *, shared: bool) -> Sums:
     """Sums over no users."""
     zero = jnp.zeros(())
     shape = (num_items, num_items) if shared else (0, 0)
@@ -135,7 +135,7 @@ def block_sums(
         )
         return sums, (after, own)
 
-    sums = no_sums(prior.mean.shape[0], shared=shared)
+    sums = _no_sums(prior.mean.shape[0], shared=shared)
     data = jnp.asarray(block.items), jnp.asarray(block.weights), jnp.asarray(block.levels), state
     sums, (after, own) = lax.scan(batch, sums, data)
     return after, own, sums

@@ -30,7 +30,6 @@ from scipy.linalg import cho_factor, cho_solve
 from bayesrank.infer._compile import jit
 from bayesrank.infer._em_blocks import Block, Observations, make_blocks
 from bayesrank.infer._em_checks import check_observations
-from bayesrank.infer._em_estep import Sums, no_sums
 from bayesrank.infer._em_iterate import Setting, State, expect
 from bayesrank.infer._em_own_numbers import own_numbers
 from bayesrank.infer._em_posterior import Prior, UserState
@@ -50,18 +49,16 @@ class _Step(NamedTuple):
     ----------
     users
         Their states.
-    sums
-        Of the blocks so far.
+    log_evidence, log_prior
+        Log evidence of the block, and log prior density of its users' deviations.
     moved
-        Largest change of a parameter of a user.
-    log_prior
-        Log prior density of their deviations.
+        Largest change of a user's parameter, or of a predictor's mean in standard deviations.
     """
 
     users: UserState
-    sums: Sums
-    moved: Array
+    log_evidence: Array
     log_prior: Array
+    moved: Array
 
 
 def fit_users(
@@ -99,7 +96,7 @@ def fit_users(
             laid_out, figures = _round(setting, laid_out, blocks)
             if figures["converged"]:
                 break
-        return observations, pack(laid_out, blocks, observations), figures
+        return observations, pack(laid_out, blocks, observations, setting.model), figures
 
 
 def _round(
@@ -108,38 +105,42 @@ def _round(
     """Make a step of all blocks, and the figures of what it began with."""
     curved = len(state.theta.shared) > 0 and not setting.numbers
     # Code is compiled for a kind of observation, whatever else was settled when EM was run.
-    fixed = Setting(setting.likelihood, False, 0.0, 0.0, False, True, curved, setting.damping)
-    sums, moved, log_prior, after = no_sums(len(state.prior.mean), shared=False), 0.0, 0.0, []
-    for block, user in zip(blocks, state.users, strict=True):
-        step = _step(fixed, state.prior, state.theta, user, block, sums)
-        sums, moved = step.sums, max(moved, float(step.moved))
-        log_prior += float(step.log_prior)
-        after.append(step.users)
-    return state._replace(users=tuple(after)), {
-        "log_evidence": float(sums.log_evidence),
-        "log_prior": log_prior,
-        "converged": max(float(sums.delta), moved) < _TOL,
+    fixed = Setting(
+        setting.likelihood,
+        collaborative=False,
+        strength=0.0,
+        mean_strength=0.0,
+        learn_base=False,
+        learn_theta=True,
+        learn_spread=curved,
+        damping=setting.damping,
+    )
+    steps = [
+        _step(fixed, state.prior, state.theta, user, block)
+        for block, user in zip(blocks, state.users, strict=True)
+    ]
+    return state._replace(users=tuple(step.users for step in steps)), {
+        "log_evidence": sum(float(step.log_evidence) for step in steps),
+        "log_prior": sum(float(step.log_prior) for step in steps),
+        "converged": all(float(step.moved) < _TOL for step in steps),
     }
 
 
 @partial(jit, static_argnums=0)
-def _step(
-    setting: Setting, prior: Prior, theta: Theta, users: UserState, block: Block, sums: Sums
-) -> _Step:
+def _step(setting: Setting, prior: Prior, theta: Theta, users: UserState, block: Block) -> _Step:
     """Make the E-step of a block, and the M-step for what is each user's own."""
-    known = jnp.asarray(block.filled).any(axis=-1)
-    moved = jnp.zeros(())
+    known, moved = block.known, jnp.zeros(())
     if setting.numbers:
         users, moved = own_numbers(theta, prior, users, block)
     log_prior = log_deviations(theta, users, known)
-    after, own, sums = expect(setting, None, prior, users, block, sums)
+    after, own, sums = expect(setting, None, prior, users, block)
     if not setting.numbers and theta.shared.shape[0]:
         after = update_theta(
             theta, (after,), (own,), (known,), learn_shared=False, learn_spread=False
         )[1][0]
         change = jnp.abs(after.theta - users.theta)
         moved = jnp.max(jnp.where(known[..., None], change, 0.0))
-    return _Step(after, sums, moved, log_prior)
+    return _Step(after, sums.log_evidence, log_prior, jnp.maximum(moved, sums.delta))
 
 
 def extend_prior(

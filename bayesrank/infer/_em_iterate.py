@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayesrank.infer._em_blocks import Block
-from bayesrank.infer._em_carry import CoreKernels
+from bayesrank.infer._em_carry import Carried, CoreKernels
 from bayesrank.infer._em_estep import Sums, UserSums, block_sums
 from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_mstep import Base, log_prior, update_prior
@@ -40,6 +40,11 @@ class Setting(NamedTuple):
         """Whether the observations are numbers."""
         return self.likelihood == "gaussian"
 
+    @property
+    def model(self) -> str:
+        """What is fitted, in words."""
+        return f"{self.likelihood}, {'collaborative' if self.collaborative else 'individual'}"
+
 
 class State(NamedTuple):
     """Everything that is estimated.
@@ -59,41 +64,41 @@ class State(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the E-step found: states after the sweep, and sums over observations."""
+    """What the E-step found.
+
+    Attributes
+    ----------
+    users, own
+        Of each block: states after the sweep, and what the M-step needs of each user.
+    sums
+        Over all users.
+    carried
+        The base process that it was made with.
+    """
 
     users: tuple[UserState, ...]
     own: tuple[UserSums, ...]
     sums: Sums
+    carried: Carried
 
 
-def density(
-    setting: Setting,
-    state: State,
-    own: tuple[UserSums, ...],
-    blocks: tuple[Block, ...],
-    kernels: CoreKernels,
-) -> Array:
+def density(setting: Setting, state: State, found: Found, blocks: tuple[Block, ...]) -> Array:
     """Log prior density of what is estimated, up to a constant.
 
-    `own` is what the E-step found at the state. What users' thresholds deviate by is integrated
+    `found` is what the E-step found at the state. What users' thresholds deviate by is integrated
     out, as their spread is learned.
     """
     total = jnp.zeros((), state.prior.mean.dtype)
-    known = tuple(_known(block) for block in blocks)
+    known = tuple(block.known for block in blocks)
     for user, there in zip(state.users, known, strict=True):
         total += log_deviations(state.theta, user, there)
     if setting.learn_spread:
-        total += log_volume(state.theta, own, known)
+        total += log_volume(state.theta, found.own, known)
     if not setting.collaborative:
         return total
     return total + log_prior(
-        state.prior, state.base, kernels, setting.strength, setting.mean_strength
+        state.prior, state.base.level, found.carried, setting.strength, setting.mean_strength
     )
-
-
-def _known(block: Block) -> Array:
-    """Which places of a block hold a user, shape (c, b)."""
-    return block.filled.any(axis=-1)
 
 
 def expect(
@@ -102,7 +107,7 @@ def expect(
     prior: Prior,
     users: UserState,
     block: Block,
-    sums: Sums,
+    before: Sums | None = None,
 ) -> tuple[UserState, UserSums, Sums]:
     """Make the E-step of one block: each device sums over its users, then the sums are added up.
 
@@ -116,8 +121,8 @@ def expect(
         What users share, the kernel of all items.
     users, block
         States and observations.
-    sums
-        Of the blocks before.
+    before
+        Sums of the blocks before, to which those of this one are added.
     """
 
     def local(prior: Prior, users: UserState, block: Block) -> Any:
@@ -145,8 +150,10 @@ def expect(
             check_vma=False,
         )
     after, own, found = local(prior, users, block)
-    delta = jnp.maximum(sums.delta, found.delta)
-    return after, own, jax.tree.map(jnp.add, sums, found)._replace(delta=delta)
+    if before is not None:
+        delta = jnp.maximum(before.delta, found.delta)
+        found = jax.tree.map(jnp.add, before, found)._replace(delta=delta)
+    return after, own, found
 
 
 def maximise(
@@ -167,8 +174,8 @@ def maximise(
     kernels
         Base kernels.
     """
-    own, sums = found.own, found.sums
-    known = tuple(_known(b) for b in blocks)
+    own = found.own
+    known = tuple(block.known for block in blocks)
     num_users = sum((jnp.sum(there) for there in known), jnp.zeros((), state.prior.mean.dtype))
     state = state._replace(users=found.users)
     prior, base, theta, users = state
@@ -177,7 +184,8 @@ def maximise(
             prior,
             base,
             kernels,
-            sums,
+            found.carried,
+            found.sums,
             num_users,
             setting.strength,
             setting.mean_strength,
@@ -220,7 +228,7 @@ def place(mesh: Mesh | None, tree: Any, *, split: bool) -> Any:
     With several processes, each is given all of an array and keeps its part.
     """
     if mesh is None:
-        return jax.tree.map(jnp.asarray, tree)
+        return jax.device_put(tree)  # jnp.asarray compiles code for each shape
     sharding = NamedSharding(mesh, PartitionSpec(AXIS) if split else PartitionSpec())
 
     def put(array: Any) -> Array:

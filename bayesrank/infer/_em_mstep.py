@@ -49,9 +49,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import solve_triangular
 
-from bayesrank.infer._em_carry import CoreKernels, carry, columns, inverse_product, multiply
+from bayesrank.infer._em_carry import Carried, CoreKernels, columns, inverse_product, multiply
 from bayesrank.infer._em_estep import Sums
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_scales import mix, update_scales
@@ -75,26 +75,25 @@ class Base(NamedTuple):
 
 
 def log_prior(
-    prior: Prior, base: Base, kernels: CoreKernels, strength: float, mean_strength: float
+    prior: Prior, level: Array, carried: Carried, strength: float, mean_strength: float
 ) -> Array:
     """Log density of mean and kernel, zero where they are the base's own."""
     if strength == 0 and mean_strength == 0:
         return jnp.zeros((), prior.mean.dtype)
-    target = mix(base.scales, kernels.core)
-    factor = jnp.linalg.cholesky(prior.kernel)
-    gap = prior.mean - base.level
-    ratio = 2.0 * jnp.sum(
-        jnp.log(jnp.diagonal(factor)) - jnp.log(jnp.diagonal(jnp.linalg.cholesky(target)))
-    )
-    trace = jnp.trace(cho_solve((factor, True), target)) - factor.shape[0]
-    distance = inverse_product(factor, carry(base.scales, kernels), gap, gap)
-    return -0.5 * (strength * (ratio + trace) + mean_strength * distance)
+    factor, target = jnp.linalg.cholesky(prior.kernel), carried.factor
+    ratio = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)) - jnp.log(jnp.diagonal(target)))
+    root = solve_triangular(factor, target, lower=True)
+    gap = prior.mean - level
+    distance = inverse_product(factor, carried, gap, gap)
+    divergence = ratio + jnp.sum(root**2) - factor.shape[0]
+    return -0.5 * (strength * divergence + mean_strength * distance)
 
 
 def update_prior(
     prior: Prior,
     base: Base,
     kernels: CoreKernels,
+    carried: Carried,
     sums: Sums,
     num_users: Array,
     strength: float,
@@ -109,8 +108,8 @@ def update_prior(
     ----------
     prior, base
         Those that the E-step was made with: the mean of all items, the kernel of the core.
-    kernels
-        Base kernels.
+    kernels, carried
+        Base kernels, and the base process that they make.
     sums
         What the E-step found.
     num_users
@@ -122,7 +121,6 @@ def update_prior(
     """
     n = num_users
     step = sums.shift / n
-    carried = carry(base.scales, kernels)
     average = prior.mean + multiply(prior.kernel, carried, step)
     if strength or mean_strength:
         factor, ones = jnp.linalg.cholesky(prior.kernel), jnp.ones_like(average)

@@ -50,8 +50,8 @@ class UserState(NamedTuple):
     theta
         Parameters of the likelihood, see `bayesrank.infer._em_likelihood`.
     level, scale
-        Of individual models: the prior is ``N(level, scale * Sigma)``; 0 and 1 in collaborative
-        ones.
+        Of individual models: the prior is ``N(h + level, scale * Sigma)``; 0 and 1 in
+        collaborative ones.
     """
 
     tau: Array

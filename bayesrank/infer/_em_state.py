@@ -47,6 +47,8 @@ class EMState(NamedTuple):
         Sites of the observations, shape (K,).
     theta, user_level, user_scale
         Of the users, shapes (n, p), (n,), (n,).
+    model
+        What it was made by, such as "probit, collaborative".
     fingerprint
         Of the observations that the sites belong to.
     """
@@ -62,6 +64,7 @@ class EMState(NamedTuple):
     theta: Array
     user_level: Array
     user_scale: Array
+    model: Any
     fingerprint: Any
 
     def save(self, path: str | Path) -> None:
@@ -94,36 +97,30 @@ class EMState(NamedTuple):
             raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
         return cls(**fields)
 
-    def check(self, observations: Observations, likelihood: str, num_kernels: int) -> None:
-        """Refuse observations that the state is not of, another likelihood and base kernels.
+    def check(self, observations: Observations, model: str, num_kernels: int) -> None:
+        """Refuse what the state was not made with.
 
         Raises
         ------
         ValueError
-            If users, items, levels or their order differ, the likelihood has other parameters, or
-            the number of base kernels does.
+            If users, items, levels or their order differ, or the model, or the number of base
+            kernels.
         """
         if str(self.fingerprint) != fingerprint(observations):
             raise ValueError(
                 "init_state is of other observations; pass those that it was made with, in the "
                 "same order, or leave it out"
             )
-        parameters = _num_parameters(likelihood, observations)
-        if len(self.shared_theta) != parameters:
+        if str(self.model) != model:
             raise ValueError(
-                f"init_state has {len(self.shared_theta)} parameters of a likelihood, of which "
-                f"{likelihood!r} has {parameters}; pass a state of this likelihood, or leave it out"
+                f"init_state is of the model {str(self.model)!r}, not {model!r}; pass a state of "
+                "this model, or leave it out"
             )
         if len(self.scales) != num_kernels:
             raise ValueError(
                 f"init_state has scales of {len(self.scales)} base kernels, not of {num_kernels}; "
                 "pass the kernel that it was made with, or leave it out"
             )
-
-
-def _num_parameters(likelihood: str, observations: Observations) -> int:
-    fixed = {"pairwise": 0, "gaussian": 3}
-    return fixed[likelihood] if likelihood in fixed else int(observations.levels.max())
 
 
 def fingerprint(observations: Observations) -> str:
@@ -156,17 +153,18 @@ def initial_state(
             spread[0] = 0.0  # the anchor is everybody's
     mixed = np.einsum("c,cij->ij", scales, kernels)
     return EMState(
-        np.full(observations.num_items, 0.0 if lone else level),
+        np.full(observations.num_items, level),
         mixed,
-        np.asarray(0.0 if lone else level),
+        np.asarray(level),
         scales,
         theta,
         spread,
         np.zeros(count),
         np.zeros(count),
         np.tile(theta, (n, 1)),
-        np.full(n, level if lone else 0.0),
+        np.zeros(n),
         np.ones(n),
+        setting.model,
         fingerprint(observations),
     )
 
@@ -222,7 +220,9 @@ def unpack(state: EMState, blocks: tuple[Block, ...]) -> State:
     )
 
 
-def pack(state: State, blocks: tuple[Block, ...], observations: Observations) -> EMState:
+def pack(
+    state: State, blocks: tuple[Block, ...], observations: Observations, model: str
+) -> EMState:
     """Undo `unpack`. Users without observations get what is shared."""
     n, count = observations.num_users, len(observations.users)
     shared = _whole(state.theta.shared)
@@ -249,6 +249,7 @@ def pack(state: State, blocks: tuple[Block, ...], observations: Observations) ->
         theta,
         level,
         scale,
+        model,
         fingerprint(observations),
     )
 

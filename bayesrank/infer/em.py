@@ -28,7 +28,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -45,7 +44,7 @@ from bayesrank.infer._em_checks import (
 )
 from bayesrank.infer._em_items import Items
 from bayesrank.infer._em_iterate import Setting
-from bayesrank.infer._em_loop import Loop, Steps, compile_steps
+from bayesrank.infer._em_loop import Loop
 from bayesrank.infer._em_result import EMResult
 from bayesrank.infer._em_state import EMState, initial_state
 from bayesrank.infer._stack import outside
@@ -68,7 +67,8 @@ class EM:
         items is better, by the logistic of the difference).
     collaborative
         Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
-        own, with ``K`` the base kernel, and learns its level, scale and noise alone.
+        own, with ``K`` the base kernel, and learns its level, scale and noise alone. (From numbers
+        that are all the same there is no noise to learn: such a user's becomes ever smaller.)
     strength
         How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; if not
         given, as many as it has items. 0 is maximum likelihood, which overfits.
@@ -147,7 +147,6 @@ class EM:
         self.kernel_items = kernel_items
         self.accelerate = bool(accelerate)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
-        self._compiled: dict[Any, Steps] = {}
 
     def run(
         self,
@@ -242,16 +241,9 @@ class EM:
             start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
-            start.check(observations, setting.likelihood, len(kernels))
+            start.check(observations, setting.model, len(kernels))
         loop = Loop(
-            self.compiled(setting, mesh),
-            setting,
-            observations,
-            kernels,
-            items,
-            start,
-            mesh=mesh,
-            accelerate=self.accelerate,
+            setting, observations, kernels, items, start, mesh=mesh, accelerate=self.accelerate
         )
         if init_state is None:
             loop.sweep(_FIRST_SWEEPS)
@@ -284,12 +276,6 @@ class EM:
                 if file is not None and len(loop.trace) % every == 0:
                     loop.packed().save(file)
         return loop.settled(self.tol)
-
-    def compiled(self, setting: Setting, mesh: Mesh | None) -> Steps:
-        """Return compiled code of the steps, kept for data of the same shapes."""
-        if (setting, mesh) not in self._compiled:
-            self._compiled[setting, mesh] = compile_steps(setting, mesh)
-        return self._compiled[setting, mesh]
 
 
 def _not_converged(loop: Loop, engine: EM, delta: float) -> str:
