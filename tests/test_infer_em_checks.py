@@ -56,6 +56,11 @@ def test_settings_are_checked(options, message):
             {"kernel": np.stack([np.eye(2), np.zeros((2, 2))])},
             "kernel 1 of 2 is zero; leave it out",
         ),
+        (
+            ([0, 1], [0, 1], [0, 1]),
+            {"kernel": np.stack([2 * np.eye(2), [[1.0, 1.5], [1.5, 1.0]]])},
+            "kernel 1 of 2 has a negative eigenvalue; pass covariances",
+        ),
     ],
 )
 def test_observations_are_checked(args, options, message):

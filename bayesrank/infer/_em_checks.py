@@ -19,6 +19,8 @@ __all__ = ["check_kernels", "check_observations", "check_run", "check_settings"]
 
 # Of as many numbers one is there, or the numbers are somebody else's.
 _MOST_ABSENT = 100
+# Of a kernel in single precision, relative to its largest eigenvalue.
+_ROUNDING = 1e-6
 
 
 def check_settings(
@@ -178,13 +180,23 @@ def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float6
         )
     if not np.isfinite(array).all() or not np.allclose(array, np.swapaxes(array, 1, 2)):
         raise ValueError("kernel is not symmetric, or not finite; pass a covariance matrix")
-    empty = ~(np.trace(array, axis1=1, axis2=2) > 0)
-    if empty.any():
-        raise ValueError(f"kernel {int(empty.argmax())} of {len(array)} is zero; leave it out")
-    try:
-        np.linalg.cholesky(array.sum(axis=0))
-    except np.linalg.LinAlgError:
-        raise ValueError(
-            "kernel is not positive definite; add a small number to its diagonal"
-        ) from None
+    sizes = np.trace(array, axis1=1, axis2=2) / num_items
+    if not (sizes > 0).all():
+        raise ValueError(f"kernel {int(sizes.argmin())} of {len(array)} is zero; leave it out")
+    if not _positive(array.sum(axis=0)):
+        raise ValueError("kernel is not positive definite; add a small number to its diagonal")
+    # Their scales change, so that each has to be a covariance, of which some may be singular.
+    for number, part in enumerate(array if len(array) > 1 else ()):
+        if not _positive(part + _ROUNDING * num_items * sizes[number] * np.eye(num_items)):
+            raise ValueError(
+                f"kernel {number} of {len(array)} has a negative eigenvalue; pass covariances"
+            )
     return array
+
+
+def _positive(matrix: NDArray[np.float64]) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
