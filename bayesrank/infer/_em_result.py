@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
@@ -17,6 +18,8 @@ from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_likelihood import thresholds
 from bayesrank.infer._em_predict import chunks, draws_of, functions_of, level_probabilities
 from bayesrank.infer._em_state import EMState
+from bayesrank.infer._stack import outside
+from bayesrank.infer.ep import ConvergenceWarning
 
 __all__ = ["EMResult"]
 
@@ -285,10 +288,18 @@ class EMResult:
         ------
         ValueError
             If an argument cannot be used, or models are individual.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If their own parameters have not settled.
         """
         if not self.setting.collaborative:
             raise ValueError("individual models share nothing that a new user could start from")
         observations, state, figures = fit_users(self.setting, self.state, users, items, levels)
+        if not figures["converged"]:
+            said = "parameters of the new users have not settled; predictions for them may be off"
+            warnings.warn(said, ConvergenceWarning, stacklevel=outside())
         return replace(self, observations=observations, state=state, trace=np.zeros(0), **figures)
 
     def extend_items(self, across: ArrayLike, own: ArrayLike) -> EMResult:
