@@ -222,6 +222,7 @@ def test_theorem_2_holds_and_is_looser():
     [
         (lambda: bounds.skew_vector([]), r"labels must have shape \(M,\)"),
         (lambda: bounds.skew_vector([0.5]), "labels must be whole numbers, got 0.5"),
+        (lambda: bounds.skew_vector([1, np.inf]), "labels must be whole numbers, got inf"),
         (lambda: bounds.skew_vector([0, 1], 2), "labels run from 0 to 1, which are not all among"),
         (lambda: bounds.level_constants([0.5, 0.6]), "rho must be shares that sum to 1"),
         (lambda: bounds.skew_factor([1.0, 0.0]), "rho has one level only"),

@@ -140,10 +140,18 @@ def test_bootstrap_of_queries():
     [
         (lambda: bounds.normal_error([1.0, 2.0], [1, 1]), "labels need two levels"),
         (lambda: bounds.normal_error([1.0, 2.0, 3.0], [1, 1, 2]), "two examples of each"),
+        (lambda: bounds.normal_error([[1.0, 2.0]], [[1, 2]]), r"scores has shape \(1, 2\)"),
+        (lambda: bounds.bootstrap_error([1.0, 2.0, 3.0], [1, 2]), "labels has 2 entries and"),
+        (lambda: bounds.bootstrap_error([1.0, 2.0], [1, np.nan]), r"labels\[1\] is nan"),
         (lambda: bounds.bootstrap_queries(PerQuery(np.ones((2, 3)), np.arange(3))), "has draws"),
         (lambda: bounds.bootstrap_queries(PerQuery(np.array([np.nan]), np.arange(1))), "undefined"),
         (lambda: bounds.posterior_error([1.0], np.ones((2, 2)) / 2), r"with n = 1 scores"),
         (lambda: bounds.posterior_error([1.0], [[0.5, 0.6]]), "sum to 1"),
+        (lambda: bounds.posterior_error([1, np.nan], np.ones((2, 2)) / 2), r"scores\[1\] is NaN"),
+        (
+            lambda: bounds.error_intervals([1, 2, 3, 4], [1, 1, 2, 2], posterior=[]),
+            "posterior is empty",
+        ),
         (lambda: bounds.error_intervals([1.0], [1], delta=2), "delta must lie strictly"),
     ],
 )

@@ -328,7 +328,12 @@ def test_pairs_are_counted_where_labels_are_below_zero():
         (lambda: metrics.ndcg([1.0], 1), "labels must have one entry an item"),
         (lambda: metrics.ndcg(["a"], [1]), "scores must be real numbers, got dtype"),
         (lambda: metrics.ndcg([1.0], [1], query=["a", "b"]), r"query has shape \(2,\)"),
-        (lambda: metrics.ndcg([1.0], [1], query=[np.nan]), r"query\[0\] is NaN"),
+        (lambda: metrics.ndcg([1.0], [1], query=[np.nan]), r"query\[0\] is nan; every item"),
+        (
+            lambda: metrics.ndcg([1, 2], [1, 0], query=np.array(["a", None])),
+            r"query\[1\] is None; every",
+        ),
+        (lambda: metrics.ndcg(np.array([1.0, None]), [0, 1]), r"scores\[1\] is nan: .*where="),
         (lambda: metrics.ndcg([1.0], [1], k=0), "k must be a whole number from 1 on, got 0"),
         (lambda: metrics.precision_at([1.0], [1], k=True), "k must be a whole number"),
         (
@@ -366,6 +371,20 @@ def test_result_tells_what_it_is():
     result = metrics.pairwise_error([1.0, 2.0, 1.0], [0, 1, 1], query=[0, 0, 1])
     assert repr(result) == "PerQuery(mean=0, queries=2, undefined=1)"
     assert "draws=3" in repr(metrics.ndcg(np.zeros((3, 2)), [0, 1]))
+
+
+def test_results_can_be_compared_and_kept_in_sets():
+    result = metrics.pairwise_error([1.0, 2.0, 1.0], [0, 1, 1], query=[0, 0, 1])
+    assert result == result and len({result, result}) == 1
+    assert result != metrics.pairwise_error([1.0, 2.0, 1.0], [0, 1, 1], query=[0, 0, 1])
+
+
+def test_queries_may_be_named_by_what_has_no_order():
+    names = np.array(["b", 2, "b", 2], object)
+    result = metrics.ndcg([1.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], query=names)
+    assert result.query.tolist() == ["b", 2]
+    apart = metrics.ndcg([1.0, 2.0], [0, 1]).mean, metrics.ndcg([1.0, 3.0], [0, 1]).mean
+    np.testing.assert_array_equal(result.values, apart)
 
 
 def test_concrete_jax_arrays_are_computed_in_double_precision():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn import base
 from sklearn.exceptions import NotFittedError
 from tinygp.kernels import ExpSquared, Polynomial
@@ -130,6 +131,12 @@ def test_rows_and_levels_that_are_none():
         model.partial_fit([[1.0]], [1.5])
     with pytest.raises(ValueError, match="`y` is nan in row 0"):
         model.partial_fit([[1.0]], [np.nan])
+    with pytest.raises(ValueError, match="`y` has dtype <U1; number the levels, from 1"):
+        model.partial_fit([[1.0]], ["1"])
+    with pytest.raises(ValueError, match=r"`X` is sparse; pass `X.toarray\(\)`"):
+        model.partial_fit(sparse.csr_array([[1.0]]), [1])  # pyright: ignore
+    with pytest.raises(NotFittedError):
+        _ = model.n_seen_
     assert model.partial_fit(np.zeros((0, 2)), []).n_seen_ == 0
 
 
@@ -141,11 +148,14 @@ def test_rows_and_levels_that_are_none():
         (PRank(K).set_params(evict="newest"), "`evict` is 'newest'; choose 'oldest' or 'smallest'"),
         (OAPBPM(K, 0), "`n_members` is 0"),
         (OAPBPM(K, tau=0.0), r"`tau` is 0.0; pass a number in \(0, 1\]"),
+        (OAPBPM(K).set_params(tau=None), "`tau` is None; pass a number in"),
         (OAPBPM(K, seed=-1), "`seed` is -1"),
+        (OAPBPM(K).set_params(kernel="rbf"), "`kernel` is 'rbf'; pass a kernel of tinygp"),
         (VotedPRank(K, budget=0), "`budget` is 0"),
         (VotedPRank(K, kernel=ExpSquared(), budget=None), "`budget` is None .* say how many"),
         (VotedPRank(K).set_params(evict="newest"), "`evict` is 'newest'"),
         (WidrowHoff(K, eta=0.0), "`eta` is 0.0; pass a positive number"),
+        (WidrowHoff(K).set_params(eta="fast"), "`eta` is 'fast'; pass a positive number"),
         (WidrowHoff(K, kernel=ExpSquared(), budget=0), "`budget` is 0"),
         (OnlineBayesPoint(K, noise=()), "`noise` is"),
         (OnlineBayesPoint(K, noise=(0.1, -1.0)), "pass one or more positive numbers"),
@@ -196,6 +206,16 @@ def test_states_of_other_learners_are_refused(tmp_path):
         clone(model).load(path)
     with pytest.raises(FileNotFoundError):
         clone(model).load(tmp_path / "none.npz")
+    for name, content in (("array.npy", np.zeros(3)), ("text.npz", "1,2"), ("list.npz", [1])):
+        other = tmp_path / name
+        if isinstance(content, list):
+            write_state(other, content, {})  # pyright: ignore[reportArgumentType]
+        elif isinstance(content, str):
+            other.write_text(content)
+        else:
+            np.save(other, content)
+        with pytest.raises(ValueError, match=f"{name} is not a state that was saved"):
+            clone(model).load(other)
     with pytest.raises(NotFittedError):
         clone(model).save(path)
     with pytest.raises(NotFittedError):
@@ -212,6 +232,14 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         model.partial_fit(X[:20], Y[:20]).save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.npz"]
+
+
+def test_a_save_without_folder_names_the_file(tmp_path):
+    model = clone(LEARNERS["WidrowHoff"]).partial_fit(X[:20], Y[:20])
+    path = tmp_path / "none" / "state.npz"
+    with pytest.raises(FileNotFoundError) as caught:
+        model.save(path)
+    assert caught.value.filename == str(path)
 
 
 def _fail_half_way(file, **arrays):
@@ -233,6 +261,8 @@ def test_bagged_ranks_are_real_numbers_and_rounding_is_another_loss():
     assert (values != np.round(values)).any()
     np.testing.assert_array_equal(levels, round_levels(values, K))
     assert rank_loss(Y, values) == pytest.approx(np.abs(values - Y).mean())
+    with pytest.raises(ValueError, match="a prediction is NaN"):
+        rank_loss([1], [np.nan], rounded=True)
     assert rank_loss(Y, values, rounded=True) == pytest.approx(np.abs(levels - Y).mean())
     np.testing.assert_array_equal(round_levels([0.2, 1.5, 2.49, 9.0], 3), [1, 2, 2, 3])
     for pair in (([1, 2], [1]), ([], [])):

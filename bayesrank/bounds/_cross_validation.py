@@ -125,9 +125,10 @@ def cross_validation_bound(
     ------
     ValueError
         If there are fewer labelled queries than folds, no unlabelled ones, a label other than 0
-        and 1, or scores of the wrong shape.
+        and 1, scores of the wrong shape, or parts of queries that do not fit each other.
     """
     check_delta(delta)
+    labelled, unlabelled = _checked("labelled", labelled), _checked("unlabelled", unlabelled)
     generator = np.random.default_rng(rng)
     labels, fold = _labels(labelled), _folds(labelled.query, num_folds, generator)
     models, errors, sizes = [], [], []
@@ -159,13 +160,29 @@ def cross_validation_bound(
     )
 
 
+def _checked(name: str, queries: Queries) -> Queries:
+    """Return queries whose parts fit each other; lists become arrays."""
+    features: Any = queries.features
+    features = np.asarray(features) if isinstance(features, list | tuple) else features
+    query = np.asarray(queries.query)
+    labels = None if queries.labels is None else np.asarray(queries.labels)
+    for part, values in (("features", features), ("labels", labels)):
+        if values is not None and values.shape[:1] != query.shape:
+            raise ValueError(
+                f"{name} has {part} of shape {values.shape} and query of shape {query.shape}; give "
+                "one of each a candidate"
+            )
+    return Queries(features, query, labels)
+
+
 def _folds(query: NDArray[Any], num_folds: int, generator: np.random.Generator) -> NDArray[np.intp]:
     """Fold of each candidate; folds differ by one query at most."""
     names, inverse = np.unique(query, return_inverse=True)
-    if not 2 <= num_folds <= len(names):
+    whole = isinstance(num_folds, int | np.integer)
+    if not whole or not 2 <= num_folds <= len(names):
         raise ValueError(
-            f"num_folds must lie between 2 and the number of labelled queries {len(names)}, "
-            f"got {num_folds}"
+            "num_folds must be a whole number between 2 and the number of labelled queries "
+            f"{len(names)}, got {num_folds}"
         )
     return generator.permutation(np.arange(len(names)) % num_folds)[inverse]
 

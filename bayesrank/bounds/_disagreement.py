@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.bounds._skew import Array, check_delta
 from bayesrank.metrics import PerQuery
+from bayesrank.metrics._validate import number_queries
 
 
 def ranking_distance(
@@ -46,7 +47,7 @@ def ranking_distance(
     Raises
     ------
     ValueError
-        If the shapes differ, a score is NaN, or there are no candidates.
+        If the shapes differ, a score is NaN, a candidate has no query, or there are no candidates.
 
     Examples
     --------
@@ -58,13 +59,8 @@ def ranking_distance(
         raise ValueError(
             f"other has shape {second.shape}, and scores {first.shape}; they must agree"
         )
-    names = np.zeros(len(first), int) if query is None else np.asarray(query)
-    if names.shape != first.shape:
-        raise ValueError(f"query has shape {names.shape} and there are {len(first)} candidates")
-    unique, start, code = np.unique(names, return_index=True, return_inverse=True)
-    values = _distances(code, _ranks(code, first) - _ranks(code, second))
-    appearance = np.argsort(start)
-    return PerQuery(values[appearance], unique[appearance])
+    code, names = number_queries(query, len(first))
+    return PerQuery(_distances(code, _ranks(code, first) - _ranks(code, second)), names)
 
 
 def mcdiarmid_term(num_queries: int, delta: float) -> float:

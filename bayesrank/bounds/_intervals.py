@@ -66,6 +66,7 @@ def normal_error(scores: ArrayLike, labels: ArrayLike, alpha: float = 0.0) -> tu
     ValueError
         If a level has one example only, or there is one level only.
     """
+    error = _error(scores, labels, alpha)
     levels, counts = np.unique(np.asarray(labels), return_counts=True)
     if len(levels) < 2 or counts.min() < 2:
         raise ValueError(
@@ -85,8 +86,17 @@ def normal_error(scores: ArrayLike, labels: ArrayLike, alpha: float = 0.0) -> tu
             total = total + ratio(np, squares * size, size - 1)
         return ratio(np, total, pairs**2)
 
-    error = k_partite_error(scores, labels, alpha).mean
     return error, float(np.sqrt(per_query(variance, scores, labels, kind="level").mean))
+
+
+def _error(scores: ArrayLike, labels: ArrayLike, alpha: float) -> float:
+    """K-partite error of one sample."""
+    if np.ndim(scores) != 1 or np.ndim(labels) != 1:
+        raise ValueError(
+            f"scores has shape {np.shape(scores)} and labels {np.shape(labels)}; pass (n,), one of "
+            "each an example"
+        )
+    return k_partite_error(scores, labels, alpha).mean
 
 
 def bootstrap_error(
@@ -115,7 +125,13 @@ def bootstrap_error(
     -------
     ndarray
         Shape ``(num_samples,)``; NaN for a sample with one level only.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many scores as labels, or none, or they are not what the figure takes.
     """
+    _error(scores, labels, alpha)  # refuses what it cannot take, before samples are drawn
     values, levels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
     generator = np.random.default_rng(rng)
     groups = [np.flatnonzero(levels == level) for level in np.unique(levels)]
@@ -186,7 +202,7 @@ def posterior_error(scores: ArrayLike, probabilities: ArrayLike, alpha: float = 
     Raises
     ------
     ValueError
-        If the shapes do not fit, or rows do not sum to 1.
+        If the shapes do not fit, a score is NaN, or rows do not sum to 1.
     """
     values, chance = np.asarray(scores, np.float64), np.asarray(probabilities, np.float64)
     if chance.ndim < 2 or values.shape != chance.shape[-2:-1]:
@@ -194,6 +210,8 @@ def posterior_error(scores: ArrayLike, probabilities: ArrayLike, alpha: float = 
             f"probabilities must have shape (..., n, k) with n = {values.size} scores, "
             f"got {chance.shape}"
         )
+    if np.isnan(values).any():
+        raise ValueError(f"scores[{int(np.argmax(np.isnan(values)))}] is NaN; leave the input out")
     if not np.allclose(chance.sum(axis=-1), 1.0, atol=1e-5) or np.any(chance < 0):
         raise ValueError("probabilities must not be below zero, and sum to 1 over the ratings")
     order = np.argsort(-values, kind="stable")
@@ -241,6 +259,11 @@ def error_intervals(
     -------
     list of ErrorInterval
         From the bound, the normal approximation, the bootstrap, and the posterior.
+
+    Raises
+    ------
+    ValueError
+        As for `normal_error`, or if there are no draws of the posterior or one is NaN.
     """
     tails = [check_delta(delta) / 2, 1 - delta / 2]
     error, standard_error = normal_error(scores, labels, alpha)
@@ -256,6 +279,8 @@ def error_intervals(
     ]
     if posterior is not None:
         draws = np.asarray(posterior, np.float64)
+        if not draws.size or np.isnan(draws).any():
+            raise ValueError("posterior is empty or holds NaN; pass draws of the expected error")
         low, high = np.quantile(draws, tails)
         intervals.append(ErrorInterval("posterior", float(draws.mean()), float(low), float(high)))
     return intervals

@@ -44,9 +44,9 @@ def skew_vector(labels: ArrayLike, num_levels: int | None = None) -> Array:
     values = np.asarray(labels, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"labels must have shape (M,) with M >= 1, got {values.shape}")
-    if not np.all(values == np.round(values)):
-        bad = values[values != np.round(values)][0]
-        raise ValueError(f"labels must be whole numbers, got {bad:g}; number the levels")
+    whole = np.isfinite(values) & (values == np.round(values))
+    if not whole.all():
+        raise ValueError(f"labels must be whole numbers, got {values[~whole][0]:g}; number them")
     first = values.min() if num_levels is None else 1
     last = values.max() if num_levels is None else num_levels
     if values.min() < first or values.max() > last:

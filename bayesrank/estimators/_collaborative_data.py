@@ -10,15 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._tables import column_names, missing, plain_array
 from bayesrank.datasets._ratings import ITEM_COLUMNS, LEVEL_COLUMNS, USER_COLUMNS
 
-__all__ = ["Labels", "check_count", "check_triples", "id_list", "level_numbers", "missing"]
-
-
-def missing(value: Any) -> bool:
-    """Whether a cell of a table holds nothing: None, NaN, or what pandas has in their place."""
-    itself = value is not None and value == value
-    return not (isinstance(itself, bool | np.bool) and itself)  # pandas' NA: neither, but NA
+__all__ = ["Labels", "check_count", "check_triples", "id_list", "level_numbers"]
 
 
 def id_list(column: Any, name: str) -> list[Hashable]:
@@ -31,7 +26,9 @@ def id_list(column: Any, name: str) -> list[Hashable]:
     """
     if isinstance(column, str | bytes) or not np.iterable(column):
         raise ValueError(f"{name} is {column!r}; pass a list of ids, one a row")
-    values = [x.item() if isinstance(x, np.generic) else x for x in column]
+    plain = getattr(column, "to_pylist", None)  # pyarrow's scalars equal nothing but each other
+    cells = column if plain is None else plain()
+    values = [x.item() if isinstance(x, np.generic) else x for x in cells]
     for row, value in enumerate(values):
         try:
             hash(value)
@@ -106,16 +103,17 @@ def check_triples(
     ValueError
         If they do not fit each other, or a user rates an item twice.
     """
-    if hasattr(users, "columns"):
+    names = column_names(users)
+    if names is not None:
         if items is not None or levels is not None:
             raise ValueError("users is a table; leave items and levels out, or pass its columns")
-        users, items, levels = _columns(users)
+        users, items, levels = _columns(users, names)
     elif items is None or levels is None:
         raise ValueError(
             f"{'items' if items is None else 'levels'} is missing; pass users, items and levels, "
             "or a DataFrame with these columns"
         )
-    who, what, said = id_list(users, "users"), id_list(items, "items"), _as_array(levels)
+    who, what, said = id_list(users, "users"), id_list(items, "items"), plain_array(levels)
     if not who or not len(who) == len(what) == (len(said) if said.ndim == 1 else -1):
         raise ValueError(
             f"there are {len(who)} users, {len(what)} items and levels of shape {said.shape}; "
@@ -132,8 +130,7 @@ def check_triples(
     return who, what, said
 
 
-def _columns(table: Any) -> tuple[Any, Any, Any]:
-    columns = list(table.columns)
+def _columns(table: Any, columns: list[Any]) -> tuple[Any, Any, Any]:
     names = [str(name).strip().lower() for name in columns]
     found = []
     for wanted in (USER_COLUMNS, ITEM_COLUMNS, ("level", *LEVEL_COLUMNS)):
@@ -146,13 +143,6 @@ def _columns(table: Any) -> tuple[Any, Any, Any]:
             raise ValueError(f"the table has two columns {known[0]!r}; rename one of them")
         found.append(table[columns[names.index(known[0])]])
     return found[0], found[1], found[2]
-
-
-def _as_array(levels: Any) -> NDArray:
-    array = np.asarray(levels)
-    if array.dtype == object and array.ndim == 1:
-        array = np.asarray([np.nan if missing(x) else x for x in array])
-    return array
 
 
 def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDArray[np.int64]]:

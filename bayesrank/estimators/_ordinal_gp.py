@@ -16,8 +16,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
 from bayesrank import gp
+from bayesrank._tables import missing
 from bayesrank.estimators._base import EPEstimator
-from bayesrank.estimators._collaborative_data import missing
 from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments

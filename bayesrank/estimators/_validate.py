@@ -1,7 +1,7 @@
 """Checks of what a person hands to an estimator, with one clear message for each."""
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayesrank import gp
+from bayesrank._tables import column_names, missing, plain_array
 from bayesrank.gp._checks import check_laplacian
 from bayesrank.models._checks import check_comparisons as check_program_comparisons
 
@@ -33,20 +34,29 @@ def check_comparisons(comparisons: Any, n_items: int) -> NDArray[np.int64]:
     ValueError
         If there are none, or they are not pairs of row numbers of two different items.
     """
-    if sorted(map(str, getattr(comparisons, "columns", ()))) == ["loser", "winner"]:
-        comparisons = comparisons[["winner", "loser"]]
-    pairs = np.asarray(comparisons)
-    if pairs.dtype == object and all(isinstance(v, Integral) for v in pairs.flat):
-        pairs = pairs.astype(np.int64)
+    pairs = plain_array(comparisons)
+    named = [str(name).strip().lower() for name in column_names(comparisons) or ()]
+    if sorted(named) == ["loser", "winner"] and pairs.ndim == 2:
+        pairs = pairs[:, [named.index("winner"), named.index("loser")]]
     if pairs.shape[:1] == (0,):
         raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
-    if pairs.ndim == 2 and pairs.dtype.kind in "OUS":
-        raise ValueError(
-            f"comparisons has {str(pairs.flat[0])!r} in row 0; pass the row numbers of items in X, "
-            "which pandas.Index(names).get_indexer makes of names"
-        )
+    if pairs.ndim == 2 and pairs.dtype.kind in "OUSf":
+        _refuse_other_than_numbers(pairs)
     with jax.enable_x64(True):
         return np.asarray(check_program_comparisons(pairs, n_items))
+
+
+def _refuse_other_than_numbers(pairs: NDArray[Any]) -> None:
+    """Name the first cell that is no row number, unless all are numbers with a point."""
+    for row, column in np.ndindex(*pairs.shape):
+        cell = pairs[row, column]
+        if missing(cell):
+            raise ValueError(f"comparisons has no item in row {row}; remove the row")
+        if not isinstance(cell, Real):
+            raise ValueError(
+                f"comparisons has {str(cell)!r} in row {row}; pass the row numbers of items in X, "
+                "which pandas.Index(names).get_indexer makes of names"
+            )
 
 
 def check_hyperparameters(
@@ -141,11 +151,17 @@ def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
     """
     if ties is None:
         return np.zeros(n_comparisons, bool)
-    tied = np.asarray(ties)
-    if tied.shape != (n_comparisons,) or not np.isin(tied, (0, 1)).all():
+    tied = plain_array(ties)
+    if tied.shape != (n_comparisons,) or tied.dtype.kind not in "biuf":
         raise ValueError(
             f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({n_comparisons},), True "
             "or False for each row of comparisons"
+        )
+    unknown = ~np.isin(tied, (0, 1))
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise ValueError(
+            f"ties is {tied[row]} in row {row}; pass True or False for each row of comparisons"
         )
     return tied.astype(bool)
 
@@ -158,7 +174,7 @@ def check_pairs(pairs: ArrayLike, n_items: int, name: str = "pairs") -> NDArray[
     ValueError
         If they are not pairs of items' row numbers.
     """
-    array = np.asarray(pairs)
+    array = plain_array(pairs)
     array = np.zeros((0, 2), int) if array.shape == (0,) else array
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ValueError(

@@ -16,7 +16,7 @@ def namespace(*arrays: Any) -> ModuleType:
     return jnp if any(isinstance(array, Tracer) for array in arrays) else np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PerQuery:
     """A figure for each query, in each draw where the scores had draws.
 

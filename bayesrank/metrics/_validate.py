@@ -3,10 +3,12 @@
 import math
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
+import jax
 import numpy as np
 from jax.core import Tracer
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._tables import missing, plain_array
 from bayesrank.metrics._result import namespace
 
 Array = Any
@@ -45,15 +47,16 @@ def check(
     item: ArrayLike | None,
 ) -> Problem:
     """Check the arrays of a figure against each other and against the rules for labels."""
+    scores_like, labels_like = _known(scores_like), _known(labels_like)
+    where_like = True if where_like is None else _known(where_like)
     xp = namespace(scores_like, labels_like, where_like)
     scores, labels = _real(xp, "scores", scores_like), _real(xp, "labels", labels_like)
-    where_like = True if where_like is None else where_like
     where: Array = xp.asarray(where_like)
     _check_shapes(scores, labels, where)
     used = True if isinstance(where_like, Tracer) else where_like
     _check_values("scores", scores_like, used, kind)
     _check_values("labels", labels_like, used, kind)
-    codes, names = _queries(query, scores.shape[-1])
+    codes, names = number_queries(query, scores.shape[-1])
     if ties == "trec":
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32).astype(scores.dtype)
@@ -70,10 +73,15 @@ def check(
     )
 
 
-def _real(xp: Any, name: str, values: ArrayLike) -> Array:
+def _known(values: ArrayLike) -> Any:
+    """Return values as an array, unless JAX has them already."""
+    return values if isinstance(values, jax.Array) else plain_array(values)
+
+
+def _real(xp: Any, name: str, values: Any) -> Array:
+    if np.dtype(values.dtype).kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers, got dtype {values.dtype}; convert them")
     array: Array = xp.asarray(values)
-    if array.dtype == object or np.dtype(array.dtype).kind not in "biuf":
-        raise ValueError(f"{name} must be real numbers, got dtype {array.dtype}")
     if xp is np:
         return array.astype(np.float64)
     return array if np.dtype(array.dtype).kind == "f" else array.astype(float)
@@ -135,7 +143,14 @@ def _check_values(name: str, values: ArrayLike, used: Any, kind: Labels) -> None
         refuse(array != np.round(array), "a level must be a whole number", "number the levels")
 
 
-def _queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def number_queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Number queries by first appearance: the number of each item's, and their names.
+
+    Raises
+    ------
+    ValueError
+        If there is not a query for each item.
+    """
     if query is None:
         return np.zeros(n, np.intp), np.zeros(1, np.intp)
     if isinstance(query, Tracer):
@@ -143,14 +158,22 @@ def _queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], NDArray
     names = np.asarray(query)
     if names.shape != (n,):
         raise ValueError(f"query has shape {names.shape} and there are {n} items; give one an item")
-    if names.dtype.kind == "f" and np.isnan(names).any():
-        place = int(np.flatnonzero(np.isnan(names))[0])
-        raise ValueError(f"query[{place}] is NaN; every item must belong to a query")
-    unique, first, inverse = np.unique(names, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    return position[inverse], unique[order]
+    if names.dtype == object:  # names of unlike kinds have no order, but can be told apart
+        number: dict[Any, int] = {}
+        codes = np.array([number.setdefault(name, len(number)) for name in names], np.intp)
+        unique = np.empty(len(number), object)
+        unique[:] = list(number)
+    else:
+        known, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
+        codes, unique = position[inverse], known[order]
+    unknown = np.array([missing(name) for name in unique], bool)
+    if unknown.any():
+        place = int(np.argmax(codes == np.argmax(unknown)))
+        raise ValueError(f"query[{place}] is {unique[unknown][0]}; every item must belong to one")
+    return codes, unique
 
 
 def _tiebreak(ties: Ties, item: ArrayLike | None, n: int) -> NDArray[np.int64] | None:

@@ -267,6 +267,7 @@ class OnlineRanker(BaseEstimator, ABC):
     @property
     def n_seen_(self) -> int:
         """Number of examples learned."""
+        check_is_fitted(self, "state_")
         return int(self.state_.seen)
 
     # How a stream is learned.

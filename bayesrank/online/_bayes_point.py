@@ -16,7 +16,7 @@ from bayesrank.online._basis import empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._foresight import decide, foresee_block, padded
 from bayesrank.online._kernel_form import KernelRanker
-from bayesrank.online._validate import check_count, check_share
+from bayesrank.online._validate import check_count, check_positive, check_share
 
 __all__ = ["NOISES", "OnlineBayesPoint"]
 
@@ -311,8 +311,7 @@ class OnlineBayesPoint(KernelRanker):
 
     def _init_state(self, n_features: int) -> Belief:
         for name in ("weight_scale", "threshold_scale"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}; pass a positive number.")
+            check_positive(getattr(self, name), name)
         check_share(self.forgetting, "forgetting", zero=True, one=False)
         if self.covariance not in ("full", "diagonal"):
             raise ValueError(f"`covariance` is {self.covariance!r}; choose 'full' or 'diagonal'.")

@@ -8,7 +8,7 @@ from tinygp.kernels import Kernel
 from bayesrank.online._base import Array, OnlineRanker
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._store import Store, kernel_rows
-from bayesrank.online._validate import check_count
+from bayesrank.online._validate import check_count, check_kernel
 
 __all__ = ["KernelRanker"]
 
@@ -31,6 +31,7 @@ class KernelRanker(OnlineRanker):
         ValueError
             If an option cannot be used.
         """
+        check_kernel(self.kernel)
         budget = None if self.budget is None else check_count(self.budget, "budget")
         if self.evict not in ("oldest", "smallest"):
             raise ValueError(f"`evict` is {self.evict!r}; choose 'oldest' or 'smallest'.")

@@ -52,6 +52,14 @@ def rank_loss(
 
 
 def round_levels(values: ArrayLike, n_levels: int | None = None) -> NDArray[np.int64]:
-    """Return the nearest levels, halves up; with ``n_levels``, the nearest of ``1..n_levels``."""
+    """Return the nearest levels, halves up; with ``n_levels``, the nearest of ``1..n_levels``.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN.
+    """
     levels = np.floor(np.asarray(values, np.float64) + 0.5)
+    if np.isnan(levels).any():
+        raise ValueError("a prediction is NaN, which rounds to no level; leave it out.")
     return np.clip(levels, 1, n_levels or np.inf).astype(np.int64)

@@ -3,6 +3,7 @@
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ from numpy.typing import NDArray
 __all__ = ["read_state", "write_state"]
 
 _HEADER = "header"
+# What zipfile and NumPy raise for archives that are damaged or of another kind.
+_UNREADABLE = (
+    OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def write_state(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -29,6 +34,11 @@ def write_state(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str
         What JSON can hold.
     arrays
         Arrays by name.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
     """
     path = Path(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -40,6 +50,10 @@ def write_state(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+    except OSError as error:
+        if error.filename is not None:  # name what was asked for, not the draft
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         draft.unlink(missing_ok=True)
     if hasattr(os, "O_DIRECTORY"):
@@ -61,14 +75,23 @@ def read_state(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]
         If there is no file.
     """
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is no whole .npz file")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        if _HEADER not in arrays:
+            raise ValueError("it has no header")
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
+        if not isinstance(header, dict):
+            raise ValueError("its header is another's")
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
+        reason = getattr(error, "strerror", None) or error
         raise ValueError(
-            f"{path} is not a state that was saved by an online ranker ({error}); pass a file "
+            f"{path} is not a state that was saved by an online ranker ({reason}); pass a file "
             "that `save` wrote."
         ) from None
     return header, arrays

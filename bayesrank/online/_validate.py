@@ -5,8 +5,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from tinygp.kernels import Kernel
 
-__all__ = ["LARGEST", "check_count", "check_levels", "check_rows", "check_share"]
+from bayesrank._tables import plain_array
+
+__all__ = [
+    "LARGEST",
+    "check_count",
+    "check_kernel",
+    "check_levels",
+    "check_positive",
+    "check_rows",
+    "check_share",
+]
 
 # Beyond this, squares and cubes of features would soon leave the range of double precision.
 LARGEST = 1e30
@@ -37,11 +49,45 @@ def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) 
     ValueError
         If it is not in range.
     """
-    number = float(share)
+    number = _number(share)
     if not ((0.0 <= number if zero else 0.0 < number) and (number <= 1.0 if one else number < 1.0)):
         ends = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
         raise ValueError(f"`{name}` is {share!r}; pass a number in {ends}.")
     return number
+
+
+def check_positive(number: Any, name: str) -> float:
+    """Return a positive finite number.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if not 0.0 < _number(number) < np.inf:
+        raise ValueError(f"`{name}` is {number!r}; pass a positive number.")
+    return float(number)
+
+
+def check_kernel(kernel: Any) -> Kernel | None:
+    """Return a kernel of tinygp, or None.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"`kernel` is {kernel!r}; pass a kernel of tinygp, or None.")
+    return kernel
+
+
+def _number(value: Any) -> float:
+    """Return a number, or NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def check_rows(X: ArrayLike, n_features: int | None) -> NDArray[np.float64]:
@@ -53,7 +99,9 @@ def check_rows(X: ArrayLike, n_features: int | None) -> NDArray[np.float64]:
         If they are not finite numbers of moderate size, or there is another number of features
         than before.
     """
-    rows: Any = np.asarray(X)
+    if sparse.issparse(X):
+        raise ValueError("`X` is sparse; pass `X.toarray()`, a chunk at a time.")
+    rows: Any = plain_array(X)
     if rows.dtype.kind not in "biuf":
         raise ValueError(f"`X` has dtype {rows.dtype}; pass a table of numbers.")
     if rows.ndim != 2 or rows.shape[1] == 0:
@@ -82,11 +130,14 @@ def check_levels(y: ArrayLike, n_rows: int, n_levels: int) -> NDArray[np.int64]:
     ValueError
         If there is not one whole number from 1 to ``n_levels`` for each example.
     """
-    levels: Any = np.asarray(y)
-    if levels.shape != (n_rows,) or levels.dtype.kind not in "biuf":
+    levels: Any = plain_array(y)
+    if levels.shape != (n_rows,):
         raise ValueError(
-            f"`y` has shape {levels.shape} and dtype {levels.dtype}; pass ({n_rows},), one level "
-            "for each row of `X`."
+            f"`y` has shape {levels.shape}; pass ({n_rows},), one level for each row of `X`."
+        )
+    if levels.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`y` has dtype {levels.dtype}; number the levels, from 1 for the lowest to {n_levels}."
         )
     unusable = ~((levels >= 1) & (levels <= n_levels) & (levels == np.floor(levels)))
     if unusable.any():

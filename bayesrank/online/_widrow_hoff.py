@@ -15,6 +15,7 @@ from tinygp.kernels import Kernel
 from bayesrank.online._base import Array, Block
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._store import Store, choose_slot, empty_store, kernel_row, put
+from bayesrank.online._validate import check_positive
 
 __all__ = ["WidrowHoff"]
 
@@ -130,8 +131,7 @@ class WidrowHoff(KernelRanker):
         self.evict = evict
 
     def _init_state(self, n_features: int) -> Regression:
-        if not 0.0 < self.eta < np.inf:
-            raise ValueError(f"`eta` is {self.eta!r}; pass a positive number.")
+        check_positive(self.eta, "eta")
         store = empty_store(self._slots(n_features), n_features)
         return Regression(np.zeros(self._width(n_features)), np.int64(0), *store)
 
