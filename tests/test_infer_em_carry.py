@@ -104,24 +104,28 @@ def test_iterations_are_those_of_dense_algebra(data):
 
 @pytest.fixture(scope="module")
 def converged(data):
+    """With the scales of two base kernels learned."""
     observations, kernel = data
-    engine = EM(**SETTINGS, tol=1e-9)
-    return engine, engine.run(*observations, kernel=kernel, progress_bar=False)
+    kernels = np.stack([kernel - 0.19 * np.eye(M), np.eye(M)])
+    engine = EM(**{**SETTINGS, "learn_base": True}, tol=1e-10)
+    return engine, kernels, engine.run(*observations, kernel=kernels, progress_bar=False)
 
 
 def test_em_ends_at_a_maximum(data, converged):
     """The objective, written down with dense matrices, has no slope there."""
-    (users, items, ratings), kernel = data
-    result, core, rest = converged[1], np.array([1, 3, 4]), np.array([0, 2, 5])
+    users, items, ratings = data[0]
+    _, kernels, result = converged
+    core, rest = np.array([1, 3, 4]), np.array([0, 2, 5])
     assert result.converged and np.diff(result.trace).min() > -1e-9 * abs(result.trace[0])
-    base = result.state.scales[0] * kernel
-    psi = base[np.ix_(core, core)]
-    weights = np.linalg.solve(psi, base[np.ix_(core, rest)])
-    own = np.diagonal(base)[rest] - np.sum(base[np.ix_(core, rest)] * weights, axis=0)
+    assert np.all(abs(result.state.scales / result.state.scales.sum() - 0.5) < 0.45)
     order = np.append(core, rest)
     place = np.argsort(order)
 
-    def objective(h, level, factor, log_noise):
+    def objective(h, level, log_scales, factor, log_noise):
+        base = jnp.einsum("c,cij->ij", jnp.exp(log_scales), kernels)
+        psi = base[np.ix_(core, core)]
+        weights = jnp.linalg.solve(psi, base[np.ix_(core, rest)])
+        own = jnp.diagonal(base)[rest] - jnp.sum(base[np.ix_(core, rest)] * weights, axis=0)
         learned = factor @ factor.T
         across = learned @ weights
         sigma = jnp.block([[learned, across], [across.T, weights.T @ across + jnp.diag(own)]])
@@ -139,10 +143,11 @@ def test_em_ends_at_a_maximum(data, converged):
         at = (
             jnp.asarray(result.mean),
             jnp.asarray(result.state.level),
+            jnp.log(result.state.scales),
             jnp.linalg.cholesky(jnp.asarray(result.kernel[np.ix_(core, core)])),
             jnp.log(result.params["noise"]),
         )
-        value, slopes = jax.jit(jax.value_and_grad(objective, argnums=(0, 1, 2, 3)))(*at)
+        value, slopes = jax.jit(jax.value_and_grad(objective, argnums=(0, 1, 2, 3, 4)))(*at)
     np.testing.assert_allclose(result.trace[-1], value, atol=1e-7)
     for slope in slopes:
         free = np.tril(slope) if slope.ndim == 2 else slope
@@ -150,9 +155,9 @@ def test_em_ends_at_a_maximum(data, converged):
 
 
 def test_a_run_goes_on_from_its_state(data, converged):
-    engine, result = converged
-    (observations, kernel), seen = data, []
-    engine.run(*observations, kernel=kernel, init_state=result.state, progress_bar=False,
+    engine, kernels, result = converged
+    observations, seen = data[0], []
+    engine.run(*observations, kernel=kernels, init_state=result.state, progress_bar=False,
                callback=lambda _, value: seen.append(value))  # fmt: skip
     np.testing.assert_allclose(seen[0] * len(observations[0]), result.trace[-1], atol=1e-7)
 

@@ -6,46 +6,67 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bayesrank.infer._em_scales import update_scales
+from bayesrank.infer._em_carry import CoreKernels, carry
+from bayesrank.infer._em_scales import Moments, update_scales
 
 M, USERS = 6, 9.0
 RNG = np.random.default_rng(3)
 ROOTS = RNG.normal(size=(2, M, M))
 KERNELS = np.stack([*(ROOTS @ ROOTS.transpose(0, 2, 1) / M), np.eye(M)])
-SIZE = np.trace(KERNELS, axis1=1, axis2=2) / M
 DRAWS = RNG.normal(size=(int(USERS), M)) @ np.linalg.cholesky(np.einsum("c,cij", [2.0, 0.1, 0.5],
     KERNELS)).T  # fmt: skip
 MOMENTS = DRAWS.T @ DRAWS
 
 
-def _objective(scales, strength):
+def _objective(scales, strength, core):
+    """Of draws of the core, and of what is left of other items: normal variables of their own."""
     base = np.einsum("c,cij->ij", scales, KERNELS)
-    shared = (MOMENTS + strength * base) / (USERS + strength)
-    log_det = (np.linalg.slogdet(matrix)[1] for matrix in (base, shared))
-    ours, theirs = log_det
-    return 0.5 * strength * ours - 0.5 * (USERS + strength) * theirs
+    inside = base[:core, :core]
+    shared = (MOMENTS[:core, :core] + strength * inside) / (USERS + strength)
+    ours, theirs = (np.linalg.slogdet(matrix)[1] for matrix in (inside, shared))
+    weights = np.linalg.solve(inside, base[:core, core:])
+    own = np.diagonal(base)[core:] - np.sum(base[:core, core:] * weights, axis=0)
+    left = DRAWS[:, core:] - DRAWS[:, :core] @ weights
+    rest = USERS * np.log(own) + (left**2).sum(axis=0) / own
+    return 0.5 * strength * ours - 0.5 * (USERS + strength) * theirs - 0.5 * rest.sum()
 
 
-@pytest.mark.parametrize("strength", [2.0, 5000.0])
-@pytest.mark.parametrize("hold_size", [False, True])
-def test_steps_never_lower_the_objective_and_end_at_its_maximum(strength, hold_size):
+def _step(scales, strength, core, hold_size):
+    kernels = CoreKernels(
+        jnp.asarray(KERNELS[:, :core, :core]),
+        jnp.asarray(KERNELS[:, :core, core:]),
+        jnp.diagonal(jnp.asarray(KERNELS), axis1=1, axis2=2)[:, core:],
+    )
+    carried = carry(scales, kernels)
+    inside = jnp.asarray(DRAWS[:, :core])
+    left = jnp.asarray(DRAWS[:, core:]) - inside @ carried.weights
+    moments = Moments(inside.T @ inside, inside.T @ left, jnp.sum(left**2, axis=0))
+    users = jnp.asarray(USERS)
+    return update_scales(scales, kernels, carried, moments, users, strength, hold_size=hold_size)
+
+
+@pytest.mark.parametrize(
+    ("strength", "hold_size", "core"),
+    [(2.0, False, M), (5000.0, True, M), (2.0, False, 3), (5000.0, False, 3), (2.0, True, 3)],
+)
+def test_steps_never_lower_the_objective_and_end_at_its_maximum(strength, hold_size, core):
     with jax.enable_x64(True):
-        given = jnp.asarray(KERNELS), jnp.asarray(MOMENTS), jnp.asarray(USERS)
-        step = jax.jit(lambda s: update_scales(s, *given, strength, hold_size=hold_size))
+        step = jax.jit(lambda scales: _step(scales, strength, core, hold_size))
         scales, trace = np.ones(3), []
         for _ in range(60):
-            trace.append(_objective(scales, strength))
+            trace.append(_objective(scales, strength, core))
             scales = np.asarray(step(scales))
     assert np.diff(trace).min() > -1e-9 * abs(trace[0])
+    size = np.trace(KERNELS[:, :core, :core], axis1=1, axis2=2)
 
     def loss(logs):
         scales = np.exp(logs)
         if hold_size:
-            scales *= SIZE.sum() / (scales @ SIZE)
-        return -_objective(scales, strength)
+            scales *= size.sum() / (scales @ size)
+        return -_objective(scales, strength, core)
 
     best = minimize(loss, np.zeros(3), method="Nelder-Mead",
                     options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 4000})  # fmt: skip
     np.testing.assert_allclose(trace[-1], -best.fun, atol=1e-4)
     if hold_size:
-        np.testing.assert_allclose(scales @ SIZE, SIZE.sum(), rtol=1e-9)
+        np.testing.assert_allclose(scales @ size, size.sum(), rtol=1e-9)

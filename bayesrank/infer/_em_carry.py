@@ -32,9 +32,17 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 
 from bayesrank.infer._em_posterior import Prior
-from bayesrank.infer._em_scales import mix
 
-__all__ = ["CoreKernels", "Carried", "carry", "columns", "inverse_product", "multiply", "whole"]
+__all__ = [
+    "Carried",
+    "CoreKernels",
+    "carry",
+    "columns",
+    "inverse_product",
+    "mix",
+    "multiply",
+    "whole",
+]
 
 
 class CoreKernels(NamedTuple):
@@ -71,6 +79,11 @@ class Carried(NamedTuple):
     factor: Array
     weights: Array
     own: Array
+
+
+def mix(scales: Array, kernels: Array) -> Array:
+    """Mix base kernels, stacked along the first axis, by their scales."""
+    return jnp.einsum("c,cij->ij", scales, kernels)
 
 
 def carry(scales: Array, kernels: CoreKernels) -> Carried:

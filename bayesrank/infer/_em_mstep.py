@@ -51,10 +51,17 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from bayesrank.infer._em_carry import Carried, CoreKernels, columns, inverse_product, multiply
+from bayesrank.infer._em_carry import (
+    Carried,
+    CoreKernels,
+    columns,
+    inverse_product,
+    mix,
+    multiply,
+)
 from bayesrank.infer._em_estep import Sums
 from bayesrank.infer._em_posterior import Prior
-from bayesrank.infer._em_scales import mix, update_scales
+from bayesrank.infer._em_scales import Moments, update_scales
 
 __all__ = ["Base", "log_prior", "update_prior"]
 
@@ -128,19 +135,33 @@ def update_prior(
         base = base._replace(level=sum_of(average) / sum_of(ones))
     gap = average - base.level
     mean = base.level + n / (n + mean_strength) * gap
-    core = columns(prior.kernel, carried)
-    change = core.T @ (sums.spread - n * step[:, None] * step) @ core
-    total = n * prior.kernel + change
-    gap = gap[: len(prior.kernel)]
-    total += n * mean_strength / (n + mean_strength) * gap[:, None] * gap
+    moments = _moments(prior.kernel, carried, sums, n, gap, n * mean_strength / (n + mean_strength))
     if not strength:
-        return Prior(mean, _symmetric(total / n)), base
+        return Prior(mean, _symmetric(moments.core / n)), base
     if learn_base:
-        base = base._replace(
-            scales=update_scales(base.scales, kernels.core, total, n, strength, hold_size=hold_size)
+        scales = update_scales(
+            base.scales, kernels, carried, moments, n, strength, hold_size=hold_size
         )
-    target = mix(base.scales, kernels.core)
-    return Prior(mean, _symmetric((total + strength * target) / (n + strength))), base
+        base = base._replace(scales=scales)
+    total = moments.core + strength * mix(base.scales, kernels.core)
+    return Prior(mean, _symmetric(total / (n + strength))), base
+
+
+def _moments(
+    kernel: Array, carried: Carried, sums: Sums, num_users: Array, gap: Array, worth: Array
+) -> Moments:
+    """Moments of the users' functions about their mean, and of its `gap`, `worth` so many users."""
+    core, step = columns(kernel, carried), sums.shift / num_users
+    spread = sums.spread - num_users * step[:, None] * step
+    product, size = spread @ core, len(kernel)
+    inside, outside = jnp.split(gap, [size])
+    left = outside - inside @ carried.weights
+    rest = num_users + carried.own * jnp.diagonal(spread)[size:]
+    return Moments(
+        num_users * kernel + core.T @ product + worth * inside[:, None] * inside,
+        carried.own * product[size:].T + worth * inside[:, None] * left,
+        carried.own * rest + worth * left**2,
+    )
 
 
 def _symmetric(matrix: Array) -> Array:

@@ -78,9 +78,9 @@ class EM:
         good as anything from 5 to 40, and better than 1.
     kernel_items
         Of how many items, those that most is said of, users share a kernel that is learned. Further
-        items have means of their own, and follow these as new ones do, by the base kernel (whose
-        scales are learned from these), independent of each other given these [3]_: an iteration
-        takes time of order ``m**2 * kernel_items`` then, and memory for a few ``m x m`` matrices.
+        items have means of their own, and follow these as new ones do, by the base kernel,
+        independent of each other given these [3]_: an iteration takes time of order
+        ``m**2 * kernel_items`` then, and memory for a few ``m x m`` matrices.
     user_thresholds
         Whether gaps between thresholds, and noise, may differ between users, shrunk to the shared.
     user_scales
