@@ -1,11 +1,13 @@
 """The command `stream`: what it learns, how it survives, and what it says of bad lines."""
 
+import errno
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +144,59 @@ def test_standard_input_is_read_again_up_to_where_it_was(monkeypatch, capsys):
     assert "100 examples" in capsys.readouterr().out
     assert _run("-") == 2
     assert "give --levels, --features and --format" in capsys.readouterr().err
+    feed([])
+    assert _run(*options, "--checkpoint", "none.npz") == 2
+    assert "standard input: there is no line to learn from" in capsys.readouterr().err
+    assert not Path("none.npz").exists()
+
+
+def test_a_pipe_with_a_name_is_read_once(capsys):
+    os.mkfifo("pipe")
+    assert _run("pipe") == 2
+    assert "pipe is no file on disk, and cannot be looked at twice" in capsys.readouterr().err
+    _write("data.csv", CSV[:30])
+    options = ("--levels", "5", "--features", "2", "--format", "csv", "--learner", "prank")
+    writer = threading.Thread(target=_write, args=("pipe", CSV[:30]))
+    writer.start()
+    assert _run("pipe", *options) == 0
+    writer.join()
+    assert _run("data.csv", *options, "--checkpoint", "file.npz") == 0
+    one, two = (_checkpoint(*name)[0] for name in ((), ("file.npz",)))
+    assert one.pop("header") != two.pop("header")
+    assert one == two
+
+
+def test_a_stream_that_cannot_be_read_is_named(monkeypatch, capsys):
+    class Torn(io.BytesIO):
+        def __next__(self):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Torn()}))
+    assert _run("-", "--levels", "5", "--features", "2", "--format", "csv") == 2
+    error = capsys.readouterr().err
+    assert "standard input: it cannot be read (Input/output error)" in error
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(errno.EPIPE, 1, ""), (errno.ENOSPC, 2, "cannot be written")]
+)
+def test_what_is_kept_does_not_depend_on_who_reads(monkeypatch, capsys, number, code, said):
+    _write("data.csv", CSV[:50])
+    options = ("data.csv", "--levels", "5", "--learner", "prank", "--every", "20")
+
+    def report(tally):
+        if tally.examples == 40:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # put back at the end
+    with monkeypatch.context() as patch:
+        patch.setattr("bayesrank.cli._stream._report", report)
+        assert _run(*options) == code
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == bool(said) and "checkpoint" not in error
+    assert _checkpoint()[1]["examples"] == 40
+    assert _run(*options) == 0
+    assert _checkpoint()[1]["examples"] == 50
 
 
 def test_an_interrupt_leaves_the_last_checkpoint(monkeypatch, capsys):
@@ -160,6 +215,10 @@ def test_an_interrupt_leaves_the_last_checkpoint(monkeypatch, capsys):
     assert _checkpoint()[1]["examples"] == 40
     assert _run(*options) == 0
     assert _checkpoint()[1]["examples"] == 50
+    with monkeypatch.context() as patch:
+        patch.setattr("bayesrank.cli._stream_run.parse_line", lambda *_: interrupt(b"", 45, None))
+        assert _run(*options, "--checkpoint", "none.npz") == 130
+    assert capsys.readouterr().err == "Interrupted; nothing was written.\n"
 
 
 # --- Bad lines --------------------------------------------------------------------------------
@@ -181,6 +240,7 @@ BAD = [
     ("2 0:1", SVM, "'0:1' is not an index from 1 on"),
     ("2 one", SVM, "'one' is not an index"),
     ("2 1:", SVM, "feature 1 is '', not a number"),
+    ("2 1:1_0", SVM, "feature 1 is 1_0, not a finite number"),
 ]
 
 
@@ -201,6 +261,8 @@ def test_good_lines_and_lines_with_nothing_on_them():
     for empty in (b"\n", b"  # a comment, 1:2\n"):
         assert parse_line(empty, 3, TABLE) is None and parse_line(empty, 3, SVM) is None
     assert parse_line(b"level,a,b\n", 1, TABLE) is None
+    with pytest.raises(BadLine, match="column 3 is 'Level', but the level goes first"):
+        parse_line(b"a,b,Level\n", 1, TABLE)
     with pytest.raises(BadLine, match="the level is 'level'"):
         parse_line(b"level,a,b\n", 2, TABLE)
     with pytest.raises(BadLine, match="not UTF-8"):
@@ -273,6 +335,30 @@ def test_files_and_checkpoints_that_cannot_be_used(capsys):
     _write("wide.csv", ["1," + ",".join(["1"] * 300)])
     assert _run("wide.csv", "--degree", "3") == 2
     assert "lower --degree" in capsys.readouterr().err
+    for name, line, what in (
+        ("hashed.svm", "2 4000000000:1", "4,000,000,000 features and 2 levels"),
+        ("ids.csv", "1000000,1", "1 feature and 1,000,000 levels"),
+    ):
+        _write(name, [line])
+        assert _run(name) == 2
+        error = capsys.readouterr().err
+        assert f"{what} would take" in error and "--learner" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["2;0.5;1", "1;1;1"], " (row 1: the level is '2;0.5;1', not a number)"),
+        (["2\t0.5", "1\t1"], " (row 1: '0.5' is not an index from 1 on, a colon and a value)"),
+        (["0 1:1", "-1 1:1"], " (row 1: the level is 0, not a whole number from 1 on)"),
+        (["level,a,b"], ""),
+    ],
+)
+def test_a_file_without_a_good_line_says_what_the_first_is_wrong_in(lines, reason):
+    _write("data", lines)
+    with pytest.raises(DataError) as refused:
+        survey(Path("data"), None, None, None)
+    assert str(refused.value).startswith(f"data: there is no line to learn from{reason}; write")
 
 
 def test_the_layout_is_found_in_the_file():

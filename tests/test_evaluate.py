@@ -1,10 +1,16 @@
 """Runs and judgements in files, the table of figures, and how bad files are refused."""
 
+import io
+import os
+import threading
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from bayesrank import metrics
 from bayesrank.cli import main
+from bayesrank.cli._evaluate import evaluation_table
 from bayesrank.datasets import DataError
 from bayesrank.evaluation import evaluate, read_qrels, read_run
 
@@ -63,9 +69,9 @@ def test_what_is_missing_is_filled_in_and_noted(files):
     run = "query,item,score\nq1,a,3\nq1,x,2\nq9,a,1\n"
     evaluation = both(files(run))
     assert evaluation.notes == (
-        "1 queries of the run are not judged, and left out.",
-        "1 judged queries are not in the run, and count as found nothing.",
-        "1 items of the run are not judged, and count as label 0.",
+        "1 query of the run is not judged, and left out.",
+        "1 judged query is not in the run, and counts as found nothing.",
+        "1 item of the run is not judged, and counts as label 0.",
         "4 judged items are not in the run, and count as not retrieved.",
     )
     assert evaluation.queries == 2
@@ -164,6 +170,14 @@ def test_command_prints_a_dash_where_there_is_no_value(files, capsys):
         ("query,item\nq1,a\n", QRELS, "run.csv, row 1: there is no column 'score'"),
         ("q1 Q0 a 1 2.5 t\nq1 Q0 b 2\n", QRELS, "run.csv, row 2: 4 fields where a TREC line has 6"),
         ("query,item,score\nq7,a,1\n", QRELS, "run.csv: none of its 1 queries is judged in"),
+        ("q1 Q0 a 1 x t\n", QRELS, "run.csv, row 1, column 'score': the score 'x'"),
+        ("q1 Q0 a 1 2.5\n", QRELS, "run.csv, row 1: 5 fields where a TREC line has 6; write"),
+        ("q1 0 a 1\n", QRELS, "run.csv, row 1: 4 fields where a TREC line has 6; write"),
+        ("query\titem\tscore\n", QRELS, "run.csv, row 1: its columns are separated by tabs"),
+        ("query; item; score\n", QRELS, "run.csv, row 1: its columns are separated by semicolons"),
+        ("query,item,score\nq1,a,1_0\n", QRELS, "the score '1_0' is not a finite number"),
+        (RUN, "query,item,label\nq1,a,2000\n", "qrels.csv: labels go up to 2000, and 2**label"),
+        (RUN, "query,item,label\nq1,a,1e300\n", "column 'label': '1e300' is no label; number"),
         (RUN, "query,item,label\nq1,a,-1\n", "qrels.csv, row 2, column 'label': the label -1 is"),
         (RUN, "query,item,label\nq1,a,0.5\n", "the label '0.5' is not a whole number"),
         (RUN, "query,item,rel\nq1,a,\n", "qrels.csv, row 2, column 'rel': the label ''"),
@@ -192,8 +206,42 @@ def test_option_that_is_no_number(files, capsys, text):
 def test_refused_in_the_library_too(files):
     with pytest.raises(ValueError, match="prob must lie strictly between"):
         both(files(), prob=1.0)
+    with pytest.raises(ValueError, match="unjudged must be 'zero' or 'skip', got 'ignore'"):
+        both(files(), unjudged="ignore")
+    with pytest.raises(ValueError, match="negative must be 'refuse' or 'zero', got 'keep'"):
+        read_qrels(files()[1], negative="keep")  # pyright: ignore[reportArgumentType]
     with pytest.raises(DataError, match="there is no such file"):
         read_run("nowhere.csv")
+
+
+def test_a_pipe_is_read_once(files, tmp_path):
+    run, qrels = files()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(RUN,))
+    writer.start()
+    assert read_run(pipe).scores == read_run(run).scores
+    writer.join()
+
+
+def test_notes_are_printed_below_the_table(files, capsys):
+    files("query,item,score\nq1,a,3\nq1,z,2\nq1,y,2\n", "query,item,label\nq1,a,1\nq1,b,1\n")
+    _, out, _ = run_cli(capsys, "run.csv", "qrels.csv")
+    assert out.splitlines()[-3:] == [
+        "1 judged query, too few for intervals.",
+        "2 items of the run are not judged, and count as label 0.",
+        "1 judged item is not in the run, and counts as not retrieved.",
+    ]
+
+
+def test_a_narrow_terminal_shows_every_name_and_number(files):
+    evaluation, file = both(files()), io.StringIO()
+    Console(width=40, file=file).print(evaluation_table(evaluation))
+    lines = file.getvalue().splitlines()
+    names = "".join("".join(line[:8] for line in lines).split())
+    assert names == "Figure" + "".join("".join(row.name.split()) for row in evaluation.rows)
+    numbers = " ".join(" ".join(line[8:] for line in lines).split())
+    assert all(f"{row.mean:.4f} {row.low:.4f}" in numbers for row in evaluation.rows)
 
 
 def test_options_of_trec_eval(files):

@@ -197,6 +197,10 @@ def test_states_of_other_learners_are_refused(tmp_path):
     for stranger in (OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC), OAPBPM(K, 7, 0.5, 3, kernel=other)):
         with pytest.raises(ValueError, match="load it into a learner with the same options"):
             stranger.load(path)
+    with pytest.raises(ValueError, match="learner=OAPBPM, .*seed=3.*, and this has .*=PRank;"):
+        PRank(K, kernel=QUADRATIC).load(path)
+    with pytest.raises(ValueError, match="one with seed=3, and this has seed=4; load"):
+        OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC).load(path)
     header = {"learner": model._signature(), "n_features": 2}
     write_state(path, header, model.state_._replace(votes=np.zeros(3))._asdict())
     with pytest.raises(ValueError, match="holds other arrays"):

@@ -1,6 +1,8 @@
 """Commands, options and exit codes. Heavy libraries load only once there is work to do."""
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from bayesrank.cli._settings import Settings
 from bayesrank.cli._stream import stream_command
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 _RANK_HELP = """\
@@ -168,7 +171,19 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
         _fail("Interrupted; nothing was written.", code=130)
+    except OSError as error:
+        if error.errno not in _OUTPUT_LOST or error.filename is not None:
+            raise
+        _give_up_output(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _give_up_output(error: OSError) -> NoReturn:
+    """Exit when nobody reads what is printed, as after `| head`, or it cannot be written."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left over is flushed at the exit
+    if error.errno == errno.EPIPE:
+        sys.exit(1)
+    _fail(f"What is to be printed cannot be written ({error.strerror}).")
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

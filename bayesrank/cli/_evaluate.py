@@ -14,14 +14,19 @@ if TYPE_CHECKING:
 _HELP = """\
 Judge the ranked lists of a RUN by the relevance judgements in QRELS.
 
-Both are comma-separated UTF-8 text with a header, or files in the formats of TREC. A column draw in
-RUN tells posterior draws of a score apart; intervals are then credible intervals, and else
-bootstrap intervals over queries.
+Both are comma-separated UTF-8 text with a header, or files in the formats of TREC, as below. Scores
+are better if higher; labels are whole numbers, 0 for not relevant. A column draw in RUN tells
+posterior draws of a score apart; intervals are then credible intervals, and else bootstrap
+intervals over queries.
 
 \b
   query,item,score          query,item,label
   q1,Espresso,0.9           q1,Espresso,2
   q1,Filter,0.4             q1,Instant,0
+
+\b
+  q1 Q0 Espresso 1 0.9 me   q1 0 Espresso 2
+  q1 Q0 Filter 2 0.4 me     q1 0 Instant 0
 
 An item that is not judged counts as label 0; a judged item that is not in RUN counts as not
 retrieved. Ties count by their expected value under random tie-breaking.
@@ -33,7 +38,11 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("qrels", type=click.Path(path_type=Path))
 @click.option(
-    "-k", type=click.IntRange(min=1), default=10, show_default=True, help="Places for @k."
+    "-k",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Places that count in the figures with an @.",
 )
 @click.option(
     "--gain",
@@ -75,7 +84,7 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
     type=click.Choice(["refuse", "zero"]),
     default="refuse",
     show_default=True,
-    help="Labels below zero.",
+    help="Labels below zero: refused, or taken as 0.",
 )
 @click.option(
     "--prob",
@@ -84,7 +93,13 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
     show_default=True,
     help="Probability of the intervals.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Bootstrap.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the bootstrap.",
+)
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
     from bayesrank.cli._tables import stdout_console
@@ -105,8 +120,11 @@ def evaluation_table(evaluation: "Evaluation") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Figure")
-    for title in ("Mean", f"{100 * evaluation.prob:g}% interval", "Queries", "Best"):
+    table.add_column("Figure", min_width=8, overflow="fold")
+    table.add_column("Mean", justify="right", no_wrap=True)
+    # On a narrow terminal the two ends of an interval stand below each other.
+    table.add_column(f"{100 * evaluation.prob:g}% interval", justify="right", min_width=8)
+    for title in ("Queries", "Best"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in evaluation.rows:
         table.add_row(row.name, _number(row.mean), _ends(row), str(row.queries), f"{row.best:g}")
@@ -136,10 +154,10 @@ def _ends(row: "FigureRow") -> str:
 
 
 def _captions(evaluation: "Evaluation") -> list[str]:
-    source = (
-        f"{evaluation.draws} posterior draws"
-        if evaluation.draws
-        else "resampled queries (bootstrap)"
-    )
-    lines = [f"{evaluation.queries} judged queries. Intervals are from {source}."]
-    return lines + list(evaluation.notes)
+    judged = "1 judged query" if evaluation.queries == 1 else f"{evaluation.queries} judged queries"
+    source = "resampled queries (bootstrap)"
+    if evaluation.draws:
+        source = f"{evaluation.draws} posterior draws"
+    elif all(row.low != row.low for row in evaluation.rows):
+        return [f"{judged}, too few for intervals.", *evaluation.notes]
+    return [f"{judged}. Intervals are from {source}.", *evaluation.notes]

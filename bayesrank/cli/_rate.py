@@ -21,13 +21,21 @@ _HELP = """\
 Predict what users would say of what they have not rated.
 
 RATINGS is comma-separated UTF-8 text with a header and the columns user, item and rating. Ratings
-are whole numbers, higher is better; a user rates an item once.
+are whole numbers, higher is better, all used from the lowest to the highest; a user rates an item
+once.
 
 \b
   user,item,rating
   Ada,Espresso,5
   Ada,Filter,2
   Bob,Filter,4
+
+The file of --items has a column item (or name) first, and one numeric column a feature.
+
+\b
+  item,price,strength
+  Espresso,2.5,9
+  Filter,1.8,5
 
 Users share what they have in common: their functions of the items come from one process, whose mean
 and kernel are learned. The folder then holds predictions.csv (every pair not rated: level,
@@ -276,7 +284,7 @@ def _table(items: "pd.DataFrame", rows: int) -> Any:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Most controversial", overflow="fold")
     for title in ("Ratings", "Liking", "Disagreement"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     shown = items[["item", "ratings", "liking", "disagreement"]].head(rows)
     for name, count, liking, disagreement in shown.itertuples(index=False):
         table.add_row(Text(str(name)), f"{count}", f"{liking:+.2f}", f"{disagreement:.2f}")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _HELP = """\
 Learn levels from a stream of lines, predicting each before it is learned.
 
-DATA is a file, or - for standard input. Each line holds a level, 1 or more, and the features: in
-the format of svmlight, or between commas.
+DATA is a file, or - for standard input. Each line holds a level, a whole number from 1 on, and the
+features: in the format of svmlight, or between commas, where the first line may name the columns.
 
 \b
   4 1:0.5 3:2.25            4,0.5,0,2.25
@@ -24,7 +24,8 @@ the format of svmlight, or between commas.
 
 The running loss is printed: by how many levels predictions were wrong, on average, and for
 bayes-point the log loss in nats. What is learned is kept in a checkpoint, which is complete at any
-moment: however the run ends, the same command goes on from there, exactly.
+moment: however the run ends, the same command goes on from there, exactly. In Python, the method
+load of the same learner in bayesrank.online, with the same options, takes it up.
 """
 
 _LEARNERS = {
@@ -38,6 +39,7 @@ _LEARNERS = {
 }
 
 _MOST_MONOMIALS = 20_000
+_MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
 
 
 @click.command("stream", help=_HELP)
@@ -103,7 +105,7 @@ _MOST_MONOMIALS = 20_000
 )
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
     help="oap-*: seed of what each member is shown.",
@@ -134,10 +136,12 @@ def stream_command(
     data: Path, levels: int | None, features: int | None, form: str | None, **options: Any
 ) -> int:
     """Set a run up, follow the stream, and say how it went."""
+    from bayesrank.cli._notes import count_of
     from bayesrank.cli._stream_run import Run
 
     standard_input = str(data) == "-"
-    layout = _layout(data, standard_input, levels, features, form)
+    layout = _layout(data, levels, features, form)
+    _refuse_large(layout, **options)
     model = _learner(layout, **options)
     run = Run(
         model,
@@ -150,34 +154,56 @@ def stream_command(
         complain=lambda sentence: click.echo(sentence, err=True),
     )
     form_name = {"csv": "CSV", "svmlight": "svmlight"}[layout.form]
-    click.echo(f"{form_name} lines, {layout.n_levels} levels, {layout.n_features} features.")
+    features_read = count_of(layout.n_features, "feature")
+    click.echo(f"{form_name} lines, {layout.n_levels:,} levels, {features_read}.")
     if run.resume():
         click.echo(f"Going on from {options['checkpoint']}, after line {run.tally.lines:,}.")
         _report(run.tally)
     try:
-        with _opened(data, standard_input) as lines:
+        with nullcontext(sys.stdin.buffer) if standard_input else data.open("rb") as lines:
             run.follow(lines)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted; {options['checkpoint']} holds what was last reported.", err=True)
+        kept = f"{options['checkpoint']} holds what was last reported"
+        left = kept if options["checkpoint"].exists() else "nothing was written"
+        click.echo(f"Interrupted; {left}.", err=True)
         return 130
-    except OSError as error:
-        raise _cannot_write(options["checkpoint"], error) from None
     click.echo(f"Done; what was learned is in {options['checkpoint']}.")
     return 0
 
 
-def _layout(
-    data: Path, standard_input: bool, levels: int | None, features: int | None, form: str | None
-) -> "Layout":
+def _layout(data: Path, levels: int | None, features: int | None, form: str | None) -> "Layout":
     from bayesrank.datasets._stream import Layout, survey
 
-    if not standard_input:
+    # A pipe with a name, such as <(zcat data.gz) has, is read once, too.
+    once = str(data) == "-" or (data.exists() and not data.is_file() and not data.is_dir())
+    if not once:
         return survey(data, levels, features, form)
     if levels is None or features is None or form is None:
+        name = "Standard input" if str(data) == "-" else f"{data} is no file on disk, and"
         raise click.UsageError(
-            "Standard input cannot be looked at twice: give --levels, --features and --format."
+            f"{name} cannot be looked at twice: give --levels, --features and --format."
         )
     return Layout(form, levels, features)
+
+
+def _refuse_large(
+    layout: "Layout", learner: str, degree: int, n_members: int, every: int, **others: Any
+) -> None:
+    """Refuse what would not fit into memory before anything is learned."""
+    from bayesrank.cli._notes import count_of
+    from bayesrank.online._bayes_point import NOISES
+
+    unknowns = layout.n_features + layout.n_levels - 1
+    held = unknowns * (n_members if learner.startswith("oap") else 1)
+    if learner == "bayes-point" and degree == 1:
+        held = unknowns**2 * len(NOISES)
+    gigabytes = 8 * (held + every * layout.n_features) / 2**30
+    if gigabytes > _MOST_GIGABYTES:
+        raise click.UsageError(
+            f"{count_of(layout.n_features, 'feature')} and {layout.n_levels:,} levels would take "
+            f"{gigabytes:,.0f} GB: see whether the file says what it should, choose another "
+            "--learner (prank takes least), or lower --every."
+        )
 
 
 def _learner(layout: "Layout", learner: str, degree: int, **options: Any) -> Any:
@@ -199,20 +225,9 @@ def _learner(layout: "Layout", learner: str, degree: int, **options: Any) -> Any
     return getattr(online, name)(layout.n_levels, kernel=kernel, **chosen)
 
 
-def _opened(data: Path, standard_input: bool) -> Any:
-    return nullcontext(sys.stdin.buffer) if standard_input else data.open("rb")
-
-
 def _report(tally: "Tally") -> None:
     log_loss = f"  log loss {tally.log_loss:.4f}" if tally.nats else ""
     skipped = f"  bad lines {tally.skipped:,}" if tally.skipped else ""
     click.echo(
         f"{tally.examples:>12,} examples  rank loss {tally.rank_loss:.4f}{log_loss}{skipped}"
     )
-
-
-def _cannot_write(path: Path, error: OSError) -> Exception:
-    from bayesrank.cli._output import OutputError
-
-    reason = error.strerror or type(error).__name__
-    return OutputError(f"{path}: the checkpoint cannot be written ({reason}); use --checkpoint")

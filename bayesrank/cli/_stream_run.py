@@ -1,11 +1,12 @@
 """A stream is predicted, learned and kept: what happens between its lines and its checkpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from bayesrank.cli._output import OutputError
 from bayesrank.datasets._errors import DataError
 from bayesrank.datasets._stream import BadLine, Example, Layout, parse_line
 
@@ -106,10 +107,12 @@ class Run:
         Raises
         ------
         DataError
-            At the first bad line, unless these are skipped; what came before it is kept.
+            At the first bad line, unless these are skipped; what came before it is kept. If there
+            is nothing to learn from, or the stream cannot be read.
+        OutputError
+            If the checkpoint cannot be written.
         """
-        self._go_to_where_it_was(lines)
-        for raw in lines:
+        for raw in self._left(lines):
             self._reached = self._reached._replace(
                 lines=self._reached.lines + 1, offset=self._reached.offset + len(raw)
             )
@@ -123,6 +126,9 @@ class Run:
             if (self.tally.examples + len(self._waiting)) % self.every == 0 and self._waiting:
                 self.keep()
         self.keep()
+        if not hasattr(self.model, "state_"):
+            cure = "write a level, then the features, on each line"
+            raise DataError(self.source, "there is no line to learn from", cure)
 
     def keep(self) -> None:
         """Learn the examples that wait, and write the checkpoint."""
@@ -136,16 +142,27 @@ class Run:
                 "layout": list(self.layout),
                 "tally": self.tally._asdict(),
             }
-            self.model.save(self.checkpoint, notes=notes)
-        if changed:
+            try:
+                self.model.save(self.checkpoint, notes=notes)
+            except OSError as error:
+                problem = f"the checkpoint cannot be written ({_reason(error)})"
+                raise OutputError(f"{self.checkpoint}: {problem}; use --checkpoint") from None
+        if changed and self.tally.examples:
             self.report(self.tally)
 
-    def _go_to_where_it_was(self, lines: IO[bytes]) -> None:
-        if lines.seekable():
-            lines.seek(self.tally.offset)
-            return
-        for _ in range(self.tally.lines):
-            lines.readline()
+    def _left(self, lines: IO[bytes]) -> Iterator[bytes]:
+        """Give the lines from where the run was."""
+        try:
+            if lines.seekable():
+                lines.seek(self.tally.offset)
+            else:
+                for _ in range(self.tally.lines):
+                    lines.readline()
+            yield from lines
+        except OSError as error:
+            raise DataError(
+                self.source, f"it cannot be read ({_reason(error)})", "check it"
+            ) from None
 
     def _refuse_or_skip(self, problem: str, size: int) -> None:
         number = self._reached.lines
@@ -182,6 +199,10 @@ class Run:
             nats=total,
         )
         self._waiting = []
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
 
 
 def _predict_and_learn(model: Any, X: Any, y: Any) -> tuple[Any, Any]:

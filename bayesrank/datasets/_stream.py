@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.datasets._errors import DataError
+from bayesrank.datasets._ratings import LEVEL_COLUMNS
 
 __all__ = ["BadLine", "Example", "Layout", "parse_line", "sniff", "survey"]
 
@@ -75,7 +76,12 @@ def parse_line(raw: bytes, number: int, layout: Layout) -> Example | None:
     """
     text = _decode(raw)
     cells = _cells(text, layout.form)
-    if not cells or (number == 1 and layout.form == "csv" and _is_header(cells)):
+    if not cells:
+        return None
+    if number == 1 and layout.form == "csv" and _is_header(cells):
+        place = next((i for i, cell in enumerate(cells) if cell.lower() in LEVEL_COLUMNS), 0)
+        if place:
+            raise BadLine(f"column {place + 1} is {cells[place]!r}, but the level goes first")
         return None
     level = _number(cells[0], "the level")
     if level != math.floor(level) or not 1 <= level <= layout.n_levels:
@@ -108,15 +114,21 @@ def survey(path: Path, n_levels: int | None, n_features: int | None, form: str |
     DataError
         If the file cannot be read, or holds no example.
     """
-    highest, widest = 0, 0
+    highest, widest, problem = 0, 0, ""
     try:
         with path.open("rb") as file:
-            for raw in file:
+            for number, raw in enumerate(file, start=1):
                 text = raw.decode("utf-8-sig", "replace")
                 if not _cells(text, "csv"):
                     continue
                 form = form or sniff(text)
-                level, width = _extent(_cells(text, form), form, widest)
+                cells = _cells(text, form)
+                try:
+                    level, width = _extent(cells, form, widest)
+                except BadLine as error:
+                    if number > 1 or form != "csv" or not _is_header(cells):
+                        problem = problem or f" (row {number}: {error})"
+                    continue
                 highest, widest = max(highest, level), max(widest, width)
                 if highest and n_levels is not None and (n_features is not None or form == "csv"):
                     break
@@ -125,7 +137,7 @@ def survey(path: Path, n_levels: int | None, n_features: int | None, form: str |
         raise DataError(path, f"it cannot be read ({reason})", "check the path") from None
     if form is None or not highest:
         cure = "write a level, then the features, on each line"
-        raise DataError(path, "there is no line with a level and features", cure)
+        raise DataError(path, f"there is no line to learn from{problem}", cure)
     layout = Layout(form, n_levels or max(highest, 2), n_features or widest)
     if layout.n_features < 1:
         raise DataError(path, "no line has a feature", "write features behind the level")
@@ -133,16 +145,19 @@ def survey(path: Path, n_levels: int | None, n_features: int | None, form: str |
 
 
 def _extent(cells: list[str], form: str, width: int) -> tuple[int, int]:
-    """Level of a line, and how many features it speaks of; zeros where it is bad."""
-    try:
-        level = _number(cells[0], "the level")
-        if level != math.floor(level) or level < 1:
-            return 0, 0
-        if form == "csv":
-            return int(level), width or len(cells) - 1
-        indices = [_pair(cell)[0] for cell in _pairs(cells[1:])]
-    except BadLine:
-        return 0, 0
+    """Level of a line, and how many features it speaks of.
+
+    Raises
+    ------
+    BadLine
+        If it does not begin with a level, or a feature has no index.
+    """
+    level = _number(cells[0], "the level")
+    if level != math.floor(level) or level < 1:
+        raise BadLine(f"the level is {cells[0]}, not a whole number from 1 on")
+    if form == "csv":
+        return int(level), width or len(cells) - 1
+    indices = [_pair(cell)[0] for cell in _pairs(cells[1:])]
     return int(level), max(indices, default=0)
 
 
@@ -174,7 +189,7 @@ def _is_header(cells: list[str]) -> bool:
 
 def _number(text: str, what: str) -> float:
     try:
-        number = float(text)
+        number = math.nan if "_" in text else float(text)
     except ValueError:
         raise BadLine(f"{what} is {text!r}, not a number") from None
     if not math.isfinite(number):

@@ -75,10 +75,17 @@ def read_text(path: str | Path) -> str:
     return text
 
 
-def read_table(path: str | Path) -> Table:
+def read_table(path: str | Path, text: str | None = None) -> Table:
     """Read a comma-separated file with a header.
 
     Blank lines are skipped, and blanks around a cell are removed.
+
+    Parameters
+    ----------
+    path
+        The file.
+    text
+        Its contents, if they have been read: a pipe is read once.
 
     Raises
     ------
@@ -86,7 +93,7 @@ def read_table(path: str | Path) -> Table:
         If the file is unreadable, has no rows, repeats a column, or has rows of unlike length.
     """
     path = Path(path)
-    records = _records(path, read_text(path))
+    records = _records(path, read_text(path) if text is None else text)
     (first, header), rows = (records[0].number, records[0].cells), records[1:]
     _check_header(path, first, header)
     if not rows:

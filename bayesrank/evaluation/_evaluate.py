@@ -11,6 +11,7 @@ from bayesrank.bounds import bootstrap_queries
 from bayesrank.datasets import DataError
 from bayesrank.evaluation._files import Qrels, Run
 from bayesrank.metrics import PerQuery
+from bayesrank.metrics._gain import LARGEST_EXPONENT
 from bayesrank.metrics._validate import Ties
 
 _SAMPLES = 1000
@@ -94,12 +95,18 @@ def evaluate(
     Raises
     ------
     DataError
-        If the files have no query in common.
+        If the files have no query in common, or a label is too large for the exponential gain.
     ValueError
         If an option is out of range.
     """
     if not 0.0 < prob < 1.0:
         raise ValueError(f"prob must lie strictly between 0 and 1, got {prob}; use 0.9 for 90%")
+    if unjudged not in ("zero", "skip"):
+        raise ValueError(f"unjudged must be 'zero' or 'skip', got {unjudged!r}")
+    top = max(qrels.labels.values())
+    if gain == "exponential" and top > LARGEST_EXPONENT:
+        cure = "take the linear gain (--gain linear), or number the levels 0, 1, 2, ..."
+        raise DataError(qrels.path, f"labels go up to {top}, and 2**label overflows", cure)
     problem = _join(run, qrels, unjudged)
     call = {"query": problem.query, "ties": ties, "item": problem.item, "undefined": undefined}
     scores = problem.scores if len(problem.scores) > 1 else problem.scores[0]
@@ -165,21 +172,39 @@ def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _Problem
     for (draw, query, item), score in run.scores.items():
         if (query, item) in row:
             scores[draws[draw], row[query, item]] = score
-    counted = {
-        "queries of the run are not judged, and left out": len(seen.keys() - judged.keys()),
-        "judged queries are not in the run, and count as found nothing": len(
-            judged.keys() - seen.keys()
+    missed = sum(pair not in retrieved for pair in qrels.labels)
+    treated = ("counts as label 0", "count as label 0") if unjudged == "zero" else ("left out",) * 2
+    notes = (
+        _note(
+            len(seen.keys() - judged.keys()),
+            "query of the run is not judged, and left out",
+            "queries of the run are not judged, and left out",
         ),
-        "items of the run are not judged, and "
-        + ("count as label 0" if unjudged == "zero" else "left out"): len(extra),
-        "judged items are not in the run, and count as not retrieved": sum(
-            pair not in retrieved for pair in qrels.labels
+        _note(
+            len(judged.keys() - seen.keys()),
+            "judged query is not in the run, and counts as found nothing",
+            "judged queries are not in the run, and count as found nothing",
         ),
-    }
+        _note(
+            len(extra),
+            f"item of the run is not judged, and {treated[0]}",
+            f"items of the run are not judged, and {treated[1]}",
+        ),
+        _note(
+            missed,
+            "judged item is not in the run, and counts as not retrieved",
+            "judged items are not in the run, and count as not retrieved",
+        ),
+    )
     return _Problem(
         scores,
         np.array([qrels.labels.get(pair, 0) for pair in pairs]),
         np.array([query for query, _ in pairs]),
         np.array([item for _, item in pairs]),
-        tuple(f"{count} {what}." for what, count in counted.items() if count),
+        tuple(note for note in notes if note),
     )
+
+
+def _note(count: int, one: str, many: str) -> str:
+    """Sentence about a number of things, empty if there is none."""
+    return f"{count} {one if count == 1 else many}." if count else ""

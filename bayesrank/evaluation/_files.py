@@ -13,6 +13,7 @@ _ITEM = ("item", "docno", "doc", "document")
 _SCORE = ("score",)
 _LABEL = ("label", "relevance", "rel", "grade")
 _DRAW = "draw"
+_LARGEST = 10**9
 
 
 class Run(NamedTuple):
@@ -120,13 +121,19 @@ def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refus
     ------
     DataError
         If the file cannot be used as it is. One line, with file, row and column.
+    ValueError
+        If `negative` is neither.
     """
+    if negative not in ("refuse", "zero"):
+        raise ValueError(f"negative must be 'refuse' or 'zero', got {negative!r}")
     path = Path(path)
     labels: dict[tuple[str, str], int] = {}
     for record, fail in _records(path, _QRELS):
         value = _number(record.value)
         if not math.isfinite(value) or value != round(value):
             raise fail(f"the label {record.value!r} is not a whole number", "number the levels")
+        if abs(value) > _LARGEST:
+            raise fail(f"{record.value!r} is no label", "number the levels 0, 1, 2, ...")
         if value < 0 and negative == "refuse":
             raise fail(
                 f"the label {record.value} is below zero",
@@ -143,7 +150,7 @@ def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refus
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        return math.nan if "_" in text else float(text)
     except ValueError:
         return math.nan
 
@@ -157,7 +164,7 @@ def _records(
         names = ("query", "item", columns.value[0])
         records = _from_trec(path, text, columns)
     else:
-        table = read_table(path)
+        table = read_table(path, text)
         wanted = (_QUERY, _ITEM, columns.value)
         places = [table.position(*known, expected=columns.expected) for known in wanted]
         names = tuple(table.header[place] for place in places)
@@ -176,9 +183,13 @@ def _records(
 
 
 def _is_trec(text: str, columns: _Columns) -> bool:
-    """Whether the first line has the fields of a TREC file, and a number where one belongs."""
-    fields = next(line for line in text.splitlines() if line.strip()).split()
-    return len(fields) == columns.trec_width and not math.isnan(_number(fields[columns.trec_value]))
+    """Whether the first line is one of a TREC file, right or wrong, and no header."""
+    first = next(line for line in text.splitlines() if line.strip())
+    fields = first.split()
+    if len(fields) == columns.trec_width and not math.isnan(_number(fields[columns.trec_value])):
+        return True
+    names = {*_QUERY, *_ITEM, *columns.value}
+    return len(fields) > 1 and not set(",;") & set(first) and not names & set(first.lower().split())
 
 
 def _from_trec(path: Path, text: str, columns: _Columns) -> Iterator[_Record]:

@@ -19,6 +19,8 @@ from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics._validate import Array, Options
 
+LARGEST_EXPONENT = 1000  # of two, for which sums of gains stay in the range of double precision
+
 
 def ndcg(
     scores: ArrayLike,
@@ -68,7 +70,7 @@ def ndcg(
         raise ValueError(f"gain must be 'exponential' or 'linear', got {gain!r}")
 
     def kernel(lists: Lists) -> Array:
-        if gain == "exponential" and lists.xp is np and lists.label.max() > 1000:
+        if gain == "exponential" and lists.xp is np and lists.label.max() > LARGEST_EXPONENT:
             top = lists.label.max()
             raise ValueError(f"labels go up to {top:g}: 2**label overflows; use gain='linear'")
         return _ndcg(lists, limit, gain == "exponential")

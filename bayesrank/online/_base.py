@@ -1,5 +1,6 @@
 """What the online learners share: chunks in, predictions out, state to a file and back."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -246,10 +247,11 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         check_count(self.n_levels, "n_levels", 2)
         header, arrays = read_state(path)
-        if header.get("learner") != self._signature():
+        saved, here = _parts(str(header.get("learner"))), _parts(self._signature())
+        if saved != here:
             raise ValueError(
-                f"{path} was saved by {header.get('learner')}, and this is {self._signature()}; "
-                "load it into a learner with the same options."
+                f"{path} was saved by one with {_join(saved - here)}, and this has "
+                f"{_join(here - saved)}; load it into a learner with the same options."
             )
         with jax.enable_x64(True):
             n_features = check_count(header["n_features"], "n_features")
@@ -341,6 +343,16 @@ def _describe(option: Any) -> str:
         numbers = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(option)]
         return f"{type(option).__name__}{numbers}"
     return repr(option)
+
+
+def _parts(signature: str) -> set[str]:
+    """Name of a learner, and its options one by one."""
+    name, _, options = signature.partition("(")
+    return {f"learner={name}", *re.split(r", (?=\w+=)", options.removesuffix(")"))}
+
+
+def _join(parts: set[str]) -> str:
+    return ", ".join(sorted(parts)) or "no other option"
 
 
 def _fits(array: NDArray[Any], empty: NDArray[Any]) -> bool:
