@@ -117,6 +117,22 @@ def test_learners_take_columns_of_any_numbers():
     )
 
 
+def test_learners_refuse_columns_in_another_order(tmp_path):
+    table = pd.DataFrame({"price": [1.0, 2.0, 3.0], "weight": [3.0, 1.0, 2.0]})
+    model = PRank(3).partial_fit(table, [1, 2, 3])
+    model.save(tmp_path / "state.npz")
+    for known in (model, PRank(3).load(tmp_path / "state.npz")):
+        assert known.feature_names_in_.tolist() == ["price", "weight"]
+        for use in (known.predict, lambda X, known=known: known.partial_fit(X, [1, 2, 3])):
+            with pytest.raises(ValueError, match="the same columns in the same order"):
+                use(table[["weight", "price"]])
+        assert known.n_seen_ == 3
+        np.testing.assert_array_equal(known.predict(table.to_numpy()), known.predict(table))
+    model.fit(table[["weight", "price"]], [1, 2, 3])
+    assert model.feature_names_in_.tolist() == ["weight", "price"]
+    assert PRank(3).partial_fit(table.to_numpy(), [1, 2, 3]).feature_names_in_ is None
+
+
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [

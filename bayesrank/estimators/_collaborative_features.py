@@ -59,8 +59,8 @@ def read_item_table(features: Any) -> ItemTable:
         values = np.asarray(rows)
     else:
         raise ValueError(
-            f"item_features is a {type(features).__name__}; pass a DataFrame whose index are the "
-            "ids of the items, or a mapping from ids to rows of numbers"
+            f"item_features is a {type(features).__name__}; pass a DataFrame of pandas whose index "
+            "are the ids of the items, or a mapping from ids to rows of numbers"
         )
     ids = id_list(column, "the index of item_features")
     items = Labels.of(ids)[0]

@@ -15,7 +15,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank.online._loss import round_levels
 from bayesrank.online._storage import read_state, write_state
-from bayesrank.online._validate import check_count, check_levels, check_rows
+from bayesrank.online._validate import check_count, check_levels, check_names, check_rows
 
 __all__ = ["Block", "OnlineRanker"]
 
@@ -41,6 +41,7 @@ class OnlineRanker(BaseEstimator, ABC):
     state_: Any
     notes_: Any
     n_features_in_: int
+    feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
 
     # What a subclass says.
 
@@ -100,6 +101,7 @@ class OnlineRanker(BaseEstimator, ABC):
         copy: Any = clone(self)
         fresh = copy.partial_fit(X, y)
         self.n_features_in_, self.state_ = fresh.n_features_in_, fresh.state_
+        self.feature_names_in_ = fresh.feature_names_in_
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -220,9 +222,11 @@ class OnlineRanker(BaseEstimator, ABC):
             If nothing has been learned.
         """
         check_is_fitted(self, "state_")
+        names = self.feature_names_in_
         header = {
             "learner": self._signature(),
             "n_features": self.n_features_in_,
+            "feature_names": None if names is None else names.tolist(),
             "notes": notes,
         }
         write_state(path, header, self.state_._asdict())
@@ -263,6 +267,8 @@ class OnlineRanker(BaseEstimator, ABC):
                 f"{path} holds other arrays than this learner's; it was not saved by it."
             )
         self.n_features_in_, self.state_ = n_features, type(empty)(**arrays)
+        names = header.get("feature_names")
+        self.feature_names_in_ = None if names is None else np.array(names, object)
         self.notes_ = header.get("notes")
         return self
 
@@ -283,6 +289,7 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         check_count(self.n_levels, "n_levels", 2)
         started = hasattr(self, "state_")
+        names = check_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
         levels = check_levels(y, len(rows), self.n_levels)
         met = []
@@ -295,7 +302,7 @@ class OnlineRanker(BaseEstimator, ABC):
                     met.append(meet(state, used))
                 state = after
         self._refuse_unless_finite(state)
-        self.n_features_in_, self.state_ = rows.shape[1], state
+        self.n_features_in_, self.state_, self.feature_names_in_ = rows.shape[1], state, names
         return met
 
     def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[Block, int]]:
@@ -329,6 +336,7 @@ class OnlineRanker(BaseEstimator, ABC):
 
     def _known_rows(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "state_")
+        check_names(X, self.feature_names_in_)
         return self._expand(check_rows(X, self.n_features_in_))
 
     def _signature(self) -> str:

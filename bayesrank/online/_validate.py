@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from tinygp.kernels import Kernel
 
-from bayesrank._tables import plain_array
+from bayesrank._tables import column_names, plain_array
 
 __all__ = [
     "LARGEST",
     "check_count",
     "check_kernel",
     "check_levels",
+    "check_names",
     "check_positive",
     "check_rows",
     "check_share",
@@ -120,6 +121,25 @@ def check_rows(X: ArrayLike, n_features: int | None) -> NDArray[np.float64]:
             f"at most {LARGEST:g}, or leave the example out. Nothing of the chunk was learned."
         )
     return rows
+
+
+def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return the names of a table's columns, or the known ones where `X` has none.
+
+    Raises
+    ------
+    ValueError
+        If both have names, and others or in another order.
+    """
+    columns = column_names(X)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return known
+    if known is not None and columns != known.tolist():
+        raise ValueError(
+            f"`X` has the columns {columns}, but the examples before had {known.tolist()}; give "
+            "all examples the same columns in the same order."
+        )
+    return np.array(columns, object)
 
 
 def check_levels(y: ArrayLike, n_rows: int, n_levels: int) -> NDArray[np.int64]:
