@@ -132,7 +132,7 @@ def test_new_items_come_by_their_features(table):
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        ([[1.0], [2.0]], "item_features is a list; pass a DataFrame whose index"),
+        ([[1.0], [2.0]], "item_features is a list; pass a DataFrame of pandas"),
         ({"x": [1.0, 2.0], "y": [1.0]}, "rows of unlike length"),
         (pd.DataFrame({"size": [1, 2, 3]}, index=["x", "y", "y"]), "two rows for item 'y'"),
         (pd.DataFrame({"size": [1, None]}, index=["x", "y"]), "has nan for item 'y' in column 's"),
