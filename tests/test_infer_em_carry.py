@@ -133,12 +133,15 @@ def test_em_ends_at_a_maximum(data, converged):
         ratio = jnp.linalg.solve(learned, psi)
         value = -0.5 * STRENGTH * (jnp.trace(ratio) - jnp.linalg.slogdet(ratio)[1] - CORE)
         value -= 0.5 * MEAN_STRENGTH * (h - level) @ jnp.linalg.solve(sigma, h - level)
-        for user in range(N):
-            seen = items[users == user]
-            covariance = sigma[np.ix_(seen, seen)] + jnp.exp(2 * log_noise) * jnp.eye(len(seen))
-            value += multivariate_normal.logpdf(ratings[users == user], h[seen], covariance)
-        return value
+        # What a user has not rated counts as standard normal, and zero: all are of one shape.
+        noisy = sigma + jnp.exp(2 * log_noise) * jnp.eye(M)
+        covariances = jnp.where(rated[:, :, None] & rated[:, None], noisy, jnp.eye(M))
+        density = jax.vmap(multivariate_normal.logpdf, (0, None, 0))
+        value += density(jnp.where(rated, said - h, 0.0), jnp.zeros(M), covariances).sum()
+        return value + 0.5 * np.log(2 * np.pi) * np.sum(~rated)
 
+    rated, said = np.zeros((N, M), bool), np.zeros((N, M))
+    rated[users, items], said[users, items] = True, ratings
     with jax.enable_x64(True):
         at = (
             jnp.asarray(result.mean),
