@@ -104,10 +104,12 @@ def test_columns_in_any_order_and_others_listed_as_ignored(write):
 
 
 def test_ties(write):
-    rows = ["0", "1", "", "TRUE", "no", "yes", "False"]
+    rows = ["0", "1", "", "TRUE", "no", "yes", "False", "1.0", "0.0"]
     content = "winner,loser,tie\n" + "".join(f"a,b,{cell}\n" for cell in rows)
     data = read_comparisons(write("c.csv", content))
-    np.testing.assert_array_equal(data.tied, [False, True, False, True, False, True, False])
+    np.testing.assert_array_equal(
+        data.tied, [False, True, False, True, False, True, False, True, False]
+    )
     assert data.ignored_columns == ()
 
 

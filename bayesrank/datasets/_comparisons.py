@@ -10,7 +10,10 @@ from bayesrank.datasets._items import Items, read_items
 from bayesrank.datasets._preflib import SUFFIXES, read_orders
 from bayesrank.datasets._table import Table, read_table
 
-_TIE = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+_TIE = {
+    **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
+    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
+}
 
 
 def read_comparisons(path: str | Path, items: str | Path | None = None) -> ComparisonData:
