@@ -46,13 +46,19 @@ def _step(scales, strength, core, hold_size):
 
 
 @pytest.mark.parametrize(
-    ("strength", "hold_size", "core"),
-    [(2.0, False, M), (5000.0, True, M), (2.0, False, 3), (5000.0, False, 3), (2.0, True, 3)],
+    ("strength", "hold_size", "core", "second"),
+    [
+        (2.0, False, M, 1.0),
+        (5000.0, True, M, 1.0),
+        (2.0, False, 3, 1.0),
+        (2.0, True, 3, 1.0),
+        (50.0, False, 1, 1e-6),  # as small as may be, and has to stay so
+    ],
 )
-def test_steps_never_lower_the_objective_and_end_at_its_maximum(strength, hold_size, core):
+def test_steps_never_lower_the_objective_and_end_at_its_maximum(strength, hold_size, core, second):
     with jax.enable_x64(True):
         step = jax.jit(lambda scales: _step(scales, strength, core, hold_size))
-        scales, trace = np.ones(3), []
+        scales, trace = np.array([1.0, second, 1.0]), []
         for _ in range(60):
             trace.append(_objective(scales, strength, core))
             scales = np.asarray(step(scales))

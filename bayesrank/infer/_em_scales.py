@@ -13,12 +13,12 @@ second moment, over users and with what the prior of the mean adds, of what is l
 :math:`r` after its weights :math:`w_r(s)` on the core.
 
 The step is Fisher's in :math:`\log s`, with the information that :math:`Q` has where :math:`\hat T
-= \Psi` and :math:`V_r = n D_r`,
+= \Psi` and :math:`V_r = n D_r`, so that the base process is right,
 
 .. math::
     s_c s_d \left(\frac{n \tau}{2 (n + \tau)} \mathrm{tr}(\Psi^{-1} K_c \Psi^{-1} K_d)
         + \sum_r \left(\frac{n}{2} \, \partial_c \log D_r \, \partial_d \log D_r
-        + \frac{\partial_c w_r' \, T \, \partial_d w_r}{D_r}\right)\right),
+        + n \frac{\partial_c w_r' \, \Psi \, \partial_d w_r}{D_r}\right)\right),
 
 which is long enough for any strength, and halved until it does not lower :math:`Q`.
 
@@ -35,7 +35,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from bayesrank.infer._em_carry import Carried, CoreKernels, carry, mix
 
@@ -67,6 +67,16 @@ class Moments(NamedTuple):
     rest: Array
 
 
+class _Given(NamedTuple):
+    """What stays as it is while scales are sought; see `update_scales`."""
+
+    kernels: CoreKernels
+    carried: Carried
+    moments: Moments
+    num_users: Array
+    strength: float
+
+
 def update_scales(
     scales: Array,
     kernels: CoreKernels,
@@ -96,19 +106,11 @@ def update_scales(
     hold_size
         Whether only the scales' ratios are learned.
     """
-    total = num_users + strength
+    given = _Given(kernels, carried, moments, num_users, strength)
     size = jnp.mean(jax.vmap(jnp.diagonal)(kernels.core), axis=1)
-
-    def shared_factor(scales: Array) -> Array:
-        target = mix(scales, kernels.core)
-        return jnp.linalg.cholesky((moments.core + strength * target) / total)
-
-    def objective(base: Carried, shared: Array) -> Array:
-        half, other = (jnp.sum(jnp.log(jnp.diagonal(x))) for x in (base.factor, shared))
-        change = base.weights - carried.weights
-        left = moments.rest - jnp.sum(change * (2.0 * moments.across - moments.core @ change), 0)
-        rest = jnp.sum(num_users * jnp.log(base.own) + left / base.own)
-        return strength * half - total * other - 0.5 * rest
+    shared = _shared_factor(given, scales)
+    present = _objective(given, carried, shared)
+    step = _step(given, scales, size, shared, hold_size=hold_size)
 
     def moved(share: Array) -> Array:
         new = scales * jnp.exp(share * step)
@@ -117,54 +119,77 @@ def update_scales(
 
     def too_long(share: Array) -> Array:
         new = moved(share)
-        value = objective(carry(new, kernels), shared_factor(new))
+        value = _objective(given, carry(new, kernels), _shared_factor(given, new))
         return ~(value >= present) & (share > _SHORTEST_SHARE)
 
-    shared = shared_factor(scales)
-    present = objective(carried, shared)
-    gradient, information = _of_core(kernels.core, carried, shared, num_users, strength)
-    if carried.own.shape[0]:
-        more = _of_rest(kernels, carried, moments, num_users)
-        gradient, information = gradient + more[0], information + more[1]
-    gradient, information = scales * gradient, scales[:, None] * information * scales
-    information += _RIDGE * jnp.diag(jnp.diagonal(information))
-    step = jnp.linalg.solve(information, gradient)
-    if hold_size:
-        # Newton's step among those that, to first order, change no size.
-        shares = scales * size
-        back = jnp.linalg.solve(information, shares)
-        step = step - back * (shares @ step) / (shares @ back)
-    step = step * jnp.minimum(1.0, _LONGEST_STEP / jnp.maximum(jnp.max(jnp.abs(step)), 1e-300))
     share = lax.while_loop(too_long, lambda share: 0.5 * share, jnp.ones((), step.dtype))
     return jnp.where(share > _SHORTEST_SHARE, moved(share), scales)
 
 
-def _of_core(
-    kernels: Array, carried: Carried, shared: Array, num_users: Array, strength: float
-) -> tuple[Array, Array]:
+def _shared_factor(given: _Given, scales: Array) -> Array:
+    """Cholesky factor of the shared kernel that the M-step would choose."""
+    target = mix(scales, given.kernels.core)
+    total = given.num_users + given.strength
+    return jnp.linalg.cholesky((given.moments.core + given.strength * target) / total)
+
+
+def _objective(given: _Given, base: Carried, shared: Array) -> Array:
+    """``Q`` for a base process and the shared kernel's factor that go together."""
+    half, other = (jnp.sum(jnp.log(jnp.diagonal(x))) for x in (base.factor, shared))
+    change, (core, across, rest) = base.weights - given.carried.weights, given.moments
+    left = rest - jnp.sum(change * (2.0 * across - core @ change), axis=0)
+    rest = jnp.sum(given.num_users * jnp.log(base.own) + left / base.own)
+    return given.strength * half - (given.num_users + given.strength) * other - 0.5 * rest
+
+
+def _step(given: _Given, scales: Array, size: Array, shared: Array, *, hold_size: bool) -> Array:
+    """Fisher's step in the logarithms of the scales, shortened."""
+    gradient, information = _of_core(given, shared)
+    if given.carried.own.shape[0]:
+        more = _of_rest(given)
+        gradient, information = gradient + more[0], information + more[1]
+    gradient, information = scales * gradient, scales[:, None] * information * scales
+    information += _RIDGE * jnp.diag(jnp.diagonal(information))
+    # To first order, change no size.
+    tangent = scales * size if hold_size else jnp.zeros_like(scales)
+    step = _newton(gradient, information, tangent, scales > 0)
+    # What is as small as may be, and should be smaller, must not shorten the step of the others.
+    smallest = 1.01 * _SMALLEST * jnp.max(scales * size)
+    step = _newton(gradient, information, tangent, (scales * size > smallest) | (step > 0))
+    return step * jnp.minimum(1.0, _LONGEST_STEP / jnp.maximum(jnp.max(jnp.abs(step)), 1e-300))
+
+
+def _newton(gradient: Array, information: Array, tangent: Array, free: Array) -> Array:
+    """Newton's step of what is free; orthogonal to `tangent`, which may be zero."""
+    inside = jnp.where(free[:, None] & free, information, jnp.diag(1.0 - free))
+    both = jnp.where(free, jnp.stack([gradient, tangent]), 0.0)
+    step, back = jnp.linalg.solve(inside, both.T).T
+    along = both[1] @ back
+    return step - back * (both[1] @ step) / jnp.where(along > 0, along, 1.0)
+
+
+def _of_core(given: _Given, shared: Array) -> tuple[Array, Array]:
     """Gradient and information of the core's part of ``Q`` in the scales, (C,) and (C, C)."""
     identity = jnp.eye(shared.shape[0], dtype=shared.dtype)
-    inverse, other = (cho_solve((x, True), identity) for x in (carried.factor, shared))
+    inverse, other = (cho_solve((x, True), identity) for x in (given.carried.factor, shared))
+    kernels, n, strength = given.kernels.core, given.num_users, given.strength
     gradient = 0.5 * strength * jnp.einsum("ij,cij->c", inverse - other, kernels)
     across = jnp.einsum("ij,cjk->cik", inverse, kernels)
-    share = 0.5 * num_users * strength / (num_users + strength)
+    share = 0.5 * n * strength / (n + strength)
     return gradient, share * jnp.einsum("cij,dji->cd", across, across)
 
 
-def _of_rest(
-    kernels: CoreKernels, carried: Carried, moments: Moments, num_users: Array
-) -> tuple[Array, Array]:
+def _of_rest(given: _Given) -> tuple[Array, Array]:
     """Gradient and information of the others' part of ``Q`` in the scales, (C,) and (C, C)."""
-    weights, own = carried.weights, carried.own
-    core, others = weights.shape
+    kernels, (factor, weights, own), moments, num_users, _ = given
     unexplained = kernels.across - kernels.core @ weights
-    # In one call: several batches of LAPACK's in a program may wait for each other for ever.
-    side_by_side = jnp.moveaxis(unexplained, 0, 1).reshape(core, -1)
-    by_weights = cho_solve((carried.factor, True), side_by_side).reshape(core, -1, others)
-    log_own = kernels.own - jnp.sum((kernels.across + unexplained) * weights, axis=1)
-    log_own = log_own / own
-    slopes = jnp.einsum("ik,ick->ck", moments.across, by_weights) / own
-    gradient = 0.5 * (log_own @ (moments.rest / own - num_users)) + slopes.sum(axis=1)
-    products = jnp.einsum("ij,jck->ick", moments.core, by_weights) / own
-    information = 0.5 * num_users * log_own @ log_own.T
-    return gradient, information + jnp.einsum("ick,idk->cd", by_weights, products)
+    log_own = (kernels.own - jnp.sum((kernels.across + unexplained) * weights, axis=1)) / own
+    # Beside each other: batches of LAPACK's calls are slower, and may wait for each other for ever.
+    columns = jnp.concatenate([*unexplained, moments.across], axis=1)
+    halves = solve_triangular(factor, columns, lower=True)
+    halves = halves.reshape(len(weights), -1, len(own))
+    by_weights, across = halves[:, :-1], halves[:, -1]
+    slopes = jnp.einsum("ik,ick,k->c", across, by_weights, 1.0 / own)
+    gradient = 0.5 * (log_own @ (moments.rest / own - num_users)) + slopes
+    information = jnp.einsum("ick,idk->cd", by_weights, by_weights / own)
+    return gradient, num_users * (0.5 * log_own @ log_own.T + information)
