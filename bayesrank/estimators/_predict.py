@@ -10,7 +10,9 @@ and to outcomes by averaging the likelihood over the difference of two skills: f
 likelihood, :math:`\Phi((m_i - m_j) / \sqrt{2 \sigma^2 + \mathrm{Var}(f_i - f_j)})`.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,17 +73,22 @@ def new_items(result: EPResult, features: Array, *, joint: bool) -> NewItems:
         Whether the covariance of the new items will be wanted, and not the variances alone.
     """
     with jax.enable_x64(True):
-        known, new = jnp.asarray(result.model_args[0]), jnp.asarray(features)
-        kernel = gp.rbf(*(jnp.asarray(result.params[k]) for k in ("amplitude", "lengthscale")))
-        covariance = np.asarray(gp.gram(kernel, known))
-        across = np.asarray(kernel(known, new))
-        if joint:
-            prior = np.asarray(gp.gram(kernel, new))
-        else:
-            prior = np.asarray((1.0 + gp.JITTER[np.dtype(np.float64)]) * kernel(new))
+        scales = [result.params[k] for k in ("amplitude", "lengthscale")]
+        known = result.model_args[0]
+        covariance, across, prior = map(np.asarray, _prior(scales, known, features, joint))
     weights = cho_solve(cho_factor(covariance, lower=True), across)
     change = result.covariance["f"] @ weights - across
     return NewItems(weights.T @ result.mean["f"], prior, weights, change)
+
+
+@partial(jax.jit, static_argnums=3)
+def _prior(
+    scales: list[jax.Array], known: jax.Array, new: jax.Array, joint: bool
+) -> tuple[jax.Array, ...]:
+    """Prior covariances of known items, with new ones, and of these, or their variances alone."""
+    kernel = gp.rbf(*scales)
+    own = gp.gram(kernel, new) if joint else (1.0 + gp.JITTER[new.dtype]) * kernel(new)
+    return gp.gram(kernel, known), kernel(known, new), own
 
 
 def outcome_probability(
@@ -102,11 +109,20 @@ def outcome_probability(
     """
     with jax.enable_x64(True):
         family = LIKELIHOODS[likelihood]["tie_width" in params]
-        scales = [jnp.asarray(params[k]) for k in ("tie_width", "noise") if k in params]
-        law = family(jnp.zeros(()), *scales)
-        margins = jnp.asarray(mean), jnp.asarray(variance)
-        if hasattr(law, "tilted_moments"):
-            log_z = law.tilted_moments(value, *margins).log_z
-        else:
-            log_z = tilted_moments(lambda m: family(m, *scales).log_prob(value), *margins).log_z
-        return np.exp(np.asarray(log_z))
+        scales = [params[k] for k in ("tie_width", "noise") if k in params]
+        return np.exp(np.asarray(_log_probability(family, scales, value, mean, variance)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_probability(
+    family: Callable[..., Any],
+    scales: list[jax.Array],
+    value: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+) -> jax.Array:
+    """Log probability of an outcome, averaged over normal margins, shape (P,)."""
+    law = family(jnp.zeros(()), *scales)
+    if hasattr(law, "tilted_moments"):
+        return law.tilted_moments(value, mean, variance).log_z
+    return tilted_moments(lambda m: family(m, *scales).log_prob(value), mean, variance).log_z
