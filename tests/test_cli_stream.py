@@ -221,6 +221,28 @@ def test_an_interrupt_leaves_the_last_checkpoint(monkeypatch, capsys):
     assert capsys.readouterr().err == "Interrupted; nothing was written.\n"
 
 
+def test_a_file_may_grow_but_not_change(capsys):
+    text = "\n".join(CSV[:30])
+    options = ("data.csv", "--levels", "5", "--learner", "prank")
+    Path("data.csv").write_text(text)  # the last line has no end yet
+    assert _run(*options) == 0
+    before = _checkpoint()
+    for changed in ("\n".join(CSV[:20]), f"{text}7\n{CSV[30]}\n"):
+        Path("data.csv").write_text(changed)
+        assert _run(*options) == 2
+        error = capsys.readouterr().err
+        assert "data.csv, row 30: it is no longer what it was up to here; use another" in error
+        assert _checkpoint() == before
+    for grown, seen in ((f"{text}\n", 30), ("\n".join(CSV[:40]) + "\n", 40)):
+        Path("data.csv").write_text(grown)
+        assert _run(*options) == 0
+        assert _checkpoint()[1]["examples"] == seen
+    assert _run(*options, "--checkpoint", "whole.npz") == 0
+    one, two = (_checkpoint(*name)[0] for name in ((), ("whole.npz",)))
+    assert one.keys() == two.keys()
+    assert all(one[name] == two[name] for name in one.keys() - {"header"})  # it counts lines
+
+
 # --- Bad lines --------------------------------------------------------------------------------
 
 BAD = [

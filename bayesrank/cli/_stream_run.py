@@ -1,5 +1,6 @@
 """A stream is predicted, learned and kept: what happens between its lines and its checkpoints."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -154,6 +155,7 @@ class Run:
         """Give the lines from where the run was."""
         try:
             if lines.seekable():
+                self._refuse_unless_continued(lines)
                 lines.seek(self.tally.offset)
             else:
                 for _ in range(self.tally.lines):
@@ -163,6 +165,21 @@ class Run:
             raise DataError(
                 self.source, f"it cannot be read ({_reason(error)})", "check it"
             ) from None
+
+    def _refuse_unless_continued(self, lines: IO[bytes]) -> None:
+        """Refuse a file that has become shorter, or whose last line has become longer."""
+        if not self.tally.offset:
+            return
+        end = lines.seek(0, os.SEEK_END)
+        lines.seek(self.tally.offset - 1)
+        last, following = lines.read(1), lines.read(1)
+        if end < self.tally.offset or (last != b"\n" and following not in (b"", b"\r", b"\n")):
+            raise DataError(
+                self.source,
+                "it is no longer what it was up to here",
+                "use another --checkpoint to begin anew",
+                row=self.tally.lines,
+            )
 
     def _refuse_or_skip(self, problem: str, size: int) -> None:
         number = self._reached.lines
