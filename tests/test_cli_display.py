@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from bayesrank.cli._steps import Steps
@@ -80,6 +81,18 @@ def test_progress_on_a_terminal_has_bars_and_ends_done():
 
 def test_quiet_shows_warnings_only():
     assert _show(terminal=False, quiet=True) == "Warning: mind this\n"
+
+
+def test_letters_that_a_picture_lacks_are_said_once():
+    file = io.StringIO()
+    with Steps(Console(file=file, width=80), quiet=True).running():
+        warnings.simplefilter("always")
+        for name in ("\u65e5\u672c", "\u8336"):
+            figure = Figure()
+            figure.text(0.5, 0.5, name)
+            figure.savefig(io.BytesIO(), format="png")
+    said = "pictures lack some letters of the names, for which the font has no glyphs"
+    assert file.getvalue() == f"Warning: {said}\n"
 
 
 def test_warning_display_is_put_back():

@@ -20,7 +20,7 @@ class Advance(Protocol):
 class Steps:
     """One progress bar a step on a terminal, one line a step elsewhere, nothing if quiet.
 
-    Python's warnings are shown as one line each, without the source line.
+    Python's warnings are shown as one line each, without the source line, and once.
 
     Parameters
     ----------
@@ -33,6 +33,7 @@ class Steps:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
+        self._said: set[str] = set()
         self._bars = Progress(
             SpinnerColumn(finished_text="[green]done[/green]"),
             TextColumn("{task.description}", markup=False),
@@ -83,6 +84,11 @@ class Steps:
         line: str | None = None,
     ) -> None:
         text = " ".join(str(message).split())
+        if text.startswith("Glyph") and "missing from font" in text:  # one for each letter
+            text = "pictures lack some letters of the names, for which the font has no glyphs"
+        if text in self._said:
+            return
+        self._said.add(text)
         self._console.print(f"Warning: {text}", markup=False, highlight=False, soft_wrap=True)
 
 

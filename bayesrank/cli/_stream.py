@@ -72,7 +72,8 @@ _MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
     type=click.IntRange(1, 5),
     default=1,
     show_default=True,
-    help="Degree of a polynomial in the features.",
+    help="Degree of a polynomial in the features. With more than 1,000 monomials bayes-point is an "
+    "approximation by 100 examples.",
 )
 @click.option(
     "--forgetting",
