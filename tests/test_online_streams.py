@@ -181,6 +181,15 @@ def test_options_that_cannot_be_used_are_named(model, message):
     assert not hasattr(model, "state_")
 
 
+def test_a_learner_of_some_levels_does_not_learn_others():
+    model = clone(LEARNERS["PRank"]).partial_fit(X[:20], Y[:20]).set_params(n_levels=K + 2)
+    for use in (lambda: model.partial_fit(X[:5], Y[:5]), lambda: model.predict(X[:5])):
+        with pytest.raises(ValueError, match=f"`n_levels` is {K + 2}, but {K} levels have been"):
+            use()
+    assert model.n_seen_ == 20
+    assert model.fit(X[:5], Y[:5]).n_seen_ == 5
+
+
 def test_weights_that_overflow_are_refused_and_forgotten():
     model = WidrowHoff(K, eta=0.1).partial_fit(X[:20], Y[:20])
     weights = model.coef_.copy()

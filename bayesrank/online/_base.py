@@ -42,6 +42,7 @@ class OnlineRanker(BaseEstimator, ABC):
     notes_: Any
     n_features_in_: int
     feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
+    _levels_learned: int
 
     # What a subclass says.
 
@@ -100,8 +101,7 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         copy: Any = clone(self)
         fresh = copy.partial_fit(X, y)
-        self.n_features_in_, self.state_ = fresh.n_features_in_, fresh.state_
-        self.feature_names_in_ = fresh.feature_names_in_
+        self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -266,9 +266,9 @@ class OnlineRanker(BaseEstimator, ABC):
             raise ValueError(
                 f"{path} holds other arrays than this learner's; it was not saved by it."
             )
-        self.n_features_in_, self.state_ = n_features, type(empty)(**arrays)
         names = header.get("feature_names")
-        self.feature_names_in_ = None if names is None else np.array(names, object)
+        names = None if names is None else np.array(names, object)
+        self._take(n_features, names, type(empty)(**arrays))
         self.notes_ = header.get("notes")
         return self
 
@@ -289,6 +289,8 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         check_count(self.n_levels, "n_levels", 2)
         started = hasattr(self, "state_")
+        if started:
+            self._refuse_other_levels()
         names = check_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
         levels = check_levels(y, len(rows), self.n_levels)
@@ -302,8 +304,19 @@ class OnlineRanker(BaseEstimator, ABC):
                     met.append(meet(state, used))
                 state = after
         self._refuse_unless_finite(state)
-        self.n_features_in_, self.state_, self.feature_names_in_ = rows.shape[1], state, names
+        self._take(rows.shape[1], names, state)
         return met
+
+    def _take(self, n_features: int, names: Any, state: Any) -> None:
+        self.n_features_in_, self.feature_names_in_, self.state_ = n_features, names, state
+        self._levels_learned = self.n_levels
+
+    def _refuse_other_levels(self) -> None:
+        if self.n_levels != self._levels_learned:
+            raise ValueError(
+                f"`n_levels` is {self.n_levels}, but {self._levels_learned} levels have been "
+                "learned; begin anew by `fit`."
+            )
 
     def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[Block, int]]:
         """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
@@ -336,6 +349,7 @@ class OnlineRanker(BaseEstimator, ABC):
 
     def _known_rows(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "state_")
+        self._refuse_other_levels()
         check_names(X, self.feature_names_in_)
         return self._expand(check_rows(X, self.n_features_in_))
 
