@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from bayesrank import CollaborativeGP
-from bayesrank.infer import EM, EP, ConvergenceWarning, _em_loop
+from bayesrank.infer import EM, EP, ConvergenceWarning, _em_loop, _em_predict
 from bayesrank.infer._em_accelerate import Anderson, from_point, to_point
 from bayesrank.infer._em_blocks import make_blocks
 from bayesrank.infer._em_carry import CoreKernels, carry
@@ -285,10 +285,16 @@ def test_engines_share_what_is_compiled(data, plain):
     assert step._cache_size() == compiled > 0
 
 
-def test_users_may_be_looked_up_in_any_order_and_twice(plain):
-    result = plain[1]
-    for found, all_users in zip(result.functions([3, 0, 3]), result.functions(), strict=True):
-        np.testing.assert_allclose(found, all_users[[3, 0, 3]], rtol=1e-12)
+def test_users_may_be_looked_up_in_any_order_and_twice(plain, monkeypatch):
+    """Also where the functions of no more than two of them fit into memory."""
+    result, users = plain[1], [3, 0, 3, 7]
+    everything = result.functions()
+    monkeypatch.setattr(_em_predict, "_NUMBERS_IN_PIECE", 2 * M)
+    for found, single, all_users in zip(
+        result.functions(users), result.predict_latent(users, [1, 2, 0, 3]), everything, strict=True
+    ):
+        np.testing.assert_allclose(found, all_users[users], rtol=1e-12)
+        np.testing.assert_allclose(single, all_users[users, [1, 2, 0, 3]], rtol=1e-12)
     nobody = np.zeros(0, int)
     assert result.functions(nobody)[0].shape == (0, M)
     assert result.draw(nobody, 5).shape == (5, 0, M)

@@ -200,6 +200,6 @@ def take(values: NDArray[np.float64], places: ArrayLike, empty: float = 0.0) -> 
 
 def restore(values: NDArray[np.float64], found: ArrayLike, places: ArrayLike) -> Any:
     """Put values back to their places, the inverse of `take`."""
-    padded = np.concatenate([values, values[:1] * 0.0]) if len(values) else values
+    padded = np.concatenate([values, np.zeros_like(values[:1])])
     padded[np.asarray(places)] = np.asarray(found)
     return padded[:-1]

@@ -122,7 +122,6 @@ def block_sums(
 
     def batch(sums: Sums, data: tuple) -> tuple[Sums, tuple[UserState, UserSums]]:
         items, weights, levels, before = data
-
         after, swept, own = jax.vmap(user)(items, weights, levels, before)
         shift, spread = sums.shift, sums.spread
         if shared:

@@ -17,23 +17,19 @@ from bayesrank.infer._em_likelihood import LIKELIHOODS
 from bayesrank.infer._em_posterior import Prior, UserState, told_by, user_posterior
 from bayesrank.infer._em_state import EMState, unpack
 
-__all__ = ["chunks", "draws_of", "functions_of", "level_probabilities"]
+__all__ = ["draws_of", "functions_of", "level_probabilities"]
 
-_NUMBERS_IN_CHUNK = 10_000_000
+_NUMBERS_IN_PIECE = 10_000_000
 _BLOCKS = 3
 
 
-def chunks(users: NDArray[np.int64], num_items: int) -> Iterator[NDArray[np.int64]]:
-    """Cut a list of users so that their functions fit into memory."""
-    size = max(1, _NUMBERS_IN_CHUNK // num_items)
-    for start in range(0, len(users), size):
-        yield users[start : start + size]
+Functions = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def functions_of(
     users: NDArray[np.int64], state: EMState, observations: Observations
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Posterior mean and variance of users' functions at all items.
+) -> Iterator[tuple[slice, Functions]]:
+    """Posterior mean and variance of users' functions at all items, of as many as fit into memory.
 
     Parameters
     ----------
@@ -42,11 +38,20 @@ def functions_of(
     state, observations
         What EM estimated, and from what.
 
-    Returns
-    -------
+    Yields
+    ------
     tuple
-        Arrays of shape (u, m).
+        Rows of `users`, and two arrays of shape (rows, m).
     """
+    size = max(1, _NUMBERS_IN_PIECE // len(state.mean))
+    for start in range(0, len(users), size):
+        rows = slice(start, start + size)
+        yield rows, _functions_of(users[rows], state, observations)
+
+
+def _functions_of(
+    users: NDArray[np.int64], state: EMState, observations: Observations
+) -> Functions:
     level, scale = state.user_level[users], state.user_scale[users]
     mean = state.mean + level[:, None]
     variance = scale[:, None] * np.diagonal(state.kernel)

@@ -16,7 +16,7 @@ from bayesrank.infer._em_blocks import Observations
 from bayesrank.infer._em_extend import extend_prior, fit_users
 from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_likelihood import thresholds
-from bayesrank.infer._em_predict import chunks, draws_of, functions_of, level_probabilities
+from bayesrank.infer._em_predict import draws_of, functions_of, level_probabilities
 from bayesrank.infer._em_state import EMState
 from bayesrank.infer._stack import outside
 from bayesrank.infer.ep import ConvergenceWarning
@@ -140,11 +140,8 @@ class EMResult:
         who = np.arange(n) if users is None else self._known(users, n, "user")
         different, place = np.unique(who, return_inverse=True)
         mean, variance = np.empty((2, len(different), len(self.mean)))
-        start = 0
-        for some in chunks(different, len(self.mean)):
-            rows = slice(start, start + len(some))
-            mean[rows], variance[rows] = functions_of(some, self.state, self.observations)
-            start += len(some)
+        for rows, found in functions_of(different, self.state, self.observations):
+            mean[rows], variance[rows] = found
         return mean[place], variance[place]
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
@@ -204,14 +201,11 @@ class EMResult:
                 f"users has shape {who.shape}, items {what.shape}; pass one shape (K,)"
             )
         different, place = np.unique(who, return_inverse=True)
-        mean, variance = np.empty(len(who)), np.empty(len(who))
-        start = 0
-        for some in chunks(different, len(self.mean)):
-            found = functions_of(some, self.state, self.observations)
-            rows = np.flatnonzero((place >= start) & (place < start + len(some)))
-            for target, values in zip((mean, variance), found, strict=True):
-                target[rows] = values[place[rows] - start, what[rows]]
-            start += len(some)
+        mean, variance = np.empty((2, len(who)))
+        for rows, found in functions_of(different, self.state, self.observations):
+            mine = (place >= rows.start) & (place < rows.stop)
+            at = place[mine] - rows.start, what[mine]
+            mean[mine], variance[mine] = (values[at] for values in found)
         return mean, variance
 
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:

@@ -130,22 +130,12 @@ class EM:
     ) -> None:
         worth = 0.0 if strength is None else strength
         check_settings(likelihood, worth, mean_strength, kernel_items, damping, max_iterations, tol)
-        levels = likelihood in ("probit", "logit") and user_thresholds
-        numbers = likelihood == "gaussian" and user_scales and collaborative
-        self.users_differ = bool(learn_likelihood and (levels or numbers))
-        self.setting = Setting(
-            likelihood,
-            bool(collaborative),
-            float(worth),
-            float(mean_strength),
-            learn_base=bool(learn_base),
-            learn_theta=bool(learn_likelihood),
-            learn_spread=bool(learn_likelihood and levels and collaborative),
-            damping=float(damping),
-        )
-        self.strength, self.learn_base = strength, learn_base
+        self.likelihood, self.collaborative = likelihood, bool(collaborative)
+        self.strength, self.mean_strength = strength, float(mean_strength)
         self.kernel_items = kernel_items
-        self.accelerate = bool(accelerate)
+        self.user_thresholds, self.user_scales = bool(user_thresholds), bool(user_scales)
+        self.learn_base, self.learn_likelihood = learn_base, bool(learn_likelihood)
+        self.accelerate, self.damping = bool(accelerate), float(damping)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
 
     def run(
@@ -210,7 +200,7 @@ class EM:
         """
         check_run(checkpoint, checkpoint_every, mesh, init_state)
         observations = check_observations(
-            self.setting.likelihood, users, items, levels, num_users, num_items
+            self.likelihood, users, items, levels, num_users, num_items
         )
         with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             # Matrices are small and many: threads inside one of them only get in the way.
@@ -234,11 +224,11 @@ class EM:
         init_state: EMState | str | Path | None,
         mesh: Mesh | None,
     ) -> Loop:
-        items = Items(observations, self.kernel_items if self.setting.collaborative else None)
+        items = Items(observations, self.kernel_items if self.collaborative else None)
         setting = self._setting(items.size, kernel is not None)
         kernels = check_kernels(kernel, observations.num_items)
         if init_state is None:
-            start = initial_state(setting, observations, kernels, num_levels, self.users_differ)
+            start = initial_state(setting, observations, kernels, num_levels, self._users_differ)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
             start.check(observations, setting.model, len(kernels))
@@ -251,9 +241,26 @@ class EM:
 
     def _setting(self, size: int, kernel_given: bool) -> Setting:
         """Settings for a kernel of this size that is learned."""
-        learn_base = kernel_given if self.learn_base is None else bool(self.learn_base)
-        strength = float(size if self.strength is None else self.strength)
-        return self.setting._replace(strength=strength, learn_base=learn_base)
+        levels = self.likelihood in ("probit", "logit")
+        return Setting(
+            self.likelihood,
+            self.collaborative,
+            float(size if self.strength is None else self.strength),
+            self.mean_strength,
+            learn_base=kernel_given if self.learn_base is None else bool(self.learn_base),
+            learn_theta=self.learn_likelihood,
+            learn_spread=levels and self.collaborative and self._users_differ,
+            damping=self.damping,
+        )
+
+    @property
+    def _users_differ(self) -> bool:
+        """Whether users have parameters of the likelihood of their own."""
+        asked = {
+            "gaussian": self.user_scales and self.collaborative,
+            "pairwise": False,
+        }.get(self.likelihood, self.user_thresholds)
+        return asked and self.learn_likelihood
 
     def _iterate(
         self,
