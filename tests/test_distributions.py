@@ -118,9 +118,9 @@ def _log_prob(d: Outcomes, value: jax.Array) -> jax.Array:
     return jnp.asarray(d.log_prob(value))
 
 
-def _log_probs(d: Outcomes) -> jax.Array:
+def _log_probs(d: Outcomes) -> np.ndarray:
     """Log probabilities of all outcomes, outcomes on the last axis."""
-    return jnp.moveaxis(_log_prob(d, d.enumerate_support()), 0, -1)
+    return np.moveaxis(_log_prob(d, d.enumerate_support()), 0, -1)
 
 
 @every_case
@@ -222,11 +222,11 @@ def test_vmap_over_a_batch_of_distributions(case, of):
     value = case.outcomes()
     names = [case.cls.predictor] if of == "the predictor" else list(case.params)
     rows = [{name: factor * case.params[name] for name in names} for factor in (0.5, 2.0)]
-    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
     axes = vmap_over(case.make(), **dict.fromkeys(names, 0))
     made = jax.vmap(lambda changes: case.make(**changes), out_axes=axes)(batch)
     together = jax.jit(jax.vmap(lambda d: d.log_prob(value), in_axes=(axes,)))(made)
-    one_by_one = jnp.stack([_log_prob(case.make(**row), value) for row in rows])
+    one_by_one = np.stack([_log_prob(case.make(**row), value) for row in rows])
     np.testing.assert_allclose(together, one_by_one, rtol=1e-12)
 
 
@@ -234,15 +234,18 @@ def test_vmap_over_a_batch_of_distributions(case, of):
 def test_gradients_agree_with_finite_differences(case):
     value = case.outcomes()
 
+    @jax.jit
+    @jax.value_and_grad
     def total(params):
         return jnp.sum(_log_prob(case.cls(**params), value))
 
-    params = {name: jnp.asarray(value, float) for name, value in case.params.items()}
-    gradients = jax.jit(jax.grad(total))(params)
-    for name, gradient in gradients.items():
+    params = {name: np.asarray(value, float) for name, value in case.params.items()}
+    for name, gradient in total(params)[1].items():
         for index in np.ndindex(gradient.shape):
-            ends = [{**params, name: params[name].at[index].add(h)} for h in (1e-5, -1e-5)]
-            slope = (total(ends[0]) - total(ends[1])) / 2e-5
+            step = np.zeros(gradient.shape)
+            step[index] = 1e-5
+            ends = [total({**params, name: params[name] + s * step})[0] for s in (1, -1)]
+            slope = (ends[0] - ends[1]) / 2e-5
             np.testing.assert_allclose(gradient[index], slope, rtol=1e-6, atol=1e-8)
 
 
@@ -277,7 +280,7 @@ def test_far_tails_are_finite_and_right(standard, noise):
     edges = np.array([-3.0, 0.0, 3.0]) - standard
     near = np.where(edges[:-1] > 0, edges[:-1], -edges[1:])
     log_probs = _log_probs(OrderedProbit(standard * noise, cutpoints, noise))
-    assert bool(jnp.all(jnp.isfinite(log_probs)))
+    assert np.all(np.isfinite(log_probs))
     np.testing.assert_allclose(log_probs[0], stats.norm.logcdf(edges[0]), rtol=1e-12)
     np.testing.assert_allclose(log_probs[-1], stats.norm.logsf(edges[-1]), rtol=1e-12)
     far = near > 4.5
@@ -287,14 +290,14 @@ def test_far_tails_are_finite_and_right(standard, noise):
 @every_case
 @pytest.mark.parametrize("shift", [-1e3, -40.0, 40.0, 1e3])
 def test_probabilities_add_up_to_one_in_the_tails(case, shift):
-    moved = jnp.asarray(case.params[case.cls.predictor]) + shift
+    moved = np.asarray(case.params[case.cls.predictor]) + shift
     d = case.make(**{case.cls.predictor: moved})
-    np.testing.assert_allclose(jax.nn.logsumexp(_log_probs(d), axis=-1), 0.0, atol=1e-13)
+    np.testing.assert_allclose(special.logsumexp(_log_probs(d), axis=-1), 0.0, atol=1e-13)
 
 
 @every_case
 def test_swapping_the_items_mirrors_the_outcomes(case):
-    moved = {case.cls.predictor: -jnp.asarray(case.params[case.cls.predictor])}
+    moved = {case.cls.predictor: -np.asarray(case.params[case.cls.predictor])}
     if case.cls is OrderedProbit:
         moved["cutpoints"] = -case.params["cutpoints"][..., ::-1]
     mirrored = _log_probs(case.make(**moved))[..., ::-1]
@@ -386,4 +389,4 @@ def test_outcomes_out_of_support_have_no_probability(case):
     d = case.make(validate_args=True)
     with pytest.warns(UserWarning, match="Out-of-support"):
         log_prob = d.log_prob(jnp.full(d.batch_shape, d.num_outcomes))
-    assert bool(jnp.all(log_prob == -jnp.inf))
+    assert np.all(np.asarray(log_prob) == -np.inf)

@@ -3,8 +3,10 @@
 import copy
 import pickle
 import warnings
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,7 +75,7 @@ def test_density_of_the_program_is_the_one_computed_by_hand():
     rng = np.random.default_rng(1)
     X, f, levels = rng.normal(size=(5, 2)), rng.normal(size=5), np.array([0, 2, 1, 1, 0])
     values = {**PARAMS, "f": f}
-    computed, _ = log_density(ordinal_regression_gp, (X, levels), {}, values)
+    computed = jax.jit(lambda v: log_density(ordinal_regression_gp, (X, levels), {}, v)[0])(values)
     normal: Any = stats.multivariate_normal
     K = _kernel(X, X, PARAMS)
     expected = normal.logpdf(f, np.zeros(5), K + 1e-6 * np.diag(np.diagonal(K)))
@@ -90,18 +92,19 @@ def test_density_of_the_program_is_the_one_computed_by_hand():
 @pytest.mark.parametrize("ard", [False, True])
 def test_programs_of_one_person_have_the_same_priors(ard):
     X, levels = np.random.default_rng(1).normal(size=(5, 2)), np.array([0, 2, 1, 1, 0])
-    traces: list[Any] = [
-        handlers.trace(handlers.substitute(handlers.seed(program, 0), data=PARAMS)).get_trace(
-            X, levels, ard=ard
-        )
-        for program in (ordinal_regression_gp, ordinal_gp)
-    ]
     names = ["amplitude", "lengthscale", "gaps", *(["stretch"] if ard else [])]
+
+    @partial(jax.jit, static_argnums=0)  # as one program, instead of each operation by itself
+    def priors(program):
+        substituted = handlers.substitute(handlers.seed(program, 0), data=PARAMS)
+        sites: Any = handlers.trace(substituted).get_trace(X, levels, ard=ard)
+        densities = {name: sites[name]["fn"].log_prob(PARAMS[name]) for name in names}
+        return densities, sites["f"]["fn"].covariance_matrix
+
+    (ours, with_level), (theirs, without) = map(priors, (ordinal_regression_gp, ordinal_gp))
     for name in names:
-        ours, theirs = (trace[name]["fn"].log_prob(PARAMS[name]) for trace in traces)
-        np.testing.assert_allclose(ours, theirs)
+        np.testing.assert_allclose(ours[name], theirs[name])
     # The mean level is in the covariance of the one, a site of the other.
-    with_level, without = (trace["f"]["fn"].covariance_matrix for trace in traces)
     np.testing.assert_allclose(with_level - without, 4.0, atol=1e-5)
     stretched = {**PARAMS, "stretch": PARAMS["stretch"] if ard else 1.0}
     np.testing.assert_allclose(with_level, _kernel(X, X, stretched), atol=1e-5)
@@ -134,10 +137,13 @@ def test_levels_of_new_items_by_importance_sampling(data, fixed):
 def test_new_items_of_the_program_are_the_conditional_normal():
     rng = np.random.default_rng(4)
     X, new, f = rng.normal(size=(4, 2)), rng.normal(size=(3, 2)), rng.normal(size=4)
-    program = handlers.seed(ordinal_regression_gp, 0)
     values: dict[str, Any] = {**PARAMS, "f": f}
-    traced = handlers.trace(handlers.substitute(program, data=values))
-    law: Any = traced.get_trace(X, X_new=new)["f_new"]["fn"]
+
+    def law_of_new_items():
+        program = handlers.substitute(handlers.seed(ordinal_regression_gp, 0), data=values)
+        return handlers.trace(program).get_trace(X, X_new=new)["f_new"]["fn"]
+
+    law: Any = jax.jit(law_of_new_items)()
     K, across = _kernel(X, X, PARAMS), _kernel(X, new, PARAMS)
     weights = np.linalg.solve(K + 1e-6 * np.diag(np.diagonal(K)), across)
     np.testing.assert_allclose(law.mean, weights.T @ f, rtol=1e-9)

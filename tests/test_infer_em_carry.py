@@ -137,7 +137,7 @@ def test_em_ends_at_a_maximum(data, converged):
         noisy = sigma + jnp.exp(2 * log_noise) * jnp.eye(M)
         covariances = jnp.where(rated[:, :, None] & rated[:, None], noisy, jnp.eye(M))
         density = jax.vmap(multivariate_normal.logpdf, (0, None, 0))
-        value += density(jnp.where(rated, said - h, 0.0), jnp.zeros(M), covariances).sum()
+        value += jnp.sum(density(jnp.where(rated, said - h, 0.0), jnp.zeros(M), covariances))
         return value + 0.5 * np.log(2 * np.pi) * np.sum(~rated)
 
     rated, said = np.zeros((N, M), bool), np.zeros((N, M))

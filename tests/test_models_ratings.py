@@ -44,12 +44,23 @@ def test_thresholds_have_their_gaps_and_mean_zero():
     np.testing.assert_allclose(centred_thresholds(jnp.zeros(0)), [0.0])
 
 
+def _log_density(model, args, kwargs, values):
+    """Log joint density, and log likelihoods of the ratings; compiled whole."""
+
+    def density(values):
+        total, sites = log_density(model, args, kwargs, values)
+        site = sites.get("rating")
+        return total, None if site is None else site["fn"].log_prob(site["value"])
+
+    return jax.jit(density)(values)
+
+
 @pytest.mark.parametrize("likelihood", ["probit", "logit"])
 def test_density_of_levels_is_the_one_computed_by_hand(likelihood):
     f, gaps = RNG.normal(size=(3, 3)), np.array([0.8])
     args = USERS, ITEMS, LEVELS, *SIZES
     values = {**PARAMS, "gaps": gaps, "f": f}
-    computed, _ = log_density(collaborative_ordinal_gp, args, {"likelihood": likelihood}, values)
+    computed, _ = _log_density(collaborative_ordinal_gp, args, {"likelihood": likelihood}, values)
     law = stats.norm if likelihood == "probit" else stats.logistic
     edges = np.array([-np.inf, -0.4, 0.4, np.inf])
     seen = f[USERS, ITEMS]
@@ -61,10 +72,10 @@ def test_density_of_numbers_and_of_the_prior():
     f, ratings = RNG.normal(size=(3, 3)), RNG.normal(size=5)
     args = USERS, ITEMS, ratings, *SIZES
     values = {**PARAMS, "noise": 0.7, "f": f}
-    computed, _ = log_density(collaborative_rating_gp, args, {}, values)
+    computed, _ = _log_density(collaborative_rating_gp, args, {}, values)
     expected = stats.norm.logpdf(ratings, f[USERS, ITEMS], 0.7).sum() + _gaussian_prior(f)
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
-    with_prior, _ = log_density(
+    with_prior, _ = _log_density(
         collaborative_rating_gp, args, {"strength": 4.0, "mean_strength": 2.0},
         {**values, "level": 0.1},
     )  # fmt: skip
@@ -75,7 +86,7 @@ def test_density_of_numbers_and_of_the_prior():
     np.testing.assert_allclose(with_prior - computed, penalty, rtol=1e-9)
     parts = 0.5 * np.stack([np.ones((3, 3)), np.eye(3)])
     mixed = 0.5 * (3.0 * np.eye(3) + 0.4)
-    other, _ = log_density(
+    other, _ = _log_density(
         collaborative_rating_gp, args, {"strength": 4.0, "kernel": parts},
         {**values, "level": 0.1, "scales": np.array([0.4, 3.0])},
     )  # fmt: skip
@@ -88,18 +99,17 @@ def test_users_stretch_the_function_about_the_mean_rating():
     scale = np.array([2.0, 0.5, 1.0])
     values = {**PARAMS, "noise": 0.7, "f": f, "noise_factor": factor, "scale_factor": scale}
     args = USERS, ITEMS, ratings, *SIZES
-    _, trace = log_density(collaborative_rating_gp, args, {"user_scales": 0.3}, values)
-    site = trace["rating"]
+    _, found = _log_density(collaborative_rating_gp, args, {"user_scales": 0.3}, values)
     mean = ratings.mean() + scale[USERS] * (f[USERS, ITEMS] - ratings.mean())
     expected = stats.norm.logpdf(ratings, mean, 0.7 * factor[USERS])
-    np.testing.assert_allclose(site["fn"].log_prob(site["value"]), expected, rtol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_density_of_comparisons():
     f = RNG.normal(size=(3, 3))
     losers = (ITEMS + 1) % 3
     args = USERS, ITEMS, losers, *SIZES
-    computed, _ = log_density(collaborative_preference_gp, args, {}, {**PARAMS, "f": f})
+    computed, _ = _log_density(collaborative_preference_gp, args, {}, {**PARAMS, "f": f})
     margin = f[USERS, ITEMS] - f[USERS, losers]
     expected = stats.logistic.logcdf(margin).sum() + _gaussian_prior(f)
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
@@ -110,13 +120,12 @@ def test_users_thresholds_multiply_the_shared_ones():
     factor, noise = np.array([[1.5], [0.5], [1.0]]), np.array([1.0, 2.0, 0.7])
     values = {**PARAMS, "gaps": np.array([0.8]), "f": np.zeros((3, 3)),
               "gap_factor": factor, "noise_factor": noise}  # fmt: skip
-    _, trace = log_density(collaborative_ordinal_gp, args, {"user_thresholds": 0.3}, values)
+    _, found = _log_density(collaborative_ordinal_gp, args, {"user_thresholds": 0.3}, values)
     half = 0.4 * factor[USERS, 0] / noise[USERS]
     edges = np.stack([np.full(5, -np.inf), -half, half, np.full(5, np.inf)], axis=1)
     row = np.arange(5)
     expected = stats.norm.cdf(edges[row, LEVELS + 1]) - stats.norm.cdf(edges[row, LEVELS])
-    site = trace["rating"]
-    np.testing.assert_allclose(np.exp(site["fn"].log_prob(site["value"])), expected, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-9)
 
 
 ORDINAL = {**PARAMS, "gaps": np.array([0.8])}
