@@ -15,9 +15,9 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
-from bayesrank import gp
 from bayesrank._tables import missing
 from bayesrank.estimators._base import EPEstimator
+from bayesrank.estimators._predict import prior_covariances
 from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
@@ -245,12 +245,10 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         checked = self._check_features(X, reset=False)
         names = ("amplitude", "lengthscale", "stretch")
         with jax.enable_x64(True):
-            known = jnp.asarray(result.model_args[0])
-            new = jnp.asarray((checked - self.feature_mean_) / self.feature_scale_)
-            scales = (jnp.asarray(result.params[k]) for k in names if k in result.params)
-            kernel = ordinal_kernel(*scales)
-            covariance, across = np.asarray(gp.gram(kernel, known)), np.asarray(kernel(known, new))
-            prior = np.asarray((1.0 + gp.JITTER[np.dtype(np.float64)]) * kernel(new))
+            scales = [result.params[k] for k in names if k in result.params]
+            new = (checked - self.feature_mean_) / self.feature_scale_
+            arrays = prior_covariances(ordinal_kernel, scales, result.model_args[0], new)
+            covariance, across, prior = map(np.asarray, arrays)
         weights = cho_solve(cho_factor(covariance, lower=True), across)
         change = result.covariance["f"] @ weights - across
         variance = prior + np.einsum("nm,nm->m", weights, change)

@@ -19,13 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from tinygp.kernels import Kernel
 
 from bayesrank import gp
 from bayesrank.infer import EPResult
 from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.models.preference import LIKELIHOODS
 
-__all__ = ["NewItems", "new_items", "outcome_probability"]
+__all__ = ["NewItems", "new_items", "outcome_probability", "prior_covariances"]
 
 Array = NDArray[np.float64]
 
@@ -75,18 +76,41 @@ def new_items(result: EPResult, features: Array, *, joint: bool) -> NewItems:
     with jax.enable_x64(True):
         scales = [result.params[k] for k in ("amplitude", "lengthscale")]
         known = result.model_args[0]
-        covariance, across, prior = map(np.asarray, _prior(scales, known, features, joint))
+        arrays = prior_covariances(gp.rbf, scales, known, features, joint)
+        covariance, across, prior = map(np.asarray, arrays)
     weights = cho_solve(cho_factor(covariance, lower=True), across)
     change = result.covariance["f"] @ weights - across
     return NewItems(weights.T @ result.mean["f"], prior, weights, change)
 
 
-@partial(jax.jit, static_argnums=3)
-def _prior(
-    scales: list[jax.Array], known: jax.Array, new: jax.Array, joint: bool
-) -> tuple[jax.Array, ...]:
-    """Prior covariances of known items, with new ones, and of these, or their variances alone."""
-    kernel = gp.rbf(*scales)
+@partial(jax.jit, static_argnums=(0, 4))
+def prior_covariances(
+    make: Callable[..., Kernel],
+    scales: list[jax.Array],
+    known: jax.Array,
+    new: jax.Array,
+    joint: bool = False,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Prior covariances of a Gaussian process at known items and new ones.
+
+    Parameters
+    ----------
+    make
+        Makes the kernel from its scales.
+    scales
+        Hyperparameters of the kernel.
+    known, new
+        Features of items, shapes (n, d) and (m, d).
+    joint
+        Whether all covariances of the new items are wanted, and not the variances alone.
+
+    Returns
+    -------
+    tuple
+        Covariances of the known items, shape (n, n); with the new ones, (n, m); of the new ones,
+        (m, m) or (m,). The first and the last have jitter.
+    """
+    kernel = make(*scales)
     own = gp.gram(kernel, new) if joint else (1.0 + gp.JITTER[new.dtype]) * kernel(new)
     return gp.gram(kernel, known), kernel(known, new), own
 
