@@ -90,10 +90,10 @@ def fit_users(
     )
     blocks = make_blocks(observations, most=2, alike=True)
     with jax.enable_x64(True):
-        laid_out = unpack(start, blocks)
+        laid_out, placed = jax.device_put((unpack(start, blocks), blocks))
         figures: dict[str, Any] = {}
         for _ in range(_STEPS):
-            laid_out, figures = _round(setting, laid_out, blocks)
+            laid_out, figures = _round(setting, laid_out, placed)
             if figures["converged"]:
                 break
         return observations, pack(laid_out, blocks, observations, setting.model), figures

@@ -76,7 +76,7 @@ def _functions_of(
     blocks = make_blocks(some, most=_BLOCKS, alike=True, columns=len(state.mean))
     with jax.enable_x64(True):
         laid_out = unpack(part, blocks)
-        prior = Prior(jnp.asarray(state.mean), jnp.asarray(state.kernel))
+        prior = jax.device_put(laid_out.prior)
         for block, user in zip(blocks, laid_out.users, strict=True):
             found = _block_functions(prior, block, user)
             who = np.asarray(block.users).ravel()
@@ -145,8 +145,7 @@ def level_probabilities(
         Shape (K, p + 1).
     """
     with jax.enable_x64(True):
-        found = _log_probabilities(likelihood, *(jnp.asarray(x) for x in (theta, mean, variance)))
-        return np.exp(np.asarray(found))
+        return np.exp(np.asarray(_log_probabilities(likelihood, theta, mean, variance)))
 
 
 @partial(jit, static_argnums=0)

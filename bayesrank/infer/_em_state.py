@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.stats import logistic, norm
 
@@ -256,7 +255,6 @@ def pack(
 
 def _whole(array: Any) -> Array:
     """All of an array that may be spread over several processes."""
-    array = jnp.asarray(array)
     if not array.is_fully_addressable:
         from jax.experimental import multihost_utils
 
