@@ -211,6 +211,12 @@ def test_levels_of_one_person_order_the_function():
         ),
         (
             collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"num_levels": 3.5},
+            "`num_levels` is 3.5; pass a positive whole number",
+        ),
+        (
+            collaborative_ordinal_gp,
             (np.zeros(5, int), ITEMS, LEVELS, 3, 3),
             {},
             "user 0 has rated item 1 before row 2",

@@ -78,8 +78,10 @@ def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple
     Raises
     ------
     ValueError
-        If they are not whole numbers from 0 to ``num_levels - 1``.
+        If they are not whole numbers from 0 to ``num_levels - 1``, or that is no number of levels.
     """
+    if num_levels is not None:
+        num_levels = check_count(num_levels, "num_levels")
     array = _known(levels)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         raise ValueError(
@@ -172,7 +174,7 @@ def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
     Raises
     ------
     ValueError
-        If they have another shape, or are no covariances.
+        If they have another shape, or are not symmetric or not finite.
     """
     if kernel is None:
         return 0.5 * jnp.stack([jnp.ones((num_items, num_items)), jnp.eye(num_items)])
