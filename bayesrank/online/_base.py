@@ -220,6 +220,8 @@ class OnlineRanker(BaseEstimator, ABC):
         ------
         NotFittedError
             If nothing has been learned.
+        OSError
+            If the file cannot be written.
         """
         check_is_fitted(self, "state_")
         names = self.feature_names_in_
@@ -248,6 +250,8 @@ class OnlineRanker(BaseEstimator, ABC):
         ------
         ValueError
             If the file is not one, or was saved by a learner with other options.
+        FileNotFoundError
+            If there is no file.
         """
         check_count(self.n_levels, "n_levels", 2)
         header, arrays = read_state(path)

@@ -51,9 +51,10 @@ def write_state(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str
             os.fsync(file.fileno())
         os.replace(draft, path)
     except OSError as error:
-        if error.filename is not None:  # name what was asked for, not the draft
-            error.filename, error.filename2 = str(path), None
-        raise
+        if error.filename is None:
+            raise
+        # Name what was asked for, not the draft.
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         draft.unlink(missing_ok=True)
     if hasattr(os, "O_DIRECTORY"):
