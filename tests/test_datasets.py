@@ -207,6 +207,10 @@ BAD_ITEMS = {
         "item,x\nAda,1e999\nBob,1\n",
         "i.csv, row 2, column 'x': '1e999' is not a finite ",
     ),
+    "too large": (
+        "item,x\nAda,1\nBob,-2e200\n",
+        "i.csv, row 3, column 'x': '-2e200' is larger than 1e+100; give the feature in a ",
+    ),
     "words": (
         "item,x\nAda,1\nBob,tall\n",
         "i.csv, row 3, column 'x': 'tall' is not a finite number; ",

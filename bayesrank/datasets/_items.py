@@ -12,6 +12,7 @@ from bayesrank.datasets._errors import DataError
 from bayesrank.datasets._table import Row, Table, read_table
 
 EXPECTED = "item,price,weight"
+LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
 
 
 class Items(NamedTuple):
@@ -40,8 +41,8 @@ def read_items(path: str | Path) -> Items:
     Raises
     ------
     DataError
-        If a name is missing or repeated, a feature is missing, not a finite number, or the same
-        for every item, or there are fewer than two items.
+        If a name is missing or repeated, a feature is missing, not a finite number, too large, or
+        the same for every item, or there are fewer than two items.
     """
     table = read_table(path)
     if table.header[0].lower() not in ("item", "name"):
@@ -105,6 +106,9 @@ def _number(table: Table, row: Row, column: int) -> float:
         raise DataError(
             table.path, f"{cell!r} is not a finite number", "give one such as 1.5", **place
         )
+    if abs(value) > LARGEST:
+        cure = "give the feature in a larger unit"
+        raise DataError(table.path, f"{cell!r} is larger than {LARGEST:g}", cure, **place)
     return value
 
 
