@@ -74,8 +74,9 @@ def answered():
     beliefs, engine = make_beliefs(), EP(after_answer)
     key = jax.random.key(0)
 
-    def update(winner, loser):
-        result = engine.run(key, winner, loser, *beliefs, num_samples=1)
+    def update(*pair):
+        # As arrays: one program for all pairs.
+        result = engine.run(key, *np.array(pair)[:, None], *beliefs, num_samples=1)
         return np.exp(result.log_evidence), result.mean["f"], result.covariance["f"]
 
     return beliefs, [(update(i, j), update(j, i)) for i, j in PAIRS]

@@ -177,10 +177,10 @@ def test_single_precision_under_tracing():
         assert float(value) == pytest.approx(double[name], rel=2e-4), name
 
 
-def test_a_million_scores_are_within_reach():
-    """Nothing is built over pairs of scores, of which there are 5e11; against Kendall's tau."""
+def test_many_scores_are_within_reach():
+    """Nothing is built over pairs of scores, of which there are 3e10; against Kendall's tau."""
     rng = np.random.default_rng(12)
-    scores, labels = rng.normal(size=(2, 1_000_000))
+    scores, labels = rng.normal(size=(2, 250_000))
     tau: Any = kendalltau(scores, labels)
     discordant = 0.5 * (1.0 - tau.statistic)
     assert float(metrics.pairwise_error(scores, labels).mean) == pytest.approx(discordant, rel=1e-9)
