@@ -186,12 +186,14 @@ def test_the_core_is_what_most_was_said_of():
     users = np.array([0, 0, 0, 1, 1, 2])
     items = np.array([2, 0, 3, 2, 3, 3])
     observations = check_observations("gaussian", users, items, np.zeros(6), None, 5)
-    chosen = Items(observations, 2)
+    chosen = Items(observations, [2])
     assert chosen.order.tolist() == [2, 3, 0, 1, 4] and chosen.size == 2
     inside = chosen.observations(observations)
     assert chosen.order[inside.items[:, 0]].tolist() == items.tolist()
     assert len(make_blocks(inside)) == len(make_blocks(observations))
-    assert Items(observations, None).size == Items(observations, 9).size == 5
+    assert Items(observations, [5]).order.tolist() == [0, 1, 2, 3, 4]
+    tiers = Items(observations, [1, 3])
+    assert tiers.order.tolist() == [3, 0, 2, 1, 4] and tiers.size == 3
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, None])

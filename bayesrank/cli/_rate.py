@@ -83,7 +83,8 @@ def _finite(
 @click.option(
     "--strength",
     type=click.FloatRange(min=0),
-    help="How many users the prior of what is shared is worth; if not given, one an item.",
+    help="How many users the prior of what is shared is worth; if not given, one an item, and "
+    "more beyond 450 items.",
     callback=_finite,
 )
 @click.option(

@@ -108,7 +108,7 @@ def _round(
     fixed = Setting(
         setting.likelihood,
         collaborative=False,
-        strength=0.0,
+        tiers=(),
         mean_strength=0.0,
         learn_base=False,
         learn_theta=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,14 @@ Array = Any  # float64: NumPy's on the host, JAX's on devices
 
 
 class Items:
-    """The core, that is the items that most was said of, before the others.
+    """The core's tiers, of the items that most was said of, before the others.
+
+    Parameters
+    ----------
+    observations
+        Observations.
+    ends
+        Number of items in the first tier, in the first two, and so on.
 
     Attributes
     ----------
@@ -26,14 +34,13 @@ class Items:
         Number of core items, ``c``.
     """
 
-    def __init__(self, observations: Observations, most: int | None) -> None:
+    def __init__(self, observations: Observations, ends: Sequence[int]) -> None:
         m = observations.num_items
-        self.size = m if most is None else min(m, most)
-        self.order = np.arange(m)
-        if self.size < m:
-            said = np.bincount(observations.items.ravel(), minlength=m)
-            self.order = np.argsort(-said, kind="stable")
-            self.order[: self.size].sort()
+        self.size = ends[-1]
+        said = np.bincount(observations.items.ravel(), minlength=m)
+        ranked = np.argsort(-said, kind="stable")
+        parts = np.split(ranked, [end for end in ends if end < m])
+        self.order = np.concatenate([np.sort(part) for part in parts])
         self._place = np.argsort(self.order)
 
     def base_kernels(self, kernels: Array) -> CoreKernels:

@@ -17,6 +17,7 @@ from bayesrank.infer._em_mstep import Base, log_prior, update_prior
 from bayesrank.infer._em_numbers import update_numbers
 from bayesrank.infer._em_posterior import Prior, UserState
 from bayesrank.infer._em_theta import Theta, log_deviations, log_volume, update_theta
+from bayesrank.infer._em_tiers import Tier
 
 __all__ = ["Found", "Setting", "State", "density", "expect", "maximise", "place"]
 
@@ -28,7 +29,7 @@ class Setting(NamedTuple):
 
     likelihood: str
     collaborative: bool
-    strength: float
+    tiers: tuple[Tier, ...]
     mean_strength: float
     learn_base: bool
     learn_theta: bool
@@ -97,7 +98,7 @@ def density(setting: Setting, state: State, found: Found, blocks: tuple[Block, .
     if not setting.collaborative:
         return total
     return total + log_prior(
-        state.prior, state.base.level, found.carried, setting.strength, setting.mean_strength
+        state.prior, state.base.level, found.carried, setting.tiers, setting.mean_strength
     )
 
 
@@ -187,7 +188,7 @@ def maximise(
             found.carried,
             found.sums,
             num_users,
-            setting.strength,
+            setting.tiers,
             setting.mean_strength,
             learn_base=setting.learn_base,
             hold_size=not setting.numbers,

@@ -8,10 +8,11 @@ The prior of mean and kernel is worth ``strength`` users drawn from the base pro
     - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
 
 The first part is :math:`\tau` times the divergence of :math:`N(0, \Psi)` from
-:math:`N(0, \Sigma)`. Together they are a Normal-Inverse-Wishart density with scale matrix
-:math:`\tau \Psi`, of :math:`\tau - 1` degrees of freedom with respect to the measure
-:math:`|\Sigma|^{-(m+1)/2} d\Sigma`, for which it makes no difference whether one estimates
-:math:`\Sigma` or its inverse. (For :math:`\tau \le m` it has no integral, and remains a penalty.)
+:math:`N(0, \Sigma)`; of many items it is a sum of such parts, see `bayesrank.infer._em_tiers`.
+Together they are a Normal-Inverse-Wishart density with scale matrix :math:`\tau \Psi`, of
+:math:`\tau - 1` degrees of freedom with respect to the measure :math:`|\Sigma|^{-(m+1)/2} d\Sigma`,
+for which it makes no difference whether one estimates :math:`\Sigma` or its inverse. (For
+:math:`\tau \le m` it has no integral, and remains a penalty.)
 Setting derivatives of the expected
 log joint density to zero, with :math:`\bar f` the mean of the users' posterior means,
 
@@ -49,7 +50,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 
 from bayesrank.infer._em_carry import (
     Carried,
@@ -62,6 +62,7 @@ from bayesrank.infer._em_carry import (
 from bayesrank.infer._em_estep import Sums
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_scales import Moments, update_scales
+from bayesrank.infer._em_tiers import Tier, divergence, draw_towards
 
 __all__ = ["Base", "log_prior", "update_prior"]
 
@@ -82,18 +83,15 @@ class Base(NamedTuple):
 
 
 def log_prior(
-    prior: Prior, level: Array, carried: Carried, strength: float, mean_strength: float
+    prior: Prior, level: Array, carried: Carried, tiers: tuple[Tier, ...], mean_strength: float
 ) -> Array:
     """Log density of mean and kernel, zero where they are the base's own."""
-    if strength == 0 and mean_strength == 0:
+    if not mean_strength and not any(tier.worth for tier in tiers):
         return jnp.zeros((), prior.mean.dtype)
-    factor, target = jnp.linalg.cholesky(prior.kernel), carried.factor
-    ratio = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)) - jnp.log(jnp.diagonal(target)))
-    root = solve_triangular(factor, target, lower=True)
+    factor = jnp.linalg.cholesky(prior.kernel)
     gap = prior.mean - level
     distance = inverse_product(factor, carried, gap, gap)
-    divergence = ratio + jnp.sum(root**2) - factor.shape[0]
-    return -0.5 * (strength * divergence + mean_strength * distance)
+    return -0.5 * (divergence(factor, carried.factor, tiers) + mean_strength * distance)
 
 
 def update_prior(
@@ -103,7 +101,7 @@ def update_prior(
     carried: Carried,
     sums: Sums,
     num_users: Array,
-    strength: float,
+    tiers: tuple[Tier, ...],
     mean_strength: float,
     *,
     learn_base: bool,
@@ -121,30 +119,29 @@ def update_prior(
         What the E-step found.
     num_users
         Number of users with observations.
-    strength, mean_strength
-        ``tau`` and ``kappa``.
+    tiers, mean_strength
+        ``tau``, for each tier of items, and ``kappa``.
     learn_base, hold_size
         Whether the scales are learned, where there is a strength, and whether only their ratios.
     """
     n = num_users
     step = sums.shift / n
     average = prior.mean + multiply(prior.kernel, carried, step)
-    if strength or mean_strength:
+    strong = any(tier.worth for tier in tiers)
+    if strong or mean_strength:
         factor, ones = jnp.linalg.cholesky(prior.kernel), jnp.ones_like(average)
         sum_of = partial(inverse_product, factor, carried, ones)
         base = base._replace(level=sum_of(average) / sum_of(ones))
     gap = average - base.level
     mean = base.level + n / (n + mean_strength) * gap
     moments = _moments(prior.kernel, carried, sums, n, gap, n * mean_strength / (n + mean_strength))
-    if not strength:
-        return Prior(mean, _symmetric(moments.core / n)), base
-    if learn_base:
+    if learn_base and strong:
         scales = update_scales(
-            base.scales, kernels, carried, moments, n, strength, hold_size=hold_size
+            base.scales, kernels, carried, moments, n, tiers, hold_size=hold_size
         )
         base = base._replace(scales=scales)
-    total = moments.core + strength * mix(base.scales, kernels.core)
-    return Prior(mean, _symmetric(total / (n + strength))), base
+    target = mix(base.scales, kernels.core)
+    return Prior(mean, draw_towards(moments.core, target, n, tiers)), base
 
 
 def _moments(
@@ -162,7 +159,3 @@ def _moments(
         carried.own * product[size:].T + worth * inside[:, None] * left,
         carried.own * rest + worth * left**2,
     )
-
-
-def _symmetric(matrix: Array) -> Array:
-    return 0.5 * (matrix + matrix.T)

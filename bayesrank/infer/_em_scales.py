@@ -20,7 +20,9 @@ The step is Fisher's in :math:`\log s`, with the information that :math:`Q` has 
         + \sum_r \left(\frac{n}{2} \, \partial_c \log D_r \, \partial_d \log D_r
         + n \frac{\partial_c w_r' \, \Psi \, \partial_d w_r}{D_r}\right)\right),
 
-which is long enough for any strength, and halved until it does not lower :math:`Q`.
+which is long enough for any strength, and halved until it does not lower :math:`Q`. Where the core
+has several tiers, see `bayesrank.infer._em_tiers`, its terms are sums over tiers, of logarithms of
+determinants given the tiers before.
 
 Where the noise is the unit, as it is for levels, only ratios are learned, and the variance
 :math:`\mathrm{tr}\, \Psi / m` stays as it is. What a user thinks of one item alone does the same as
@@ -35,9 +37,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.linalg import solve_triangular
 
 from bayesrank.infer._em_carry import Carried, CoreKernels, carry, mix
+from bayesrank.infer._em_tiers import Tier
 
 __all__ = ["Moments", "update_scales"]
 
@@ -74,7 +77,7 @@ class _Given(NamedTuple):
     carried: Carried
     moments: Moments
     num_users: Array
-    strength: float
+    tiers: tuple[Tier, ...]
 
 
 def update_scales(
@@ -83,7 +86,7 @@ def update_scales(
     carried: Carried,
     moments: Moments,
     num_users: Array,
-    strength: float,
+    tiers: tuple[Tier, ...],
     *,
     hold_size: bool,
 ) -> Array:
@@ -101,14 +104,14 @@ def update_scales(
         What the E-step found.
     num_users
         ``n``.
-    strength
-        ``tau``, above zero.
+    tiers
+        ``tau``, above zero for some.
     hold_size
         Whether only the scales' ratios are learned.
     """
-    given = _Given(kernels, carried, moments, num_users, strength)
+    given = _Given(kernels, carried, moments, num_users, tiers)
     size = jnp.mean(jax.vmap(jnp.diagonal)(kernels.core), axis=1)
-    shared = _shared_factor(given, scales)
+    shared = _shared_factors(given, scales)
     present = _objective(given, carried, shared)
     step = _step(given, scales, size, shared, hold_size=hold_size)
 
@@ -119,30 +122,36 @@ def update_scales(
 
     def too_long(share: Array) -> Array:
         new = moved(share)
-        value = _objective(given, carry(new, kernels), _shared_factor(given, new))
+        value = _objective(given, carry(new, kernels), _shared_factors(given, new))
         return ~(value >= present) & (share > _SHORTEST_SHARE)
 
     share = lax.while_loop(too_long, lambda share: 0.5 * share, jnp.ones((), step.dtype))
     return jnp.where(share > _SHORTEST_SHARE, moved(share), scales)
 
 
-def _shared_factor(given: _Given, scales: Array) -> Array:
-    """Cholesky factor of the shared kernel that the M-step would choose."""
-    target = mix(scales, given.kernels.core)
-    total = given.num_users + given.strength
-    return jnp.linalg.cholesky((given.moments.core + given.strength * target) / total)
+def _shared_factors(given: _Given, scales: Array) -> list[Array]:
+    """Cholesky factors of the kernel that the M-step would choose, had it each tier's strength."""
+    target, n = mix(scales, given.kernels.core), given.num_users
+    return [
+        jnp.linalg.cholesky((given.moments.core + tau * target)[:end, :end] / (n + tau))
+        for _, end, tau in given.tiers
+    ]
 
 
-def _objective(given: _Given, base: Carried, shared: Array) -> Array:
-    """``Q`` for a base process and the shared kernel's factor that go together."""
-    half, other = (jnp.sum(jnp.log(jnp.diagonal(x))) for x in (base.factor, shared))
+def _objective(given: _Given, base: Carried, shared: list[Array]) -> Array:
+    """``Q`` for a base process and the shared kernel's factors that go together."""
+    n, value = given.num_users, jnp.zeros((), base.own.dtype)
+    for (start, end, tau), factor in zip(given.tiers, shared, strict=True):
+        ours, theirs = (jnp.log(jnp.diagonal(x)[start:end]) for x in (base.factor, factor))
+        value += jnp.sum(tau * ours - (n + tau) * theirs)
     change, (core, across, rest) = base.weights - given.carried.weights, given.moments
     left = rest - jnp.sum(change * (2.0 * across - core @ change), axis=0)
-    rest = jnp.sum(given.num_users * jnp.log(base.own) + left / base.own)
-    return given.strength * half - (given.num_users + given.strength) * other - 0.5 * rest
+    return value - 0.5 * jnp.sum(n * jnp.log(base.own) + left / base.own)
 
 
-def _step(given: _Given, scales: Array, size: Array, shared: Array, *, hold_size: bool) -> Array:
+def _step(
+    given: _Given, scales: Array, size: Array, shared: list[Array], *, hold_size: bool
+) -> Array:
     """Fisher's step in the logarithms of the scales, shortened."""
     gradient, information = _of_core(given, shared)
     if given.carried.own.shape[0]:
@@ -168,15 +177,28 @@ def _newton(gradient: Array, information: Array, tangent: Array, free: Array) ->
     return step - back * (both[1] @ step) / jnp.where(along > 0, along, 1.0)
 
 
-def _of_core(given: _Given, shared: Array) -> tuple[Array, Array]:
+def _of_core(given: _Given, shared: list[Array]) -> tuple[Array, Array]:
     """Gradient and information of the core's part of ``Q`` in the scales, (C,) and (C, C)."""
-    identity = jnp.eye(shared.shape[0], dtype=shared.dtype)
-    inverse, other = (cho_solve((x, True), identity) for x in (given.carried.factor, shared))
-    kernels, n, strength = given.kernels.core, given.num_users, given.strength
-    gradient = 0.5 * strength * jnp.einsum("ij,cij->c", inverse - other, kernels)
-    across = jnp.einsum("ij,cjk->cik", inverse, kernels)
-    share = 0.5 * n * strength / (n + strength)
-    return gradient, share * jnp.einsum("cij,dji->cd", across, across)
+    n, kernels = given.num_users, given.kernels.core
+    whitened = [_whiten(given.carried.factor, kernel) for kernel in kernels]
+    slopes, share = [], jnp.zeros_like(given.carried.factor)
+    for (start, end, tau), factor in zip(given.tiers, shared, strict=True):
+        inside = [_whiten(factor, kernel[:end, :end]) for kernel in kernels]
+        pairs = zip(whitened, inside, strict=True)
+        parts = [(jnp.diagonal(x)[:end] - jnp.diagonal(y))[start:].sum() for x, y in pairs]
+        slopes.append(tau * jnp.stack(parts))
+        # An entry counts in the first tier that has both of its items.
+        share = share.at[start:end, :end].set(tau / (n + tau))
+        share = share.at[:start, start:end].set(tau / (n + tau))
+    across = jnp.stack(whitened)
+    information = jnp.einsum("cij,ij,dij->cd", across, share, across)
+    return 0.5 * jnp.stack(slopes).sum(axis=0), 0.5 * n * information
+
+
+def _whiten(factor: Array, kernel: Array) -> Array:
+    """``L^-1 K L^-T``."""
+    half = solve_triangular(factor, kernel, lower=True)
+    return solve_triangular(factor, half.T, lower=True)
 
 
 def _of_rest(given: _Given) -> tuple[Array, Array]:

@@ -47,6 +47,7 @@ from bayesrank.infer._em_iterate import Setting
 from bayesrank.infer._em_loop import Loop
 from bayesrank.infer._em_result import EMResult
 from bayesrank.infer._em_state import EMState, initial_state
+from bayesrank.infer._em_tiers import make_tiers
 from bayesrank.infer._stack import outside
 from bayesrank.infer.ep import ConvergenceWarning
 
@@ -70,8 +71,10 @@ class EM:
         own, with ``K`` the base kernel, and learns its level, scale and noise alone. (From numbers
         that are all the same there is no noise to learn: such a user's becomes ever smaller.)
     strength
-        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`; if not
-        given, as many as it has items. 0 is maximum likelihood, which overfits.
+        How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`. If not
+        given, for the 450 items that most is said of as many as they are, and for how further items
+        follow these 5,000, see `bayesrank.infer._em_tiers`. 0 is maximum likelihood, which
+        overfits.
     mean_strength
         How many users the prior of the mean is worth: an item that two users have rated should not
         follow these two alone. On held-out ratings of 30, 100, 670 and 3,000 users, 12 is about as
@@ -224,8 +227,8 @@ class EM:
         init_state: EMState | str | Path | None,
         mesh: Mesh | None,
     ) -> Loop:
-        items = Items(observations, self.kernel_items if self.collaborative else None)
-        setting = self._setting(items.size, kernel is not None)
+        setting = self._setting(observations.num_items, kernel is not None)
+        items = Items(observations, [tier.end for tier in setting.tiers])
         kernels = check_kernels(kernel, observations.num_items)
         if init_state is None:
             start = initial_state(setting, observations, kernels, num_levels, self._users_differ)
@@ -239,13 +242,17 @@ class EM:
             loop.sweep(_FIRST_SWEEPS)
         return loop
 
-    def _setting(self, size: int, kernel_given: bool) -> Setting:
-        """Settings for a kernel of this size that is learned."""
+    def _setting(self, num_items: int, kernel_given: bool) -> Setting:
+        """Settings for so many items."""
         levels = self.likelihood in ("probit", "logit")
+        if self.collaborative:
+            tiers = make_tiers(min(num_items, self.kernel_items), self.strength)
+        else:
+            tiers = make_tiers(num_items, 0.0)  # each user has the base kernel
         return Setting(
             self.likelihood,
             self.collaborative,
-            float(size if self.strength is None else self.strength),
+            tiers,
             self.mean_strength,
             learn_base=kernel_given if self.learn_base is None else bool(self.learn_base),
             learn_theta=self.learn_likelihood,
