@@ -19,6 +19,7 @@ from bayesrank.infer._em_carry import CoreKernels, carry
 from bayesrank.infer._em_mstep import log_prior
 from bayesrank.infer._em_posterior import Prior
 from bayesrank.infer._em_state import unpack
+from bayesrank.infer._em_tiers import make_tiers
 from bayesrank.models import (
     collaborative_ordinal_gp,
     collaborative_preference_gp,
@@ -119,7 +120,7 @@ def test_em_ends_where_direct_maximisation_does(data, with_prior):
         h, level, log_base, log_noise, log_noises, log_scales, kernel = parts(x)
         kernels = CoreKernels(base, base[:, :, :0], base[:, 0, :0])
         carried = carry(jnp.exp(log_base), kernels)
-        density = log_prior(Prior(h, kernel), level[0], carried, 6.0, 2.0)
+        density = log_prior(Prior(h, kernel), level[0], carried, make_tiers(M, 6.0), 2.0)
         density += jnp.sum(norm.logpdf(log_noises, log_noise, state.spread[2]))
         density += jnp.sum(norm.logpdf(log_scales, 0.0, state.spread[1]))
         for user in range(N):

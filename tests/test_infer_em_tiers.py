@@ -55,40 +55,41 @@ def _kernel(numbers):
     return factor @ factor.T
 
 
+def _drawn(tiers):
+    with jax.enable_x64(True):
+        moments, psi, users = (jnp.asarray(x) for x in (MOMENTS, PSI, USERS))
+        return np.asarray(draw_towards(moments, psi, users, tiers))
+
+
 def test_divergence_is_a_sum_over_tiers():
     other = np.cov(RNG.normal(size=(M, 12)))
     with jax.enable_x64(True):
-        factors = [jnp.linalg.cholesky(jnp.asarray(x)) for x in (other, PSI)]
-        found = float(divergence(*factors, TIERS))
-        same = float(divergence(factors[1], factors[1], TIERS))
+        factor, its = (jnp.linalg.cholesky(jnp.asarray(x)) for x in (other, PSI))
+        found, same = float(divergence(factor, its, TIERS)), float(divergence(its, its, TIERS))
     np.testing.assert_allclose(found, _divergence(other, PSI, TIERS), rtol=1e-10)
     np.testing.assert_allclose(same, 0.0, atol=1e-12)
 
 
 def test_the_kernel_is_the_most_probable_one():
-    with jax.enable_x64(True):
-        found = np.asarray(draw_towards(jnp.asarray(MOMENTS), jnp.asarray(PSI), USERS, TIERS))
-    start = np.eye(M)[np.tril_indices(M)] * 0.0
+    found, start = _drawn(TIERS), np.zeros(M * (M + 1) // 2)
     best = minimize(lambda x: -_expected(_kernel(x)), start, tol=1e-12, options={"gtol": 1e-7})
     np.testing.assert_allclose(_expected(found), -best.fun, rtol=1e-10)
     np.testing.assert_allclose(found, _kernel(best.x), atol=1e-4)
 
 
 def test_one_tier_is_an_inverse_wishart_prior():
-    with jax.enable_x64(True):
-        tiers = make_tiers(M, 4.0)
-        found = draw_towards(jnp.asarray(MOMENTS), jnp.asarray(PSI), USERS, tiers)
-    np.testing.assert_allclose(found, (MOMENTS + 4.0 * PSI) / (USERS + 4.0), rtol=1e-12)
+    wanted = (MOMENTS + 4.0 * PSI) / (USERS + 4.0)
+    np.testing.assert_allclose(_drawn(make_tiers(M, 4.0)), wanted, rtol=1e-12)
 
 
 def test_a_tier_with_a_strong_prior_follows_as_the_base_has_it():
-    tiers = (Tier(0, M - 1, 3.0), Tier(M - 1, M, 1e12))
+    core = M - 1
+    found = _drawn((Tier(0, core, 3.0), Tier(core, M, 1e12)))
     with jax.enable_x64(True):
-        base, core = jnp.asarray(PSI)[None], M - 1
-        found = draw_towards(jnp.asarray(MOMENTS), base[0], USERS, tiers)
+        base = jnp.asarray(PSI)[None]
         parts = CoreKernels(base[:, :core, :core], base[:, :core, core:], base[:, core:, core])
         carried = carry(jnp.ones(1), parts)
-        wanted = whole(Prior(jnp.zeros(M), found[:core, :core]), carried).kernel
+        wanted = whole(Prior(jnp.zeros(M), jnp.asarray(found[:core, :core])), carried).kernel
     np.testing.assert_allclose(found, wanted, rtol=1e-8)
 
 
