@@ -97,8 +97,8 @@ def test_a_tier_with_a_strong_prior_follows_as_the_base_has_it():
     ("size", "tiers"),
     [
         (3, [(0, 3, 3.0)]),
-        (450, [(0, 450, 450.0)]),
-        (451, [(0, 450, 450.0), (450, 451, 5000.0)]),
+        (500, [(0, 500, 500.0)]),
+        (501, [(0, 500, 500.0), (500, 501, 5000.0)]),
     ],
 )
 def test_many_items_have_two_tiers(size, tiers):

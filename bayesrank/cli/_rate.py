@@ -84,7 +84,7 @@ def _finite(
     "--strength",
     type=click.FloatRange(min=0),
     help="How many users the prior of what is shared is worth; if not given, one an item, and "
-    "more beyond 450 items.",
+    "more beyond 500 items.",
     callback=_finite,
 )
 @click.option(

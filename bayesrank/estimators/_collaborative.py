@@ -30,7 +30,7 @@ class CollaborativeOrdinalGP(Collaborative):
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
         How many users the prior of the shared kernel is worth. If not given, as many as there are
-        items; beyond 450 of them, 450 for those that most is said of, and 5,000 for how the others
+        items; beyond 500 of them, 500 for those that most is said of, and 5,000 for how the others
         follow these, so that rare items cannot spoil what is known of frequent ones.
     mean_strength : float, default 12.0
         How many users the prior of the shared mean is worth.

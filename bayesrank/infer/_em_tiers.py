@@ -41,7 +41,7 @@ __all__ = ["Tier", "divergence", "draw_towards", "make_tiers"]
 # Where nothing else is asked for: the first items' prior is worth as many users as they are, that
 # of how further ones follow them so many. Chosen on ratings of 1,303 films by 671 users, where
 # 2,500 to 8,000 are about as good, and confirmed on 1,128 lecturers rated by 2,972 students.
-_FIRST_ITEMS = 450
+_FIRST_ITEMS = 500
 _FURTHER = 5000.0
 
 

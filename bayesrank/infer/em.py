@@ -72,7 +72,7 @@ class EM:
         that are all the same there is no noise to learn: such a user's becomes ever smaller.)
     strength
         How many users the prior of the kernel is worth, see `bayesrank.infer._em_mstep`. If not
-        given, for the 450 items that most is said of as many as they are, and for how further items
+        given, for the 500 items that most is said of as many as they are, and for how further items
         follow these 5,000, see `bayesrank.infer._em_tiers`. 0 is maximum likelihood, which
         overfits.
     mean_strength
