@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
@@ -34,6 +35,10 @@ _NAMED = {
     "eubo": eubo,
 }
 _WITHOUT_SCALE = ("eubo", "random")
+
+
+# Compiled whole: JAX would compile each operation by itself.
+_scores = jax.jit(lambda acquisition, beliefs, pairs: acquisition(beliefs, pairs))
 
 
 class Question(NamedTuple):
@@ -128,7 +133,7 @@ class Asker:
         pool = self._pool(history, None, 1)
         with jax.enable_x64(True):
             arrays = Beliefs(*(jnp.asarray(part) for part in beliefs))
-            scores = np.asarray(self._function(history)(arrays, jnp.asarray(pool)))
+            scores = np.asarray(_scores(Partial(self._function(history)), arrays, pool))
         usable = pool[:, 0] != pool[:, 1]
         return pool[usable], scores[usable]
 
