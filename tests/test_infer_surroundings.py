@@ -1,5 +1,7 @@
 """Engines and what is around a program: JAX's precision, other engines, kinds of arguments."""
 
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -45,7 +47,7 @@ def traced_in_single_precision(model):
     return compiled
 
 
-def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before():
+def run_elsewhere_after_ep_and_before():
     model, other = closing_over_arrays(), closing_over_arrays()
     first = EP(model)
     before = first.run(jax.random.key(0), num_samples=2)
@@ -56,6 +58,15 @@ def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before():
     assert kept(np.zeros(2), np.zeros(4)).dtype == np.float32
     np.testing.assert_allclose(after.mean["skill"], before.mean["skill"], atol=1e-7)
     assert jax.numpy.zeros(1).dtype == np.float32
+
+
+def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before(request):
+    """In a process of its own: what clears JAX's caches would have the other tests compile anew."""
+    folder = str(request.path.parent)
+    code = f"import sys; sys.path.insert(0, {folder!r}); import {__name__} as t; "
+    code += f"t.{run_elsewhere_after_ep_and_before.__name__}()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_counts_of_numpy_and_values_of_arrays_shape_a_program():
