@@ -48,8 +48,8 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 def pytest_runtestloop() -> None:
     """Let the garbage collector pass over what has been imported, and come less often.
 
-    A session traces many programs, and keeps them: looking through all of that over and over took
-    a tenth of its time.
+    A session traces many programs, and keeps them: looking through all of that over and over takes
+    about a twentieth of its time.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
