@@ -48,7 +48,9 @@ class EMResult:
         Log prior density of the estimate, up to a constant; with what it adds to integrate out how
         users differ in thresholds.
     trace
-        ``log_evidence + log_prior`` at the beginning of each iteration.
+        ``log_evidence + log_prior`` at the beginning of each iteration. Of numbers it never falls.
+        Of levels it may, by little: the evidence is EP's, and the steps for mean and kernel leave
+        out what integrating out how users differ adds.
     converged
         Whether its last ten changes together were less than the tolerance, and the sites settled.
     """
