@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import multivariate_normal, norm
+from rating_data import USERS_AND_ITEMS, draw_numbers
 from scipy import stats
 from scipy.optimize import minimize
 
@@ -26,19 +27,14 @@ from bayesrank.models import (
     collaborative_rating_gp,
 )
 
-N, M = 12, 4
+N, M = USERS_AND_ITEMS
 PLAIN: Any = {"user_scales": False, "strength": 0, "mean_strength": 0, "accelerate": False}
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
 
 
 @pytest.fixture(scope="module")
 def data():
-    rng = np.random.default_rng(0)
-    root = rng.normal(size=(M, M)) / 2
-    functions = 3 + rng.normal(size=M) + rng.normal(size=(N, M)) @ root.T
-    users, items = np.nonzero(rng.random((N, M)) < 0.7)
-    ratings = functions[users, items] + 0.5 * rng.normal(size=len(users))
-    return users, items, ratings
+    return draw_numbers()
 
 
 def _evidence(users, items, ratings, h, kernel, variance):

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rating_data import USERS_AND_ITEMS, draw_numbers
 
 from bayesrank.infer import EM, EMState
 
-N, M = 12, 4
+N, M = USERS_AND_ITEMS
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
 # Acceleration goes too far in its sixth iteration.
 TOO_FAR: dict[str, Any] = {"strength": 1.0, "mean_strength": 0.0, "user_scales": False}
@@ -20,11 +21,7 @@ class Interrupted(Exception):
 @pytest.fixture(scope="module")
 def data():
     """Numbers of all users but the last."""
-    rng = np.random.default_rng(0)
-    root = rng.normal(size=(M, M)) / 2
-    functions = 3 + rng.normal(size=M) + rng.normal(size=(N, M)) @ root.T
-    users, items = np.nonzero(rng.random((N, M)) < 0.7)
-    return users, items, functions[users, items] + 0.5 * rng.normal(size=len(users))
+    return draw_numbers()
 
 
 def _levels(data):

@@ -40,7 +40,7 @@ from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
 from bayesrank.infer._em_carry import Carried, CoreKernels, carry, mix
-from bayesrank.infer._em_tiers import Tier
+from bayesrank.infer._em_tiers import Tier, draw_as
 
 __all__ = ["Moments", "update_scales"]
 
@@ -130,11 +130,11 @@ def update_scales(
 
 
 def _shared_factors(given: _Given, scales: Array) -> list[Array]:
-    """Cholesky factors of the kernel that the M-step would choose, had it each tier's strength."""
-    target, n = mix(scales, given.kernels.core), given.num_users
+    """Cholesky factors of the kernels that the M-step would choose with each tier's strength."""
+    target = mix(scales, given.kernels.core)
     return [
-        jnp.linalg.cholesky((given.moments.core + tau * target)[:end, :end] / (n + tau))
-        for _, end, tau in given.tiers
+        jnp.linalg.cholesky(draw_as(tier, given.moments.core, target, given.num_users))
+        for tier in given.tiers
     ]
 
 
