@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from bayesrank.infer import EM, EMResult
+from bayesrank.solvers.collaborative import EM, EMResult
 from benchmarks.ratings import Ratings, load
 
 __all__ = ["new_users"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.infer import EM
+from bayesrank.solvers.collaborative import EM
 from benchmarks.ratings import STRENGTH, Ratings, load
 
 __all__ = ["Split", "draw_calibration", "peers"]

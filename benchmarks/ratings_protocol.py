@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesrank import gp
 from bayesrank.estimators import correlation_kernel
-from bayesrank.infer import EM
+from bayesrank.solvers.collaborative import EM
 from benchmarks.ratings import Ratings, load
 
 __all__ = ["MODELS", "protocol"]

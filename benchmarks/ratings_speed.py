@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesrank.infer import EM, EMResult
+from bayesrank.solvers.collaborative import EM, EMResult
 from benchmarks.ratings import STRENGTH, Ratings, load
 
 __all__ = ["Timing", "plot", "settled", "speed", "timings"]

@@ -21,7 +21,7 @@ import bayesrank
 from bayesrank import PreferenceGP
 from bayesrank.estimators import _preference_gp
 from bayesrank.estimators._predict import outcome_probability
-from bayesrank.infer import EP, _compile
+from bayesrank.infer import EP, compiled
 from bayesrank.models import preference_gp
 
 PARAMS: dict[str, Any] = {"amplitude": 1.7, "lengthscale": [0.9, 2.0], "noise": 0.8}
@@ -290,7 +290,7 @@ def test_a_second_fit_of_the_same_shape_compiles_nothing(data, learned, monkeypa
     def compile_again(*_):
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(_compile, "_compile", compile_again)
+    monkeypatch.setattr(compiled, "_compile", compile_again)
     reversed_ = _like(learned).fit(X, comparisons[:, ::-1].copy())
     assert np.corrcoef(learned.predict()[0], reversed_.predict()[0])[0, 1] < -0.9
     with pytest.raises(AssertionError, match="compiled again"):

@@ -20,7 +20,7 @@ from sklearn.utils import estimator_checks
 
 import bayesrank
 from bayesrank import OrdinalGP
-from bayesrank.infer import _compile
+from bayesrank.infer import compiled
 from bayesrank.models import ordinal_gp, ordinal_regression_gp
 
 PARAMS: dict[str, Any] = {
@@ -213,7 +213,7 @@ def test_two_levels_have_one_threshold():
 
 
 def test_a_clone_compiles_nothing(data, learned, monkeypatch):
-    monkeypatch.setattr(_compile, "_compile", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(compiled, "_compile", lambda *_: pytest.fail("compiled again"))
     X, levels = data
     other = _like(learned).fit(X[::-1], levels[::-1])
     np.testing.assert_allclose(other.log_evidence_, learned.log_evidence_, rtol=1e-4)

@@ -19,9 +19,9 @@ from numpyro.infer.util import log_density
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
-from bayesrank.infer._affine import Affine, Degree, identity, walk
-from bayesrank.infer._jaxpr import flat_trace
-from bayesrank.infer.program import read_program
+from bayesrank.infer.reader.affine import Affine, Degree, identity, walk
+from bayesrank.infer.reader.jaxpr import flat_trace
+from bayesrank.infer.reader.program import read_program
 
 SHAPES = {"f": (5,), "g": (2, 3)}
 LEFT, RIGHT = np.array([0, 3, 2, 2]), np.array([1, 0, 2, 4])

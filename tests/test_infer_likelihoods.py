@@ -26,7 +26,7 @@ from bayesrank.distributions import (
     Thurstone,
     ThurstoneTies,
 )
-from bayesrank.infer.program import read_program
+from bayesrank.infer.reader.program import read_program
 
 CUTS = np.array([-1.0, 0.5, 1.2])
 # Mean and standard deviation of the cavities.

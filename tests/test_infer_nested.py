@@ -15,8 +15,8 @@ from scipy.special import logsumexp
 
 from bayesrank import to_arviz
 from bayesrank.infer import NestedEP, NestedEPResult
-from bayesrank.infer._forecast import forecast
-from bayesrank.infer.nested import LARGEST_R_HAT, largest_r_hat
+from bayesrank.infer.hyper.forecast import forecast
+from bayesrank.infer.hyper.nested import LARGEST_R_HAT, largest_r_hat
 
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6])
 

@@ -12,7 +12,7 @@ from numpyro import handlers
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning
-from bayesrank.infer.program import read_program
+from bayesrank.infer.reader.program import read_program
 
 KEY = jax.random.key(0)
 PAIRS = np.array([[0, 1], [1, 2], [0, 2]])

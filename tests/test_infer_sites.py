@@ -14,10 +14,10 @@ from scipy.stats import norm
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, sites
-from bayesrank.infer._gaussian import gaussian_posterior, log_normaliser
-from bayesrank.infer._rows import Rows
-from bayesrank.infer.program import read_program
+from bayesrank.infer.gaussian.dense import gaussian_posterior, log_normaliser
+from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import Moments
+from bayesrank.infer.reader.program import read_program
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(size=(6, 2))

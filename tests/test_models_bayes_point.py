@@ -10,7 +10,8 @@ from numpyro.diagnostics import effective_sample_size
 from numpyro.infer.util import log_density
 from scipy import stats
 
-from bayesrank.infer import EP, crosscheck
+from bayesrank.diagnostics import crosscheck
+from bayesrank.infer import EP
 from bayesrank.models import ordinal_version_space
 from bayesrank.online import OAPBPM, rank_loss
 

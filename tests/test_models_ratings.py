@@ -10,7 +10,8 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy import stats
 
-from bayesrank.infer import EP, crosscheck
+from bayesrank.diagnostics import crosscheck
+from bayesrank.infer import EP
 from bayesrank.models import (
     collaborative_ordinal_gp,
     collaborative_preference_gp,

@@ -10,13 +10,14 @@ from scipy.special import ndtr
 from bayesrank.datasets import ComparisonData
 
 if TYPE_CHECKING:
-    from bayesrank.infer import CrossCheck, EPResult
+    from bayesrank.diagnostics import CrossCheck
+    from bayesrank.infer import EPResult
 
 _OUTCOMES = {
     "agrees": "passed",
     "close": "passed",
     "differs": "FAILED",
-    "unclear": "undecided (to run it longer, use bayesrank.infer.crosscheck)",
+    "unclear": "undecided (to run it longer, use bayesrank.diagnostics.crosscheck)",
 }
 
 

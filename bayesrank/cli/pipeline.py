@@ -17,7 +17,8 @@ from bayesrank.ranking import RankSummary, summarize
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bayesrank.infer import CrossCheck, EPResult
+    from bayesrank.diagnostics import CrossCheck
+    from bayesrank.infer import EPResult
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 FILES = ("ranking.csv", "posterior.nc", *FIGURES)
@@ -90,7 +91,8 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
     with steps.step("Loading JAX and NumPyro"):
         import jax
 
-        from bayesrank.infer import EP, crosscheck, maximize_evidence
+        from bayesrank.diagnostics import crosscheck
+        from bayesrank.infer import EP, maximize_evidence
     fit_key, check_key = jax.random.split(jax.random.key(settings.seed))
     program, args, kwargs = _question(data)
     engine = EP(program)

@@ -20,7 +20,7 @@ class CollaborativeOrdinalGP(Collaborative):
     """Ordinal ratings of many users: everybody's function of the items has one shared prior.
 
     Mean and kernel of the prior are learned (CGPOR of Yu, Yu and Tresp, 2005), by EM over
-    expectation propagation; see `bayesrank.infer.EM`.
+    expectation propagation; see `bayesrank.solvers.collaborative.EM`.
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ from bayesrank.estimators._collaborative_data import (
     id_list,
 )
 from bayesrank.estimators._collaborative_features import BaseKernels, new_rows, read_item_table
-from bayesrank.infer import EM, EMResult
 from bayesrank.inferencedata._collaborative import collaborative_to_arviz
+from bayesrank.solvers.collaborative import EM, EMResult
 
 __all__ = ["Collaborative", "Recommendation", "SimilarItem"]
 

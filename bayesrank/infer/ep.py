@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array, lax
 from numpyro import validation_enabled
 
+from bayesrank._stack import outside
 from bayesrank.infer import sites
-from bayesrank.infer._compile import CompileCache
-from bayesrank.infer._inventory import take_inventory
-from bayesrank.infer._refusals import Refusal
-from bayesrank.infer._run import check_run
-from bayesrank.infer._stack import outside
-from bayesrank.infer.program import Program, read_program
+from bayesrank.infer.arguments import check_run
+from bayesrank.infer.compiled import CompileCache
+from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.program import Program, read_program
+from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import EPState, Sites
 
@@ -75,7 +75,7 @@ class EP:
     The program is any NumPyro model whose unobserved real-valued sites are jointly Gaussian once
     its hyperparameters are fixed, and in which each element of an observed site's log density sees
     them through one affine scalar predictor.  It needs no mark: predictors and likelihoods are
-    found in its trace, see `bayesrank.infer.program`.
+    found in its trace, see `bayesrank.infer.reader.program`.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class EP:
     # ------------------------------------------------------------ pure functions
 
     def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
-        """Read the program at given hyperparameters; see `bayesrank.infer.program.read_program`."""
+        """Read the program at given hyperparameters; see `read_program`."""
         return read_program(self.model, args, kwargs, params, power=self.power)
 
     def init(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:

@@ -32,13 +32,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer._gaussian import (
+from bayesrank.infer.gaussian.dense import (
     Posterior,
     gaussian_posterior,
     log_normaliser,
     single_precision_posterior,
 )
-from bayesrank.infer._rows import Rows
+from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import Moments
 
 __all__ = [

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from numpyro.infer import MCMC
 
-from bayesrank.infer._compile import without_stale_traces
+from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.inferencedata._groups import Posterior, from_mcmc, from_result
 from bayesrank.inferencedata._labels import Labels, site_shape
 from bayesrank.inferencedata._results import PosteriorResult
@@ -47,8 +47,8 @@ def to_arviz(
         0 for no ``posterior_predictive`` group.
     log_likelihood
         Whether to compute ``log_likelihood``, which holds draws times observations numbers. Those
-        of masked observations are zero; `bayesrank.infer.compare` leaves them out, ``az.loo`` takes
-        them for observations.
+        of masked observations are zero; `bayesrank.diagnostics.compare` leaves them out, ``az.loo``
+        takes them for observations.
     rng_key
         Key of the replicated observations; ``jax.random.key(0)`` if not given.
 

@@ -12,7 +12,7 @@ from numpyro.distributions import Unit
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import MCMC, Predictive, log_likelihood
 
-from bayesrank.infer._compile import as_working_dtype
+from bayesrank.infer.compiled import as_working_dtype
 from bayesrank.inferencedata._results import Arrays, PosteriorResult
 
 _FIGURES = ("log_evidence", "converged", "num_sweeps", "skipped_sites")

@@ -19,7 +19,7 @@ constant,
     -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
     - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
 
-Its maximum together with the evidence is the MAP estimate; ``bayesrank.infer.EM`` derives the
+Its maximum together with the evidence is the MAP estimate; ``bayesrank.solvers.collaborative.EM`` derives the
 steps that lead to it.
 
 References

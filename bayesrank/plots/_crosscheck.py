@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bayesrank.infer import CrossCheck
-    from bayesrank.infer._crosscheck_compare import Comparison
+    from bayesrank.diagnostics import CrossCheck
+    from bayesrank.diagnostics.comparison import Comparison
 
 
 def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
@@ -19,7 +19,7 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     Parameters
     ----------
     check
-        What `bayesrank.infer.crosscheck` returns.
+        What `bayesrank.diagnostics.crosscheck` returns.
     engine
         "ep" or "svi"; the one that ``check.verdict`` is about if not given.
 

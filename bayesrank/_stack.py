@@ -1,0 +1,22 @@
+"""Where a warning points: at the line of the person who called, however deep the engine is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["outside"]
+
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+
+
+def outside() -> int:
+    """Return the ``stacklevel`` with which a warning points at the first line outside the package.
+
+    To be called where the warning is given. Python 3.12 has ``skip_file_prefixes`` for this.
+    """
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level

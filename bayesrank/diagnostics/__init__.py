@@ -1,0 +1,9 @@
+"""How far an answer can be trusted: engines against each other, and programs against each other."""
+
+from bayesrank.diagnostics.compare import ModelComparison as ModelComparison
+from bayesrank.diagnostics.compare import compare as compare
+from bayesrank.diagnostics.crosscheck import crosscheck as crosscheck
+from bayesrank.diagnostics.crosscheck_result import CrossCheck as CrossCheck
+from bayesrank.diagnostics.crosscheck_result import NUTSResult as NUTSResult
+
+__all__ = ["CrossCheck", "ModelComparison", "NUTSResult", "compare", "crosscheck"]

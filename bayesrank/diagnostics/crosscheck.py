@@ -1,0 +1,318 @@
+"""Does EP get this program right? EP, NUTS and SVI on the same program, compared.
+
+The three engines infer the latents at the same fixed hyperparameters, those that EP used, so they
+approximate one and the same posterior, and NUTS, which is right in the limit, is the reference.
+NUTS and SVI run in double precision on the whitened program, see `bayesrank.infer.white.reparam`:
+its prior is standard normal, and they get the linear map to the latents ready-made, so that no
+covariance is factored at every step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
+from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
+from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
+from bayesrank.infer.compiled import as_working_dtype, without_stale_traces
+from bayesrank.infer.ep import EP
+from bayesrank.infer.result import EPResult
+from bayesrank.infer.white.engines import run_nuts, run_svi
+from bayesrank.infer.white.importance import Importance, importance_sampler
+from bayesrank.infer.white.program import WhiteProgram, split, white_program
+
+__all__ = ["crosscheck"]
+
+Report = Callable[[str, float], None]
+
+_ENGINES = ("ep", "nuts", "svi")
+
+
+class _Fit(NamedTuple):
+    """An engine's run, and its Gaussian: importance weights, mean (n,) and covariance (n, n)."""
+
+    run: EngineRun
+    weights: Importance
+    mean: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+
+
+def crosscheck(
+    model: Callable[..., Any] | EPResult,
+    *args: Any,
+    engines: Sequence[str] = ("ep", "nuts", "svi"),
+    params: Mapping[str, Any] | None = None,
+    rng_key: Array | None = None,
+    num_warmup: int = 500,
+    num_samples: int = 1000,
+    num_chains: int = 4,
+    num_steps: int = 2000,
+    contrast: str = "elements",
+    tolerance: float = 0.1,
+    progress_bar: bool = True,
+    progress: Report | None = None,
+    **kwargs: Any,
+) -> CrossCheck:
+    """Run several engines on one program and compare their posteriors.
+
+    Parameters
+    ----------
+    model
+        A program that EP can take, or a result of EP, which is then checked as it is: its program,
+        arguments and hyperparameters are used again.
+    *args, **kwargs
+        Arguments of the program.
+    engines
+        Which engines to run: "ep" and "svi" are checked against "nuts". Without "nuts" they are
+        checked by importance sampling alone.
+    params
+        Values of sites to be held fixed, by name. Hyperparameters not named take the values that
+        `EP.run` gives them. All engines work at these same values.
+    rng_key
+        Random key; ``jax.random.key(0)`` if not given.
+    num_warmup, num_samples, num_chains
+        Steps of NUTS's adaptation and draws kept, of each chain, and number of chains, which run
+        one after the other.
+    num_steps
+        Number of optimisation steps of SVI.
+    contrast
+        What to compare: "elements" of the latent sites, or "pairs", the differences ``f_i - f_j``
+        within each site, which are all that a ranking depends on; of more than 1,000 pairs in a
+        site, that many drawn at random.
+    tolerance
+        Largest error that does not matter: of means in posterior standard deviations, and of
+        standard deviations relative to NUTS's.
+    progress_bar
+        Whether to show a progress bar on standard error.
+    progress
+        Called with the name of the engine at work and the share of its work that is done.
+
+    Returns
+    -------
+    CrossCheck
+        Print it for the table and the verdicts.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the program is not one that EP can take.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> def model(winner, loser):
+    ...     skill = numpyro.sample("skill", dist.Normal(0.0, 1.0).expand([3]))
+    ...     margin = skill[winner] - skill[loser]
+    ...     numpyro.sample("win", dist.Bernoulli(logits=margin), obs=jnp.ones(margin.shape))
+    >>> winner, loser = np.array([0, 1, 0]), np.array([1, 2, 2])
+    >>> check = crosscheck(model, winner, loser, engines=("ep",), progress_bar=False)
+    >>> check.verdict.sentence
+    'Importance sampling bears EP out (k-hat ..., divergence ...): use EP.'
+    """
+    chosen = _check_engines(engines)
+    _check_settings(num_warmup, num_samples, num_chains, num_steps, contrast, tolerance)
+    ep_key, nuts_key, svi_key = jax.random.split(
+        jax.random.key(0) if rng_key is None else rng_key, 3
+    )
+    with _reporting(progress, progress_bar) as report:
+        ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
+        fits, runs, nuts = {}, {}, None
+        with jax.enable_x64(True):
+            program = without_stale_traces(lambda: _white(ep))
+            weigh = importance_sampler(program)
+            if "ep" in chosen:
+                white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)
+                fits["ep"] = _ep_fit(ep, ep_seconds, weigh(ep_key, *white))
+            if "nuts" in chosen:
+                lengths = (num_warmup, num_samples, num_chains)
+                nuts, runs["nuts"] = _run_nuts(program, nuts_key, ep, lengths, report)
+            if "svi" in chosen:
+                white, seconds = _run_svi(program, svi_key, num_steps, report)
+                weights = weigh(svi_key, *white)
+                run = EngineRun("svi", seconds, weights.elbo, weights)
+                fits["svi"] = _Fit(run, weights, *program.colour_moments(*white))
+    runs |= {engine: fit.run for engine, fit in fits.items()}
+    references = () if nuts is None else _references(nuts, ep, contrast == "pairs")
+    comparisons = tuple(_compare(fit, ep, r) for fit in fits.values() for r in references)
+    divergent = 0 if nuts is None else nuts.num_divergent
+    sizes = Sizes(num_warmup, num_samples, num_chains, divergent)
+    return CrossCheck(
+        runs={engine: runs[engine] for engine in chosen},
+        references=references,
+        comparisons=comparisons,
+        verdicts={e: _judge(fit, comparisons, sizes, tolerance) for e, fit in fits.items()},
+        params=ep.params,
+        tolerance=float(tolerance),
+        ep=ep if "ep" in fits else None,
+        nuts=nuts,
+    )
+
+
+# ---------------------------------------------------------------- engines
+
+
+def _ep_result(
+    model: Callable[..., Any] | EPResult,
+    rng_key: Array,
+    args: tuple,
+    kwargs: dict[str, Any],
+    params: Mapping[str, Any] | None,
+    report: Report,
+) -> tuple[EPResult, float]:
+    """EP's result and the seconds it took.
+
+    It is needed whatever the engines: it says which sites are latent, that they are jointly
+    Gaussian, and at which hyperparameters.
+    """
+    if isinstance(model, EPResult):
+        if args or kwargs or params:
+            raise ValueError(
+                "model is a result of EP, which has its own arguments and hyperparameters; leave "
+                "out args, kwargs and params"
+            )
+        return model, np.nan
+    start = time.perf_counter()
+    report("ep", 0.0)
+    result = EP(model).run(rng_key, *args, params=params, **kwargs)
+    report("ep", 1.0)
+    return result, time.perf_counter() - start
+
+
+def _white(ep: EPResult) -> WhiteProgram:
+    args, kwargs, params = as_working_dtype((ep.model_args, ep.model_kwargs, ep.params))
+    return white_program(ep.model, args, kwargs, params, ep.shapes, ep.dropped_sites)
+
+
+def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _Fit:
+    complaint = None
+    if not ep.converged:
+        complaint = (
+            f"has not converged after {ep.num_sweeps} sweeps: run it with a smaller damping (0.5), "
+            "power=0.5 or more max_sweeps, and give its result to crosscheck."
+        )
+    run = EngineRun("ep", seconds, ep.log_evidence, weights, complaint)
+    return _Fit(run, weights, ep.joint_mean, ep.joint_covariance)
+
+
+def _run_nuts(
+    program: WhiteProgram,
+    rng_key: Array,
+    ep: EPResult,
+    lengths: tuple[int, int, int],
+    report: Report,
+) -> tuple[NUTSResult, EngineRun]:
+    start = time.perf_counter()
+    report("nuts", 0.0)
+    flat, divergent = run_nuts(program, rng_key, *lengths, lambda share: report("nuts", share))
+    seconds = time.perf_counter() - start
+    draws = {name: np.asarray(value) for name, value in split(flat, ep.shapes).items()}
+    result = NUTSResult(ep.model, ep.model_args, ep.model_kwargs, ep.params, divergent, draws)
+    return result, EngineRun("nuts", seconds)
+
+
+def _run_svi(
+    program: WhiteProgram, rng_key: Array, num_steps: int, report: Report
+) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], float]:
+    """Mean and covariance on the white scale, and the seconds it took."""
+    start = time.perf_counter()
+    report("svi", 0.0)
+    mean, covariance = run_svi(program, rng_key, num_steps, lambda share: report("svi", share))
+    white = np.asarray(mean), np.asarray(covariance)
+    return white, time.perf_counter() - start
+
+
+# ---------------------------------------------------------------- comparison
+
+
+def _references(nuts: NUTSResult, ep: EPResult, pairs: bool) -> tuple[Reference, ...]:
+    references = []
+    for name, draws in nuts.draws.items():
+        contrast = contrast_of(name, ep.shapes[name], pairs)
+        references.append(reference_of(contrast, draws.reshape(*draws.shape[:2], -1)))
+    return tuple(references)
+
+
+def _compare(fit: _Fit, ep: EPResult, reference: Reference) -> Comparison:
+    contrast = reference.contrast
+    own = split(np.arange(fit.mean.size), ep.shapes)[contrast.site].reshape(-1)
+    variance = contrast.variance(fit.covariance[np.ix_(own, own)])
+    mean = contrast.apply(fit.mean[own])
+    return Comparison(fit.run.engine, reference, mean, np.sqrt(variance))
+
+
+def _judge(fit: _Fit, comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float) -> Verdict:
+    engine, complaint = fit.run.engine, fit.run.complaint
+    mine = [comparison for comparison in comparisons if comparison.engine == engine]
+    if mine:
+        return judge(mine, sizes, tolerance, complaint)
+    return judge_alone(engine, fit.weights, tolerance, complaint)
+
+
+# ---------------------------------------------------------------- arguments and progress
+
+
+def _check_engines(engines: Sequence[str]) -> tuple[str, ...]:
+    chosen = (engines,) if isinstance(engines, str) else tuple(engines)
+    for engine in chosen:
+        if engine not in _ENGINES or chosen.count(engine) > 1:
+            raise ValueError(f"engines must be different ones of {_ENGINES}, got {chosen!r}")
+    if not {"ep", "svi"} & set(chosen):
+        raise ValueError(
+            f"engines must name an engine to check, 'ep' or 'svi' or both, got {chosen!r}"
+        )
+    return chosen
+
+
+def _check_settings(
+    num_warmup: int,
+    num_samples: int,
+    num_chains: int,
+    num_steps: int,
+    contrast: str,
+    tolerance: float,
+) -> None:
+    least = {
+        "num_warmup": (num_warmup, 1),
+        "num_samples": (num_samples, 4),
+        "num_chains": (num_chains, 1),
+        "num_steps": (num_steps, 1),
+    }
+    for name, (value, minimum) in least.items():
+        if value < minimum:
+            raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    if contrast not in ("elements", "pairs"):
+        raise ValueError(f"contrast must be 'elements' or 'pairs', got {contrast!r}")
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}")
+
+
+@contextmanager
+def _reporting(progress: Report | None, progress_bar: bool) -> Iterator[Report]:
+    """What to call with an engine's name and the share of its work that is done."""
+    if not progress_bar:
+        yield progress or (lambda engine, share: None)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def report(engine: str, share: float) -> None:
+            if engine not in tasks:
+                tasks[engine] = bars.add_task(engine.upper(), total=1.0)
+            bars.update(tasks[engine], completed=share)
+            if progress is not None:
+                progress(engine, share)
+
+        yield report

@@ -1,0 +1,241 @@
+"""What a cross-check returns: comparisons, a table, and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesrank.diagnostics.comparison import Comparison, Reference
+from bayesrank.diagnostics.verdict import Verdict, rms
+from bayesrank.infer.result import EPResult
+from bayesrank.infer.white.importance import Importance
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["CrossCheck", "EngineRun", "NUTSResult"]
+
+
+@dataclass(frozen=True, eq=False)
+class NUTSResult:
+    """Draws of NUTS from a program at fixed hyperparameters; `bayesrank.to_arviz` takes it.
+
+    Attributes
+    ----------
+    model, model_args, model_kwargs
+        The program and what it was called with.
+    params
+        Values of the hyperparameters.
+    num_divergent
+        Number of draws that ended a divergent trajectory.
+    """
+
+    model: Callable[..., Any]
+    model_args: tuple
+    model_kwargs: dict[str, Any]
+    params: dict[str, np.ndarray]
+    num_divergent: int
+    draws: dict[str, np.ndarray] = field(repr=False)
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
+        """Draws of the latent sites, and the hyperparameters repeated.
+
+        Parameters
+        ----------
+        group_by_chain
+            Whether to keep the axis of the chains in front of that of their draws.
+
+        Returns
+        -------
+        dict
+            Arrays (chains * draws, ...), or (chains, draws, ...) by chain.
+        """
+        samples = dict(self.draws)
+        chains, draws = next(iter(samples.values())).shape[:2]
+        for name, value in self.params.items():
+            samples[name] = np.broadcast_to(value, (chains, draws, *np.shape(value)))
+        if group_by_chain:
+            return samples
+        return {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in samples.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class EngineRun:
+    """One engine's run.
+
+    Attributes
+    ----------
+    engine
+        "ep", "nuts" or "svi".
+    seconds
+        Time it took, compilation included; NaN where it was run before.
+    log_evidence
+        EP's log evidence, SVI's ELBO; NaN for NUTS.
+    weights
+        Importance sampling from its posterior; None for NUTS.
+    complaint
+        What the engine itself says is wrong with its result, if anything.
+    """
+
+    engine: str
+    seconds: float
+    log_evidence: float = np.nan
+    weights: Importance | None = None
+    complaint: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CrossCheck:
+    """Engines compared on one program; print it for the table and the verdicts.
+
+    Attributes
+    ----------
+    runs
+        The engines' runs, by name, in the order asked for.
+    references
+        For each latent site, what NUTS says; empty where NUTS was not run.
+    comparisons
+        For each engine other than NUTS and each latent site, the engine against NUTS.
+    verdicts
+        For each engine other than NUTS, what to think of it.
+    params
+        Values of the hyperparameters, the same for all engines.
+    tolerance
+        Largest error that does not matter.
+    ep
+        EP's result, or None where EP was not among the engines.
+    nuts
+        NUTS's draws, or None.
+    """
+
+    runs: dict[str, EngineRun]
+    references: tuple[Reference, ...] = field(repr=False)
+    comparisons: tuple[Comparison, ...] = field(repr=False)
+    verdicts: dict[str, Verdict]
+    params: dict[str, np.ndarray]
+    tolerance: float
+    ep: EPResult | None = field(repr=False)
+    nuts: NUTSResult | None = field(repr=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on EP, or, where EP was not among the engines, on SVI."""
+        return self.verdicts.get("ep") or next(iter(self.verdicts.values()))
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The figures, one row for each latent site and engine.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``site``, ``engine``; ``mean_error_rms`` and ``mean_error_max``, in posterior
+            standard deviations; ``monte_carlo_error``, what the former would be by NUTS's Monte
+            Carlo error alone; ``sd_ratio_min``, ``sd_ratio_median``, ``sd_ratio_max``; ``r_hat``
+            (largest) and ``ess`` (smallest) of NUTS; ``k_hat``; ``log_evidence`` (EP's, or SVI's
+            ELBO); ``importance_evidence`` and its standard error ``importance_error``;
+            ``seconds``. Where NUTS was not run there is one row for each engine and ``site`` is
+            empty.
+        """
+        import pandas as pd
+
+        rows = []
+        for reference in self.references or (None,):
+            for run in self.runs.values():
+                rows.append(self._row(reference, run))
+        return pd.DataFrame(rows)
+
+    def _row(self, reference: Reference | None, run: EngineRun) -> dict[str, Any]:
+        nan = float("nan")
+        row: dict[str, Any] = {"site": "", "engine": run.engine}
+        row |= {"mean_error_rms": nan, "mean_error_max": nan, "monte_carlo_error": nan}
+        row |= {"sd_ratio_min": nan, "sd_ratio_median": nan, "sd_ratio_max": nan}
+        row |= {"r_hat": nan, "ess": nan}
+        if reference is not None:
+            row |= {"site": reference.contrast.site, "monte_carlo_error": rms(reference.mean_error)}
+            if run.engine == "nuts":
+                row |= {"r_hat": float(reference.r_hat.max()), "ess": float(reference.ess.min())}
+        for comparison in self.comparisons:
+            if comparison.reference is reference and comparison.engine == run.engine:
+                row["mean_error_rms"] = rms(comparison.error)
+                row["mean_error_max"] = float(np.abs(comparison.error).max())
+                row["sd_ratio_min"] = float(comparison.ratio.min())
+                row["sd_ratio_median"] = float(np.median(comparison.ratio))
+                row["sd_ratio_max"] = float(comparison.ratio.max())
+        weights = run.weights
+        row["k_hat"] = nan if weights is None else weights.k_hat
+        row["log_evidence"] = run.log_evidence
+        row["importance_evidence"] = nan if weights is None else weights.log_evidence
+        row["importance_error"] = nan if weights is None else weights.error
+        row["seconds"] = run.seconds
+        return row
+
+    def __str__(self) -> str:
+        """Lay out the table and the verdicts."""
+        cells = [_HEADER, _UNITS]
+        for row in self.to_dataframe().to_dict("records"):
+            cells.append(_cells(row))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for row in cells:
+            left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+            right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+            lines.append("  ".join(left + right).rstrip())
+        return "\n".join([*lines, "", _LEGEND, "", *(v.sentence for v in self.verdicts.values())])
+
+    def plot(self, engine: str | None = None) -> Figure:
+        """Draw an engine's means and standard deviations against NUTS's.
+
+        Parameters
+        ----------
+        engine
+            "ep" or "svi"; the one that `verdict` is about if not given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            See `bayesrank.plots.plot_crosscheck`.
+        """
+        from bayesrank.plots import plot_crosscheck
+
+        return plot_crosscheck(self, engine)
+
+
+_HEADER = ["site", "engine", "mean err", "worst", "sd ratio", "from", "to", "R-hat", "ESS",
+           "k-hat", "log evidence", "by sampling", "seconds"]  # fmt: skip
+_UNITS = ["", "", "(rms)", "", "(median)"] + [""] * 8
+_LEGEND = (
+    "mean err: error of posterior means in posterior standard deviations (± is NUTS's own Monte "
+    "Carlo error);\nsd ratio: standard deviations relative to NUTS's; log evidence: EP's estimate, "
+    "SVI's lower bound, and\nan estimate by importance sampling from each."
+)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    nuts = row["engine"] == "nuts"
+    noise = "±" + _number(row["monte_carlo_error"], ".3f") if nuts else ""
+    sampled = _number(row["importance_evidence"], ".2f")
+    if sampled:
+        sampled += " ± " + _number(row["importance_error"], ".2f")
+    return [
+        str(row["site"]),
+        row["engine"].upper(),
+        noise or _number(row["mean_error_rms"], ".3f"),
+        _number(row["mean_error_max"], ".3f"),
+        _number(row["sd_ratio_median"], ".3f"),
+        _number(row["sd_ratio_min"], ".2f"),
+        _number(row["sd_ratio_max"], ".2f"),
+        _number(row["r_hat"], ".3f"),
+        _number(row["ess"], ".0f"),
+        _number(row["k_hat"], ".2f"),
+        _number(row["log_evidence"], ".2f"),
+        sampled,
+        _number(row["seconds"], ".1f"),
+    ]
+
+
+def _number(value: float, style: str) -> str:
+    return "" if np.isnan(value) else format(value, style)

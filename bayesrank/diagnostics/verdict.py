@@ -1,0 +1,224 @@
+"""From a comparison to a sentence that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from bayesrank.diagnostics.comparison import Comparison, Reference
+from bayesrank.infer.white.importance import Importance
+
+__all__ = ["Sizes", "Status", "Verdict", "judge", "judge_alone", "rms"]
+
+Status = Literal["agrees", "close", "differs", "unclear"]
+
+_LARGEST_R_HAT = 1.05
+_LARGEST_K_HAT = 0.7
+_DIVERGENT = 0.01
+_LEVEL = 0.01
+_ADVICE = {"ep": "use EP", "svi": "SVI will do"}
+
+Array = NDArray[np.float64]
+
+
+class Verdict(NamedTuple):
+    """What to think of an engine's posterior.
+
+    Attributes
+    ----------
+    engine
+        The engine.
+    status
+        "agrees": no difference from NUTS beyond Monte Carlo error. "close": a difference, but
+        within the tolerance. "differs": a difference beyond the tolerance, or the engine has not
+        converged. "unclear": NUTS has not converged, or its Monte Carlo error is too large to tell.
+    sentence
+        The same in words, with what to do.
+    """
+
+    engine: str
+    status: Status
+    sentence: str
+
+
+class Sizes(NamedTuple):
+    """How long NUTS was run: warm-up and kept draws of each chain, and divergent ones of all."""
+
+    num_warmup: int
+    num_samples: int
+    num_chains: int
+    num_divergent: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Deviations:
+    """Means or standard deviations of all sites against NUTS, with Monte Carlo errors."""
+
+    labels: tuple[str, ...]
+    value: Array
+    error: Array
+
+    @property
+    def worst(self) -> int:
+        return int(np.argmax(self.certain))
+
+    @property
+    def largest(self) -> float:
+        return float(np.abs(self.value).max())
+
+    @property
+    def noise(self) -> float:
+        return rms(self.error)
+
+    @property
+    def certain(self) -> Array:
+        """What is left of each deviation when Monte Carlo error is allowed for, in all at once."""
+        quantile = norm.isf(_LEVEL / 2 / self.value.size)
+        return np.maximum(np.abs(self.value) - quantile * self.error, 0.0)
+
+    @property
+    def within_noise(self) -> bool:
+        # Errors of neighbours go together, so their root mean square varies like that of one.
+        return bool(rms(self.value) <= norm.isf(_LEVEL / 2) * self.noise and not self.certain.any())
+
+
+def rms(values: Array) -> float:
+    """Root mean square."""
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def judge(
+    comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float, complaint: str | None
+) -> Verdict:
+    """Judge one engine by its comparisons with NUTS.
+
+    Parameters
+    ----------
+    comparisons
+        One for each latent site.
+    sizes
+        How long NUTS was run.
+    tolerance
+        Largest error that does not matter, in posterior standard deviations for means and
+        relative for standard deviations.
+    complaint
+        What the engine itself says is wrong with its result, if anything.
+    """
+    engine = comparisons[0].engine
+    name = engine.upper()
+    if complaint is not None:
+        return Verdict(engine, "differs", f"{name} {complaint}")
+    trouble = _trouble([c.reference for c in comparisons], sizes)
+    if trouble is not None:
+        advice = f"{trouble}, so {name} cannot be judged yet: {_run_again(sizes, 2.0)}."
+        return Verdict(engine, "unclear", advice)
+    labels = sum((c.reference.contrast.labels for c in comparisons), ())
+    means = _Deviations(labels, _join([c.error for c in comparisons]),
+                        _join([c.reference.mean_error for c in comparisons]))  # fmt: skip
+    ratios = _join([c.ratio for c in comparisons])
+    sds = _Deviations(labels, ratios - 1.0,
+                      _join([c.reference.sd_error * c.ratio for c in comparisons]))  # fmt: skip
+    if max(means.certain.max(), sds.certain.max()) > tolerance:
+        return Verdict(engine, "differs", _describe_difference(name, means, sds, tolerance))
+    noise = max(means.noise, sds.noise)
+    factor = max(4.0, (4.0 * noise / tolerance) ** 2)
+    if noise > tolerance / 3.0:
+        sentence = (
+            f"NUTS's Monte Carlo error ({noise:.2g} posterior standard deviations) is too large to "
+            f"tell whether {name} is within {tolerance:g} of it: {_run_again(sizes, factor)}."
+        )
+        return Verdict(engine, "unclear", sentence)
+    if max(means.largest, sds.largest) > tolerance:
+        sentence = (
+            f"{name} seems to differ from NUTS by up to {means.largest:.2g} posterior standard "
+            f"deviations in the means and {100 * sds.largest:.2g} % in the standard deviations, "
+            f"but what goes beyond {tolerance:g} may be Monte Carlo error: "
+            f"{_run_again(sizes, factor)}."
+        )
+        return Verdict(engine, "unclear", sentence)
+    if means.within_noise and sds.within_noise:
+        sentence = f"{name} agrees with NUTS within Monte Carlo error: {_ADVICE[engine]}."
+        return Verdict(engine, "agrees", sentence)
+    sentence = (
+        f"{name} differs from NUTS by at most {means.largest:.2g} posterior standard deviations in "
+        f"the means and {100 * sds.largest:.2g} % in the standard deviations, too little to matter "
+        f"(tolerance {tolerance:g}): {_ADVICE[engine]}."
+    )
+    return Verdict(engine, "close", sentence)
+
+
+def judge_alone(
+    engine: str, weights: Importance, tolerance: float, complaint: str | None
+) -> Verdict:
+    """Judge an engine without NUTS, by its importance weights.
+
+    Two Gaussians with one covariance and means `tolerance` standard deviations apart, in whatever
+    direction, have a divergence of half its square.
+    """
+    name = engine.upper()
+    if complaint is not None:
+        return Verdict(engine, "differs", f"{name} {complaint}")
+    if weights.k_hat < _LARGEST_K_HAT or weights.divergence < tolerance**2 / 2:
+        found = f"k-hat {weights.k_hat:.2f}, divergence {weights.divergence:.2g}"
+        sentence = f"Importance sampling bears {name} out ({found}): {_ADVICE[engine]}."
+        return Verdict(engine, "agrees", sentence)
+    sentence = (
+        f"Importance sampling cannot tell whether {name} is right (k-hat {weights.k_hat:.2f}): "
+        "add 'nuts' to engines."
+    )
+    return Verdict(engine, "unclear", sentence)
+
+
+def _join(arrays: Sequence[Array]) -> Array:
+    return np.concatenate(arrays)
+
+
+def _trouble(references: Sequence[Reference], sizes: Sizes) -> str | None:
+    """Why the draws of NUTS cannot be relied on, if so."""
+    r_hat = _join([reference.r_hat for reference in references])
+    labels = sum((reference.contrast.labels for reference in references), ())
+    if np.isnan(r_hat).any():
+        return f"A chain of NUTS never moved ({labels[int(np.argmax(np.isnan(r_hat)))]})"
+    worst = int(np.argmax(r_hat))
+    if r_hat[worst] > _LARGEST_R_HAT:
+        return f"NUTS has not converged (R-hat {r_hat[worst]:.2f} for {labels[worst]})"
+    share = sizes.num_divergent / (sizes.num_chains * sizes.num_samples)
+    if share > _DIVERGENT:
+        return f"NUTS has not explored the posterior ({100 * share:.0f} % of its draws diverged)"
+    return None
+
+
+def _run_again(sizes: Sizes, factor: float) -> str:
+    samples = int(np.ceil(sizes.num_samples * factor / 100.0)) * 100
+    if factor > 2.0:
+        return f"run again with num_samples={samples}"
+    return f"run again with num_warmup={2 * sizes.num_warmup}, num_samples={samples}"
+
+
+def _describe_difference(name: str, means: _Deviations, sds: _Deviations, tolerance: float) -> str:
+    parts = []
+    if means.certain.max() > tolerance:
+        parts.append(
+            f"the mean of {means.labels[means.worst]} is {abs(means.value[means.worst]):.2g} "
+            "posterior standard deviations off"
+        )
+    if sds.certain.max() > tolerance:
+        change = sds.value[sds.worst]
+        parts.append(
+            f"the standard deviation of {sds.labels[sds.worst]} is {100 * abs(change):.0f} % too "
+            f"{'large' if change > 0 else 'small'} (median of all: {_median_change(sds)})"
+        )
+    return (
+        f"{name} differs from NUTS: {' and '.join(parts)}, beyond Monte Carlo error and the "
+        f"tolerance of {tolerance:g}. Use the draws of NUTS instead."
+    )
+
+
+def _median_change(sds: _Deviations) -> str:
+    median = 100 * float(np.median(sds.value))
+    return f"{abs(median):.0f} % too {'large' if median > 0 else 'small'}"

@@ -1,0 +1,1 @@
+"""The Gaussian part of a posterior, and rows of linear predictors of it."""

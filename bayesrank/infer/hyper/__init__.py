@@ -1,0 +1,1 @@
+"""Hyperparameters: their evidence, its maximum, and integration over them."""

@@ -1,0 +1,220 @@
+"""The free hyperparameters of a program as one vector, and the evidence as a function of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, core
+from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
+
+from bayesrank.infer.compiled import as_working_dtype
+from bayesrank.infer.ep import EP
+from bayesrank.infer.reader.inventory import Inventory, run_with, take_inventory
+from bayesrank.infer.reader.refusals import TracedStructureError
+from bayesrank.infer.sites import Sites
+
+__all__ = ["Evaluation", "Hyperparameters", "first_sites", "inventory_of"]
+
+# Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
+# evidence means nothing.
+_LARGEST_DELTA = 0.05
+
+
+class Evaluation(NamedTuple):
+    """The evidence at one point, and EP's end there.
+
+    Attributes
+    ----------
+    objective
+        Log evidence plus log prior density, plus the log Jacobian where it was asked for.
+    log_evidence, log_prior
+        Its parts.
+    sites
+        EP's sites ``(tau, nu)``.
+    delta
+        How far the last sweep moved a margin, in posterior standard deviations.
+    """
+
+    objective: Array
+    log_evidence: Array
+    log_prior: Array
+    sites: Sites
+    delta: Array
+
+    @property
+    def usable(self) -> Array:
+        """Whether EP came near enough to its fixed point for its evidence to mean something."""
+        return jnp.isfinite(self.objective) & (self.delta < _LARGEST_DELTA)
+
+
+class Hyperparameters:
+    """Hyperparameters that `params` does not hold fixed, end to end on their unconstrained scale.
+
+    Positive ones are on the scale of their logarithm, and so on, see `numpyro`'s ``biject_to``.
+
+    Parameters
+    ----------
+    engine
+        The engine of the program.
+    args, kwargs
+        What the program is called with.
+    params
+        Values of sites to be held fixed, by name.
+
+    Attributes
+    ----------
+    inventory
+        The program's sites.
+    names
+        Names of the free hyperparameters.
+    transforms
+        From the unconstrained scale to their own, by name.
+    """
+
+    def __init__(
+        self, engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> None:
+        self.engine = engine
+        self.inventory = inventory_of(engine, args, kwargs, params)
+        self.names = tuple(self.inventory.supports)
+        self.transforms = {k: dist.biject_to(s) for k, s in self.inventory.supports.items()}
+        _, self.unravel = ravel_pytree(self._unconstrained(self.inventory.hyperparameters))
+
+    def flatten(self, values: Mapping[str, Any]) -> np.ndarray:
+        """One vector of the unconstrained values of all free hyperparameters."""
+        return np.asarray(ravel_pytree(self._unconstrained(values))[0], float)
+
+    def _unconstrained(self, values: Mapping[str, Any]) -> dict[str, Array]:
+        return {
+            k: jnp.asarray(self.transforms[k].inv(jnp.asarray(values[k], float)))
+            for k in self.names
+        }
+
+    def values(self, flat: Any) -> dict[str, Array]:
+        """Values of the free hyperparameters on their own scale, by name.  Pure."""
+        return {k: self.transforms[k](u) for k, u in self.unravel(jnp.asarray(flat)).items()}
+
+    def evaluate(
+        self,
+        flat: Array,
+        fixed: Mapping[str, Any],
+        init_sites: Sites | None,
+        args: tuple,
+        kwargs: dict[str, Any],
+        *,
+        jacobian: bool = False,
+    ) -> Evaluation:
+        """Evidence and prior density at a vector.  Pure, and differentiable in the vector.
+
+        Parameters
+        ----------
+        flat
+            The vector.
+        fixed
+            Values of the sites held fixed, by name.
+        init_sites
+            Sites that EP starts from.
+        args, kwargs
+            What the program is called with.
+        jacobian
+            Whether the objective is the density of the vector itself, and not of the
+            hyperparameters on their own scale.
+        """
+        params = {**fixed, **self.values(flat)}
+        log_evidence, end = self.engine.evidence_and_state(
+            params, *args, init_sites=init_sites, **kwargs
+        )
+        log_prior = self._log_prior(params, args, kwargs)
+        objective = log_evidence + log_prior
+        if jacobian:
+            objective += self.log_jacobian(flat)
+        return Evaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
+
+    def _log_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Array:
+        names = [k for k in self.names if k in self.inventory.sampled]
+        zeros = {k: jnp.zeros(shape) for k, shape in self.inventory.latents.items()}
+        known = {**self.inventory.discrete, **zeros, **params}
+        traced = run_with(self.engine.model, args, kwargs, known)
+        densities = (jnp.sum(traced[k]["fn"].log_prob(traced[k]["value"])) for k in names)
+        return sum(densities, jnp.zeros(()))
+
+    def evaluate_with_gradient(
+        self,
+        flat: ArrayLike,
+        fixed: Mapping[str, Any],
+        init_sites: Sites,
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> tuple[Evaluation, np.ndarray]:
+        """Evaluate at a vector, and differentiate the objective there, compiled once.
+
+        Parameters
+        ----------
+        flat, fixed, init_sites, args, kwargs
+            As in `evaluate`.
+
+        Returns
+        -------
+        tuple
+            The evaluation, whose objective has no Jacobian, and the gradient of that, shape (d,).
+        """
+        point = flat, init_sites, dict(fixed)
+        (evaluation, gradient), _ = self.engine.compiled(self._differentiated, point, args, kwargs)
+        return evaluation, np.asarray(gradient, float)
+
+    def _differentiated(
+        self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
+    ) -> tuple[tuple[Evaluation, Array], None]:
+        flat, init_sites, fixed = point
+
+        def objective(flat: Array) -> tuple[Array, Evaluation]:
+            evaluation = self.evaluate(flat, fixed, init_sites, args, kwargs)
+            return evaluation.objective, evaluation
+
+        (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(flat)
+        return (evaluation, gradient), None
+
+    def log_jacobian(self, flat: Array) -> Array:
+        """Log of how much a vector's surroundings grow on their own scale.  Pure."""
+        total = jnp.zeros(())
+        for name, u in self.unravel(flat).items():
+            transform = self.transforms[name]
+            total += jnp.sum(jnp.asarray(transform.log_abs_det_jacobian(u, transform(u))))
+        return total
+
+
+def inventory_of(
+    engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+) -> Inventory:
+    """The sites of a program, compiled where they can be.
+
+    Run step by step, a program computes its prior covariance only for the shapes of its sites to be
+    looked at; compiled code leaves out what is not asked for.
+    """
+
+    def read(params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Inventory]:
+        inventory = take_inventory(engine.model, args, kwargs, params)
+        if any(isinstance(x, core.Tracer) for x in jax.tree.leaves(inventory.supports)):
+            raise TracedStructureError
+        values = inventory.hyperparameters, inventory.discrete
+        return values, inventory._replace(hyperparameters={}, discrete={})
+
+    try:
+        values, inventory = engine.compiled(read, dict(params), args, kwargs)
+    except TracedStructureError:
+        # The domain of a hyperparameter is computed from the arguments.
+        _, args, kwargs = as_working_dtype(((), args, dict(kwargs)))
+        return take_inventory(engine.model, args, kwargs, params)
+    return inventory._replace(hyperparameters=values[0], discrete=values[1])
+
+
+def first_sites(sites: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:
+    """Sites as EP takes them, from a result that names them."""
+    tau, nu = zip(*sites.values(), strict=True) if sites else ((), ())
+    return jax.tree.map(jnp.asarray, (tau, nu))

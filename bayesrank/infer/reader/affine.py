@@ -1,0 +1,380 @@
+"""Affine predictors found in a trace, with sparse rows where rows touch few latents.
+
+Walking through the equations of a traced program, every intermediate array is one of four things as
+a function of the latents ``z`` (length ``n``): constant, affine, quadratic, or none of these.  An
+affine array is carried as its value at ``z = 0`` and its rows.  Rows are kept in ELLPACK form,
+``r`` pairs (column, value) for each element, for as long as ``r < n``; so the difference
+``f[winner] - f[loser]`` of K comparisons takes K x 2 numbers and never a K x n array. Everything
+here is traceable: which columns a row touches may depend on the data, how many it touches may not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind
+
+__all__ = ["Affine", "Degree", "Value", "identity", "walk"]
+
+
+class Degree(Enum):
+    """What is known of an array that is neither constant nor affine in the latents."""
+
+    QUADRATIC = 2
+    NONLINEAR = 3
+
+
+class Affine(NamedTuple):
+    """An array of shape S, affine in the n latents.
+
+    Attributes
+    ----------
+    offset
+        Value at ``z = 0``, shape S.
+    values
+        Row entries, shape S + (r,).
+    columns
+        Their columns, int, shape S + (r,); None when rows are dense (``r = n``, in order).
+    size
+        Number of latents n.
+    sites
+        Names of the latent sites that the rows may touch.
+    """
+
+    offset: Array
+    values: Array
+    columns: Array | None
+    size: int
+    sites: frozenset[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape S."""
+        return self.offset.shape
+
+    def dense(self) -> Array:
+        """Rows as an array of shape S + (n,)."""
+        if self.columns is None:
+            return self.values
+        count = math.prod(self.shape)
+        rows = jnp.arange(count)[:, None]
+        width = self.values.shape[-1]
+        flat = jnp.zeros((count, self.size), self.values.dtype)
+        columns, values = self.columns.reshape(count, width), self.values.reshape(count, width)
+        return flat.at[rows, columns].add(values).reshape(*self.shape, self.size)
+
+    def densified(self) -> Affine:
+        """The same array with dense rows."""
+        return self._replace(values=self.dense(), columns=None)
+
+    def widened(self, width: int) -> Affine:
+        """The same array with sparse rows padded by zeros to `width` entries."""
+        if self.columns is None or self.values.shape[-1] == width:
+            return self
+        pad = [(0, 0)] * len(self.shape) + [(0, width - self.values.shape[-1])]
+        return self._replace(values=jnp.pad(self.values, pad), columns=jnp.pad(self.columns, pad))
+
+    def broadcast(self, shape: tuple[int, ...]) -> Affine:
+        """The array broadcast to `shape`, as NumPy does."""
+        return self._map(lambda array, tail: jnp.broadcast_to(array, shape + tail))
+
+    def reshape(self, shape: tuple[int, ...]) -> Affine:
+        """The array reshaped to `shape`."""
+        return self._map(lambda array, tail: array.reshape(shape + tail))
+
+    def _map(self, function: Callable[[Array, tuple[int, ...]], Array]) -> Affine:
+        tail = (self.values.shape[-1],)
+        columns = None if self.columns is None else function(self.columns, tail)
+        return self._replace(
+            offset=function(self.offset, ()), values=function(self.values, tail), columns=columns
+        )
+
+
+Value = Array | Affine | Degree
+
+
+def identity(
+    sizes: dict[str, int], shapes: dict[str, tuple[int, ...]], dtype: Any
+) -> dict[str, Affine]:
+    """Each latent site as an affine function of all latents, laid end to end in order."""
+    total, start, result = sum(sizes.values()), 0, {}
+    for name, size in sizes.items():
+        shape = shapes[name]
+        columns = (start + jnp.arange(size, dtype=jnp.int32)).reshape(*shape, 1)
+        zero, one = jnp.zeros(shape, dtype), jnp.ones((*shape, 1), dtype)
+        result[name] = Affine(zero, one, columns, total, frozenset({name}))
+        start += size
+    return result
+
+
+def walk(trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
+    """Evaluate a trace with some of its inputs affine in the latents.
+
+    Parameters
+    ----------
+    trace
+        The traced program.
+    inputs
+        One value for each of ``trace.inputs``: an array, or an `Affine`.
+
+    Returns
+    -------
+    dict
+        The value of every variable: arrays where it is constant, `Affine` where it is affine, a
+        `Degree` otherwise.
+    """
+    env: dict[int, Value] = dict(trace.constants)
+    env.update(zip(trace.inputs, inputs, strict=True))
+    for equation in trace.equations:
+        operands = [x.value if isinstance(x, Constant) else env[x] for x in equation.inputs]
+        for number, value in zip(equation.outputs, _evaluate(equation, operands), strict=True):
+            env[number] = value
+    return env
+
+
+def _evaluate(equation: Equation, operands: list[Any]) -> Sequence[Value]:
+    if not any(isinstance(x, (Affine, Degree)) for x in operands):
+        return bind(equation, operands)
+    degree = _degree(equation, operands)
+    if degree == 1:
+        return _affine_rule(equation, operands)
+    outcome = Degree.QUADRATIC if degree == 2 else Degree.NONLINEAR
+    return [outcome] * len(equation.outputs)
+
+
+# ---------------------------------------------------------------- degrees
+
+_STRUCTURAL = frozenset(
+    "reshape broadcast_in_dim transpose squeeze slice rev tile copy gather dynamic_slice "
+    "concatenate stack pad select_n split unstack".split()
+)
+# Operands in which the primitive is jointly linear, the others being held fixed.
+_LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "neg": lambda count: (0,),
+    "add": lambda count: (0, 1),
+    "add_any": lambda count: (0, 1),
+    "sub": lambda count: (0, 1),
+    "convert_element_type": lambda count: (0,),
+    "reduce_precision": lambda count: (0,),
+    "stop_gradient": lambda count: (0,),
+    "div": lambda count: (0,),
+    "reduce_sum": lambda count: (0,),
+    "cumsum": lambda count: (0,),
+    "reduce_window_sum": lambda count: (0,),
+    "triangular_solve": lambda count: (1,),
+    "custom_linear_solve": lambda count: (count - 1,),
+    "scatter-add": lambda count: (0, 2),
+    "scatter-sub": lambda count: (0, 2),
+    "scatter": lambda count: (0, 2),
+    "dynamic_update_slice": lambda count: (0, 1),
+    "gather": lambda count: (0,),
+    "dynamic_slice": lambda count: (0,),
+    "concatenate": lambda count: tuple(range(count)),
+    "stack": lambda count: tuple(range(count)),
+    "pad": lambda count: (0, 1),
+    "select_n": lambda count: tuple(range(1, count)),
+}
+_BILINEAR = frozenset({"mul", "dot_general"})
+
+
+def _order(value: Any) -> int:
+    if isinstance(value, Affine):
+        return 1
+    return value.value if isinstance(value, Degree) else 0
+
+
+def _degree(equation: Equation, operands: list[Any]) -> int:
+    """Polynomial degree of an equation's result in the latents: 1, 2, or 3 for anything higher."""
+    orders = [_order(x) for x in operands]
+    name = equation.name
+    if name in _BILINEAR:
+        return min(sum(orders), 3)
+    if name == "square" or (name == "integer_pow" and equation.params["y"] == 2):
+        return min(2 * orders[0], 3)
+    if name == "integer_pow" and equation.params["y"] == 1:
+        return orders[0]
+    if name in _LINEAR:
+        linear = _LINEAR[name](len(operands))
+    elif name in _STRUCTURAL:
+        linear = (0,)
+    else:
+        return 3
+    if any(order for i, order in enumerate(orders) if i not in linear):
+        return 3
+    if name == "convert_element_type" and not jnp.issubdtype(
+        equation.params["new_dtype"], np.floating
+    ):
+        return 3
+    return max(orders[i] for i in linear)
+
+
+# ---------------------------------------------------------------- affine results
+
+
+def _affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
+    name = equation.name
+    if name in ("neg", "mul", "div", "convert_element_type", "reduce_precision", "integer_pow"):
+        return [_scale_rows(equation, operands)]
+    if name in ("add", "add_any", "sub"):
+        return [_add(equation, operands)]
+    if name in _STRUCTURAL:
+        return _move(equation, operands)
+    if name == "reduce_sum":
+        return [_reduce_sum(equation, operands[0])]
+    if name == "dot_general":
+        return [_dot_general(equation, operands)]
+    return _linear_map(equation, operands)
+
+
+def _offset(equation: Equation, operands: list[Any]) -> list[Array]:
+    return bind(equation, [x.offset if isinstance(x, Affine) else x for x in operands])
+
+
+def _scale_rows(equation: Equation, operands: list[Any]) -> Affine:
+    """Elementwise operations that multiply each row by a constant."""
+    (offset,) = _offset(equation, operands)
+    affine = next(x for x in operands if isinstance(x, Affine)).broadcast(offset.shape)
+    values = affine.values.astype(offset.dtype)
+    if equation.name == "neg":
+        values = -values
+    elif equation.name in ("mul", "div"):
+        other = operands[1] if isinstance(operands[0], Affine) else operands[0]
+        factor = jnp.broadcast_to(jnp.asarray(other, offset.dtype), offset.shape)[..., None]
+        values = values * factor if equation.name == "mul" else values / factor
+    return affine._replace(offset=offset, values=values)
+
+
+def _add(equation: Equation, operands: list[Any]) -> Affine:
+    (offset,) = _offset(equation, operands)
+    left, right = operands
+    sign = -1.0 if equation.name == "sub" else 1.0
+    if not isinstance(right, Affine):
+        return left.broadcast(offset.shape)._replace(offset=offset)
+    right = right.broadcast(offset.shape)
+    right = right._replace(values=sign * right.values)
+    if not isinstance(left, Affine):
+        return right._replace(offset=offset)
+    left = left.broadcast(offset.shape)
+    sites = left.sites | right.sites
+    width = left.values.shape[-1] + right.values.shape[-1]
+    if left.columns is None or right.columns is None or width >= left.size:
+        return Affine(offset, left.dense() + right.dense(), None, left.size, sites)
+    values = jnp.concatenate([left.values, right.values], axis=-1)
+    columns = jnp.concatenate([left.columns, right.columns], axis=-1)
+    return Affine(offset, values, columns, left.size, sites)
+
+
+def _move(equation: Equation, operands: list[Any]) -> list[Value]:
+    """Operations that only move elements: the same move is made on the rows' columns and values."""
+    offsets = _offset(equation, operands)
+    affine = [x for x in operands if isinstance(x, Affine)]
+    size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
+    linear = _LINEAR.get(equation.name, lambda count: (0,))(len(operands))
+    if any(x.columns is None for x in affine):
+        affine_operands = [x.densified() if isinstance(x, Affine) else x for x in operands]
+        width = size
+    else:
+        width = max(x.values.shape[-1] for x in affine)
+        affine_operands = [x.widened(width) if isinstance(x, Affine) else x for x in operands]
+    dtype = affine[0].values.dtype
+
+    def moved(field: str, kind: Any) -> list[Array]:
+        filled, axes = [], []
+        for i, x in enumerate(affine_operands):
+            if isinstance(x, Affine):
+                filled.append(getattr(x, field).astype(kind))
+            elif i in linear:
+                filled.append(jnp.zeros((*jnp.shape(x), width), kind))
+            else:
+                filled.append(x)
+            axes.append(-1 if i in linear else None)
+        batched = jax.vmap(lambda *args: tuple(bind(equation, args)), tuple(axes), out_axes=-1)
+        return list(batched(*filled))
+
+    values = moved("values", dtype)
+    sparse = (
+        affine_operands[next(i for i in linear if isinstance(operands[i], Affine))].columns
+        is not None
+    )
+    columns = moved("columns", jnp.int32) if sparse else [None] * len(values)
+    return [Affine(o, v, c, size, sites) for o, v, c in zip(offsets, values, columns, strict=True)]
+
+
+def _reduce_sum(equation: Equation, affine: Affine) -> Affine:
+    (offset,) = bind(equation, [affine.offset])
+    axes = tuple(equation.params["axes"])
+    width = affine.values.shape[-1] * math.prod(affine.shape[axis] for axis in axes)
+    if affine.columns is None or width >= affine.size:
+        return affine._replace(offset=offset, values=affine.dense().sum(axes), columns=None)
+    last = tuple(range(-1 - len(axes), -1))
+    shape = (*offset.shape, width)
+    return affine._replace(
+        offset=offset,
+        values=jnp.moveaxis(affine.values, axes, last).reshape(shape),
+        columns=jnp.moveaxis(affine.columns, axes, last).reshape(shape),
+    )
+
+
+def _dot_general(equation: Equation, operands: list[Any]) -> Affine:
+    """A product with a constant array; sparse when the contraction leaves rows short."""
+    (offset,) = _offset(equation, operands)
+    (contract_l, contract_r), (batch_l, batch_r) = equation.params["dimension_numbers"]
+    left = isinstance(operands[0], Affine)
+    affine, constant = operands if left else operands[::-1]
+    dims = [(contract_l, batch_l), (contract_r, batch_r)]
+    (contract_a, batch_a), (contract_c, batch_c) = dims if left else dims[::-1]
+    length = math.prod(affine.shape[axis] for axis in contract_a)
+    width = affine.values.shape[-1] * length
+    if affine.columns is None or width >= affine.size:
+        return _linear_map(equation, operands)[0]
+    matrix = _grouped(jnp.asarray(constant), batch_c, contract_c, 0)[..., None]
+    values = _grouped(affine.values, batch_a, contract_a, 1)
+    columns = _grouped(affine.columns, batch_a, contract_a, 1)
+    batch, free_c, free_a = matrix.shape[0], matrix.shape[1], values.shape[1]
+    shape = (batch, free_a, free_c, *values.shape[2:])
+    product = values[:, :, None] * matrix[:, None]
+    columns = jnp.broadcast_to(columns[:, :, None], shape)
+    if not left:
+        product, columns = (jnp.swapaxes(x, 1, 2) for x in (product, columns))
+    target = (*offset.shape, width)
+    return affine._replace(
+        offset=offset, values=product.reshape(target), columns=columns.reshape(target)
+    )
+
+
+def _grouped(array: Array, batch: Sequence[int], contract: Sequence[int], trailing: int) -> Array:
+    """Axes in the order batch, free, contracted (and trailing), each group made one axis."""
+    ndim = array.ndim - trailing
+    free = [axis for axis in range(ndim) if axis not in batch and axis not in contract]
+    order = [*batch, *free, *contract, *range(ndim, array.ndim)]
+    sizes = [math.prod(array.shape[axis] for axis in group) for group in (batch, free, contract)]
+    return array.transpose(order).reshape(*sizes, *array.shape[ndim:])
+
+
+def _linear_map(equation: Equation, operands: list[Any]) -> list[Affine]:
+    """Any other linear operation: applied to each column of the dense rows."""
+    offsets = _offset(equation, operands)
+    affine = [x for x in operands if isinstance(x, Affine)]
+    size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
+    bilinear = equation.name in _BILINEAR
+    linear = range(len(operands)) if bilinear else _LINEAR[equation.name](len(operands))
+    filled, axes = [], []
+    for i, x in enumerate(operands):
+        if isinstance(x, Affine):
+            filled.append(x.dense())
+        elif i in linear and not bilinear:
+            filled.append(jnp.zeros((*jnp.shape(x), 1), affine[0].values.dtype).repeat(size, -1))
+        else:
+            filled.append(x)
+        axes.append(-1 if isinstance(x, Affine) or (i in linear and not bilinear) else None)
+    batched = jax.vmap(lambda *args: tuple(bind(equation, args)), tuple(axes), out_axes=-1)
+    rows = batched(*filled)
+    return [Affine(o, v, None, size, sites) for o, v in zip(offsets, rows, strict=True)]

@@ -1,0 +1,247 @@
+"""The sites of a NumPyro program: which are latent, which are hyperparameters, which are observed.
+
+The program is run once with every unobserved site at a chosen value.  A site with real support is
+taken for a latent; whether the latents are jointly Gaussian is found out later, from the program's
+own densities.  Sites with any other continuous support, and `param` sites, are hyperparameters and
+get the value given in `params`, else their initial value or the median of their prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers, validation_enabled
+from numpyro.distributions import constraints
+
+from bayesrank.infer.reader.prior import unwrap
+from bayesrank.infer.reader.validation import refuse_invalid_parameters
+
+__all__ = ["Inventory", "run_with", "take_inventory"]
+
+_MEDIAN_DRAWS = 1001
+
+
+class Inventory(NamedTuple):
+    """What a program consists of.
+
+    Attributes
+    ----------
+    latents
+        Shapes of the unobserved sites with real support, in order.
+    families
+        Names of their distributions.
+    discrete
+        Values (draws) of the unobserved sites with discrete support.
+    hyperparameters
+        Values of `param` sites and of all other unobserved sites, whether given or chosen.
+    supports
+        Supports of the hyperparameters that `params` does not hold fixed.
+    sampled
+        Names of the hyperparameters that are `sample` sites, and so have a prior.
+    observed
+        Names of the observed sites, factors included, in order.
+    factors
+        Which of them are `numpyro.factor` statements.
+    validates
+        Whether NumPyro validates distributions that do not say so themselves.
+    """
+
+    latents: dict[str, tuple[int, ...]]
+    families: dict[str, str]
+    discrete: dict[str, Array]
+    hyperparameters: dict[str, Array]
+    supports: dict[str, Any]
+    sampled: tuple[str, ...]
+    observed: tuple[str, ...]
+    factors: frozenset[str]
+    validates: bool
+
+
+def run_with(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Trace a program with some of its sites at given values.
+
+    NumPyro does not validate meanwhile; see `bayesrank.infer.reader.validation`.
+
+    Returns
+    -------
+    dict
+        NumPyro's trace: a message for each site.
+    """
+    seeded = handlers.seed(model, jax.random.key(0))
+    with handlers.block(), validation_enabled(False):
+        return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
+            *args, **kwargs
+        )
+
+
+def take_inventory(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+) -> Inventory:
+    """Run a program once and sort its sites.
+
+    Parameters
+    ----------
+    model, args, kwargs
+        The program and what it is called with.
+    params
+        Values of sites to be held fixed, by name.
+
+    Raises
+    ------
+    ValueError
+        If `params` names a site that the program does not have or that is observed, or has a value
+        of another shape for it; if a plate is subsampled, a distribution's parameter is outside
+        its domain, or the program has no latent or no observed site.
+    """
+    validates = bool(dist.Distribution._validate_args)
+    seeded = handlers.seed(model, jax.random.key(0))
+    given = handlers.substitute(seeded, substitute_fn=_given_value(params))
+    chosen = handlers.substitute(given, substitute_fn=_initial_value)
+    with handlers.block(), validation_enabled(False):
+        sites = handlers.trace(chosen).get_trace(*args, **kwargs)
+    _refuse_subsampling(sites)
+    refuse_invalid_parameters(sites, validates)
+    _check_params(sites, params)
+    latents, families, discrete, hyper, supports = {}, {}, {}, {}, {}
+    sampled, observed = [], []
+    for name, site in sites.items():
+        if site["type"] == "param":
+            hyper[name] = _as_float(site["value"])
+            if name not in params:
+                supports[name] = site["kwargs"].get("constraint", constraints.real)
+        if site["type"] != "sample":
+            continue
+        if site["is_observed"]:
+            observed.append(name)
+        elif name in params:
+            hyper[name] = _as_float(site["value"])
+        elif site["fn"].support.is_discrete:
+            discrete[name] = site["value"]
+        elif isinstance(site["fn"], dist.Delta):
+            continue
+        elif _is_real(site["fn"].support):
+            latents[name] = jnp.shape(site["value"])
+            base, mask = unwrap(site["fn"])
+            families[name] = ("" if mask is None else "masked ") + type(base).__name__
+        else:
+            hyper[name] = _as_float(site["value"])
+            supports[name] = site["fn"].support
+            sampled.append(name)
+    if not latents:
+        raise ValueError(
+            "the model has no unobserved sample site with real support for EP to infer; give it "
+            f"one, or leave it out of params (params names: {sorted(params)})"
+        )
+    if not observed:
+        raise ValueError(
+            "the model has no observed site, so there is nothing to learn from; pass the data "
+            "that it conditions on"
+        )
+    factors = frozenset(k for k in observed if isinstance(sites[k]["fn"], dist.Unit))
+    return Inventory(
+        latents,
+        families,
+        discrete,
+        hyper,
+        supports,
+        tuple(sampled),
+        tuple(observed),
+        factors,
+        validates,
+    )
+
+
+def _as_float(value: Any) -> Array:
+    value = jnp.asarray(value)
+    is_float = jnp.issubdtype(value.dtype, jnp.floating)
+    return value if is_float else value.astype(jnp.result_type(float))
+
+
+def _is_real(support: Any) -> bool:
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support in (constraints.real, constraints.real_vector, constraints.real_matrix)
+
+
+def _initial_value(site: dict[str, Any]) -> Array | None:
+    """Zeros for an unobserved site with real support, else the median of its prior."""
+    if site["type"] != "sample" or site["is_observed"] or site["value"] is not None:
+        return None
+    fn, key = site["fn"], site["kwargs"]["rng_key"]
+    shape = site["kwargs"].get("sample_shape", ())
+    if isinstance(fn, dist.Delta) or fn.support.is_discrete:
+        return None
+    if _is_real(fn.support):
+        return jnp.zeros(fn.shape(shape), jnp.result_type(float))
+    return _median(fn, key, shape)
+
+
+def _median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
+    """Median of a prior, from its quantile function or else a fixed number of draws."""
+    base, _ = unwrap(fn)
+    try:
+        median = base.icdf(jnp.full(base.shape(), 0.5))
+    except (NotImplementedError, ImportError):  # some quantile functions need a further package
+        transform = dist.biject_to(base.support)
+        draws = transform.inv(base.sample(key, (_MEDIAN_DRAWS,)))
+        median = transform(jnp.median(draws, axis=0))
+    return jnp.broadcast_to(median, fn.shape(shape))
+
+
+def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
+    for name, site in sites.items():
+        if site["type"] != "plate":
+            continue
+        size, subsample_size = site["args"]
+        if subsample_size is not None and subsample_size != size:
+            raise ValueError(
+                f"plate {name!r} is subsampled (subsample_size={subsample_size} of {size}); EP "
+                "needs every element: leave out subsample_size"
+            )
+
+
+def _given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array | None]:
+    """Look up the value at which the caller holds a site, and refuse one that does not fit it."""
+
+    def value(site: dict[str, Any]) -> Array | None:
+        name = site["name"]
+        if name not in params or site["type"] not in ("sample", "param"):
+            return None
+        if site["type"] == "sample" and site["is_observed"]:
+            what = (
+                "a factor and has no value to fix"
+                if isinstance(site["fn"], dist.Unit)
+                else "observed; pass other data to the model instead"
+            )
+            raise ValueError(f"params names {name!r}, which is {what}")
+        given, shape = jnp.asarray(params[name]), _shape(site)
+        if shape is not None and given.shape != shape:
+            raise ValueError(
+                f"params[{name!r}] has shape {given.shape}, the site has shape {shape}"
+            )
+        return given
+
+    return value
+
+
+def _shape(site: dict[str, Any]) -> tuple[int, ...] | None:
+    """Shape of a site; None for a `param` site that computes its initial value."""
+    if site["type"] == "sample":
+        return site["fn"].shape(site["kwargs"].get("sample_shape", ()))
+    return jnp.shape(site["args"][0]) if site["args"] else None
+
+
+def _check_params(sites: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    for name in params:
+        if name not in sites or sites[name]["type"] not in ("sample", "param"):
+            known = sorted(k for k, s in sites.items() if s["type"] in ("sample", "param"))
+            raise ValueError(
+                f"params names {name!r}, which is not a site of the model; its sites are {known}"
+            )

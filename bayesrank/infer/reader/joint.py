@@ -1,0 +1,211 @@
+"""The densities of a program's sites, as one trace over its latents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import validation_enabled
+
+from bayesrank.infer.reader.affine import Value, identity, walk
+from bayesrank.infer.reader.inventory import Inventory, run_with
+from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace
+from bayesrank.infer.reader.predictors import SupportsTiltedMoments
+from bayesrank.infer.reader.prior import gaussian_form, unwrap
+from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.validation import validates
+
+__all__ = ["Joint", "trace_joint"]
+
+
+class ObservedOutputs(NamedTuple):
+    """What is traced of an observed site.
+
+    Attributes
+    ----------
+    log_prob
+        Log density of each element, before scaling.
+    scale
+        Factor put on it by `handlers.scale`, or None.
+    closed_form
+        The distribution with its predictor, value and mask, if it knows its tilted moments; else
+        None.
+    supported
+        Whether each value lies in the distribution's support; None where it does not validate.
+    """
+
+    log_prob: Any
+    scale: Any
+    closed_form: Any
+    supported: Any
+
+
+class Joint(NamedTuple):
+    """A program's densities as functions of its latents.
+
+    Attributes
+    ----------
+    inventory
+        The program's sites.
+    trace
+        Inputs: latents, then discrete latents.  Outputs: `latent` and `observed`, flattened.
+    env
+        Value of every variable of the trace, see `walk`.
+    latent, observed
+        For each site its outputs' values; `GaussianForm` or the log density of a latent,
+        `ObservedOutputs`.
+    observed_numbers
+        Variable numbers of the observed sites' outputs.
+    reach
+        For each variable, which inputs reach it.
+    log_densities
+        The summed, scaled log densities of named sites as a function of all latents.
+    """
+
+    inventory: Inventory
+    trace: FlatTrace
+    env: dict[int, Value]
+    latent: dict[str, Any]
+    observed: dict[str, ObservedOutputs]
+    latent_numbers: dict[str, Any]
+    observed_numbers: dict[str, ObservedOutputs]
+    reach: Callable[[Any], frozenset[str]]
+    log_densities: Callable[[tuple[str, ...], Mapping[str, Array]], Array]
+
+
+def trace_joint(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], inventory: Inventory
+) -> Joint:
+    """Trace a program's densities over its latents and find what is affine.
+
+    Raises
+    ------
+    ValueError
+        If a latent stands under `handlers.scale` or a mask that data depend on.
+    """
+
+    def run(free: Mapping[str, Array]) -> dict[str, Any]:
+        return run_with(model, args, kwargs, {**inventory.hyperparameters, **free})
+
+    def densities(latents: dict[str, Array], discrete: dict[str, Array]) -> Any:
+        sites = run({**latents, **discrete})
+        return (
+            {name: _latent_outputs(name, sites[name]) for name in latents},
+            {
+                name: _observed_outputs(sites[name], inventory.validates)
+                for name in inventory.observed
+            },
+        )
+
+    def log_densities(names: tuple[str, ...], latents: Mapping[str, Array]) -> Array:
+        sites = run({**inventory.discrete, **latents})
+        total = jnp.zeros(())
+        for name in names:
+            site = sites[name]
+            scale = 1.0 if site["scale"] is None else site["scale"]
+            total += jnp.sum(scale * site["fn"].log_prob(site["value"]))
+        return total
+
+    dtype = jnp.result_type(float)
+    zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
+    # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the
+    # program.
+    order = sorted(zeros)
+    trace, structure = flat_trace(densities, zeros, inventory.discrete)
+    sizes = {name: zeros[name].size for name in inventory.latents}
+    affine = identity(sizes, inventory.latents, dtype)
+    discrete = sorted(inventory.discrete)
+    inputs = [affine[name] for name in order] + [inventory.discrete[name] for name in discrete]
+    env = walk(trace, inputs)
+    values = [x.value if isinstance(x, Constant) else env[x] for x in trace.outputs]
+    latent, observed = jax.tree.unflatten(structure, values)
+    latent_numbers, observed_numbers = jax.tree.unflatten(structure, list(trace.outputs))
+    reached = _reachability(trace, [*order, *discrete])
+    return Joint(
+        inventory,
+        trace,
+        env,
+        latent,
+        observed,
+        latent_numbers,
+        observed_numbers,
+        reached,
+        log_densities,
+    )
+
+
+def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
+    """Location and spread where the family is known to be Gaussian, else the log density."""
+    if site["scale"] is not None:
+        raise Refusal("scaled_latent", name).error()
+    form = gaussian_form(site["fn"], jnp.shape(site["value"]))
+    if form is not None:
+        return form
+    # A check of the value, as a branch on it, would not be polynomial in it.
+    with validation_enabled(False):
+        return site["fn"].log_prob(site["value"])
+
+
+def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs:
+    fn, value, scale = _elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
+    base, mask = unwrap(fn)
+    closed_form = None
+    if scale is None and isinstance(base, SupportsTiltedMoments):
+        predictor = getattr(base, base.predictor)
+        closed_form = (base, predictor, value, mask)
+    if scale is not None:
+        scale = _with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
+    return ObservedOutputs(
+        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating)
+    )
+
+
+def _supported(fn: dist.Distribution, value: Array, validating: bool) -> Any:
+    base, mask = unwrap(fn)
+    if isinstance(base, dist.Unit) or base.support is None or not validates(base, validating):
+        return None
+    inside = base.support(value)
+    return inside if mask is None else inside | ~jnp.asarray(mask)
+
+
+def _elementwise(fn: dist.Distribution) -> dist.Distribution:
+    """The same distribution without `to_event`, which sums over independent elements."""
+    if isinstance(fn, dist.Independent):
+        return _elementwise(fn.base_dist)
+    if not isinstance(fn, (dist.ExpandedDistribution, dist.MaskedDistribution)):
+        return fn
+    inner = _elementwise(fn.base_dist)
+    split = fn.event_dim - inner.event_dim
+    if not split:
+        return fn
+    if isinstance(fn, dist.MaskedDistribution):
+        return inner.mask(_with_trailing_axes(fn._mask, split))
+    return inner.expand(fn.batch_shape + fn.event_shape[:split])
+
+
+def _with_trailing_axes(x: Any, count: int) -> Any:
+    """Append axes of length one, for the elements of an event; a scalar needs none."""
+    return jnp.reshape(x, jnp.shape(x) + (1,) * count) if jnp.ndim(x) else x
+
+
+def _reachability(trace: FlatTrace, names: list[str]) -> Callable[[Any], frozenset[str]]:
+    """Which inputs reach a variable, or any of a tree of variables."""
+    reach: dict[int, frozenset[str]] = {
+        number: frozenset({name}) for number, name in zip(trace.inputs, names, strict=True)
+    }
+    nothing: frozenset[str] = frozenset()
+    for equation in trace.equations:
+        union = nothing.union(
+            *(reach.get(x, nothing) for x in equation.inputs if isinstance(x, int))
+        )
+        reach.update(dict.fromkeys(equation.outputs, union))
+
+    def of(tree: Any) -> frozenset[str]:
+        numbers = jax.tree.leaves(tree)
+        return nothing.union(*(reach.get(x, nothing) for x in numbers if isinstance(x, int)))
+
+    return of

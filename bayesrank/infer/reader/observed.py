@@ -1,0 +1,180 @@
+"""Turns what was traced of an observed site into factors of scalar predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.quadrature import Moments
+from bayesrank.infer.reader.affine import Affine, Degree, Value
+from bayesrank.infer.reader.components import Components, find_components
+from bayesrank.infer.reader.jaxpr import UnknownValueError, needed_equations
+from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.predictors import (
+    evaluate,
+    gaussian_moments,
+    predictors_of,
+    quadrature_moments,
+)
+from bayesrank.infer.reader.refusals import Refusal
+
+__all__ = ["Factors", "observed_factors"]
+
+
+class Factors(NamedTuple):
+    """The factors of one observed site.
+
+    Attributes
+    ----------
+    rows, offset
+        Their predictors over all latents, (G, n) and (G,).
+    moments
+        Tilted moments of the factors, raised to the power that was asked for.
+    constant
+        Sum of the log densities of the elements that see no latent.
+    collinear
+        For each factor, whether it sees one direction only; None when that holds by construction.
+    gaussian
+        Whether the factors are Gaussian in their predictors.
+    """
+
+    rows: Rows
+    offset: Array
+    moments: Callable[[Array, Array], Moments]
+    constant: Array
+    collinear: Array | None
+    gaussian: bool
+
+
+def observed_factors(joint: Joint, name: str, power: float) -> Factors | Array | None:
+    """Factors of an observed site.
+
+    Returns
+    -------
+    Factors, Array or None
+        The sum of the log densities when the site sees no latent; None when it is quadratic in the
+        latents and mixes them, so that it belongs to the Gaussian part.
+
+    Raises
+    ------
+    ValueError
+        If the site's structure depends on an array that is being traced.
+    """
+    outputs = joint.observed[name]
+    log_prob = outputs.log_prob
+    scale = 1.0 if outputs.scale is None else outputs.scale
+    if not isinstance(log_prob, (Affine, Degree)):
+        return jnp.sum(scale * log_prob)
+    if outputs.closed_form is not None and power == 1:
+        factors = _closed_form(outputs.closed_form, _shape(joint, name))
+        if factors is not None:
+            return factors
+    if isinstance(log_prob, Affine):
+        return None
+    return _from_trace(joint, name, scale, power)
+
+
+def _shape(joint: Joint, name: str) -> tuple[int, ...]:
+    number = joint.observed_numbers[name].log_prob
+    return next(
+        shape
+        for equation in joint.trace.equations
+        for output, shape in zip(equation.outputs, equation.shapes, strict=True)
+        if output == number
+    )
+
+
+def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
+    """Factors of a distribution that knows its tilted moments, if only its predictor varies."""
+    base, predictor, value, mask = closed_form
+    if not isinstance(predictor, Affine):
+        return None
+    leaves, structure = jax.tree.flatten(base, is_leaf=lambda x: isinstance(x, (Affine, Degree)))
+    varying = [leaf for leaf in leaves if isinstance(leaf, (Affine, Degree))]
+    if len(varying) != 1:
+        return None
+    # The predictor's own value is not used by `tilted_moments`.
+    fixed = jax.tree.unflatten(
+        structure, [leaf.offset if isinstance(leaf, Affine) else leaf for leaf in leaves]
+    )
+    size = int(np.prod(shape, dtype=int))
+    flat = predictor.broadcast(shape).reshape((size,))
+
+    def moments(mean: Array, variance: Array) -> Moments:
+        parts = fixed.tilted_moments(value, mean.reshape(shape), variance.reshape(shape))
+        if mask is not None:
+            parts = [jnp.where(mask, part, 0.0) for part in parts]
+        return Moments(*(jnp.broadcast_to(part, shape).reshape(size) for part in parts))
+
+    rows = Rows(flat.values, flat.columns, flat.size)
+    constant = jnp.zeros((), flat.offset.dtype)
+    return Factors(rows, flat.offset, moments, constant, None, False)
+
+
+def _from_trace(joint: Joint, name: str, scale: Any, power: float) -> Factors | None:
+    """Factors whose likelihood is the nonlinear part of the trace."""
+    log_prob = joint.observed[name].log_prob
+    output = joint.observed_numbers[name].log_prob
+    constants = [k for k, v in joint.env.items() if not isinstance(v, Degree)]
+    equations = needed_equations(joint.trace.equations, [output], constants)
+    inputs = dict.fromkeys(
+        x
+        for equation in equations
+        for x in equation.inputs
+        if isinstance(x, int) and isinstance(joint.env[x], Affine)
+    )
+    numbers = list(inputs)
+    arrays = [value for x in numbers if isinstance(value := joint.env[x], Affine)]
+    try:
+        shapes = dict(zip(numbers, [a.shape for a in arrays], strict=True))
+        components = find_components(joint.trace, equations, shapes, output)
+    except UnknownValueError as error:
+        raise Refusal("traced_structure", name).error() from error
+    quadratic = log_prob is Degree.QUADRATIC
+    if quadratic and not _one_each(components):
+        return None
+    predictors = predictors_of(arrays, components)
+    fixed: dict[int, Value] = {
+        k: v for k, v in joint.env.items() if not isinstance(v, (Affine, Degree))
+    }
+
+    def elements(eta: Array) -> Array:
+        given = dict(zip(numbers, predictors.expand(eta), strict=True))
+        return (scale * evaluate(equations, fixed, given, output)).reshape(-1)
+
+    def log_likelihood(eta: Array) -> Array:
+        return power * _sum_by_component(elements(eta), components)
+
+    with_latents = jnp.asarray(components.output < 0)
+    constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
+    kind = gaussian_moments if quadratic else quadrature_moments
+    return Factors(
+        predictors.rows,
+        predictors.offset,
+        kind(log_likelihood),
+        constant,
+        predictors.collinear,
+        quadratic,
+    )
+
+
+def _one_each(components: Components) -> bool:
+    """Whether each component joins the predictors of no more than one output element."""
+    used = components.output[components.output >= 0]
+    return np.unique(used).size == used.size and bool(
+        np.bincount(components.predictor[components.predictor >= 0], minlength=1).max() <= 1
+    )
+
+
+def _sum_by_component(elements: Array, components: Components) -> Array:
+    if components.elementwise:
+        return elements
+    kept = np.flatnonzero(components.output >= 0)
+    owner = components.output[kept]
+    return jnp.zeros(components.size, elements.dtype).at[owner].add(elements[kept])

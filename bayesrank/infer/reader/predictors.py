@@ -1,0 +1,163 @@
+"""The factors of an observed site, each as a function of its own scalar predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.quadrature import Moments, tilted_moments
+from bayesrank.infer.reader.affine import Affine, Value
+from bayesrank.infer.reader.components import Components
+from bayesrank.infer.reader.jaxpr import Constant, Equation, bind
+
+__all__ = [
+    "Predictors",
+    "SupportsTiltedMoments",
+    "evaluate",
+    "gaussian_moments",
+    "predictors_of",
+    "quadrature_moments",
+]
+
+ElementwiseFunction = Callable[[Array], Array]
+
+
+@runtime_checkable
+class SupportsTiltedMoments(Protocol):
+    """A distribution that knows its tilted moments in closed form.
+
+    Attributes
+    ----------
+    predictor
+        Name of the argument that is the scalar predictor.
+    """
+
+    predictor: str
+
+    def tilted_moments(
+        self, value: Any, mean: Array, variance: Array
+    ) -> tuple[Array, Array, Array]:
+        """``log Z`` and its first two derivatives in the cavity's mean, elementwise."""
+        ...
+
+
+class Predictors(NamedTuple):
+    """One predictor for each component of an observed site, and how the program's follow from it.
+
+    Attributes
+    ----------
+    rows
+        Rows of the components' predictors, (G, n).
+    offset
+        Their values where all latents are zero, shape (G,).
+    expand
+        Maps the components' predictors (G,) to the affine arrays that enter the likelihood.
+    collinear
+        Whether all rows of a component have the same direction, shape (G,).
+    """
+
+    rows: Rows
+    offset: Array
+    expand: Callable[[Array], list[Array]]
+    collinear: Array
+
+
+def evaluate(
+    equations: Sequence[Equation], env: dict[int, Value], given: dict[int, Array], output: int
+) -> Array:
+    """Evaluate one output of a trace with some of its variables given."""
+    known = {**env, **given}
+    for equation in equations:
+        operands = [x.value if isinstance(x, Constant) else known[x] for x in equation.inputs]
+        known.update(zip(equation.outputs, bind(equation, operands), strict=True))
+    return known[output]
+
+
+def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictors:
+    """Choose one predictor for each component, and express the others by it.
+
+    Elements of one component see the latents along one direction: row ``a_j`` is ``c_j`` times its
+    component's row.
+    """
+    shapes = [a.shape for a in arrays]
+    flat = [a.reshape((int(np.prod(a.shape, dtype=int)),)) for a in arrays]
+    if len(flat) == 1 and components.elementwise:
+        (only,) = flat
+        rows = Rows(only.values, only.columns, only.size)
+        collinear = jnp.ones(components.size, bool)
+        return Predictors(rows, only.offset, lambda eta: [eta.reshape(shapes[0])], collinear)
+    if any(a.columns is None for a in flat):
+        flat = [a.densified() for a in flat]
+    else:
+        width = max(a.values.shape[-1] for a in flat)
+        flat = [a.widened(width) for a in flat]
+    values = jnp.concatenate([a.values for a in flat])
+    sparse = [a.columns for a in flat if a.columns is not None]
+    columns = jnp.concatenate(sparse) if sparse else None
+    offsets = jnp.concatenate([a.offset for a in flat])
+    owner = np.maximum(components.predictor, 0)
+    used = jnp.asarray(components.predictor >= 0)
+
+    def product(left: Any, right: Any) -> Array:
+        if columns is None:
+            return jnp.sum(values[left] * values[right], axis=-1)
+        same = columns[left][:, :, None] == columns[right][:, None, :]
+        pairs = values[left][:, :, None] * values[right][:, None, :]
+        return jnp.sum(jnp.where(same, pairs, 0.0), axis=(-1, -2))
+
+    every = np.arange(offsets.shape[0])
+    squared = jnp.where(used, product(every, every), -1.0)
+    # The longest row of a component stands for it: others may be zero (the reference category of a
+    # softmax).
+    longest = jnp.zeros(components.size, squared.dtype).at[owner].max(squared)
+    candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
+    first = jnp.full(components.size, every.size).at[owner].min(candidates)
+    of_component = first[owner]
+    reference, cross = squared[of_component], product(every, of_component)
+    scale = cross / jnp.where(reference > 0, reference, 1.0)
+    residual = jnp.abs(squared - scale * cross)
+    straight = ~used | (residual <= jnp.sqrt(jnp.finfo(values.dtype).eps) * squared)
+    collinear = jnp.ones(components.size, bool).at[owner].min(straight)
+    cuts = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])[:-1]
+
+    def expand(eta: Array) -> list[Array]:
+        moved = offsets + scale * (eta[owner] - offsets[of_component])
+        parts = jnp.split(jnp.where(used, moved, offsets), cuts)
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    rows = Rows(values[first], None if columns is None else columns[first], flat[0].size)
+    return Predictors(rows, offsets[first], expand, collinear)
+
+
+def quadrature_moments(
+    log_likelihood: ElementwiseFunction,
+) -> Callable[[Array, Array], Moments]:
+    """Tilted moments of any factor, by quadrature."""
+
+    def moments(mean: Array, variance: Array) -> Moments:
+        return tilted_moments(log_likelihood, mean, variance)
+
+    return moments
+
+
+def gaussian_moments(log_likelihood: ElementwiseFunction) -> Callable[[Array, Array], Moments]:
+    """Tilted moments of factors whose log is quadratic, by its expansion at the cavity's mean."""
+
+    def moments(mean: Array, variance: Array) -> Moments:
+        one = jnp.ones_like(mean)
+
+        def slope(eta: Array) -> tuple[Array, Array]:
+            return jax.jvp(log_likelihood, (eta,), (one,))
+
+        (value, first), (_, second) = jax.jvp(slope, (mean,), (one,))
+        widening = 1 - second * variance
+        log_z = value + 0.5 * first**2 * variance / widening - 0.5 * jnp.log(widening)
+        return Moments(log_z, first / widening, second / widening)
+
+    return moments

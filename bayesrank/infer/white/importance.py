@@ -1,0 +1,144 @@
+"""Importance sampling from a Gaussian: its evidence, and how far its weights can be trusted.
+
+References
+----------
+.. [1] Vehtari, A., Simpson, D., Gelman, A., Yao, Y. and Gabry, J. (2024). Pareto smoothed
+   importance sampling. Journal of Machine Learning Research, 25(72), 1-58.
+.. [2] Zhang, J. and Stephens, M. A. (2009). A new and efficient estimation method for the
+   generalized Pareto distribution. Technometrics, 51, 316-325.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, lax
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from bayesrank.infer.compiled import jit
+from bayesrank.infer.white.program import Density
+
+__all__ = ["Importance", "importance_sampler", "pareto_k"]
+
+_DRAWS = 4000
+_CHUNK = 500
+_EQUAL = 1e-6
+
+
+class Importance(NamedTuple):
+    """What importance sampling says of a Gaussian as an approximation to a program's posterior.
+
+    Attributes
+    ----------
+    k_hat
+        Shape of the Pareto tail of the importance weights; below 0.5 they have a finite variance,
+        below 0.7 they can be used. It sees all latents at once, so it can be large where each one
+        is right, and the shape of the tail alone, so it can be large where the weights hardly
+        vary. Minus infinity where all weights are equal, as they are when the Gaussian is the
+        posterior, and NaN where it is singular.
+    elbo
+        Mean of the log weights: the evidence lower bound.
+    log_evidence, error
+        Log of the mean weight, and its standard error in nats.
+    """
+
+    k_hat: float
+    elbo: float
+    log_evidence: float
+    error: float
+
+    @property
+    def divergence(self) -> float:
+        """Estimate of the Kullback-Leibler divergence of the Gaussian from the posterior."""
+        return self.log_evidence - self.elbo
+
+
+def importance_sampler(
+    program: Density, draws: int = _DRAWS, batch: int | None = _CHUNK
+) -> Callable[[Array, ArrayLike, ArrayLike], Importance]:
+    """Make the function that judges Gaussians as approximations to a density.
+
+    Parameters
+    ----------
+    program
+        The density, such as a white program.
+    draws
+        How many draws to weigh.
+    batch
+        How many to weigh at once; None for one after the other.
+
+    Returns
+    -------
+    callable
+        Takes a random key, a mean (n,) and a covariance (n, n), draws from that Gaussian, and
+        weighs the draws by the program's density. It is compiled once.
+    """
+
+    @jit
+    def weigh(key: Array, mean: Array, covariance: Array) -> Array:
+        proposal = dist.MultivariateNormal(mean, scale_tril=jnp.linalg.cholesky(covariance))
+        points = proposal.sample(key, (draws,))
+        log_joint = lax.map(program.log_joint, points, batch_size=batch)
+        return log_joint - proposal.log_prob(points)
+
+    def importance(rng_key: Array, mean: ArrayLike, covariance: ArrayLike) -> Importance:
+        logs = np.asarray(weigh(rng_key, jnp.asarray(mean), jnp.asarray(covariance)))
+        if np.isnan(logs).any():
+            return Importance(np.nan, np.nan, np.nan, np.nan)
+        weights = np.exp(logs - logs.max())
+        return Importance(
+            pareto_k(logs),
+            float(logs.mean()),
+            float(np.log(weights.mean()) + logs.max()),
+            float(weights.std() / weights.mean() / np.sqrt(logs.size)),
+        )
+
+    return importance
+
+
+def pareto_k(log_weights: NDArray[np.float64]) -> float:
+    """Shape of the generalised Pareto distribution of the largest importance weights.
+
+    Parameters
+    ----------
+    log_weights
+        Logs of the weights, up to a constant, shape (draws,).
+
+    Returns
+    -------
+    float
+        k-hat, drawn a little towards 0.5 as in [1]; minus infinity if all weights are equal.
+    """
+    logs = np.sort(log_weights - np.max(log_weights))
+    if logs[0] > -_EQUAL:
+        return -np.inf
+    tail = int(np.ceil(min(0.2 * logs.size, 3.0 * np.sqrt(logs.size))))
+    threshold = np.exp(logs[-tail - 1])
+    excess = np.exp(logs[-tail:]) - threshold
+    excess = excess[excess > 0.0]
+    if excess.size < 5:  # a handful of draws has all the weight
+        return np.inf
+    shape = _fit_pareto(excess)
+    return float((excess.size * shape + 5.0) / (excess.size + 10.0))
+
+
+def _fit_pareto(excess: NDArray[np.float64]) -> float:
+    """Shape of a generalised Pareto distribution by [2], from sorted positive values.
+
+    The profile likelihood of ``theta = -shape / scale`` is averaged over a grid.
+    """
+    count = excess.size
+    grid = 30 + int(np.sqrt(count))
+    quartile = excess[int(count / 4 + 0.5) - 1]
+    steps = 1.0 - np.sqrt(grid / (np.arange(grid) + 0.5))
+    theta = 1.0 / excess[-1] + steps / (3.0 * quartile)
+    shape = np.log1p(-np.outer(theta, excess)).mean(axis=1)
+    log_profile = count * (np.log(-theta / shape) - shape - 1.0)
+    weight = np.exp(log_profile - log_profile.max())
+    mean_theta = np.sum(theta * weight) / weight.sum()
+    return float(np.log1p(-mean_theta * excess).mean())

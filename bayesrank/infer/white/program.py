@@ -1,0 +1,177 @@
+"""A program at fixed hyperparameters as one density of a white vector, for engines to share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpy.typing import NDArray
+from numpyro import handlers
+from numpyro.infer.util import log_density
+
+from bayesrank.infer.compiled import jit
+from bayesrank.infer.reader.inventory import run_with
+from bayesrank.infer.white.reparam import whiten
+
+__all__ = ["Density", "WhiteProgram", "split", "white_program"]
+
+Matrix = NDArray[np.float64]
+Shapes = dict[str, tuple[int, ...]]
+
+
+class Density(Protocol):
+    """A density of a vector ``z`` that engines can work on; `WhiteProgram` is one.
+
+    Attributes
+    ----------
+    log_joint
+        Its log, up to a constant that counts as evidence, from ``z`` of shape (n,).
+    size
+        The length n.
+    """
+
+    @property
+    def log_joint(self) -> Callable[..., Any]: ...  # noqa: D102
+
+    @property
+    def size(self) -> int: ...  # noqa: D102
+
+    def colour(self, white: Any) -> Any:
+        """Carry vectors (..., n) to the scale on which draws are wanted."""
+        ...
+
+
+class WhiteProgram(NamedTuple):
+    """A program with its hyperparameters fixed, as a density of a white vector ``z``.
+
+    Attributes
+    ----------
+    log_joint
+        Log of the joint density of the data and ``z``, from ``z`` of shape (n,). The prior of ``z``
+        is standard normal wherever the site behind it can be whitened, and the density's integral
+        is the evidence.
+    loc, root
+        The latents, laid end to end, are ``loc + root @ z``; shapes (n,) and (n, n), or (n,) where
+        ``root`` is diagonal.
+    shapes
+        Shape of every latent site, in order.
+    """
+
+    log_joint: Callable[[Array], Array]
+    loc: Matrix
+    root: Matrix
+    shapes: Shapes
+
+    @property
+    def size(self) -> int:
+        """Number of latents."""
+        return self.loc.shape[0]
+
+    def colour(self, white: Any) -> Any:
+        """Latents from white vectors, both (..., n)."""
+        return self.loc + (white * self.root if self.root.ndim == 1 else white @ self.root.T)
+
+    def whiten_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
+        """Mean (n,) and covariance (n, n) of ``z`` from those of the latents."""
+        if self.root.ndim == 1:
+            return (mean - self.loc) / self.root, covariance / np.outer(self.root, self.root)
+        half = np.linalg.solve(self.root, covariance)
+        both = np.linalg.solve(self.root, half.T)
+        centred = np.linalg.solve(self.root, mean - self.loc)
+        return centred.astype(float), (0.5 * (both + both.T)).astype(float)
+
+    def colour_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
+        """Mean and covariance of the latents from those of ``z``."""
+        if self.root.ndim == 1:
+            return self.colour(mean), covariance * np.outer(self.root, self.root)
+        return self.colour(mean), self.root @ covariance @ self.root.T
+
+
+def white_program(
+    model: Callable[..., Any],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    params: Mapping[str, Any],
+    shapes: Shapes,
+    dropped: tuple[str, ...],
+) -> WhiteProgram:
+    """Whiten a program whose latents are known to be jointly Gaussian.
+
+    Parameters
+    ----------
+    model, args, kwargs
+        The program and what it is called with.
+    params
+        Values of all its hyperparameters. Their own densities are left out of the joint one.
+    shapes
+        Shapes of its latent sites.
+    dropped
+        Unobserved sites on which nothing depends, which are left out.
+    """
+    hidden = dict(params)
+    if dropped:
+
+        @jit
+        def values() -> dict[str, Array]:
+            sites = run_with(model, args, kwargs, params)
+            return {name: sites[name]["value"] for name in dropped}
+
+        hidden |= values()
+    seeded = handlers.seed(model, jax.random.key(0))
+    fixed = handlers.block(handlers.substitute(seeded, data=hidden), hide=list(hidden))
+    white = whiten(fixed)
+
+    def white_sites() -> dict[str, Array]:
+        with handlers.block():
+            traced = handlers.trace(white).get_trace(*args, **kwargs)
+        return {name: jnp.asarray(s["value"]) for name, s in traced.items() if _is_latent(s)}
+
+    white_shapes = {name: value.shape for name, value in jax.eval_shape(white_sites).items()}
+
+    def latents(z: Array) -> Array:
+        with handlers.block():
+            chosen = handlers.substitute(white, data=split(z, white_shapes))
+            traced = handlers.trace(chosen).get_trace(*args, **kwargs)
+        return jnp.concatenate([traced[name]["value"].reshape(-1) for name in shapes])
+
+    zeros = jnp.zeros(sum(map(_size, white_shapes.values())))
+    loc, root = jit(lambda z: (latents(z), jax.jacfwd(latents)(z)))(zeros)
+    program = WhiteProgram(lambda z: z, np.asarray(loc), _diagonal_if_so(np.asarray(root)), shapes)
+
+    def log_joint(z: Array) -> Array:
+        # The latents are given as well, so that no engine factors a covariance at every step.
+        values = split(z, white_shapes) | split(program.colour(z), shapes)
+        with handlers.block():
+            return jnp.asarray(log_density(white, args, dict(kwargs), values)[0])
+
+    return program._replace(log_joint=log_joint)
+
+
+def _is_latent(site: dict[str, Any]) -> bool:
+    if site["type"] != "sample" or site["is_observed"]:
+        return False
+    return not isinstance(site["fn"], dist.Delta)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=int))
+
+
+def split(vectors: Any, shapes: Shapes) -> dict[str, Any]:
+    """Values of the sites from vectors (..., n) of all of them laid end to end."""
+    start, values = 0, {}
+    for name, shape in shapes.items():
+        part = vectors[..., start : start + _size(shape)]
+        values[name] = part.reshape((*vectors.shape[:-1], *shape))
+        start += _size(shape)
+    return values
+
+
+def _diagonal_if_so(matrix: Matrix) -> Matrix:
+    diagonal = np.diagonal(matrix)
+    return diagonal if np.count_nonzero(matrix) == np.count_nonzero(diagonal) else matrix

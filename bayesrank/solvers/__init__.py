@@ -1,0 +1,1 @@
+"""Fast routes to one program's answer: one folder a program, each checked against an engine."""

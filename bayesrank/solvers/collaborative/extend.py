@@ -1,0 +1,204 @@
+r"""New users and new items, without learning anything anew.
+
+A new item is carried over by the base process: with :math:`K` the mixed base kernel of the known
+items and :math:`w = K^{-1} k(X, x)`,
+
+.. math::
+    f_j(x) = l + w'(f_j(X) - l 1) + \epsilon, \qquad
+    \epsilon \sim N(0, k(x, x) - k(x, X) K^{-1} k(X, x)),
+
+which makes mean and kernel of the known items into those of all of them.
+
+References
+----------
+Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
+tasks. ICML.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from bayesrank.infer.compiled import jit
+from bayesrank.solvers.collaborative.blocks import Block, Observations, make_blocks
+from bayesrank.solvers.collaborative.data import check_observations
+from bayesrank.solvers.collaborative.iterate import Setting, State, expect
+from bayesrank.solvers.collaborative.own_numbers import own_numbers
+from bayesrank.solvers.collaborative.posterior import Prior, UserState
+from bayesrank.solvers.collaborative.state import EMState, fingerprint, pack, unpack
+from bayesrank.solvers.collaborative.thresholds import Theta, log_deviations, update_theta
+
+__all__ = ["extend_prior", "fit_users"]
+
+_STEPS = 200
+_TOL = 1e-4
+
+
+class _Step(NamedTuple):
+    """What a step of a block of new users makes.
+
+    Attributes
+    ----------
+    users
+        Their states.
+    log_evidence, log_prior
+        Log evidence of the block, and log prior density of its users' deviations.
+    moved
+        Largest change of a user's parameter, or of a predictor's mean in standard deviations.
+    """
+
+    users: UserState
+    log_evidence: Array
+    log_prior: Array
+    moved: Array
+
+
+def fit_users(
+    setting: Setting, state: EMState, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None
+) -> tuple[Observations, EMState, dict[str, Any]]:
+    """Fit new users' functions and, as far as users differ in them, their own parameters.
+
+    Returns
+    -------
+    tuple
+        Their observations, their state, and the figures of an `EMResult`.
+    """
+    observations = check_observations(
+        setting.likelihood, users, items, levels, None, len(state.mean)
+    )
+    parameters = len(state.shared_theta)
+    if setting.likelihood in ("probit", "logit") and observations.levels.max() > parameters:
+        raise ValueError(
+            f"levels go up to {observations.levels.max():g}, those known to {parameters}"
+        )
+    n, count = observations.num_users, len(observations.users)
+    start = state._replace(
+        tau=np.zeros(count),
+        nu=np.zeros(count),
+        theta=np.tile(state.shared_theta, (n, 1)),
+        user_level=np.zeros(n),
+        user_scale=np.ones(n),
+        fingerprint=fingerprint(observations),
+    )
+    blocks = make_blocks(observations, most=2, alike=True)
+    with jax.enable_x64(True):
+        laid_out, placed = jax.device_put((unpack(start, blocks), blocks))
+        figures: dict[str, Any] = {}
+        for _ in range(_STEPS):
+            laid_out, figures = _round(setting, laid_out, placed)
+            if figures["converged"]:
+                break
+        return observations, pack(laid_out, blocks, observations, setting.model), figures
+
+
+def _round(
+    setting: Setting, state: State, blocks: tuple[Block, ...]
+) -> tuple[State, dict[str, Any]]:
+    """Make a step of all blocks, and the figures of what it began with."""
+    curved = len(state.theta.shared) > 0 and not setting.numbers
+    # Code is compiled for a kind of observation, whatever else was settled when EM was run.
+    fixed = Setting(
+        setting.likelihood,
+        collaborative=False,
+        tiers=(),
+        mean_strength=0.0,
+        learn_base=False,
+        learn_theta=True,
+        learn_spread=curved,
+        damping=setting.damping,
+    )
+    steps = [
+        _step(fixed, state.prior, state.theta, user, block)
+        for block, user in zip(blocks, state.users, strict=True)
+    ]
+    return state._replace(users=tuple(step.users for step in steps)), {
+        "log_evidence": sum(float(step.log_evidence) for step in steps),
+        "log_prior": sum(float(step.log_prior) for step in steps),
+        "converged": all(float(step.moved) < _TOL for step in steps),
+    }
+
+
+@partial(jit, static_argnums=0)
+def _step(setting: Setting, prior: Prior, theta: Theta, users: UserState, block: Block) -> _Step:
+    """Make the E-step of a block, and the M-step for what is each user's own."""
+    known, moved = block.known, jnp.zeros(())
+    if setting.numbers:
+        users, moved = own_numbers(theta, prior, users, block)
+    log_prior = log_deviations(theta, users, known)
+    after, own, sums = expect(setting, None, prior, users, block)
+    if not setting.numbers and theta.shared.shape[0]:
+        after = update_theta(
+            theta, (after,), (own,), (known,), learn_shared=False, learn_spread=False
+        )[1][0]
+        change = jnp.abs(after.theta - users.theta)
+        moved = jnp.max(jnp.where(known[..., None], change, 0.0))
+    return _Step(after, sums.log_evidence, log_prior, jnp.maximum(moved, sums.delta))
+
+
+def extend_prior(
+    state: EMState, kernels: NDArray[np.float64], across: ArrayLike, own: ArrayLike
+) -> tuple[EMState, NDArray[np.float64]]:
+    """Mean and kernel of known and new items, and the base kernels of all.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or known and new items together have no covariance matrix.
+    """
+    m, parts = len(state.mean), len(kernels)
+    given = np.asarray(across), np.asarray(own)
+    for name, array in zip(("across", "own"), given, strict=True):
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} has dtype {array.dtype}; pass numbers")
+    between, among = (x[None].astype(float) if x.ndim == 2 else x.astype(float) for x in given)
+    k = between.shape[-1] if between.ndim else 0
+    if between.shape != (parts, m, k) or among.shape != (parts, k, k):
+        raise ValueError(
+            f"across has shape {given[0].shape} and own {given[1].shape}; pass ({parts}, {m}, k) "
+            f"and ({parts}, k, k), a base kernel each"
+        )
+    if not np.isfinite(between).all():
+        raise ValueError("across is not finite; pass covariances of known with new items")
+    if not np.isfinite(among).all() or not np.allclose(among, np.swapaxes(among, 1, 2)):
+        raise ValueError("own is not symmetric, or not finite; pass a covariance matrix")
+    mixed, cross, rest = (
+        np.einsum("c,cij->ij", state.scales, x) for x in (kernels, between, among)
+    )
+    weights = cho_solve(cho_factor(mixed, lower=True), cross)
+    residual = rest - cross.T @ weights
+    residual = 0.5 * (residual + residual.T)
+    size = max(float(np.diagonal(x).max(initial=0.0)) for x in (mixed, rest))
+    _check_residual(residual, weights, size * _rounding(*given))
+    mean = np.append(state.mean, state.level + weights.T @ (state.mean - state.level))
+    carried = state.kernel @ weights
+    kernel = np.block([[state.kernel, carried], [carried.T, weights.T @ carried + residual]])
+    extended = np.block([[kernels, between], [np.swapaxes(between, 1, 2), among]])
+    return state._replace(mean=mean, kernel=kernel), extended
+
+
+def _rounding(*arrays: NDArray[Any]) -> float:
+    """Relative error of the numbers in arrays."""
+    dtype = np.result_type(*arrays)
+    return float(np.finfo(dtype if dtype.kind == "f" else float).eps)
+
+
+def _check_residual(
+    residual: NDArray[np.float64], weights: NDArray[np.float64], error: float
+) -> None:
+    """Refuse new items that vary less than the known ones say; all kernels have an error."""
+    # What such errors can make of the smallest eigenvalue, and those of solving.
+    slack = sum(weights.shape) * error * (1.0 + np.abs(weights).sum(axis=0).max(initial=0.0)) ** 2
+    least = np.linalg.eigvalsh(residual).min(initial=0.0)
+    if least < -slack:
+        raise ValueError(
+            "own is too small for across: given the known items, the new ones would have a "
+            f"variance of {least:.2g}; make own, across and the kernel of run by one function"
+        )

@@ -1,0 +1,344 @@
+"""What EM returns: the shared prior, every user's posterior, and predictions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank._stack import outside
+from bayesrank.infer.ep import ConvergenceWarning
+from bayesrank.solvers.collaborative.blocks import Observations
+from bayesrank.solvers.collaborative.extend import extend_prior, fit_users
+from bayesrank.solvers.collaborative.iterate import Setting
+from bayesrank.solvers.collaborative.likelihoods import thresholds
+from bayesrank.solvers.collaborative.predict import draws_of, functions_of, level_probabilities
+from bayesrank.solvers.collaborative.state import EMState
+
+__all__ = ["EMResult"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class EMResult:
+    """The fit of many users who share a Gaussian-process prior.
+
+    Attributes
+    ----------
+    observations
+        What it was fitted to.
+    setting
+        The engine's settings.
+    state
+        Everything that was estimated; ``state.save(path)`` keeps it, and ``EM.run(...,
+        init_state=path)`` goes on from there.
+    base_kernels
+        Base kernels of the items, shape (C, m, m).
+    log_evidence
+        Log probability of the observations at the estimate (EP's approximation, unless they are
+        numbers), in nats.
+    log_prior
+        Log prior density of the estimate, up to a constant; with what it adds to integrate out how
+        users differ in thresholds.
+    trace
+        ``log_evidence + log_prior`` at the beginning of each iteration. Of numbers it never falls.
+        Of levels it may, by little: the evidence is EP's, and the steps for mean and kernel leave
+        out what integrating out how users differ adds.
+    converged
+        Whether its last ten changes together were less than the tolerance, and the sites settled.
+    """
+
+    observations: Observations = field(repr=False)
+    setting: Setting
+    state: EMState = field(repr=False)
+    base_kernels: Array = field(repr=False)
+    log_evidence: float
+    log_prior: float
+    trace: Array = field(repr=False)
+    converged: bool
+
+    @property
+    def mean(self) -> Array:
+        """The shared mean ``h``, shape (m,)."""
+        return self.state.mean
+
+    @property
+    def kernel(self) -> Array:
+        """The shared kernel ``Sigma``, shape (m, m)."""
+        return self.state.kernel
+
+    @property
+    def num_iterations(self) -> int:
+        """Number of iterations made."""
+        return len(self.trace)
+
+    @property
+    def noise(self) -> Array:
+        """Noise of each user, shape (n,): of numbers, or relative to the shared noise.
+
+        Raises
+        ------
+        ValueError
+            If the observations are comparisons, whose noise is everybody's.
+        """
+        if self.setting.likelihood == "pairwise":
+            raise ValueError("users who compare do not differ in noise, which is one")
+        return np.exp(self.state.theta[:, -1])
+
+    @property
+    def thresholds(self) -> Array:
+        """Thresholds between levels of each user, shape (n, r - 1), mean zero.
+
+        Raises
+        ------
+        ValueError
+            If the observations are not levels.
+        """
+        self._need_levels()
+        with jax.enable_x64(True):
+            return np.asarray(thresholds(jnp.asarray(self.state.theta[:, :-1])))
+
+    @property
+    def params(self) -> dict[str, Array]:
+        """Values of the hyperparameters of the program (`bayesrank.models`), by site.
+
+        Those of the program without a strength; with one there are ``state.level`` and
+        ``state.scales``, too.
+        """
+        values = {"h": self.mean, "Sigma": self.kernel}
+        if self.setting.likelihood == "gaussian":
+            values["noise"] = np.exp(self.state.shared_theta[-1])
+            if self.state.spread.any():
+                deviation = np.exp(self.state.theta - self.state.shared_theta)
+                values |= {"scale_factor": deviation[:, 1], "noise_factor": deviation[:, 2]}
+        elif self.setting.likelihood != "pairwise":
+            values["gaps"] = np.exp(self.state.shared_theta[:-1])
+            if self.state.spread.any():
+                deviation = np.exp(self.state.theta - self.state.shared_theta)
+                values |= {"gap_factor": deviation[:, :-1], "noise_factor": deviation[:, -1]}
+        return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
+
+    def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Posterior mean and variance of users' functions at every item.
+
+        Parameters
+        ----------
+        users
+            Numbers of users, shape (u,); all if not given.
+
+        Returns
+        -------
+        tuple
+            Arrays of shape (u, m).
+        """
+        n = self.observations.num_users
+        who = np.arange(n) if users is None else self._known(users, n, "user")
+        different, place = np.unique(who, return_inverse=True)
+        mean, variance = np.empty((2, len(different), len(self.mean)))
+        for rows, found in functions_of(different, self.state, self.observations):
+            mean[rows], variance[rows] = found
+        return mean[place], variance[place]
+
+    def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
+        """Draw users' functions at every item from their posteriors.
+
+        Parameters
+        ----------
+        users
+            Different users, shape (u,).
+        num_samples, seed
+            Number of draws, and the seed of NumPy's generator.
+
+        Returns
+        -------
+        ndarray
+            Shape (num_samples, u, m). Takes time of order ``m**3`` for each user.
+
+        Raises
+        ------
+        ValueError
+            If a user is not known, or `num_samples` is no number of draws.
+        """
+        who = self._known(users, self.observations.num_users, "user")
+        if who.ndim != 1:
+            raise ValueError(f"users has shape {who.shape}; pass one shape (u,)")
+        if not isinstance(num_samples, Integral) or num_samples < 0:
+            raise ValueError(f"num_samples is {num_samples!r}; pass a whole number from 0")
+        rng = np.random.default_rng(seed)
+        shape = num_samples, len(self.mean)
+        draws = np.empty((num_samples, len(who), len(self.mean)))
+        for column, j in enumerate(who):
+            draws[:, column] = draws_of(j, self.state, self.observations, rng.normal(size=shape))
+        return draws
+
+    def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
+        """Posterior mean and variance of ``f_j(i)``, a pair (user, item) a row.
+
+        Parameters
+        ----------
+        users, items
+            Numbers of users and items, shape (K,).
+
+        Returns
+        -------
+        tuple
+            Arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            If a number is not known, or there are not as many items as users.
+        """
+        who = self._known(users, self.observations.num_users, "user")
+        what = self._known(items, len(self.mean), "item")
+        if who.shape != what.shape or who.ndim != 1:
+            raise ValueError(
+                f"users has shape {who.shape}, items {what.shape}; pass one shape (K,)"
+            )
+        different, place = np.unique(who, return_inverse=True)
+        mean, variance = np.empty((2, len(who)))
+        for rows, found in functions_of(different, self.state, self.observations):
+            mine = (place >= rows.start) & (place < rows.stop)
+            at = place[mine] - rows.start, what[mine]
+            mean[mine], variance[mine] = (values[at] for values in found)
+        return mean, variance
+
+    def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of the numbers that users would give, noise included.
+
+        Parameters
+        ----------
+        users, items
+            Numbers of users and items, shape (K,).
+
+        Returns
+        -------
+        tuple
+            Arrays of shape (K,).
+
+        Raises
+        ------
+        ValueError
+            As `predict_latent`; and if the observations are not numbers.
+        """
+        if self.setting.likelihood != "gaussian":
+            raise ValueError(
+                f"the observations are {self.setting.likelihood}, not numbers; use predict_proba, "
+                "or predict_latent"
+            )
+        mean, variance = self.predict_latent(users, items)
+        anchor, log_scale, log_noise = self.state.theta[np.asarray(users)].T
+        scale = np.exp(log_scale)
+        return anchor + scale * (mean - anchor), scale**2 * variance + np.exp(2.0 * log_noise)
+
+    def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
+        """Probability of each level, a pair (user, item) a row.
+
+        Parameters
+        ----------
+        users, items
+            Numbers of users and items, shape (K,).
+
+        Returns
+        -------
+        ndarray
+            Shape (K, r).
+
+        Raises
+        ------
+        ValueError
+            As `predict_latent`; and if the observations are not levels.
+        """
+        self._need_levels()
+        moments = self.predict_latent(users, items)
+        theta = self.state.theta[np.asarray(users)]
+        return level_probabilities(self.setting.likelihood, theta, *moments)
+
+    def condition(
+        self, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None = None
+    ) -> EMResult:
+        """Fit other users to what they say, with all that is shared as it was learned.
+
+        Where users differ in thresholds, or in scale and noise, so do new ones, by the same rule:
+        each gets the most probable, which with few observations are near the shared. ``log_prior``
+        is the density of these alone.
+
+        Parameters
+        ----------
+        users, items, levels
+            As in `EM.run`; the users are other ones, numbered from 0.
+
+        Returns
+        -------
+        EMResult
+            Of these users.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used, or models are individual.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If their own parameters have not settled.
+        """
+        if not self.setting.collaborative:
+            raise ValueError("individual models share nothing that a new user could start from")
+        observations, state, figures = fit_users(self.setting, self.state, users, items, levels)
+        if not figures["converged"]:
+            said = "parameters of the new users have not settled; predictions for them may be off"
+            warnings.warn(said, ConvergenceWarning, stacklevel=outside())
+        return replace(self, observations=observations, state=state, trace=np.zeros(0), **figures)
+
+    def extend_items(self, across: ArrayLike, own: ArrayLike) -> EMResult:
+        """Add items that nobody has rated, by their base kernels with those that were.
+
+        Parameters
+        ----------
+        across
+            Base kernels between known and new items, shape (C, m, k), or (m, k) if there is one.
+        own
+            Base kernels of the new items, (C, k, k) or (k, k).
+
+        Returns
+        -------
+        EMResult
+            With ``m + k`` items, the new ones last.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit, or known and new items have no covariance matrix together.
+
+        References
+        ----------
+        Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
+        tasks. ICML.
+        """
+        state, kernels = extend_prior(self.state, self.base_kernels, across, own)
+        observations = self.observations._replace(num_items=len(state.mean))
+        return replace(self, state=state, base_kernels=kernels, observations=observations)
+
+    def _need_levels(self) -> None:
+        if self.setting.likelihood not in ("probit", "logit"):
+            raise ValueError(f"{self.setting.likelihood} observations have no levels")
+
+    @staticmethod
+    def _known(numbers: ArrayLike, count: int, what: str) -> NDArray[Any]:
+        array = np.asarray(numbers)
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"{what}s has dtype {array.dtype}; pass whole numbers")
+        unknown = (array < 0) | (array >= count)
+        if unknown.any():
+            raise ValueError(
+                f"{what} {array[unknown].flat[0]} is not known; there are {count}, numbered from 0"
+            )
+        return array

@@ -1,0 +1,94 @@
+"""What EM refuses, with one message each."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayesrank.solvers.collaborative import EM
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
+        ({"strength": -1.0}, "strength must not be negative"),
+        ({"strength": "many"}, "strength is 'many'; pass a number of users"),
+        ({"damping": 0.0}, "damping must be in"),
+        ({"damping": "half"}, "damping must be in .*, got 'half'"),
+        ({"max_iterations": 0}, "max_iterations is 0; pass a whole number from 1"),
+        ({"max_iterations": 2.5}, "max_iterations is 2.5; pass a whole number from 1"),
+        ({"tol": 0.0}, "tol must be positive"),
+        ({"tol": "small"}, "tol must be positive, got 'small'"),
+    ],
+)
+def test_settings_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        EM(**options)
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        (([0, 0], [1, 1], [0, 1]), {}, "user 0 has rated item 1 before row 1"),
+        (([0, -1], [0, 1], [0, 1]), {}, "users holds -1"),
+        (([0, 1], [0, 9], [0, 1]), {"num_items": 3}, "items holds 9; numbers go from 0 to 2"),
+        (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
+        (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, 10**12]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, 1e300]), {}, "nobody used level 1"),
+        (([0, 10**9], [0, 1], [0, 1]), {}, "users goes up to 1000000000, but few .*numpy.unique"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 3}, "nobody used level 2"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 2.0}, "num_levels is 2.0; pass a whole number"),
+        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan in row 1"),
+        (([0, 1], [0, 1], ["0", "1"]), {}, "levels has shape .2,. and dtype <U1; pass"),
+        (([0, 1], [0, 1], [0, 1]), {"num_users": 2.5}, "num_users is 2.5; pass a whole number"),
+        (([0, 1], [0, 1], [0, 1]), {"num_items": 0}, "num_items is 0; pass a whole number"),
+        (([0, 1], [0, 1], None), {}, "levels has shape"),
+        (([0, 1], [0], [0, 1]), {}, "items has shape"),
+        (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
+        (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": [[1j, 0], [0, 1]]}, "kernel has dtype complex"),
+        (
+            ([0, 1], [0, 1], [0, 1]),
+            {"kernel": np.stack([np.eye(2), np.zeros((2, 2))])},
+            "kernel 1 of 2 is zero; leave it out",
+        ),
+        (
+            ([0, 1], [0, 1], [0, 1]),
+            {"kernel": np.stack([2 * np.eye(2), [[1.0, 1.5], [1.5, 1.0]]])},
+            "kernel 1 of 2 has a negative eigenvalue; pass covariances",
+        ),
+    ],
+)
+def test_observations_are_checked(args, options, message):
+    with pytest.raises(ValueError, match=message):
+        EM().run(*args, progress_bar=False, **options)
+
+
+def test_runs_are_checked():
+    data = [0, 1], [0, 1], [0, 1]
+    with pytest.raises(ValueError, match="checkpoint_every is 0; pass a whole number from 1"):
+        EM("gaussian").run(*data, checkpoint="state.npz", checkpoint_every=0)
+    with pytest.raises(ValueError, match="checkpoint is 3; pass the path of a file"):
+        EM("gaussian").run(*data, checkpoint=3)  # pyright: ignore[reportArgumentType]
+    for path in ("no folder/state.npz", "."):
+        with pytest.raises(ValueError, match="checkpoint is .*, which cannot be written; pass"):
+            EM("gaussian").run(*data, checkpoint=path)
+    with pytest.raises(ValueError, match="mesh is 3; pass a jax.sharding.Mesh"):
+        EM("gaussian").run(*data, mesh=3)  # pyright: ignore[reportArgumentType]
+    for start in (3, b"state.npz", (1.0, 2.0)):
+        with pytest.raises(ValueError, match="init_state is .*; pass the state of an earlier"):
+            EM("gaussian").run(*data, init_state=start)  # pyright: ignore[reportArgumentType]
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
+    with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
+        EM("gaussian").run(*data, mesh=mesh)
+
+
+def test_comparisons_are_checked():
+    with pytest.raises(ValueError, match="compares item 1 with itself in row 0"):
+        EM("pairwise").run([0], [[1, 1]], progress_bar=False)
+    with pytest.raises(ValueError, match="levels is given for comparisons"):
+        EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)

@@ -1,0 +1,59 @@
+"""Moments of what users say, against adaptive quadrature, for narrow and for wide cavities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm
+
+from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
+
+THETA = np.array([0.3, -0.4])  # log gap, log noise
+# A user who is sure of every rating has little noise beside the width of the cavity.
+CAVITIES = np.array([(0.3, 0.1), (-1.0, 1.0), (4.0, 5.0), (0.5, 30.0), (-9.0, 2.0)])
+
+
+def _probability(kind, theta, level, x):
+    if kind == "pairwise":
+        return expit(x)
+    edges = np.exp(theta[0]) * np.array([-0.5, 0.5])
+    above = [1.0, *expit((x - edges) / np.exp(theta[1])), 0.0]
+    return above[level] - above[level + 1]
+
+
+def _log_z(kind, theta, level, mean, sd):
+    def integrand(x):
+        return _probability(kind, theta, level, x) * norm.pdf(x, mean, sd)
+
+    ends, near = (mean - 9 * sd, mean + 9 * sd), np.linspace(-6.0, 6.0, 9)
+    points = near[(near > ends[0]) & (near < ends[1])]
+    return np.log(quad(integrand, *ends, points=points, limit=200, epsabs=0, epsrel=1e-12)[0])
+
+
+@pytest.mark.parametrize("kind", ["logit", "pairwise"])
+def test_moments_and_scores_are_those_of_quadrature(kind):
+    law, levels = LIKELIHOODS[kind], {"logit": [0, 1, 2], "pairwise": [1]}[kind]
+    theta = THETA if kind == "logit" else THETA[:0]
+    cases = [(level, mean, sd) for level in levels for mean, sd in CAVITIES]
+
+    def both(level, mean, variance):
+        moments = law.moments(jnp.asarray(theta), level, mean, variance)
+        return moments, law.score(jnp.asarray(theta), level, mean, variance, moments.log_z)
+
+    with jax.enable_x64(True):
+        level, mean, sd = (jnp.asarray(x, float) for x in zip(*cases, strict=True))
+        moments, score = jax.jit(jax.vmap(both))(level, mean, sd**2)
+    for row, (level, mean, sd) in enumerate(cases):
+        step = 1e-3 * max(sd, 1.0)
+        low, middle, high = (
+            _log_z(kind, theta, level, mean + k * step, sd) for k in (-1.0, 0.0, 1.0)
+        )
+        np.testing.assert_allclose(moments.log_z[row], middle, atol=1e-8)
+        np.testing.assert_allclose(moments.d1[row], (high - low) / (2 * step), atol=1e-6)
+        d2 = (high - 2 * middle + low) / step**2
+        np.testing.assert_allclose(moments.d2[row], d2, atol=2e-5)
+        for k, change in enumerate(1e-3 * np.eye(len(theta))):
+            ends = [_log_z(kind, theta + x, level, mean, sd) for x in (-change, change)]
+            np.testing.assert_allclose(score[row, k], np.diff(ends)[0] / 2e-3, atol=1e-5)

@@ -1,0 +1,121 @@
+"""What runs leave behind: no state is worse than those before, and each is gone on from exactly."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rating_data import USERS_AND_ITEMS, draw_numbers
+
+from bayesrank.solvers.collaborative import EM, EMState
+
+N, M = USERS_AND_ITEMS
+pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
+# Acceleration goes too far in its sixth iteration.
+TOO_FAR: dict[str, Any] = {"strength": 1.0, "mean_strength": 0.0, "user_scales": False}
+
+
+class Interrupted(Exception):
+    """Somebody stops a run."""
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Numbers of all users but the last."""
+    return draw_numbers()
+
+
+def _levels(data):
+    users, items, ratings = data
+    return users, items, np.digitize(ratings, np.quantile(ratings, [0.3, 0.7]))
+
+
+def test_no_result_is_worse_than_the_iterations(data):
+    engine = EM("gaussian", max_iterations=6, **TOO_FAR)
+    result = engine.run(*data, progress_bar=False)
+    assert result.log_evidence + result.log_prior >= result.trace[-1]
+    assert np.diff(result.trace).min() >= 0
+
+
+def _interrupt(engine, data, file, iteration, **options):
+    """Stop a run in an iteration, after the file was written in the one before."""
+
+    def stop(number, _):
+        if number == iteration:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        engine.run(*data, progress_bar=False, checkpoint=file, callback=stop,
+                   checkpoint_every=iteration - 1, **options)  # fmt: skip
+
+
+def test_files_hold_nothing_that_nobody_has_looked_at(data, tmp_path):
+    """The file is written while the proposal that goes too far waits."""
+    engine, file, seen = EM("gaussian", max_iterations=7, **TOO_FAR), tmp_path / "state.npz", []
+    whole = engine.run(*data, progress_bar=False)
+    _interrupt(engine, data, file, 7)
+    engine.max_iterations = 1
+    engine.run(*data, progress_bar=False, init_state=file, callback=lambda _, x: seen.append(x))
+    assert seen[0] * len(data[0]) >= whole.trace[5]
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options"),
+    [
+        ("gaussian", {"kernel_items": M - 1}),
+        ("gaussian", {"collaborative": False}),
+        ("probit", {"kernel_items": 2, "learn_base": True}),
+    ],
+)
+def test_a_run_that_was_interrupted_goes_on(data, tmp_path, likelihood, options):
+    """The last user rates nothing."""
+    said = data if likelihood == "gaussian" else _levels(data)
+    file = tmp_path / "state.npz"
+    engine = EM(likelihood, accelerate=False, max_iterations=5, **options)
+    whole = engine.run(*said, progress_bar=False, num_users=N + 1)
+    _interrupt(engine, said, file, 3, num_users=N + 1)
+    engine.max_iterations = 3
+    rest = engine.run(*said, progress_bar=False, num_users=N + 1, init_state=str(file))
+    np.testing.assert_allclose(rest.trace, whole.trace[2:], rtol=1e-12)
+    for one, other in zip(rest.state, whole.state, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_users_without_ratings_are_as_all_start(data):
+    """In an individual model: at the mean of all numbers, with the base kernel's variance."""
+    engine = EM("gaussian", accelerate=False, collaborative=False, max_iterations=5)
+    result = engine.run(*data, progress_bar=False, num_users=N + 1)
+    mean, variance = result.functions([N])
+    np.testing.assert_allclose(mean, data[2].mean())
+    np.testing.assert_allclose(variance, 0.5 * np.var(data[2]))
+
+
+def test_states_are_of_observations_and_of_a_model(data, tmp_path):
+    engine, file = EM("gaussian", max_iterations=1), tmp_path / "state.npz"
+    state = engine.run(*data, progress_bar=False, checkpoint=file).state
+    with pytest.raises(ValueError, match="init_state has scales of 2 base kernels, not of 1"):
+        engine.run(*data, init_state=file, kernel=np.eye(M), progress_bar=False)
+    with pytest.raises(ValueError, match="init_state is of other observations"):
+        engine.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
+    alone = EM("gaussian", collaborative=False)
+    with pytest.raises(
+        ValueError, match="of the model 'gaussian, collaborative', not 'gaussian, i"
+    ):
+        alone.run(*data, init_state=state, progress_bar=False)
+    users, items, _ = data
+    four = np.arange(len(users)) % 4  # levels with as many parameters as numbers have
+    state = engine.run(users, items, four, progress_bar=False).state
+    with pytest.raises(ValueError, match="of the model 'gaussian, collaborative', not 'probit, co"):
+        EM("probit").run(users, items, four, init_state=state, progress_bar=False)
+
+
+def test_files_that_hold_no_state_are_refused(data, tmp_path):
+    file, other = tmp_path / "state.npz", tmp_path / "text"
+    state = EM("gaussian", max_iterations=1).run(*data, progress_bar=False, checkpoint=file).state
+    other.write_text("no state")
+    with pytest.raises(ValueError, match="text holds no state of EM"):
+        EMState.load(other)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.npz", "text"]
+    kernel = state.kernel.tobytes()
+    other.write_bytes(file.read_bytes().replace(kernel, bytes(len(kernel))))
+    with pytest.raises(ValueError, match="text holds no state of EM"):
+        EMState.load(other)
