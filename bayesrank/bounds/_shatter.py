@@ -134,5 +134,5 @@ def _faces(pairs: float, dim: int) -> float:
     if total <= dim:
         return total * math.log(3.0)
     i = np.arange(1, dim + 1)
-    log_terms = np.concatenate([[0.0], np.cumsum(np.log(2.0 * (total - i + 1.0) / i))])
+    log_terms = np.concatenate([[0.0], np.cumsum(np.log(2.0 * (float(total) - i + 1.0) / i))])
     return float(np.asarray(logsumexp(log_terms)))
