@@ -31,7 +31,7 @@ from bayesrank.active import (
     pool_variance,
     random_gain,
 )
-from bayesrank.active._update import Answers, Prior, fit_answers
+from bayesrank.active.posterior.update import Answers, SkillPrior, fit_answers
 
 __all__ = ["WAYS", "Model", "Task", "Trial", "pair_error", "run_trials", "simulate"]
 
@@ -58,7 +58,7 @@ class Task(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Prior covariance of the skills, (n, n), and the standard deviation of a performance."""
+    """SkillPrior covariance of the skills, (n, n), and the standard deviation of a performance."""
 
     covariance: Array
     noise: float
@@ -89,7 +89,7 @@ def simulate(
     pool = _draw_pool(task.target, pool_size, np.random.default_rng(seed))
     acquisition = WAYS[way](jax.random.key(seed), pool)
     n = len(task.target)
-    prior = Prior(np.zeros(n), model.covariance)
+    prior = SkillPrior(np.zeros(n), model.covariance)
     mean, covariance, sites = *prior, np.zeros((2, 0))
     asked = np.zeros((answers, 2), int)
     error, spread = np.zeros(answers), np.zeros(answers)

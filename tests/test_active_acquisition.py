@@ -24,7 +24,7 @@ from bayesrank.active import (
     pool_variance,
     random_gain,
 )
-from bayesrank.active.acquisition import answer_entropy
+from bayesrank.active.acquisition.pairs import answer_entropy
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
 

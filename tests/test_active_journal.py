@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesrank.active import _journal_file
-from bayesrank.active._journal_lines import sealed
-from bayesrank.active.journal import Journal, JournalError, read_journal
+from bayesrank.active.store import Journal, JournalError, files, read_journal
+from bayesrank.active.store.lines import sealed
 
 HEADER = {"items": 3, "names": "a", "features": None}
 
@@ -44,9 +43,9 @@ def python(code, *args, **options):
     start = f"""
         import sys, types
         package = types.ModuleType("bayesrank.active")
-        package.__path__ = [{str(Path(_journal_file.__file__).parent)!r}]
+        package.__path__ = [{str(Path(files.__file__).parents[1])!r}]
         sys.modules["bayesrank.active"] = package
-        from bayesrank.active import journal
+        from bayesrank.active.store import journal
         HEADER = {HEADER!r}
     """
     program = textwrap.dedent(start) + textwrap.dedent(code)
@@ -330,7 +329,7 @@ def test_what_cannot_be_a_journal(tmp_path, monkeypatch):
         patched.setattr(os, "open", read_only)
         with pytest.raises(JournalError, match=r"cannot be opened \(Permission denied\)"):
             Journal(tmp_path / "a.jsonl", HEADER)
-    monkeypatch.setattr(_journal_file, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     with pytest.raises(JournalError, match="WSL"):
         Journal(tmp_path / "a.jsonl", HEADER)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bayesrank.active import QueryLoop, bald
-from bayesrank.active._program import AnsweredProgram, bucket_of
-from bayesrank.active._stopping import top_settled
-from bayesrank.active._update import Answers, Prior, fit_answers
-from bayesrank.active.beliefs import Beliefs
-from bayesrank.active.journal import JournalError, read_journal
+from bayesrank.active.acquisition.beliefs import Beliefs
+from bayesrank.active.posterior.program import AnsweredProgram, bucket_of
+from bayesrank.active.posterior.update import Answers, SkillPrior, fit_answers
+from bayesrank.active.stopping import top_settled
+from bayesrank.active.store import JournalError, read_journal
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import preference_gp
 
@@ -249,7 +249,7 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
             -0.5 * np.log(grid) ** 2
             - np.log(grid)
             + [
-                fit_answers(Prior(np.zeros(6), scale**2 * np.eye(6)), answers).log_evidence
+                fit_answers(SkillPrior(np.zeros(6), scale**2 * np.eye(6)), answers).log_evidence
                 for scale in grid
             ]
         )
@@ -271,11 +271,11 @@ def test_learning_in_the_background_is_used_once_it_is_done():
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)
     assert loop.ask() and loop.params["scale"] == before
-    pending = loop._skills._pending
+    pending = loop._posterior._pending
     assert pending is not None
     pending.result(timeout=60)
     loop.ask()
-    assert loop.params["scale"] != before and loop._skills._pending is None
+    assert loop.params["scale"] != before and loop._posterior._pending is None
 
 
 def test_learning_compiles_once_a_bucket():
@@ -284,11 +284,11 @@ def test_learning_compiles_once_a_bucket():
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)
     loop.learn()
-    size = len(loop._skills._program._engine.compiled._entries)
+    size = len(loop._posterior._program._engine.compiled._entries)
     for winner, loser in ((3, 4), (4, 5), (0, 5), (0, 3)):
         loop.tell(winner, loser)
     loop.learn()
-    assert len(loop._skills._program._engine.compiled._entries) == size
+    assert len(loop._posterior._program._engine.compiled._entries) == size
 
 
 def test_stopping_rules():
@@ -373,7 +373,7 @@ def test_what_cannot_be_told():
 
 def test_a_posterior_that_does_not_converge_is_said_to(monkeypatch):
     hurried = partial(fit_answers, max_sweeps=1)
-    monkeypatch.setattr("bayesrank.active._skills.fit_answers", hurried)
+    monkeypatch.setattr("bayesrank.active.posterior.skills.fit_answers", hurried)
     loop = QueryLoop(3, hyperparameters="prior")
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)

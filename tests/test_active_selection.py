@@ -20,8 +20,8 @@ from bayesrank.active import (
     pool_variance,
     random_gain,
 )
-from bayesrank.active._blocks import log_of_product
-from bayesrank.active.acquisition_pool import FACTORS
+from bayesrank.active.acquisition.blocks import log_of_product
+from bayesrank.active.acquisition.pool import FACTORS
 
 
 def make_beliefs(n, seed=0):

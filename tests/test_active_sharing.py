@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesrank.active import JournalError, QueryLoop, read_journal
-from bayesrank.active._history import replay
+from bayesrank.active.history import replay
 
 X = np.random.default_rng(0).normal(size=(9, 2))
 
@@ -116,9 +116,9 @@ def test_what_was_learned_of_another_program_is_not_mixed_in(tmp_path):
         assert loop.params["amplitude"] == 0.3
     with QueryLoop(9, X, journal=path) as loop:
         assert loop.params == QueryLoop(9, X, hyperparameters="prior").params
-        assert loop._skills._due(loop._history) is False
-        loop._skills._learn_from = 1
-        assert loop._skills._due(loop._history) is True  # and not when the answers have doubled
+        assert loop._posterior._due(loop._history) is False
+        loop._posterior._learn_from = 1
+        assert loop._posterior._due(loop._history) is True  # and not when the answers have doubled
 
 
 def test_learning_that_fails_is_said_once_and_questions_go_on(monkeypatch):
@@ -129,10 +129,10 @@ def test_learning_that_fails_is_said_once_and_questions_go_on(monkeypatch):
     def fail(*args):
         raise ValueError("the evidence is not a number")
 
-    monkeypatch.setattr(loop._skills._program, "learn", fail)
+    monkeypatch.setattr(loop._posterior._program, "learn", fail)
     loop.ask()
-    assert loop._skills._pending is not None
-    loop._skills._pending.exception(timeout=60)
+    assert loop._posterior._pending is not None
+    loop._posterior._pending.exception(timeout=60)
     with pytest.raises(ValueError, match="the evidence is not a number"):
         loop.ask()
     assert loop.ask()
@@ -149,14 +149,14 @@ def test_what_was_learned_meanwhile_from_more_answers_stays(monkeypatch):
             go_on.wait(60)
         return {"scale": np.array(1.0 + len(comparisons))}
 
-    monkeypatch.setattr(loop._skills._program, "learn", learn)
+    monkeypatch.setattr(loop._posterior._program, "learn", learn)
     loop.ask()
     assert started.wait(60)
     loop.tell(1, 2)
     newer = loop.learn()["scale"]
-    assert loop._skills._pending is not None
+    assert loop._posterior._pending is not None
     go_on.set()
-    loop._skills._pending.result(timeout=60)
+    loop._posterior._pending.result(timeout=60)
     loop.ask()
     assert loop.params["scale"] == newer == 3.0
 

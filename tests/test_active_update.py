@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri, roots_hermitenorm
 
-from bayesrank.active._margins import space_of
-from bayesrank.active._update import Answers, Prior, fit_answers
+from bayesrank.active.posterior.margins import space_of
+from bayesrank.active.posterior.update import Answers, SkillPrior, fit_answers
 
 
 def problem(n, count, noise=1.0, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     squared = ((X[:, None] - X[None]) ** 2).sum(-1)
-    prior = Prior(np.zeros(n), 2.0 * np.exp(-0.5 * squared) + 1e-6 * np.eye(n))
+    prior = SkillPrior(np.zeros(n), 2.0 * np.exp(-0.5 * squared) + 1e-6 * np.eye(n))
     skill = X[:, 0] + np.sin(2 * X[:, 1])
     first = rng.integers(n, size=count)
     second = (first + rng.integers(1, n, size=count)) % n
@@ -23,7 +23,7 @@ def problem(n, count, noise=1.0, seed=0):
 
 def doubled(prior):
     """The same skills twice over, so that there are more items than comparisons."""
-    return Prior(np.tile(prior.mean, 4), np.tile(prior.covariance, (4, 4)))
+    return SkillPrior(np.tile(prior.mean, 4), np.tile(prior.covariance, (4, 4)))
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.05])
@@ -104,7 +104,7 @@ def test_no_answer_leaves_the_prior():
 
 
 def test_an_answer_against_all_odds_stays_finite():
-    prior = Prior(np.array([40.0, -40.0]), np.eye(2))
+    prior = SkillPrior(np.array([40.0, -40.0]), np.eye(2))
     fit = fit_answers(prior, Answers(np.array([[1, 0]]), np.array([0.5])))
     # The far tail of a normal: the likelihood is a Gaussian of the noise's variance, but for a
     # share that falls with the square of the distance.

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from bayesrank.active import Journal, Progress, read_journal
-from bayesrank.active._history import replay
+from bayesrank.active.history import replay
 from bayesrank.cli import main
 from bayesrank.cli._ask_screen import View, draw_screen
 from bayesrank.datasets import read_comparisons

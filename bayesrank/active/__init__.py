@@ -1,26 +1,26 @@
 """Which pair to compare next."""
 
-from bayesrank.active._history import Answer as Answer
-from bayesrank.active._questions import Question as Question
-from bayesrank.active._stopping import Progress as Progress
 from bayesrank.active.acquisition import Acquisition as Acquisition
+from bayesrank.active.acquisition import Beliefs as Beliefs
+from bayesrank.active.acquisition import anticipate as anticipate
 from bayesrank.active.acquisition import bald as bald
 from bayesrank.active.acquisition import entropy_gain as entropy_gain
 from bayesrank.active.acquisition import eubo as eubo
 from bayesrank.active.acquisition import margin_variance as margin_variance
+from bayesrank.active.acquisition import margins as margins
+from bayesrank.active.acquisition import pool_entropy as pool_entropy
+from bayesrank.active.acquisition import pool_error as pool_error
+from bayesrank.active.acquisition import pool_variance as pool_variance
 from bayesrank.active.acquisition import random_gain as random_gain
-from bayesrank.active.acquisition_pool import pool_entropy as pool_entropy
-from bayesrank.active.acquisition_pool import pool_error as pool_error
-from bayesrank.active.acquisition_pool import pool_variance as pool_variance
-from bayesrank.active.beliefs import Beliefs as Beliefs
-from bayesrank.active.beliefs import anticipate as anticipate
-from bayesrank.active.beliefs import margins as margins
-from bayesrank.active.journal import Journal as Journal
-from bayesrank.active.journal import JournalError as JournalError
-from bayesrank.active.journal import read_journal as read_journal
+from bayesrank.active.history import Answer as Answer
 from bayesrank.active.loop import QueryLoop as QueryLoop
+from bayesrank.active.questions import Question as Question
 from bayesrank.active.selection import best_batch as best_batch
 from bayesrank.active.selection import best_pairs as best_pairs
+from bayesrank.active.stopping import Progress as Progress
+from bayesrank.active.store import Journal as Journal
+from bayesrank.active.store import JournalError as JournalError
+from bayesrank.active.store import read_journal as read_journal
 
 __all__ = [
     "Acquisition",

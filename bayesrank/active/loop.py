@@ -16,21 +16,21 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank.active._history import Answer, Memory
-from bayesrank.active._items import Items, as_items
-from bayesrank.active._knowledge import Knowledge
-from bayesrank.active._program import skill_program
-from bayesrank.active._questions import Asker, Question
-from bayesrank.active._skills import Skills, annotator_factors, now
-from bayesrank.active._stopping import Progress, StoppingRule, check_rule, top_settled
 from bayesrank.active.acquisition import Acquisition
-from bayesrank.active.journal import Journal, JournalError
+from bayesrank.active.history import Answer
+from bayesrank.active.items import NamedItems, as_items
+from bayesrank.active.posterior.program import skill_program
+from bayesrank.active.posterior.skills import SkillPosterior, annotator_factors, now
+from bayesrank.active.questions import Question, QuestionChooser
+from bayesrank.active.session import Session
+from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled
+from bayesrank.active.store import Journal, JournalError, MemoryLog
 from bayesrank.models._checks import check_count
 
 __all__ = ["Answer", "Question", "QueryLoop"]
 
 
-class QueryLoop(Knowledge):
+class QueryLoop(Session):
     """Which pair to compare next, and what follows from the answers.
 
     Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
@@ -137,18 +137,18 @@ class QueryLoop(Knowledge):
         named = as_items(items, features)
         n, seed = len(named.names), _check_seed(seed)
         learn_from = check_count(learn_from, "learn_from")
-        self._asker = Asker(n, _in_numbers(named, candidates), acquisition, seed)
+        self._chooser = QuestionChooser(n, _in_numbers(named, candidates), acquisition, seed)
         rule = StoppingRule(stop_gain, stop_top, stop_probability)
-        self.rule = check_rule(rule, n, self._asker.has_scale)
-        skills = Skills(
+        self.rule = check_rule(rule, n, self._chooser.has_scale)
+        posterior = SkillPosterior(
             skill_program(n, named.features, hyperparameters, ard, laplacian),
             annotator_factors(annotator_noise),
             learn_from=None if hyperparameters == "prior" else learn_from,
             background=background,
             seed=seed,
         )
-        log = Memory() if journal is None else Journal(journal, named.header())
-        super().__init__(named, skills, log)
+        log = MemoryLog() if journal is None else Journal(journal, named.header())
+        super().__init__(named, posterior, log)
         try:
             self._history  # noqa: B018  records that cannot be added up are refused now
         except JournalError:
@@ -180,7 +180,7 @@ class QueryLoop(Knowledge):
         n = check_count(n, "n")
         _check_annotator(annotator)
         with self._turn:
-            learned = self._skills.newly_learned(self._history)
+            learned = self._posterior.newly_learned(self._history)
             if learned is not None:
                 self.log.append(learned)
             return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
@@ -262,7 +262,7 @@ class QueryLoop(Knowledge):
             If there is no answer, or no hyperparameter is free.
         """
         with self._turn:
-            self.log.append(self._skills.learn(self._history))
+            self.log.append(self._posterior.learn(self._history))
             return self.params
 
     def candidates(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -273,7 +273,7 @@ class QueryLoop(Knowledge):
         tuple
             Pairs (m, 2) and scores (m,).
         """
-        return self._asker.scored(self.beliefs, self._history)
+        return self._chooser.scored(self.beliefs, self._history)
 
     def progress(self, *, annotator: str | None = None) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough.
@@ -326,11 +326,11 @@ class QueryLoop(Knowledge):
         )
 
     def _choose(self, n: int, annotator: str | None) -> list[Question]:
-        chosen = self._asker.choose(self._beliefs_about(annotator), n, self._history, annotator)
-        return [Question(self.items[i], self.items[j], *worth) for i, j, *worth in chosen]
+        chosen = self._chooser.choose(self._beliefs_about(annotator), n, self._history, annotator)
+        return [Question(self.items[i], self.items[j], *scores) for i, j, *scores in chosen]
 
 
-def _in_numbers(items: Items, candidates: Any) -> Any:
+def _in_numbers(items: NamedItems, candidates: Any) -> Any:
     if isinstance(candidates, (int, np.integer)):
         return int(candidates)
     try:

@@ -19,9 +19,9 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
-from bayesrank.active._blocks import BlockForm, block_form
 from bayesrank.active.acquisition import Acquisition
-from bayesrank.active.beliefs import Beliefs, anticipate
+from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
+from bayesrank.active.acquisition.blocks import BlockForm, block_form
 
 __all__ = ["best_batch", "best_pairs"]
 

@@ -146,8 +146,8 @@ def _ask(
 def _export(items: "Items", journal: Path, export: Path) -> None:
     """Write the answers, without disturbing a process that is asking."""
     from bayesrank.active import JournalError, read_journal
-    from bayesrank.active._history import replay
-    from bayesrank.active._items import as_items
+    from bayesrank.active.history import replay
+    from bayesrank.active.items import as_items
 
     if export.resolve() in (items.path.resolve(), journal.resolve()):
         raise OutputError(f"{export}: the export would replace an input; give another --export")

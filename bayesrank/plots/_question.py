@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from bayesrank.active import Beliefs
-from bayesrank.active.beliefs import margins
+from bayesrank.active import Beliefs, margins
 from bayesrank.plots._figure import shorten
 
 if TYPE_CHECKING:

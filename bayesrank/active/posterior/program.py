@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 from sklearn.preprocessing import StandardScaler
 
-from bayesrank.active._update import Prior
+from bayesrank.active.posterior.update import SkillPrior
 from bayesrank.distributions import Thurstone
 from bayesrank.gp._checks import check_laplacian
 from bayesrank.infer import EP, maximize_evidence
@@ -158,7 +158,7 @@ class SkillProgram:
         options = {**self.options, "noise_factor": factors}
         return AnsweredProgram(self.program), (self._about, pairs), options
 
-    def prior(self, params: Mapping[str, Any]) -> Prior:
+    def prior(self, params: Mapping[str, Any]) -> SkillPrior:
         """Skills before the first answer at some hyperparameters."""
         return self._read(params)[0]
 
@@ -214,7 +214,7 @@ class SkillProgram:
         about = self._about[chosen] if isinstance(self._about, np.ndarray) else kept
         return about, number[comparisons]
 
-    def _read(self, params: Mapping[str, Any]) -> tuple[Prior, dict[str, Array]]:
+    def _read(self, params: Mapping[str, Any]) -> tuple[SkillPrior, dict[str, Array]]:
         # The prior does not depend on the comparison; without one there is no factor to read.
         with jax.enable_x64(True):
             (mean, covariance, values), _ = self._engine.compiled(
@@ -225,7 +225,7 @@ class SkillProgram:
             )
         covariance = np.asarray(covariance)
         covariance = np.diag(covariance) if covariance.ndim == 1 else covariance
-        return Prior(np.asarray(mean), covariance), {k: np.array(v) for k, v in values.items()}
+        return SkillPrior(np.asarray(mean), covariance), {k: np.array(v) for k, v in values.items()}
 
     def _read_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         program = self._engine.read(params, *args, **kwargs)

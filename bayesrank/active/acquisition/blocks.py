@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.tree_util import Partial
 
-from bayesrank.active.acquisition_pool import FACTORS, both_answers, pool_entropy, pool_variance
-from bayesrank.active.beliefs import Beliefs, expected_shrinkage
+from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
+from bayesrank.active.acquisition.pool import FACTORS, both_answers, pool_entropy, pool_variance
 
 __all__ = ["BlockForm", "block_form", "log_of_product"]
 

@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
 
-__all__ = ["ItemSpace", "MarginSpace", "Margins", "Prior", "differences", "space_of"]
+__all__ = ["ItemSpace", "MarginSpace", "Margins", "SkillPrior", "differences", "space_of"]
 
 Array = NDArray[np.float64]
 Pairs = NDArray[np.intp]
 
 
-class Prior(NamedTuple):
+class SkillPrior(NamedTuple):
     """A Gaussian over n skills: mean (n,), covariance (n, n)."""
 
     mean: Array
@@ -130,7 +130,7 @@ class Margins(NamedTuple):
 class _Space:
     """A prior, and the pairs that were compared."""
 
-    def __init__(self, prior: Prior, comparisons: Pairs) -> None:
+    def __init__(self, prior: SkillPrior, comparisons: Pairs) -> None:
         self.prior, self.comparisons = prior.covariance, comparisons
         own = np.diagonal(prior.covariance)
         self.scale = own[comparisons[:, 0]] + own[comparisons[:, 1]]
@@ -155,7 +155,7 @@ class _Space:
 class MarginSpace(_Space):
     """Sites on the margins themselves: matrices of K x K, for K <= n."""
 
-    def __init__(self, prior: Prior, comparisons: Pairs) -> None:
+    def __init__(self, prior: SkillPrior, comparisons: Pairs) -> None:
         super().__init__(prior, comparisons)
         self.across = differences(prior.covariance, comparisons)  # A K, shape (K, n)
         self.covariance = _between(self.across, comparisons)  # A K A'
@@ -194,7 +194,7 @@ class MarginSpace(_Space):
 class ItemSpace(_Space):
     """Sites gathered on the items: matrices of n x n, for K > n."""
 
-    def __init__(self, prior: Prior, comparisons: Pairs) -> None:
+    def __init__(self, prior: SkillPrior, comparisons: Pairs) -> None:
         super().__init__(prior, comparisons)
         self._last: tuple[Array, tuple[Array, Array, float]] | None = None
 
@@ -219,7 +219,7 @@ class ItemSpace(_Space):
         return covariance @ _gathered(nu, self.comparisons, n), covariance, log_det
 
 
-def space_of(prior: Prior, comparisons: Pairs) -> MarginSpace | ItemSpace:
+def space_of(prior: SkillPrior, comparisons: Pairs) -> MarginSpace | ItemSpace:
     """The space with the smaller matrices."""
     few = len(comparisons) <= len(prior.mean)
     return (MarginSpace if few else ItemSpace)(prior, comparisons)

@@ -4,7 +4,7 @@ This is the fixed point of `bayesrank.infer.EP` on the same program, reached by 
 that a loop of questions has. After one more answer it starts from the last posterior: the site of
 the new answer is a rank-one update, and exact. The other sites then move a little, all of them.
 Between two factorisations they are settled among themselves, the margins responding to first order
-(`bayesrank.active._margins`), so that the changes left are of second order: two factorisations
+(`posterior.margins`), so that the changes left are of second order: two factorisations
 stand for about seven sweeps.
 
 It runs in NumPy, whose LAPACK takes matrices of any size as they come: there is nothing to compile,
@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr
 from threadpoolctl import ThreadpoolController
 
-from bayesrank.active._margins import Margins, Prior, differences, space_of
+from bayesrank.active.posterior.margins import Margins, SkillPrior, differences, space_of
 
-__all__ = ["Answers", "Fit", "Prior", "fit_answers"]
+__all__ = ["Answers", "Fit", "SkillPrior", "fit_answers"]
 
 Array = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ class Fit(NamedTuple):
 
 
 def fit_answers(
-    prior: Prior,
+    prior: SkillPrior,
     answers: Answers,
     start: tuple[Array, Array] | Fit | None = None,
     *,
@@ -125,7 +125,7 @@ def _threads() -> ThreadpoolController:
 class _Sweeps:
     """Sites of some answers, swept until the margins stay."""
 
-    def __init__(self, prior: Prior, answers: Answers, tol: float) -> None:
+    def __init__(self, prior: SkillPrior, answers: Answers, tol: float) -> None:
         self.prior, self.answers, self.tol = prior, answers, tol
         self.space = space_of(prior, answers.comparisons)
         self.offset = differences(prior.mean, answers.comparisons)

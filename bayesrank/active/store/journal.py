@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bayesrank.active._journal_file import (
+from bayesrank.active.store.files import (
     failed,
     open_locked,
     read_all,
@@ -36,7 +36,7 @@ from bayesrank.active._journal_file import (
     what_changed,
     write_all,
 )
-from bayesrank.active._journal_lines import (
+from bayesrank.active.store.lines import (
     FORMAT,
     JournalContents,
     JournalError,

@@ -27,7 +27,7 @@ from jax.scipy.stats import norm
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from bayesrank.active.beliefs import Beliefs, margins
+from bayesrank.active.acquisition.beliefs import Beliefs, margins
 from bayesrank.distributions import Thurstone
 
 __all__ = ["Acquisition", "bald", "entropy_gain", "eubo", "margin_variance", "random_gain"]

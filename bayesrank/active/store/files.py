@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from bayesrank.active._journal_lines import JournalError
+from bayesrank.active.store.lines import JournalError
 
 try:
     import fcntl

@@ -30,13 +30,13 @@ from jax import Array, lax
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from bayesrank.active.acquisition import answer_entropy
-from bayesrank.active.beliefs import Beliefs, expected_shrinkage, margins
+from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage, margins
+from bayesrank.active.acquisition.pairs import answer_entropy
 from bayesrank.distributions import Thurstone
 
 __all__ = [
     "FACTORS",
-    "Answer",
+    "PossibleAnswer",
     "both_answers",
     "pool_entropy",
     "pool_error",
@@ -51,7 +51,7 @@ _TOGETHER = 64
 FACTORS = 16
 
 
-class Answer(NamedTuple):
+class PossibleAnswer(NamedTuple):
     r"""One answer to candidates: its probability, and what it does to the skills.
 
     Attributes
@@ -94,7 +94,7 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
         known = variance > 0
         precision = jnp.where(known, 1.0 / jnp.where(known, variance, 1.0), 0.0)
 
-        def skills(direction: Array, answer: Answer) -> Array:
+        def skills(direction: Array, answer: PossibleAnswer) -> Array:
             return 0.5 * _sum_of_logs(1.0 - answer.shrinkage * direction**2 * precision)
 
         return -_expected(beliefs, pairs, skills)
@@ -102,7 +102,7 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
     mean, variance = margins(beliefs, pool)
     noise = 2.0 * jnp.square(beliefs.noise)
 
-    def answers(direction: Array, answer: Answer) -> Array:
+    def answers(direction: Array, answer: PossibleAnswer) -> Array:
         mean_after, variance_after = _after(mean, variance, direction, pool, answer)
         return jnp.sum(answer_entropy(mean_after**2 / (noise + variance_after)))
 
@@ -134,7 +134,7 @@ def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
     pool = jnp.asarray(pool)
     mean, variance = margins(beliefs, pool)
 
-    def wrong(direction: Array, answer: Answer) -> Array:
+    def wrong(direction: Array, answer: PossibleAnswer) -> Array:
         mean_after, variance_after = _after(mean, variance, direction, pool, answer)
         return jnp.sum(norm.cdf(-jnp.abs(mean_after) / jnp.sqrt(variance_after)))
 
@@ -171,7 +171,7 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     return expected_shrinkage(beliefs, pairs) * width.reshape(pairs.shape[:-1])
 
 
-def both_answers(beliefs: Beliefs, pairs: Array) -> tuple[Answer, Answer]:
+def both_answers(beliefs: Beliefs, pairs: Array) -> tuple[PossibleAnswer, PossibleAnswer]:
     """What either answer to each candidate would do.
 
     Parameters
@@ -187,11 +187,11 @@ def both_answers(beliefs: Beliefs, pairs: Array) -> tuple[Answer, Answer]:
         The second item winning, and the first.
     """
     mean, variance = margins(beliefs, pairs)
-    law = Thurstone(0.0, beliefs.noise)
+    likelihood = Thurstone(0.0, beliefs.noise)
 
-    def answered(outcome: int) -> Answer:
-        log_probability, shift, curvature = law.tilted_moments(outcome, mean, variance)
-        return Answer(jnp.exp(log_probability), shift, -curvature)
+    def answered(outcome: int) -> PossibleAnswer:
+        log_probability, shift, curvature = likelihood.tilted_moments(outcome, mean, variance)
+        return PossibleAnswer(jnp.exp(log_probability), shift, -curvature)
 
     return answered(0), answered(1)
 
@@ -205,7 +205,7 @@ def _sum_of_logs(factors: Array) -> Array:
 
 
 def _after(
-    mean: Array, variance: Array, direction: Array, pool: Array, answer: Answer
+    mean: Array, variance: Array, direction: Array, pool: Array, answer: PossibleAnswer
 ) -> tuple[Array, Array]:
     """Mean and variance of the pool's margins after an answer."""
     shared = direction[pool[..., 0]] - direction[pool[..., 1]]
@@ -214,13 +214,15 @@ def _after(
     return mean + answer.shift * shared, left
 
 
-def _expected(beliefs: Beliefs, pairs: ArrayLike, total: Callable[[Array, Answer], Array]) -> Array:
+def _expected(
+    beliefs: Beliefs, pairs: ArrayLike, total: Callable[[Array, PossibleAnswer], Array]
+) -> Array:
     """Average of what a function of direction and answer says, over the answers to each pair."""
     pairs = jnp.asarray(pairs)
     flat = pairs.reshape(-1, 2)
     covariance = jnp.asarray(beliefs.covariance)
 
-    def of_pair(candidate: tuple[Array, tuple[Answer, ...]]) -> Array:
+    def of_pair(candidate: tuple[Array, tuple[PossibleAnswer, ...]]) -> Array:
         pair, answers = candidate
         direction = covariance[pair[0]] - covariance[pair[1]]
         average = jnp.zeros((), covariance.dtype)

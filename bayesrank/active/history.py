@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.active._journal_lines import JournalError
+from bayesrank.active.store import JournalError
 
-__all__ = ["Answer", "Event", "History", "Memory", "replay"]
+__all__ = ["Answer", "Event", "History", "replay"]
 
 
 class Answer(NamedTuple):
@@ -74,27 +74,6 @@ class History:
         """The last event, or the last of one annotator."""
         own = [e for e in self.events if annotator is None or e.annotator == annotator]
         return own[-1] if own else None
-
-
-class Memory:
-    """Stands in for a journal where nothing is to be kept."""
-
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def records_from(self, place: int) -> list[dict[str, Any]]:
-        """All records but the first so many."""
-        return self.records[place:]
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Keep a record."""
-        self.records.append({"n": len(self.records) + 1, **record})
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) -> History:

@@ -14,21 +14,21 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.active._history import History
-from bayesrank.active._program import SkillProgram
-from bayesrank.active._update import Answers, Fit, Prior, fit_answers
+from bayesrank.active.history import History
+from bayesrank.active.posterior.program import SkillProgram
+from bayesrank.active.posterior.update import Answers, Fit, SkillPrior, fit_answers
 from bayesrank.infer import EPResult
 from bayesrank.infer.ep import ConvergenceWarning
 
-__all__ = ["Skills", "annotator_factors", "now"]
+__all__ = ["SkillPosterior", "annotator_factors", "now"]
 
 _DRAWS = 1000
 
 Array = NDArray[np.float64]
 
 
-class Skills:
-    """Skills under a program, brought up to date as a history grows.
+class SkillPosterior:
+    """The skills under a program, brought up to date as a history grows.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class Skills:
         self._learn_from = learn_from if program.free else None
         self._background = background
         self._pending: Future[dict[str, Any]] | None = None
-        self._prior: tuple[Any, Prior] | None = None
-        self._last: tuple[Prior, list[int], Fit] | None = None
+        self._prior: tuple[Any, SkillPrior] | None = None
+        self._last: tuple[SkillPrior, list[int], Fit] | None = None
 
     # ------------------------------------------------------------ the posterior
 
@@ -95,7 +95,7 @@ class Skills:
         self._last = prior, records, fit
         return fit
 
-    def _start(self, prior: Prior, records: list[int]) -> tuple[Array, Array] | Fit | None:
+    def _start(self, prior: SkillPrior, records: list[int]) -> tuple[Array, Array] | Fit | None:
         """Where to start from: the last posterior, or those of its sites that are still there."""
         if self._last is None:
             return None
@@ -136,7 +136,7 @@ class Skills:
             rng_key=jax.random.key(self._seed),
         )
 
-    def _prior_at(self, history: History) -> Prior:
+    def _prior_at(self, history: History) -> SkillPrior:
         if self._prior is None or self._prior[0] is not history.learned:
             self._prior = history.learned, self._program.prior(self.params(history))
         return self._prior[1]

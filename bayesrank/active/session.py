@@ -10,33 +10,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.active._history import Answer, Event, History, Memory, replay
-from bayesrank.active._items import Items
-from bayesrank.active._skills import Skills
-from bayesrank.active._update import Fit
-from bayesrank.active.beliefs import Beliefs
-from bayesrank.active.journal import Journal
+from bayesrank.active.acquisition.beliefs import Beliefs
+from bayesrank.active.history import Answer, Event, History, replay
+from bayesrank.active.items import NamedItems
+from bayesrank.active.posterior.skills import SkillPosterior
+from bayesrank.active.posterior.update import Fit
+from bayesrank.active.store import Journal, MemoryLog
 from bayesrank.infer import EPResult
 from bayesrank.ranking import RankSummary, summarize
 
-__all__ = ["Knowledge"]
+__all__ = ["Session"]
 
 
-class Knowledge:
+class Session:
     """The answers, and what they say of the skills.
 
     Parameters
     ----------
     items
         What is compared.
-    skills
+    posterior
         What is believed of them.
     log
         Records of the answers.
     """
 
-    def __init__(self, items: Items, skills: Skills, log: Journal | Memory) -> None:
-        self._items, self._skills, self.log = items, skills, log
+    def __init__(
+        self, items: NamedItems, posterior: SkillPosterior, log: Journal | MemoryLog
+    ) -> None:
+        self._items, self._posterior, self.log = items, posterior, log
         self._cached: dict[str, tuple[int, Any]] = {}
         self._turn = threading.RLock()  # threads take turns
 
@@ -69,12 +71,12 @@ class Knowledge:
     @property
     def params(self) -> dict[str, np.ndarray]:
         """Hyperparameters in use."""
-        return self._skills.params(self._history)
+        return self._posterior.params(self._history)
 
     @property
     def is_learning(self) -> bool:
         """Whether hyperparameters are being learned in the background."""
-        return self._skills.is_learning
+        return self._posterior.is_learning
 
     @property
     def beliefs(self) -> Beliefs:
@@ -84,7 +86,7 @@ class Knowledge:
     @property
     def result(self) -> EPResult:
         """The posterior, as `bayesrank.infer.EP` gives it on the same program and answers."""
-        return self._remember("result", lambda: self._skills.result(self._history, self._fit))
+        return self._remember("result", lambda: self._posterior.result(self._history, self._fit))
 
     def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
         """Rank the items, with uncertainty; skills are above or below the average item's.
@@ -109,7 +111,7 @@ class Knowledge:
 
     @property
     def _fit(self) -> Fit:
-        return self._remember("fit", lambda: self._skills.fit(self._history))
+        return self._remember("fit", lambda: self._posterior.fit(self._history))
 
     def _remember(self, name: str, compute: Callable[[], Any]) -> Any:
         """Compute a value unless nothing was told since it was last computed."""
@@ -131,5 +133,5 @@ class Knowledge:
         return Answer(self.items[event.first], self.items[event.second], event.annotator)
 
     def _beliefs_about(self, annotator: str | None) -> Beliefs:
-        fit, noise = self._fit, self._skills.noise(self._history, annotator)
+        fit, noise = self._fit, self._posterior.noise(self._history, annotator)
         return Beliefs(fit.mean, fit.covariance, noise)

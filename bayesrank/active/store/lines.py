@@ -1,4 +1,4 @@
-"""What stands in a journal: sealed lines, and how they are read; see `bayesrank.active.journal`."""
+"""What stands in a journal: sealed lines, and how they are read; see `bayesrank.active.store`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from bayesrank.active._history import History
 from bayesrank.active.acquisition import (
     Acquisition,
     bald,
@@ -21,10 +20,11 @@ from bayesrank.active.acquisition import (
     margin_variance,
     random_gain,
 )
-from bayesrank.active.beliefs import Beliefs
+from bayesrank.active.acquisition.beliefs import Beliefs
+from bayesrank.active.history import History
 from bayesrank.active.selection import best_batch, best_pairs
 
-__all__ = ["Asker", "Question"]
+__all__ = ["QuestionChooser", "Question"]
 
 Pairs = NDArray[np.int32]
 
@@ -61,7 +61,7 @@ class Question(NamedTuple):
     win_probability: float
 
 
-class Asker:
+class QuestionChooser:
     """Chooses questions.
 
     The pairs that are scored always have the same number of rows: those that are out of question

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Items", "as_items"]
+__all__ = ["NamedItems", "as_items"]
 
 
-class Items(NamedTuple):
+class NamedItems(NamedTuple):
     """Items by name and by number.
 
     Attributes
@@ -72,7 +72,7 @@ class Items(NamedTuple):
         }
 
 
-def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Items:
+def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> NamedItems:
     """Check items and features.
 
     Parameters
@@ -108,7 +108,7 @@ def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Ite
         if name in index:
             raise ValueError(f"items names {name!r} twice; give each item a name of its own")
         index[name] = number
-    return Items(names, index, _features(features, len(names)))
+    return NamedItems(names, index, _features(features, len(names)))
 
 
 def _features(features: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
