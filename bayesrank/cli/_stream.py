@@ -88,14 +88,14 @@ _MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="oap-*: number of members.",
+    help="Ensembles (oap-bpm, oap-bagging, oap-voted): number of members.",
 )
 @click.option(
     "--tau",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.3,
     show_default=True,
-    help="oap-*: probability that a member is shown an example.",
+    help="Ensembles: probability that a member is shown an example.",
 )
 @click.option(
     "--eta",
@@ -109,7 +109,7 @@ _MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
     type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
-    help="oap-*: seed of what each member is shown.",
+    help="Ensembles: seed of what each member is shown.",
 )
 @click.option(
     "--checkpoint",
