@@ -8,8 +8,10 @@ The names in ``__all__`` are loaded on first use, so that importing the package 
 changes no global state.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from bayesrank._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
@@ -17,11 +19,6 @@ if TYPE_CHECKING:
     from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PreferenceGP as PreferenceGP
     from bayesrank.inferencedata import to_arviz as to_arviz
-
-try:
-    __version__ = metadata.version("bayesrank")
-except metadata.PackageNotFoundError:  # a source tree on the path, never installed
-    __version__ = "0+unknown"
 
 _EXPORTS = {
     "CollaborativeGP": "bayesrank.estimators",

@@ -366,7 +366,7 @@ def test_what_cannot_be_told():
         loop.tell("Espresso", "Filter", annotator=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no answer to learn from"):
         QueryLoop(3).learn()
-    with pytest.raises(ValueError, match="`n` is 0; pass a positive whole number"):
+    with pytest.raises(ValueError, match="n is 0; pass a whole number from 1 on"):
         loop.ask(0)
     assert loop.answers == []
 

@@ -194,8 +194,8 @@ def test_scores_that_are_not_numbers_are_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"q": 0}, "`q` is 0; pass a positive whole number"),
-        ({"chunk": 2.5}, "`chunk` is 2.5"),
+        ({"q": 0}, "q is 0; pass a whole number from 1 on"),
+        ({"chunk": 2.5}, "chunk is 2.5"),
         ({"candidates": [[0, 5]]}, "`candidates` holds items from 0 to 5; .* from 0 to 4"),
         ({"exclude": [[-1, 2]]}, "`exclude` holds items from -1"),
         ({"exclude": [0, 1]}, r"`exclude` has shape \(2,\)"),

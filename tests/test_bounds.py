@@ -232,8 +232,8 @@ def test_theorem_2_holds_and_is_looser():
         (lambda: bounds.finite_class_bound([0.5, 0.5], 9, num_functions=0), "num_functions must"),
         (lambda: bounds.finite_class_examples([0.5, 0.5], 0), "epsilon must be a finite number"),
         (lambda: bounds.uniform_examples([0.5, 0.5], 0.1, bounds.any_shatter), "out of reach"),
-        (lambda: bounds.linear_shatter(0), "dim must be a whole number from 1 on, got 0"),
-        (lambda: bounds.polynomial_shatter(2, 0), "degree must be a whole number from 1 on"),
+        (lambda: bounds.linear_shatter(0), "dim is 0; pass a whole number from 1 on"),
+        (lambda: bounds.polynomial_shatter(2, 0), "degree is 0; pass a whole number from 1 on"),
         (lambda: bounds.finite_shatter(0), "num_functions must be at least 1, got 0"),
         (lambda: bounds.linear_shatter(2)([-1, 2]), r"counts must have shape \(k,\)"),
         (

@@ -21,7 +21,7 @@ from bayesrank.active.history import replay
 from bayesrank.cli import main
 from bayesrank.cli._ask_screen import View, draw_screen
 from bayesrank.datasets import read_comparisons
-from bayesrank.datasets._items import Items
+from bayesrank.datasets.items import Items
 from bayesrank.ranking import summarize
 
 ITEMS = "item,price,milk\nEspresso,2.5,0\nLatte,3.4,9\n[b]Mokka,2.9,1\nFilter,1.8,0\n"

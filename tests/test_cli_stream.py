@@ -15,7 +15,7 @@ import pytest
 
 from bayesrank.cli import main
 from bayesrank.datasets import DataError
-from bayesrank.datasets._stream import BadLine, Layout, parse_line, survey
+from bayesrank.datasets.stream import BadLine, Layout, parse_line, survey
 from bayesrank.online import OnlineBayesPoint, rank_loss, synthetic_stream
 
 ROOT = Path(__file__).resolve().parents[1]

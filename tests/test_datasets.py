@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayesrank.datasets import DataError, read_comparisons
-from bayesrank.datasets._table import read_table
+from bayesrank.datasets.table import read_table
 
 COMPARISONS = "winner,loser\nAda,Bob\nAda,Cy\nBob,Cy\n"
 ITEMS = "item,height,age\nAda,1.5,30\nBob,1.75,40\nCy,2,50\nDee,1.25,60\n"

@@ -17,6 +17,7 @@ from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
 from bayesrank.infer.white.importance import importance_sampler, pareto_k
 from bayesrank.infer.white.program import WhiteProgram, white_program
+from bayesrank.plots import plot_crosscheck
 
 RNG = np.random.default_rng(0)
 
@@ -203,7 +204,7 @@ def test_draws_of_nuts_convert_to_arviz(checked):
 
 def test_plot_shows_every_pair_and_the_verdict(checked):
     check, _ = checked
-    figure = check.plot()
+    figure = plot_crosscheck(check)
     left, right = figure.axes
     for ax, own, theirs in ((left, "mean", "mean"), (right, "sd", "sd")):
         for dots, comparison in zip(ax.collections, check.comparisons[:2], strict=False):

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from bayesrank import metrics
+from bayesrank.bounds.evaluation import evaluate
 from bayesrank.cli import main
 from bayesrank.cli._evaluate import evaluation_table
 from bayesrank.datasets import DataError
-from bayesrank.evaluation import evaluate, read_qrels, read_run
+from bayesrank.datasets.runs import read_qrels, read_run
 
 RUN = "query,item,score\nq1,a,3\nq1,b,2\nq1,c,1\nq2,a,1\nq2,b,2\n"
 QRELS = "query,item,label\nq1,a,0\nq1,b,2\nq1,c,1\nq2,a,1\nq2,b,0\n"

@@ -206,7 +206,7 @@ def test_blocks_of_draws_do_not_change_the_result(monkeypatch):
     scores, labels = rng.normal(size=(11, 20)), rng.integers(0, 3, (11, 20))
     where = rng.random((11, 20)) < 0.9
     whole = metrics.ndcg(scores, labels, where=where).values
-    monkeypatch.setattr("bayesrank.metrics._figure._BLOCK", 60)
+    monkeypatch.setattr("bayesrank.metrics.figure._BLOCK", 60)
     np.testing.assert_array_equal(metrics.ndcg(scores, labels, where=where).values, whole)
 
 

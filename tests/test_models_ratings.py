@@ -11,6 +11,7 @@ from numpyro.infer.util import log_density
 from scipy import stats
 
 from bayesrank.diagnostics import crosscheck
+from bayesrank.distributions.ordinal import centred_thresholds
 from bayesrank.infer import EP
 from bayesrank.models import (
     collaborative_ordinal_gp,
@@ -19,7 +20,6 @@ from bayesrank.models import (
     ordinal_gp,
     rating_gp,
 )
-from bayesrank.models._levels import centred_thresholds
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 2))
@@ -214,7 +214,7 @@ def test_levels_of_one_person_order_the_function():
             collaborative_ordinal_gp,
             (USERS, ITEMS, LEVELS, 3, 3),
             {"num_levels": 3.5},
-            "`num_levels` is 3.5; pass a positive whole number",
+            "num_levels is 3.5; pass a whole number from 1 on",
         ),
         (
             collaborative_ordinal_gp,
@@ -252,7 +252,7 @@ def test_levels_of_one_person_order_the_function():
             {"user_thresholds": np.nan},
             "`user_thresholds` is nan",
         ),
-        (collaborative_ordinal_gp, (USERS, ITEMS, LEVELS, 0, 3), {}, "`num_users` is 0; pass a"),
+        (collaborative_ordinal_gp, (USERS, ITEMS, LEVELS, 0, 3), {}, "num_users is 0; pass a"),
         (
             collaborative_preference_gp,
             (USERS, ITEMS, ITEMS + 9, 3, 3),

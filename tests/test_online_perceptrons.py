@@ -238,7 +238,7 @@ def test_explicit_features_are_chosen_where_they_are_cheaper():
     assert feature_map(DotProduct(), 3, 1) == feature_map(None, 3, 1) == FeatureMap()
     assert feature_map(ExpSquared(), 3, 10**9) is None
     assert feature_map(Polynomial(order=1.5), 3, 10**9) is None
-    with pytest.raises(ValueError, match="`degree` is 0; pass a positive whole number"):
+    with pytest.raises(ValueError, match="degree is 0; pass a whole number from 1 on"):
         polynomial_features(X, 0)
 
 

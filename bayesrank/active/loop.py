@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.history import Answer
 from bayesrank.active.items import NamedItems, as_items
@@ -25,7 +26,6 @@ from bayesrank.active.questions import Question, QuestionChooser
 from bayesrank.active.session import Session
 from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled
 from bayesrank.active.store import Journal, JournalError, MemoryLog
-from bayesrank.models._checks import check_count
 
 __all__ = ["Answer", "Question", "QueryLoop"]
 

@@ -19,6 +19,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
+from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
 from bayesrank.active.acquisition.blocks import BlockForm, block_form
@@ -88,7 +89,7 @@ def best_pairs(
     [[1, 2], [0, 2]]
     """
     beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
-    q, chunk = _check_count(q, "q"), _check_count(chunk, "chunk")
+    q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n = beliefs.mean.shape[0]
     excluded = _check_pairs(exclude, "exclude", n)
     if candidates is None:
@@ -136,7 +137,7 @@ def best_batch(
         If an argument cannot be used; the message names it and what to do.
     """
     beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
-    q, chunk = _check_count(q, "q"), _check_count(chunk, "chunk")
+    q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n = beliefs.mean.shape[0]
     excluded = _check_pairs(exclude, "exclude", n)
     pairs = None if candidates is None else _check_pairs(candidates, "candidates", n)
@@ -334,12 +335,6 @@ def _as_tree(acquisition: Acquisition) -> Partial:
             "bayesrank.active.bald."
         )
     return acquisition if isinstance(acquisition, Partial) else Partial(acquisition)
-
-
-def _check_count(count: int, name: str) -> int:
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise ValueError(f"`{name}` is {count!r}; pass a positive whole number.")
-    return int(count)
 
 
 def _check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Array:

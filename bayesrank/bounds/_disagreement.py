@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.bounds._skew import Array, check_delta
 from bayesrank.metrics import PerQuery
-from bayesrank.metrics._validate import number_queries
+from bayesrank.metrics.problem import number_queries
 
 
 def ranking_distance(

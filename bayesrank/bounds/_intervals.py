@@ -28,9 +28,9 @@ from scipy.stats import rankdata
 from bayesrank.bounds._k_partite import finite_class_bound
 from bayesrank.bounds._skew import check_delta, skew_vector
 from bayesrank.metrics import PerQuery, k_partite_error
-from bayesrank.metrics._figure import per_query
-from bayesrank.metrics._lists import Lists, ratio
-from bayesrank.metrics._pairs import item_losses
+from bayesrank.metrics.figure import per_query
+from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.pairs import item_losses
 
 Array = NDArray[np.float64]
 Method = Literal["bound", "normal", "bootstrap", "posterior"]

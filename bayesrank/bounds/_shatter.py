@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from bayesrank._validate import check_count
 from bayesrank.bounds._skew import Array
 
 Shatter = Callable[[ArrayLike], float]
@@ -63,8 +64,7 @@ def linear_shatter(dim: int, *, form: Form = "theorem") -> Shatter:
     >>> round(linear_shatter(2)(counts)), round(linear_shatter(2, form="joint")(counts))
     (76, 26)
     """
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise ValueError(f"dim must be a whole number from 1 on, got {dim!r}")
+    check_count(dim, "dim")
     if form == "theorem":
         return lambda counts: float(np.sum(_printed(_pair_products(counts), dim)))
     if form == "joint":
@@ -95,9 +95,8 @@ def polynomial_shatter(dim: int, degree: int, *, form: Form = "theorem") -> Shat
     ValueError
         If `dim` or `degree` is not a whole number from 1 on.
     """
-    for name, value in (("dim", dim), ("degree", degree)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} must be a whole number from 1 on, got {value!r}")
+    check_count(dim, "dim")
+    check_count(degree, "degree")
     return linear_shatter(math.comb(dim + degree, degree) - 1, form=form)
 
 

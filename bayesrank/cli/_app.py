@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-import bayesrank
+from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._output import OutputError
@@ -102,7 +102,7 @@ def _common_options(command: _Command) -> _Command:
 
 
 @click.group(cls=_DemoByDefault, context_settings=_HELP)
-@click.version_option(bayesrank.__version__, prog_name="bayesrank")
+@click.version_option(__version__, prog_name="bayesrank")
 def cli() -> None:
     """Rank items from comparisons, with honest uncertainty.
 

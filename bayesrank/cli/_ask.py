@@ -15,7 +15,7 @@ import click
 from bayesrank.cli._output import OutputError
 
 if TYPE_CHECKING:
-    from bayesrank.datasets._items import Items
+    from bayesrank.datasets.items import Items
 
 _HELP = """\
 Ask a person which of two items is better, and rank the items by the answers.
@@ -83,7 +83,7 @@ Where input is not a terminal, each line of it answers a question: 1, 2, s, u, q
 )
 def ask(items: Path, journal: Path, export: Path | None, **options: Any) -> int:
     """Read the items, then ask, or export the answers."""
-    from bayesrank.datasets._items import read_items
+    from bayesrank.datasets.items import read_items
 
     known = read_items(items)
     if journal.resolve() == items.resolve():

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesrank.active import Progress
-from bayesrank.datasets._items import Items
+from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
 __all__ = [

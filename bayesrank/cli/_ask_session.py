@@ -22,7 +22,7 @@ from bayesrank.cli._ask_screen import (
     progress_line,
 )
 from bayesrank.cli._tables import ranking_table, stdout_console
-from bayesrank.datasets._items import Items
+from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
 __all__ = ["Session"]

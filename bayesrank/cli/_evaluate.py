@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bayesrank.evaluation import Evaluation, FigureRow
+    from bayesrank.bounds.evaluation import Evaluation, FigureRow
 
 _HELP = """\
 Judge the ranked lists of a RUN by the relevance judgements in QRELS.
@@ -102,9 +102,9 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 )
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
+    from bayesrank.bounds.evaluation import evaluate as figures_of
     from bayesrank.cli._tables import stdout_console
-    from bayesrank.evaluation import evaluate as figures_of
-    from bayesrank.evaluation import read_qrels, read_run
+    from bayesrank.datasets.runs import read_qrels, read_run
 
     value = _undefined(undefined)
     judgements = read_qrels(qrels, negative=negative_labels)

@@ -148,7 +148,7 @@ def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame":
     import pandas as pd
 
     from bayesrank.datasets import DataError
-    from bayesrank.datasets._items import read_items
+    from bayesrank.datasets.items import read_items
 
     known = read_items(path)
     if known.features is None:

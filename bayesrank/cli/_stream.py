@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from bayesrank.cli._stream_run import Tally
-    from bayesrank.datasets._stream import Layout
+    from bayesrank.datasets.stream import Layout
 
 _HELP = """\
 Learn levels from a stream of lines, predicting each before it is learned.
@@ -173,7 +173,7 @@ def stream_command(
 
 
 def _layout(data: Path, levels: int | None, features: int | None, form: str | None) -> "Layout":
-    from bayesrank.datasets._stream import Layout, survey
+    from bayesrank.datasets.stream import Layout, survey
 
     # A pipe with a name, such as <(zcat data.gz) has, is read once, too.
     once = str(data) == "-" or (data.exists() and not data.is_file() and not data.is_dir())
@@ -192,7 +192,7 @@ def _refuse_large(
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
     from bayesrank.cli._notes import count_of
-    from bayesrank.online._bayes_point import NOISES
+    from bayesrank.online.bayes_point import NOISES
 
     unknowns = layout.n_features + layout.n_levels - 1
     held = unknowns * (n_members if learner.startswith("oap") else 1)

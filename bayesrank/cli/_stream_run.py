@@ -8,8 +8,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bayesrank.cli._output import OutputError
-from bayesrank.datasets._errors import DataError
-from bayesrank.datasets._stream import BadLine, Example, Layout, parse_line
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.stream import BadLine, Example, Layout, parse_line
 
 Report = Callable[["Tally"], None]
 

@@ -148,7 +148,7 @@ def _draw(
     import matplotlib
 
     matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
-    from bayesrank.plots import plot_pairwise, plot_ranking
+    from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
 
     best = summary.item[:_ITEMS_IN_PAIRS]
     draws = skills[:, best]
@@ -158,7 +158,7 @@ def _draw(
     }
     figures: dict[str, Any] = {name: ax.figure for name, ax in axes.items()}
     if check is not None:
-        figures["crosscheck.png"] = check.plot()
+        figures["crosscheck.png"] = plot_crosscheck(check)
     return figures
 
 

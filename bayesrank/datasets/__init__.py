@@ -2,10 +2,10 @@
 
 from bayesrank.datasets._comparisons import read_comparisons as read_comparisons
 from bayesrank.datasets._data import ComparisonData as ComparisonData
-from bayesrank.datasets._errors import DataError as DataError
 from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
-from bayesrank.datasets._ratings import RatingData as RatingData
-from bayesrank.datasets._ratings import read_ratings as read_ratings
+from bayesrank.datasets.errors import DataError as DataError
+from bayesrank.datasets.ratings import RatingData as RatingData
+from bayesrank.datasets.ratings import read_ratings as read_ratings
 
 __all__ = [
     "ComparisonData",

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from bayesrank.datasets._data import ComparisonData
-from bayesrank.datasets._errors import DataError
-from bayesrank.datasets._items import Items, read_items
 from bayesrank.datasets._preflib import SUFFIXES, read_orders
-from bayesrank.datasets._table import Table, read_table
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.items import Items, read_items
+from bayesrank.datasets.table import Table, read_table
 
 _TIE = {
     **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesrank.datasets._errors import DataError
-from bayesrank.datasets._table import read_text
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.table import read_text
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 

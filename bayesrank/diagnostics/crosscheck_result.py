@@ -15,7 +15,6 @@ from bayesrank.infer.white.importance import Importance
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 __all__ = ["CrossCheck", "EngineRun", "NUTSResult"]
 
@@ -185,23 +184,6 @@ class CrossCheck:
             right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
             lines.append("  ".join(left + right).rstrip())
         return "\n".join([*lines, "", _LEGEND, "", *(v.sentence for v in self.verdicts.values())])
-
-    def plot(self, engine: str | None = None) -> Figure:
-        """Draw an engine's means and standard deviations against NUTS's.
-
-        Parameters
-        ----------
-        engine
-            "ep" or "svi"; the one that `verdict` is about if not given.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            See `bayesrank.plots.plot_crosscheck`.
-        """
-        from bayesrank.plots import plot_crosscheck
-
-        return plot_crosscheck(self, engine)
 
 
 _HEADER = ["site", "engine", "mean err", "worst", "sd ratio", "from", "to", "R-hat", "ESS",

@@ -29,7 +29,7 @@ from numpyro.distributions.util import validate_sample
 from bayesrank.distributions import _moments
 from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
 
-__all__ = ["OrderedLogit", "OrderedProbit", "centred_thresholds"]
+__all__ = ["LIKELIHOODS", "OrderedLogit", "OrderedProbit", "centred_thresholds"]
 
 
 def centred_thresholds(gaps: Array) -> Array:
@@ -197,3 +197,6 @@ class OrderedLogit(_Ordered):
             + jnp.where(below, log_sigmoid(-low), 0.0)
             + jnp.where(inside, jnp.log(-jnp.expm1(-width)), 0.0)
         )
+
+
+LIKELIHOODS = {"probit": OrderedProbit, "logit": OrderedLogit}  #: by what programs call them

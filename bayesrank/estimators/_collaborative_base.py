@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from bayesrank._validate import check_count
 from bayesrank.estimators._collaborative_data import (
     Labels,
-    check_count,
     check_triples,
     id_list,
 )
 from bayesrank.estimators._collaborative_features import BaseKernels, new_rows, read_item_table
-from bayesrank.inferencedata._collaborative import collaborative_to_arviz
+from bayesrank.inferencedata.collaborative import collaborative_to_arviz
 from bayesrank.solvers.collaborative import EM, EMResult
 
 __all__ = ["Collaborative", "Recommendation", "SimilarItem"]

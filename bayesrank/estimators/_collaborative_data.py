@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Hashable, Iterable, Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, missing, plain_array
-from bayesrank.datasets._ratings import ITEM_COLUMNS, LEVEL_COLUMNS, USER_COLUMNS
+from bayesrank._validate import check_count
+from bayesrank.datasets.ratings import ITEM_COLUMNS, LEVEL_COLUMNS, USER_COLUMNS
 
-__all__ = ["Labels", "check_count", "check_triples", "id_list", "level_numbers"]
+__all__ = ["Labels", "check_triples", "id_list", "level_numbers"]
 
 
 def id_list(column: Any, name: str) -> list[Hashable]:
@@ -177,16 +177,3 @@ def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDA
             f"nobody used level {unused} of {low} to {high}; number the levels in use without gaps"
         )
     return used.astype(np.int64), (levels - low).astype(np.int64)
-
-
-def check_count(number: Any, name: str, least: int) -> int:
-    """Return a whole number that is large enough.
-
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
-    if not isinstance(number, Integral) or isinstance(number, bool) or number < least:
-        raise ValueError(f"{name} is {number!r}; pass a whole number from {least}")
-    return int(number)

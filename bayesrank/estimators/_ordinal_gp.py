@@ -16,12 +16,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
+from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.estimators._base import EPEstimator
 from bayesrank.estimators._predict import prior_covariances
 from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
-from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
 from bayesrank.models.ordinal import ordinal_kernel, ordinal_regression_gp
 
 __all__ = ["OrdinalGP"]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from bayesrank._validate import check_count
 from bayesrank.estimators._base import EPEstimator
 from bayesrank.estimators._predict import NewItems, new_items, outcome_probability
 from bayesrank.estimators._query import questions
@@ -153,8 +154,7 @@ class PreferenceGP(EPEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
-        if self.num_samples < 1:
-            raise ValueError(f"num_samples is {self.num_samples}; pass a whole number from 1 on")
+        check_count(self.num_samples, "num_samples")
         features = self._check_features(X, ensure_min_samples=2)
         n_features = features.shape[1]
         pairs = check_comparisons(comparisons, len(features))

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_count
 from bayesrank.active import Beliefs, bald, best_batch, best_pairs
 from bayesrank.estimators._validate import check_pairs
 from bayesrank.infer import EPResult
-from bayesrank.models._checks import check_count
 
 __all__ = ["questions"]
 

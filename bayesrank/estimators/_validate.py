@@ -11,8 +11,8 @@ from scipy import sparse
 
 from bayesrank import gp
 from bayesrank._tables import column_names, missing, plain_array
-from bayesrank.gp._checks import check_laplacian
-from bayesrank.models._checks import check_comparisons as check_program_comparisons
+from bayesrank._validate import check_comparisons as check_program_comparisons
+from bayesrank._validate import check_laplacian
 
 __all__ = [
     "check_comparisons",

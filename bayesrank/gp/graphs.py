@@ -18,7 +18,6 @@ References
    representation. Neural Computation, 15, 1373-1396.
 """
 
-import operator
 from numbers import Real
 from typing import Any, Literal
 
@@ -27,6 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 from sklearn.neighbors import NearestNeighbors
+
+from bayesrank._validate import check_count
 
 __all__ = ["knn_graph", "laplacian"]
 
@@ -180,12 +181,7 @@ def _check_points(X: ArrayLike) -> NDArray[np.float64]:
 
 
 def _check_neighbors(n_neighbors: Any, n_items: int) -> int:
-    try:
-        count = 0 if isinstance(n_neighbors, bool) else operator.index(n_neighbors)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise ValueError(f"`n_neighbors` is {n_neighbors!r}; pass a positive whole number.")
+    count = check_count(n_neighbors, "n_neighbors")
     if n_items == 1:
         raise ValueError("`X` has one item, which has no neighbours; pass two or more.")
     if count >= n_items:

@@ -37,7 +37,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import MultivariateNormal
 from tinygp.kernels import Kernel
 
-from bayesrank.gp._checks import check_laplacian, check_weight
+from bayesrank._validate import check_laplacian, check_weight
 from bayesrank.gp.kernels import gram
 
 __all__ = ["Warped", "graph_log_normalizer", "warp", "warped_prior"]

@@ -12,6 +12,7 @@ from numpyro.distributions import Unit
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import MCMC, Predictive, log_likelihood
 
+from bayesrank._version import __version__
 from bayesrank.infer.compiled import as_working_dtype
 from bayesrank.inferencedata._results import Arrays, PosteriorResult
 
@@ -150,8 +151,6 @@ def from_mcmc(mcmc: MCMC) -> Posterior:
 
 def from_result(result: PosteriorResult) -> Posterior:
     """Read an EP result, an `SVIPosterior` or anything that keeps the same protocol."""
-    from bayesrank import __version__
-
     fixed = {name: np.asarray(value) for name, value in result.params.items()}
     samples = result.get_samples(group_by_chain=True)
     draws = {name: np.asarray(v) for name, v in samples.items() if name not in fixed}

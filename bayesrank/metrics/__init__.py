@@ -51,7 +51,6 @@ Cost and arithmetic
 
 from bayesrank.metrics._distances import kendall_distance as kendall_distance
 from bayesrank.metrics._distances import spearman_footrule as spearman_footrule
-from bayesrank.metrics._gain import ndcg as ndcg
 from bayesrank.metrics._pairwise import auc as auc
 from bayesrank.metrics._pairwise import disagreement_error as disagreement_error
 from bayesrank.metrics._pairwise import k_partite_error as k_partite_error
@@ -66,6 +65,7 @@ from bayesrank.metrics._relevance import precision_at as precision_at
 from bayesrank.metrics._relevance import reciprocal_rank as reciprocal_rank
 from bayesrank.metrics._relevance import winner_takes_all as winner_takes_all
 from bayesrank.metrics._result import PerQuery as PerQuery
+from bayesrank.metrics.gain import ndcg as ndcg
 
 __all__ = [
     "PerQuery",

@@ -15,12 +15,12 @@ from typing import Unpack
 
 from numpy.typing import ArrayLike
 
-from bayesrank.metrics._figure import per_query
-from bayesrank.metrics._lists import Lists, arrange, ratio
-from bayesrank.metrics._pairs import count_pairs
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics._validate import Array, Options
+from bayesrank.metrics.figure import per_query
+from bayesrank.metrics.lists import Lists, arrange, ratio
+from bayesrank.metrics.pairs import count_pairs
+from bayesrank.metrics.problem import Array, Options
 
 
 def kendall_distance(

@@ -13,11 +13,11 @@ from typing import Unpack
 
 from numpy.typing import ArrayLike
 
-from bayesrank.metrics._figure import per_query
-from bayesrank.metrics._lists import Lists, ratio
-from bayesrank.metrics._pairs import count_pairs, item_losses
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics._validate import Array, Options
+from bayesrank.metrics.figure import per_query
+from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.pairs import count_pairs, item_losses
+from bayesrank.metrics.problem import Array, Options
 
 
 def pairwise_error(

@@ -11,10 +11,10 @@ from typing import Unpack
 
 from numpy.typing import ArrayLike
 
-from bayesrank.metrics._figure import per_query
-from bayesrank.metrics._lists import Lists, ratio
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics._validate import Array, Options
+from bayesrank.metrics.figure import per_query
+from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.problem import Array, Options
 
 
 def mean_absolute_error(

@@ -19,10 +19,10 @@ from jax.scipy.special import gammaln as jax_gammaln
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from bayesrank.metrics._figure import per_query
-from bayesrank.metrics._lists import Lists, ratio
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics._validate import Array, Options
+from bayesrank.metrics.figure import per_query
+from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.problem import Array, Options
 
 
 def check_k(k: int | None) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from bayesrank.models._checks import _known, check_count
+from bayesrank._validate import check_count, known
 
 __all__ = [
     "check_base_kernels",
@@ -60,7 +60,7 @@ def check_numbers(values: ArrayLike, name: str, count: int) -> Array:
     ValueError
         If they are not as many finite numbers.
     """
-    array = _known(values)
+    array = known(values)
     if array.shape != (count,) or array.dtype.kind not in "biuf":
         raise ValueError(
             f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass ({count},) numbers."
@@ -82,7 +82,7 @@ def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple
     """
     if num_levels is not None:
         num_levels = check_count(num_levels, "num_levels")
-    array = _known(levels)
+    array = known(levels)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         raise ValueError(
             f"`levels` has shape {array.shape} and dtype {array.dtype}; pass ({count},) integers "
@@ -122,7 +122,7 @@ def check_pairs_of_items(
     """
     check_count(num_users, "num_users")
     check_count(num_items, "num_items")
-    who, what = _known(users), _known(items)
+    who, what = known(users), known(items)
     for called, array in (("users", who), (name, what)):
         if array.ndim != 1 or array.shape != who.shape or array.dtype.kind not in "iu":
             raise ValueError(
@@ -150,7 +150,7 @@ def check_different(winners: ArrayLike, losers: ArrayLike) -> None:
     ValueError
         If there is one.
     """
-    first, second = _known(winners), _known(losers)
+    first, second = known(winners), known(losers)
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and (first == second).any():
         row = int(np.argmax(first == second))
         raise ValueError(
@@ -185,9 +185,9 @@ def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
             f"`kernel` has shape {array.shape}; pass ({num_items}, {num_items}), a covariance of "
             f"all items, or (C, {num_items}, {num_items}), several to be mixed."
         )
-    known = _known(kernels)
-    if isinstance(known, np.ndarray):
-        rounding = 1e3 * float(np.finfo(known.dtype).eps) * np.abs(known).max()
-        if not np.abs(known - known.swapaxes(1, 2)).max() <= rounding:
+    values = known(kernels)
+    if isinstance(values, np.ndarray):
+        rounding = 1e3 * float(np.finfo(values.dtype).eps) * np.abs(values).max()
+        if not np.abs(values - values.swapaxes(1, 2)).max() <= rounding:
             raise ValueError("`kernel` is not symmetric, or not finite; pass a covariance matrix.")
     return kernels

@@ -35,7 +35,7 @@ from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
 from bayesrank.distributions import Thurstone
-from bayesrank.models._checks import check_count, check_features
+from bayesrank._validate import check_count, check_features
 
 __all__ = ["ordinal_version_space"]
 

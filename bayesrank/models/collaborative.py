@@ -39,8 +39,8 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from bayesrank.distributions import BradleyTerry
-from bayesrank.models._checks import check_count
-from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
+from bayesrank._validate import check_count
+from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.models._rating_checks import (
     check_base_kernels,
     check_different,

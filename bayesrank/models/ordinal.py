@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
-from bayesrank.models._checks import check_features
-from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
+from bayesrank._validate import check_features
+from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.models._rating_checks import check_levels, check_likelihood
 from bayesrank.models._single import kernel_scales, threshold_gaps
 

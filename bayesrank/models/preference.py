@@ -29,8 +29,8 @@ from jax.typing import ArrayLike
 
 from bayesrank import gp
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
-from bayesrank.gp._checks import check_laplacian
-from bayesrank.models._checks import (
+from bayesrank._validate import check_laplacian
+from bayesrank._validate import (
     check_comparisons,
     check_count,
     check_features,

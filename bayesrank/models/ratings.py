@@ -22,8 +22,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank import gp
-from bayesrank.models._checks import check_features
-from bayesrank.models._levels import LIKELIHOODS, centred_thresholds
+from bayesrank._validate import check_features
+from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.models._rating_checks import check_levels, check_likelihood, check_numbers
 from bayesrank.models._single import kernel_scales, threshold_gaps
 from bayesrank.models.collaborative import collaborative_ordinal_gp as collaborative_ordinal_gp

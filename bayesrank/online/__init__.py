@@ -20,7 +20,6 @@ learner                predicts by
 ====================== ==========================================================================
 """
 
-from bayesrank.online._bayes_point import OnlineBayesPoint as OnlineBayesPoint
 from bayesrank.online._features import polynomial_features as polynomial_features
 from bayesrank.online._loss import rank_loss as rank_loss
 from bayesrank.online._loss import round_levels as round_levels
@@ -32,6 +31,7 @@ from bayesrank.online._synthetic import SyntheticStream as SyntheticStream
 from bayesrank.online._synthetic import synthetic_stream as synthetic_stream
 from bayesrank.online._voted import VotedPRank as VotedPRank
 from bayesrank.online._widrow_hoff import WidrowHoff as WidrowHoff
+from bayesrank.online.bayes_point import OnlineBayesPoint as OnlineBayesPoint
 
 __all__ = [
     "OAPBPM",

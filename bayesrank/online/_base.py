@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_count
 from bayesrank.online._loss import round_levels
 from bayesrank.online._storage import read_state, write_state
-from bayesrank.online._validate import check_count, check_levels, check_names, check_rows
+from bayesrank.online._validate import check_levels, check_names, check_rows
 
 __all__ = ["Block", "OnlineRanker"]
 

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tinygp.kernels import DotProduct, Kernel, Polynomial
 
+from bayesrank._validate import check_count
+
 __all__ = ["FeatureMap", "feature_map", "polynomial_features"]
 
 
@@ -74,8 +76,7 @@ def polynomial_features(
     >>> polynomial_features([[2.0, 3.0]], 2).round(2)
     array([[1.  , 2.83, 4.24, 4.  , 8.49, 9.  ]])
     """
-    if degree != int(degree) or degree < 1:
-        raise ValueError(f"`degree` is {degree!r}; pass a positive whole number.")
+    degree = check_count(degree, "degree")
     scaled = np.asarray(X, np.float64) / scale
     columns = []
     for total in range(0 if sigma else degree, degree + 1):

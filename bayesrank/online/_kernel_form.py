@@ -5,10 +5,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_count
 from bayesrank.online._base import Array, OnlineRanker
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._store import Store, kernel_rows
-from bayesrank.online._validate import check_count, check_kernel
+from bayesrank.online._validate import check_kernel
 
 __all__ = ["KernelRanker"]
 

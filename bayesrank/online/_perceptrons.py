@@ -7,10 +7,11 @@ from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_count
 from bayesrank.online._base import Array, Block
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, Records, init_members, learn_block
-from bayesrank.online._validate import check_count, check_share
+from bayesrank.online._validate import check_share
 
 __all__ = ["OAPBPM", "OAPBagging", "OAPVoted", "PRank", "PerceptronRanker"]
 

@@ -1,6 +1,5 @@
 """Checks of a chunk of a stream: it is understood whole, or refused whole."""
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from bayesrank._tables import column_names, plain_array
 
 __all__ = [
     "LARGEST",
-    "check_count",
     "check_kernel",
     "check_levels",
     "check_names",
@@ -23,23 +21,6 @@ __all__ = [
 
 # Beyond this, squares and cubes of features would soon leave the range of double precision.
 LARGEST = 1e30
-
-
-def check_count(count: Any, name: str, least: int = 1) -> int:
-    """Return a count as an integer.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number, or smaller than ``least``.
-    """
-    try:
-        whole = operator.index(count)
-    except TypeError:
-        whole = least - 1
-    if whole < least:
-        raise ValueError(f"`{name}` is {count!r}; pass a whole number from {least} on.")
-    return whole
 
 
 def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) -> float:

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_count
 from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK, Array, Block
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, init_members, learn_block
 from bayesrank.online._store import Store, kernel_rows
-from bayesrank.online._validate import check_count
 
 __all__ = ["VotedPRank"]
 

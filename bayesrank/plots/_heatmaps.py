@@ -1,18 +1,19 @@
 """Heat maps: who beats whom, and which rank each item has."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_names
 from bayesrank.plots._figure import axes_or_new, ranked_labels, shorten, thin
 from bayesrank.ranking import consensus_ranking, pairwise_probability, rank_distribution
-from bayesrank.ranking._summary import check_names
-from bayesrank.ranking._validate import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Array = NDArray[Any]
 
 _WRITTEN = 12
 _LABELS = 30

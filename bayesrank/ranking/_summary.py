@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_names
 from bayesrank.ranking._ranks import equal_tailed, mean_rank, rank_bounds, top_k_share
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
 
@@ -14,16 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_ROWS = 40
-
-
-def check_names(names: Sequence[object] | None, n: int) -> list[str]:
-    """Return ``n`` item names as strings; ``"0"``, ``"1"``, ... where none are given."""
-    if names is None:
-        return [str(i) for i in range(n)]
-    if isinstance(names, str) or len(names) != n:
-        count = "one string" if isinstance(names, str) else f"{len(names)}"
-        raise ValueError(f"names must hold one name per item, {n} in all, got {count}")
-    return [str(name) for name in names]
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 from sklearn.preprocessing import StandardScaler
 
+from bayesrank._validate import check_laplacian
 from bayesrank.active.posterior.update import SkillPrior
 from bayesrank.distributions import Thurstone
-from bayesrank.gp._checks import check_laplacian
 from bayesrank.infer import EP, maximize_evidence
 from bayesrank.models import preference_gp, thurstone
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from jax import Array
 from scipy.optimize import OptimizeResult, minimize
 
 from bayesrank._stack import outside
+from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.hyperparameters import Evaluation, Hyperparameters, first_sites
 
@@ -288,8 +289,7 @@ def _check_init(init: Mapping[str, Any], free: Hyperparameters) -> None:
 
 
 def _check_settings(num_restarts: Any, max_steps: Any, tol: Any) -> None:
-    for name, value, least in (("num_restarts", num_restarts, 0), ("max_steps", max_steps, 1)):
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} is {value!r}; pass a whole number from {least} on")
+    check_count(num_restarts, "num_restarts", 0)
+    check_count(max_steps, "max_steps")
     if not (isinstance(tol, Real) and 0 < float(tol) < np.inf):
         raise ValueError(f"tol is {tol!r}; pass a positive number")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +29,7 @@ from numpyro.diagnostics import split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
+from bayesrank._validate import check_count
 from bayesrank.infer.compiled import jit, without_stale_traces
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.evidence import maximize_evidence
@@ -146,7 +146,9 @@ class NestedEP:
             If a trajectory diverged, EP did not converge at some of the draws, or the chains
             disagree.
         """
-        _check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains)
+        check_count(num_warmup, "num_warmup")
+        check_count(num_samples, "num_samples", 4)
+        check_count(num_chains, "num_chains")
         advance = callback or (lambda share: None)
         walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
         # Factorisations are small and many: threads inside one of them only get in the way.
@@ -359,10 +361,3 @@ def _complaint(result: NestedEPResult, r_hat: float) -> str:
         f"largest R-hat is {r_hat:.3f}. Give it a longer num_warmup and num_samples, or priors "
         "that keep the hyperparameters where they mean something"
     )
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        smallest = 4 if name == "num_samples" else 1
-        if not isinstance(count, Integral) or count < smallest:
-            raise ValueError(f"{name} is {count!r}; pass a whole number from {smallest} on")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_count
 from bayesrank.solvers.collaborative.blocks import Observations
 from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
 from bayesrank.solvers.collaborative.state import EMState
@@ -41,24 +42,19 @@ def check_settings(
             raise ValueError(f"{name} is {value!r}; pass a number of users")
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative or infinite, got {value}")
-    _count(kernel_items, "kernel_items")
+    check_count(kernel_items, "kernel_items")
     if not isinstance(damping, Real) or not 0 < damping <= 1:
         raise ValueError(f"damping must be in (0, 1], got {damping!r}")
-    _count(max_iterations, "max_iterations")
+    check_count(max_iterations, "max_iterations")
     if not isinstance(tol, Real) or not tol > 0:
         raise ValueError(f"tol must be positive, got {tol!r}")
-
-
-def _count(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} is {value!r}; pass a whole number from 1")
 
 
 def check_run(
     checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh | None, init_state: Any
 ) -> None:
     """Refuse what a run cannot be made with, before any work."""
-    _count(checkpoint_every, "checkpoint_every")
+    check_count(checkpoint_every, "checkpoint_every")
     if checkpoint is not None and not isinstance(checkpoint, str | Path):
         raise ValueError(f"checkpoint is {checkpoint!r}; pass the path of a file")
     if checkpoint is not None:
@@ -122,7 +118,7 @@ def check_observations(
 
 def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDArray[np.int64]:
     if count is not None:
-        _count(count, f"num_{name}")
+        check_count(count, f"num_{name}")
     array = np.asarray(values)
     if array.ndim != ndim or array.dtype.kind not in "iu" or not len(array):
         raise ValueError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._stack import outside
+from bayesrank._validate import check_count
 from bayesrank.infer.ep import ConvergenceWarning
 from bayesrank.solvers.collaborative.blocks import Observations
 from bayesrank.solvers.collaborative.extend import extend_prior, fit_users
@@ -169,8 +169,7 @@ class EMResult:
         who = self._known(users, self.observations.num_users, "user")
         if who.ndim != 1:
             raise ValueError(f"users has shape {who.shape}; pass one shape (u,)")
-        if not isinstance(num_samples, Integral) or num_samples < 0:
-            raise ValueError(f"num_samples is {num_samples!r}; pass a whole number from 0")
+        check_count(num_samples, "num_samples", 0)
         rng = np.random.default_rng(seed)
         shape = num_samples, len(self.mean)
         draws = np.empty((num_samples, len(who), len(self.mean)))

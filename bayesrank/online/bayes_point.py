@@ -10,13 +10,14 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_count
 from bayesrank.online._adf import Belief, take_block
 from bayesrank.online._base import Array, Block
 from bayesrank.online._basis import empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._foresight import decide, foresee_block, padded
 from bayesrank.online._kernel_form import KernelRanker
-from bayesrank.online._validate import check_count, check_positive, check_share
+from bayesrank.online._validate import check_positive, check_share
 
 __all__ = ["NOISES", "OnlineBayesPoint"]
 

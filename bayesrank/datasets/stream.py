@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.datasets._errors import DataError
-from bayesrank.datasets._ratings import LEVEL_COLUMNS
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.ratings import LEVEL_COLUMNS
 
 __all__ = ["BadLine", "Example", "Layout", "parse_line", "sniff", "survey"]
 

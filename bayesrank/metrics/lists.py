@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesrank.metrics._result import namespace
-from bayesrank.metrics._validate import Array
+from bayesrank.metrics.problem import Array
 
 
 @dataclass(frozen=True)

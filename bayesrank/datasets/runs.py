@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from bayesrank.datasets import DataError
-from bayesrank.datasets._table import Table, read_table, read_text
+from bayesrank.datasets.table import Table, read_table, read_text
 
 _QUERY = ("query", "qid", "topic")
 _ITEM = ("item", "docno", "doc", "document")

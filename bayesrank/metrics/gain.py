@@ -13,11 +13,11 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank.metrics._figure import per_query
-from bayesrank.metrics._lists import Lists, ratio
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics._validate import Array, Options
+from bayesrank.metrics.figure import per_query
+from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.problem import Array, Options
 
 LARGEST_EXPONENT = 1000  # of two, for which sums of gains stay in the range of double precision
 

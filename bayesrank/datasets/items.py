@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesrank.datasets._errors import DataError
-from bayesrank.datasets._table import Row, Table, read_table
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.table import Row, Table, read_table
 
 EXPECTED = "item,price,weight"
 LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range

@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayesrank import metrics
-from bayesrank.bounds import bootstrap_queries
+from bayesrank.bounds._intervals import bootstrap_queries
 from bayesrank.datasets import DataError
-from bayesrank.evaluation._files import Qrels, Run
+from bayesrank.datasets.runs import Qrels, Run
 from bayesrank.metrics import PerQuery
-from bayesrank.metrics._gain import LARGEST_EXPONENT
-from bayesrank.metrics._validate import Ties
+from bayesrank.metrics.gain import LARGEST_EXPONENT
+from bayesrank.metrics.problem import Ties
 
 _SAMPLES = 1000
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesrank.metrics._lists import Lists, running_max, starts
-from bayesrank.metrics._validate import Array
+from bayesrank.metrics.lists import Lists, running_max, starts
+from bayesrank.metrics.problem import Array
 
 
 class PairCounts(NamedTuple):

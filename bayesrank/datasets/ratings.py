@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesrank.datasets._errors import DataError
-from bayesrank.datasets._table import Table, read_table
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.table import Table, read_table
 
 __all__ = ["RatingData", "read_ratings"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesrank.datasets._errors import DataError
+from bayesrank.datasets.errors import DataError
 
 
 class Row(NamedTuple):

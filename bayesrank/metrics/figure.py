@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank.metrics._lists import Lists, arrange, rank_codes
 from bayesrank.metrics._result import PerQuery, namespace
-from bayesrank.metrics._validate import Array, Labels, Problem, Ties, check
+from bayesrank.metrics.lists import Lists, arrange, rank_codes
+from bayesrank.metrics.problem import Array, Labels, Problem, Ties, check
 
 _BLOCK = 2**21  # items worked on at once: draws beyond it wait for the next block
 

@@ -1,0 +1,76 @@
+"""Who may import whom: the floors of the house, read off the syntax trees. Nothing is exempt."""
+
+import ast
+import itertools
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOUSE = ROOT / "bayesrank"
+FLOORS = (
+    {"_stack", "_tables", "_validate", "_version"},
+    {"datasets", "distributions", "gp", "metrics", "ranking"},
+    {"bounds", "infer", "models", "online", "retrieval"},
+    {"inferencedata", "solvers"},
+    {"active", "diagnostics"},
+    {"estimators", "plots"},
+    {"cli"},
+    {"__init__", "__main__"},
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def imports(path):
+    """Full dotted names of all imports, those in functions and under TYPE_CHECKING included."""
+    package = path.relative_to(ROOT).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = [*above, *(node.module.split(".") if node.module else ())]
+            yield from ((node.lineno, [*base, alias.name]) for alias in node.names)
+
+
+def wrong_imports(path):
+    home = path.relative_to(HOUSE).with_suffix("").parts[0]
+    for line, (top, *rest) in imports(path):
+        if top != "bayesrank" or rest[:1] == [home]:
+            continue
+        where = f"{path.relative_to(ROOT)}:{line} imports {'.'.join([top, *rest])}"
+        if not rest or rest[0] not in FLOOR:
+            yield f"{where}, which is no room"
+        elif FLOOR[rest[0]] >= max(FLOOR[home], 1):
+            yield f"{where}, which is not below"
+        elif any(part.startswith("_") and not part.endswith("__") for part in rest[1:]):
+            yield f"{where}, which is private to its room"
+
+
+def test_imports_go_down_to_public_names():
+    files = sorted(HOUSE.rglob("*.py"))
+    assert {file.relative_to(HOUSE).with_suffix("").parts[0] for file in files} <= FLOOR.keys()
+    assert list(itertools.chain.from_iterable(map(wrong_imports, files))) == []
+
+
+def stems():
+    return sorted(
+        path.stem for path in (HOUSE / "solvers").iterdir() if not path.stem.startswith("_")
+    )
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_a_solver_has_its_program_and_a_test_of_that_program_by_an_engine(stem):
+    assert (HOUSE / "models" / f"{stem}.py").is_file()
+    programs = {
+        node.name
+        for node in ast.parse((HOUSE / "models" / f"{stem}.py").read_text()).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+    tests = [path.read_text() for path in (ROOT / "tests").glob(f"test_*{stem}*.py")]
+    assert any(
+        f"{engine}({program}" in text
+        for text in tests
+        for engine in ("EP", "NUTS")
+        for program in programs
+    ), f"no tests/test_{stem}*.py runs EP or NUTS on a program of models/{stem}.py"
