@@ -19,8 +19,8 @@ from sklearn.utils import estimator_checks
 
 import bayesrank
 from bayesrank import PreferenceGP
-from bayesrank.estimators import _preference_gp
-from bayesrank.estimators._predict import outcome_probability
+from bayesrank.estimators import preference
+from bayesrank.estimators.predict import outcome_probability
 from bayesrank.infer import EP, compiled
 from bayesrank.models import preference_gp
 
@@ -223,7 +223,7 @@ def test_what_is_fixed_stays_and_the_rest_is_learned(data, fitted, monkeypatch):
         assert params.keys() == known.keys()
         return SimpleNamespace(params=params | {"amplitude": np.array(2.5)})
 
-    monkeypatch.setattr(_preference_gp, "maximize_evidence", maximize)
+    monkeypatch.setattr(preference, "maximize_evidence", maximize)
     estimator = _like(fitted, hyperparameters=known).fit(*data)
     for name, value in (known | {"amplitude": 2.5}).items():
         np.testing.assert_array_equal(estimator.params_[name], value)

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from bayesrank import PreferenceGP
 from bayesrank.active import Beliefs, bald
-from bayesrank.estimators._query import questions
+from bayesrank.estimators.query import questions
 
 X = np.random.default_rng(1).normal(size=(7, 2))
 COMPARISONS = [(0, 1), (2, 3), (2, 1), (4, 0)]

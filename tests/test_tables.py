@@ -6,8 +6,8 @@ import pytest
 
 from bayesrank import bounds, metrics
 from bayesrank._tables import column_names, plain_array
-from bayesrank.estimators._collaborative_data import check_triples
-from bayesrank.estimators._validate import check_comparisons, check_pairs, check_ties
+from bayesrank.estimators.checks import check_comparisons, check_pairs, check_ties
+from bayesrank.estimators.collaborative_data import check_triples
 from bayesrank.online import PRank
 
 INDEX = [7, 2, 9]  # rows of a table go by their order, not by its index

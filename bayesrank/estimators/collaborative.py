@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bayesrank.estimators._collaborative_base import Collaborative
-from bayesrank.estimators._collaborative_data import check_triples, level_numbers
+from bayesrank.estimators.collaborative_base import Collaborative
+from bayesrank.estimators.collaborative_data import check_triples, level_numbers
 
 __all__ = ["CollaborativeGP", "CollaborativeOrdinalGP"]
 

@@ -17,9 +17,9 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators._base import EPEstimator
-from bayesrank.estimators._predict import prior_covariances
-from bayesrank.estimators._validate import check_hyperparameters, location_and_scale
+from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
+from bayesrank.estimators.predict import prior_covariances
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.models.ordinal import ordinal_kernel, ordinal_regression_gp

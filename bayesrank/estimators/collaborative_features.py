@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank.estimators._collaborative_data import Labels, id_list
+from bayesrank.estimators.collaborative_data import Labels, id_list
 
 __all__ = ["BaseKernels", "ItemTable", "correlation_kernel", "new_rows", "read_item_table"]
 

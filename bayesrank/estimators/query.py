@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import check_count
 from bayesrank.active import Beliefs, bald, best_batch, best_pairs
-from bayesrank.estimators._validate import check_pairs
+from bayesrank.estimators.checks import check_pairs
 from bayesrank.infer import EPResult
 
 __all__ = ["questions"]

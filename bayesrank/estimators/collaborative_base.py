@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
-from bayesrank.estimators._collaborative_data import (
+from bayesrank.estimators.collaborative_data import (
     Labels,
     check_triples,
     id_list,
 )
-from bayesrank.estimators._collaborative_features import BaseKernels, new_rows, read_item_table
+from bayesrank.estimators.collaborative_features import BaseKernels, new_rows, read_item_table
 from bayesrank.inferencedata.collaborative import collaborative_to_arviz
 from bayesrank.solvers.collaborative import EM, EMResult
 

@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from bayesrank._validate import check_count
-from bayesrank.estimators._base import EPEstimator
-from bayesrank.estimators._predict import NewItems, new_items, outcome_probability
-from bayesrank.estimators._query import questions
-from bayesrank.estimators._validate import (
+from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.checks import (
     check_comparisons,
     check_hyperparameters,
     check_pairs,
@@ -22,6 +20,8 @@ from bayesrank.estimators._validate import (
     graph_laplacian,
     location_and_scale,
 )
+from bayesrank.estimators.predict import NewItems, new_items, outcome_probability
+from bayesrank.estimators.query import questions
 from bayesrank.infer import maximize_evidence
 from bayesrank.models import preference_gp
 from bayesrank.ranking import RankSummary, summarize
