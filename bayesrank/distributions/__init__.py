@@ -15,8 +15,14 @@ distribution                 outcomes                         noise
 ``OrderedProbit``            levels ``0, ..., r - 1``         normal, closed form
 ``OrderedLogit``             levels ``0, ..., r - 1``         logistic
 ============================ ================================ ==================================
+
+The moments of an interval seen through logistic noise, which have no closed form, are
+``logistic_interval_moments``, by a rule of forty nodes.
 """
 
+from bayesrank.distributions._logistic import (
+    logistic_interval_moments as logistic_interval_moments,
+)
 from bayesrank.distributions.ordinal import OrderedLogit as OrderedLogit
 from bayesrank.distributions.ordinal import OrderedProbit as OrderedProbit
 from bayesrank.distributions.preference import BradleyTerry as BradleyTerry
@@ -31,4 +37,5 @@ __all__ = [
     "OrderedProbit",
     "Thurstone",
     "ThurstoneTies",
+    "logistic_interval_moments",
 ]
