@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bayesrank.active import QueryLoop
 from bayesrank.active.store import Journal, JournalError, files, read_journal
 from bayesrank.active.store.lines import sealed
 
@@ -79,7 +80,7 @@ def test_cut_at_every_byte_of_the_last_record(tmp_path):
     with Journal(path, HEADER) as journal:
         journal.append(answer(2))
     whole = path.read_bytes()
-    for cut in range(before, len(whole)):
+    for cut in range(before, len(whole) - 1):
         path.write_bytes(whole[:cut])
         assert winners(read_journal(path).records) == [0, 1]
         assert path.stat().st_size == cut  # reading changes nothing
@@ -90,6 +91,55 @@ def test_cut_at_every_byte_of_the_last_record(tmp_path):
         assert path.read_bytes() == whole
     with Journal(path, HEADER) as journal:
         assert winners(journal.records) == [0, 1, 2]
+
+
+def test_a_last_record_that_lost_only_its_end_is_whole(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 3)
+    whole = path.read_bytes()
+    for raw in (whole[:-1], whole[: whole.index(b"\n")]):
+        path.write_bytes(raw)
+        known = read_journal(path)
+        assert known.torn == b"" and path.read_bytes() == raw
+        with Journal(path, HEADER) as journal:
+            assert journal.records == known.records and journal.torn == b""
+            assert path.read_bytes() == raw + b"\n"
+            for k in range(len(journal), 4):
+                journal.append(answer(k))
+        assert winners(read_journal(path).records) == [0, 1, 2, 0]
+        assert path.read_bytes().startswith(whole)
+
+
+def test_a_missing_end_that_cannot_be_mended_is_said(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 1)
+    path.write_bytes(path.read_bytes()[:-1])
+    code = """
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+        try:
+            journal.Journal(sys.argv[1], HEADER)
+        except journal.JournalError as error:
+            print(error)
+    """
+    out, err = python(code, path).communicate()
+    assert "the journal cannot be mended (File too large)" in out and err == ""
+    assert winners(read_journal(path).records) == [0]
+
+
+def test_a_repeated_or_misplaced_last_line_is_named_for_what_it_is(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, 3)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for damaged, said in (
+        ([*lines, lines[3]], "line 5 repeats the line above it.*remove line 5, and nothing is"),
+        ([*lines[:3], lines[2], lines[3]], "line 4 repeats the line above it"),
+        ([*lines[:2], lines[3]], "line 3, the last, is whole but does not follow the line above"),
+    ):
+        path.write_bytes(b"".join(damaged))
+        with pytest.raises(JournalError, match=said):
+            Journal(path, HEADER)
+        assert path.read_bytes() == b"".join(damaged)
 
 
 def test_cut_at_every_byte_of_the_first_line(tmp_path):
@@ -161,7 +211,7 @@ def test_other_items_are_refused(tmp_path):
     header = json.loads(raw.split(b"\n")[0])
     del header["crc"]
     path.write_bytes(sealed(header))
-    with pytest.raises(JournalError, match="version 9"):
+    with pytest.raises(JournalError, match="version 9, and this program reads versions up to 1"):
         Journal(path, HEADER)
 
 
@@ -358,3 +408,34 @@ def test_a_new_journal_and_each_record_are_synced(tmp_path, monkeypatch):
         assert synced == ["file", "folder"]  # the first line, and the name of the file
         journal.append(answer(0))
         assert synced == ["file", "folder", "file"]
+
+
+OLD = Path(__file__).parent / "data" / "journals"
+
+
+@pytest.mark.parametrize(("name", "count"), [("annotators", 7), ("asked", 6), ("features", 14)])
+def test_journals_of_version_1_are_read_and_written_to(tmp_path, name, count):
+    """The files were written by the first version that had journals."""
+    raw = (OLD / f"{name}.jsonl").read_bytes()
+    path = tmp_path / "copy.jsonl"
+    path.write_bytes(raw)
+    known = read_journal(path)
+    assert known.header["version"] == 1 and len(known.records) == count
+    bound = {key: known.header[key] for key in ("items", "names", "features")}
+    with Journal(path, bound) as journal:
+        journal.append({"event": "undo", "of": 1})
+    assert path.read_bytes().startswith(raw.removesuffix(known.torn))
+    assert read_journal(path).records[:-1] == known.records
+
+
+def test_an_old_journal_goes_on_as_a_loop(tmp_path):
+    path = tmp_path / "copy.jsonl"
+    path.write_bytes((OLD / "asked.jsonl").read_bytes())
+    names, *rows = [line.split(",") for line in (OLD / "asked.csv").read_text().splitlines()]
+    items, features = [row[0] for row in rows], [[float(x) for x in row[1:]] for row in rows]
+    with QueryLoop(items, features, journal=path) as loop:
+        before = loop.answers
+        assert ("Espresso", "Latte", "Ann") in before
+        loop.tell("Filter", "Latte")
+    with QueryLoop(items, features, journal=path) as loop:
+        assert loop.answers[:-1] == before and len(loop.answers) == len(before) + 1

@@ -10,9 +10,10 @@ The first line binds the file to its items; each line after it is a record with 
 
 A record is written, flushed and synced before `Journal.append` returns. If the process dies before
 that, at whatever byte, the file ends in a piece of a line, which is recognised by its checksum and
-dropped when the journal is next opened. So a journal holds exactly the records that were
-acknowledged, and perhaps the one that was whole on disk but whose acknowledgement was cut off. A
-line that is damaged with others below it was acknowledged once: that is refused, not mended.
+dropped when the journal is next opened; a line that lacks only its end is whole. So a journal holds
+exactly the records that were acknowledged, and perhaps the one that was whole on disk but whose
+acknowledgement was cut off. A line that is damaged with others below it was acknowledged once: that
+is refused, not mended.
 
 One process at a time: the file is locked (``flock``) while it is open, and a second one is refused.
 Threads of that process take turns.
@@ -166,6 +167,19 @@ class Journal:
         check_header(contents.header, header, self.path)
         self._lines, self.torn = list(contents.lines), contents.torn
         self._truncate(len(raw))
+        self._end_last_line(raw)
+
+    def _end_last_line(self, raw: bytes) -> None:
+        """Give a last line that is whole the end that it has lost."""
+        if raw[: self._size].endswith(b"\n"):
+            return
+        try:
+            write_all(self._file, b"\n")
+            os.fsync(self._file)
+        except OSError as error:
+            raise failed(self.path, "mended", error) from error
+        record, size = self._lines[-1]
+        self._lines[-1] = record, size + 1
 
     def _truncate(self, found: int) -> None:
         if found == self._size:

@@ -25,7 +25,8 @@ class JournalContents(NamedTuple):
     Attributes
     ----------
     lines
-        Every line, the first one included, with the number of bytes up to its end.
+        Every line, the first one included, with the number of bytes up to its end. Of the last the
+        end itself may be missing, and is not counted then.
     torn
         The bytes of an unfinished last line, which was never acknowledged; empty if there is none.
     """
@@ -68,6 +69,8 @@ def parse(raw: bytes, path: Path) -> JournalContents:
         If it is not a journal, or is damaged.
     """
     *whole, rest = raw.split(b"\n")
+    if _opened(rest) is not None:  # a whole line that lost no more than its end
+        whole, rest = [*whole, rest], b""
     found = [_opened(line) for line in whole]
     if found and found[0] is None and _BEGINNING in raw[: 2 * len(_BEGINNING)]:
         raise JournalError(
@@ -84,13 +87,30 @@ def parse(raw: bytes, path: Path) -> JournalContents:
     lines, end = [], 0
     for number, record in enumerate(found):
         if record is None or (number and record.get("n") != number):
-            raise JournalError(
-                f"{path}: line {number + 1} is damaged, with others below it; restore the file "
-                "from a copy, or remove that line and those below it (their answers are then lost)"
-            )
-        end += len(whole[number]) + 1
+            raise _damaged(whole, number, path)
+        end = min(end + len(whole[number]) + 1, len(raw))
         lines.append((record, end))
     return JournalContents(tuple(lines), rest)
+
+
+def _damaged(whole: list[bytes], number: int, path: Path) -> JournalError:
+    """What to raise where a line is not the one that belongs there."""
+    place = f"line {number + 1}"
+    if whole[number] == whole[number - 1]:
+        return JournalError(
+            f"{path}: {place} repeats the line above it, as a copy put together from two does; "
+            f"remove {place}, and nothing is lost"
+        )
+    if number + 1 == len(whole):
+        return JournalError(
+            f"{path}: {place}, the last, is whole but does not follow the line above it: lines are "
+            f"missing or in another order; restore the file from a copy, or remove {place} (its "
+            "answer is then lost)"
+        )
+    return JournalError(
+        f"{path}: {place} is damaged, with others below it; restore the file "
+        "from a copy, or remove that line and those below it (their answers are then lost)"
+    )
 
 
 def check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
@@ -101,12 +121,12 @@ def check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path
     JournalError
         If its version, or what it is about, is not what is wanted.
     """
-    if found.get("version") != wanted["version"]:
+    if found.get("version") not in range(1, wanted["version"] + 1):
         raise JournalError(
-            f"{path}: this journal has version {found.get('version')}, and this program writes "
-            f"version {wanted['version']}; use the program that began it"
+            f"{path}: this journal has version {found.get('version')}, and this program reads "
+            f"versions up to {wanted['version']}; use the program that began it"
         )
-    other = [key for key in wanted if found.get(key) != wanted[key]]
+    other = [key for key in wanted if key != "version" and found.get(key) != wanted[key]]
     other = ["number of items" if key == "items" else key for key in other]
     if other:
         raise JournalError(
