@@ -36,7 +36,6 @@ from bayesrank.infer.gaussian.dense import (
     Posterior,
     gaussian_posterior,
     log_normaliser,
-    single_precision_posterior,
 )
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import Moments
@@ -56,10 +55,8 @@ __all__ = [
 ]
 
 _SMALLEST_DAMPING = 0.05
-# Sweeps are made in single precision while margins move by more than this, and no more than so many
-# of them.
-_COARSE = 0.02
-_COARSE_SWEEPS = 10
+# How far margins are taken to move in the first sweep from given sites.
+_NEAR = 0.02
 
 
 class Block(NamedTuple):
@@ -198,7 +195,7 @@ def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
         (*site_values, posterior),
         (fresh.tau, fresh.nu, fresh.posterior),
     )
-    near = jnp.full_like(fresh.delta, _COARSE)
+    near = jnp.full_like(fresh.delta, _NEAR)
     return fresh._replace(tau=tau, nu=nu, posterior=posterior, delta=near)
 
 
@@ -208,9 +205,6 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     A step to sites that make no proper posterior is not taken, and the next one is half as long;
     when a sweep changes the margins more than the one before it, the next one is half as long too;
     otherwise damping recovers by a fifth.
-
-    In double precision, a sweep that starts far from the fixed point solves for the posterior in
-    single precision, which is faster and enough there; the sweep after it counts again.
 
     Parameters
     ----------
@@ -229,14 +223,11 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
         skipped += jnp.sum(kept, dtype=jnp.int32)
         tau.append(old_tau + damping * (new_tau - old_tau))
         nu.append(old_nu + damping * (new_nu - old_nu))
-    coarse = _far_from_fixed_point(state)
-    posterior = posterior_of(problem, tuple(tau), tuple(nu), coarse)
+    posterior = posterior_of(problem, tuple(tau), tuple(nu))
     changed = [_margins(block, posterior) for block in problem.blocks]
     valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in changed]).all()
     delta = _largest_change(margins, changed) / damping
     worse = ~valid | ((delta > state.delta) & (state.sweep > 0))
-    # What single precision settles is not settled yet.
-    delta = jnp.where(coarse, jnp.maximum(delta, _COARSE), delta)
     next_damping = jnp.where(worse, 0.5 * damping, 1.2 * damping)
     old = (state.tau, state.nu, state.posterior, state.delta)
     new = (tuple(tau), tuple(nu), posterior, delta)
@@ -253,23 +244,13 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     )
 
 
-def _far_from_fixed_point(state: EPState) -> Array | bool:
-    if state.delta.dtype != jnp.float64:
-        return False
-    return (state.delta > _COARSE) & (state.sweep < _COARSE_SWEEPS)
-
-
 def posterior_of(
     problem: Problem,
     tau: tuple[Array, ...],
     nu: tuple[Array, ...],
-    coarse: Array | bool = False,
 ) -> Posterior:
-    """Multiply the prior by the sites, in single precision where `coarse`."""
-    parts = _parts(problem, tau, nu)
-    if coarse is False:
-        return gaussian_posterior(*parts)
-    return lax.cond(coarse, single_precision_posterior, gaussian_posterior, *parts)
+    """Multiply the prior by the sites."""
+    return gaussian_posterior(*_parts(problem, tau, nu))
 
 
 def _parts(

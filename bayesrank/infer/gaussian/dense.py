@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-__all__ = ["Posterior", "gaussian_posterior", "log_normaliser", "single_precision_posterior"]
+__all__ = ["Posterior", "gaussian_posterior", "log_normaliser"]
 
 
 class Posterior(NamedTuple):
@@ -67,14 +67,6 @@ def gaussian_posterior(covariance: Array, precision: Array, shift: Array) -> Pos
         )
     valid = positive & jnp.all(jnp.isfinite(posterior))
     return Posterior(posterior @ shift, posterior, jnp.sum(jnp.log(jnp.abs(pivots))), valid)
-
-
-def single_precision_posterior(covariance: Array, precision: Array, shift: Array) -> Posterior:
-    """Do the work of `gaussian_posterior` in single precision, on arrays in double."""
-    single = (x.astype(jnp.float32) for x in (covariance, precision, shift))
-    rounded = gaussian_posterior(*single)
-    mean, posterior, log_det = (x.astype(covariance.dtype) for x in rounded[:3])
-    return Posterior(mean, posterior, log_det, rounded.valid)
 
 
 def log_normaliser(
