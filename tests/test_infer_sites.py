@@ -14,7 +14,9 @@ from scipy.stats import norm
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, sites
-from bayesrank.infer.gaussian.dense import gaussian_posterior, log_normaliser
+from bayesrank.infer.gaussian.dense import DensePrior
+from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import Moments
 from bayesrank.infer.reader.program import read_program
@@ -128,64 +130,98 @@ def test_evidence_formula():
 # ---------------------------------------------------------------- Gaussians
 
 
+def prior_of(variances, diagonal):
+    """A prior of these variances, alone or with covariances of .3."""
+    if diagonal:
+        return DiagonalPrior(jnp.asarray(variances))
+    return DensePrior(jnp.asarray(np.diag(variances) + 0.3))
+
+
+def term(rows, tau, nu):
+    return SiteTerm(Rows(jnp.asarray(rows), None, rows.shape[1]), jnp.asarray(tau), jnp.asarray(nu))
+
+
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_log_normaliser_and_its_derivative(diagonal):
     """By the determinant and a solve; its derivative against theirs by autodiff."""
-    rows, prior = RNG.normal(size=(5, 4)), np.array([0.4, 1.0, 2.0, 0.1])
-    covariance = prior if diagonal else np.diag(prior) + 0.3
-    arguments = covariance, rows.T @ rows, RNG.normal(size=4)
+    prior = prior_of([0.4, 1.0, 2.0, 0.1], diagonal)
+    rows = RNG.normal(size=(5, 4))
+    arguments = prior, RNG.uniform(0.2, 1.0, 5), RNG.normal(size=5)
 
-    def direct(covariance, precision, shift):
-        full = jnp.diag(covariance) if diagonal else covariance
+    def direct(prior, tau, nu):
+        full = jnp.diag(prior.variances) if diagonal else prior.covariance
+        precision, shift = (rows.T * tau) @ rows, rows.T @ nu
         system = jnp.eye(4) + precision @ full
         mean = full @ jnp.linalg.solve(system, shift)
         return 0.5 * shift @ mean - 0.5 * jnp.linalg.slogdet(system)[1]
 
-    def known(covariance, precision, shift):
-        posterior = gaussian_posterior(covariance, precision, shift)
-        return log_normaliser(covariance, precision, shift, posterior)
+    def known(prior, tau, nu):
+        terms = (term(rows, tau, nu),)
+        return prior.log_normaliser(terms, prior.times(terms))
 
     found, expected = (
         jax.jit(jax.value_and_grad(f, argnums=(0, 1, 2)))(*arguments) for f in (known, direct)
     )
-    # Covariance and precision are symmetric: only the symmetric part of a derivative counts.
+    # A covariance is symmetric: only the symmetric part of a derivative counts.
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert_allclose(one + one.T, other + other.T, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
-def test_gaussian_posterior(diagonal):
-    rows, weights, shift = RNG.normal(size=(9, 5)), RNG.uniform(0.1, 3.0, 9), RNG.normal(size=5)
-    prior = np.diag(RNG.uniform(0.5, 2.0, 5)) if diagonal else np.cov(RNG.normal(size=(5, 40)))
-    precision = (rows.T * weights) @ rows
-    found = gaussian_posterior(
-        jnp.asarray(np.diag(prior) if diagonal else prior),
-        jnp.asarray(precision),
-        jnp.asarray(shift),
-    )
-    exact = np.linalg.inv(np.linalg.inv(prior) + precision)
+def test_prior_times_sites(diagonal):
+    rows, tau, nu = RNG.normal(size=(9, 5)), RNG.uniform(0.1, 3.0, 9), RNG.normal(size=9)
+    prior = prior_of(RNG.uniform(0.5, 2.0, 5), diagonal)
+    before = prior.alone().covariance
+    found = prior.times([term(rows[:4], tau[:4], nu[:4]), term(rows[4:], tau[4:], nu[4:])])
+    exact = np.linalg.inv(np.linalg.inv(before) + (rows.T * tau) @ rows)
     assert bool(found.valid)
     assert_allclose(found.covariance, exact, rtol=1e-10, atol=1e-12)
-    assert_allclose(found.mean, exact @ shift, rtol=1e-9)
-    log_det = np.linalg.slogdet(prior)[1] - np.linalg.slogdet(exact)[1]
-    assert_allclose(found.log_det, log_det, rtol=1e-10)
+    assert_allclose(found.mean, exact @ rows.T @ nu, rtol=1e-9)
+    log_det = np.linalg.slogdet(before)[1] - np.linalg.slogdet(exact)[1]
+    log_normaliser = 0.5 * (nu @ rows @ exact @ rows.T @ nu - log_det)
+    assert_allclose(found.log_normaliser, log_normaliser, rtol=1e-10)
 
 
-def test_gaussian_posterior_of_a_singular_prior():
+def test_prior_alone():
+    prior = prior_of([0.4, 1.0], diagonal=True)
+    assert (prior.size, prior.dtype) == (2, jnp.float64)
+    assert_allclose(prior.alone().covariance, np.diag([0.4, 1.0]))
+    assert_allclose(prior.alone().log_normaliser, 0.0)
+    assert bool(prior.alone().valid)
+
+
+def test_a_singular_prior_times_sites():
     """Two latents that are one: nothing is inverted, so nothing breaks."""
-    prior, precision = np.ones((2, 2)), np.diag([3.0, 1.0])
-    found = gaussian_posterior(jnp.asarray(prior), jnp.asarray(precision), jnp.array([1.0, 0.5]))
+    prior, site = DensePrior(jnp.ones((2, 2))), term(np.eye(2), [3.0, 1.0], [1.0, 0.5])
+    found = prior.times([site])
     assert bool(found.valid)
     assert_allclose(found.covariance, np.full((2, 2), 1 / 5))
     assert_allclose(found.mean, np.full(2, 1.5 / 5))
-    assert_allclose(found.log_det, np.log(5.0))
+    assert_allclose(found.log_normaliser, 0.5 * (1.5**2 / 5 - np.log(5.0)))
+    draws = np.asarray(found.sample(jax.random.key(0), 4000))
+    assert_allclose(draws[:, 0], draws[:, 1], atol=1e-7)
+    assert_allclose(draws.mean(axis=0), found.mean, atol=4 * np.sqrt(0.2 / 4000))
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_improper_product_is_seen(diagonal):
-    prior = jnp.ones(3) if diagonal else jnp.eye(3)
-    found = gaussian_posterior(prior, jnp.diag(jnp.array([-1.5, 0.0, 0.0])), jnp.zeros(3))
+    prior = DiagonalPrior(jnp.ones(3)) if diagonal else DensePrior(jnp.eye(3))
+    found = prior.times([term(np.eye(3), [-1.5, 0.0, 0.0], np.zeros(3))])
     assert not bool(found.valid)
+
+
+def test_margins_and_covariance_of_predictors():
+    rows = RNG.normal(size=(9, 4))
+    found = prior_of([0.4, 1.0, 2.0, 0.1], False).times([term(rows, np.ones(9), np.ones(9))])
+    a, b = RNG.normal(size=(3, 4)), RNG.normal(size=(2, 4))
+    dense = [Rows(jnp.asarray(x), None, 4) for x in (a, b)]
+    sparse = Rows(jnp.ones((2, 2)), jnp.array([[0, 2], [3, 3]]), 4)
+    mean, variance = found.margins(dense[0])
+    assert_allclose(mean, a @ found.mean)
+    assert_allclose(variance, np.diag(a @ found.covariance @ a.T))
+    assert_allclose(found.covariance_of(*dense), a @ found.covariance @ b.T)
+    crossed = a @ found.covariance @ np.asarray(sparse.dense()).T
+    assert_allclose(found.covariance_of(dense[0], sparse), crossed)
 
 
 # ---------------------------------------------------------------- sites
@@ -236,6 +272,7 @@ def test_sparse_rows_are_dense_rows():
     for rows in (sparse, full):
         assert_allclose(rows.dense(), dense)
         assert_allclose(rows.apply(jnp.asarray(x)), dense @ x)
+        assert_allclose(rows.times(jnp.asarray(covariance)), dense @ covariance)
         assert_allclose(rows.transpose_apply(jnp.asarray(weights)), dense.T @ weights)
         assert_allclose(rows.gram(jnp.asarray(weights)), (dense.T * weights) @ dense, atol=1e-14)
         assert_allclose(

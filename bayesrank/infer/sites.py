@@ -24,19 +24,14 @@ T. (2004). Power EP. Microsoft Research technical report MSR-TR-2004-149. Chu, W
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import reduce
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer.gaussian.dense import (
-    Posterior,
-    gaussian_posterior,
-    log_normaliser,
-)
+from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import Moments
 
@@ -83,8 +78,8 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
-    covariance
-        Prior covariance ``K``, shape (n, n), or its diagonal, shape (n,).
+    prior
+        The Gaussian ``N(0, K)``.
     blocks
         The factors.
     log_constant
@@ -93,7 +88,7 @@ class Problem(NamedTuple):
         Power of EP; 1 is EP.
     """
 
-    covariance: Array
+    prior: Prior
     blocks: tuple[Block, ...]
     log_constant: Array | float = 0.0
     power: float = 1.0
@@ -127,7 +122,7 @@ class EPState(NamedTuple):
 
     tau: tuple[Array, ...]
     nu: tuple[Array, ...]
-    posterior: Posterior
+    posterior: Any
     damping: Array
     delta: Array
     sweep: Array
@@ -172,15 +167,17 @@ def match(
 def init(problem: Problem) -> EPState:
     """Sites at one, the posterior at the prior."""
     tau = tuple(jnp.zeros_like(block.offset) for block in problem.blocks)
-    diagonal = problem.covariance.ndim == 1
-    covariance = jnp.diag(problem.covariance) if diagonal else problem.covariance
-    dtype, size = covariance.dtype, covariance.shape[0]
-    prior = Posterior(
-        jnp.zeros(size, dtype), covariance, jnp.zeros((), dtype), jnp.all(jnp.isfinite(covariance))
-    )
+    prior = problem.prior.alone()
     none = jnp.zeros((), jnp.int32)
     return EPState(
-        tau, tau, prior, jnp.ones((), dtype), jnp.full((), jnp.inf, dtype), none, none, none
+        tau,
+        tau,
+        prior,
+        jnp.ones((), problem.prior.dtype),
+        jnp.full((), jnp.inf, problem.prior.dtype),
+        none,
+        none,
+        none,
     )
 
 
@@ -215,7 +212,7 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     """
     tau, nu, skipped = [], [], jnp.zeros((), jnp.int32)
     damping = jnp.minimum(state.damping, max_damping)
-    margins = [_margins(block, state.posterior) for block in problem.blocks]
+    margins = [state.posterior.margins(block.rows) for block in problem.blocks]
     for block, old_tau, old_nu, (mean, variance) in zip(
         problem.blocks, state.tau, state.nu, margins, strict=True
     ):
@@ -224,7 +221,7 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
         tau.append(old_tau + damping * (new_tau - old_tau))
         nu.append(old_nu + damping * (new_nu - old_nu))
     posterior = posterior_of(problem, tuple(tau), tuple(nu))
-    changed = [_margins(block, posterior) for block in problem.blocks]
+    changed = [posterior.margins(block.rows) for block in problem.blocks]
     valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in changed]).all()
     delta = _largest_change(margins, changed) / damping
     worse = ~valid | ((delta > state.delta) & (state.sweep > 0))
@@ -244,33 +241,21 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     )
 
 
-def posterior_of(
-    problem: Problem,
-    tau: tuple[Array, ...],
-    nu: tuple[Array, ...],
-) -> Posterior:
+def posterior_of(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Gaussian:
     """Multiply the prior by the sites."""
-    return gaussian_posterior(*_parts(problem, tau, nu))
+    return problem.prior.times(_terms(problem, tau, nu))
 
 
-def _parts(
-    problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]
-) -> tuple[Array, Array, Array]:
-    """Prior covariance, and precision and precision-mean of all sites in the latents."""
-    pairs = list(zip(problem.blocks, tau, nu, strict=True))
-    precision = _total(block.rows.gram(t) for block, t, _ in pairs)
-    return problem.covariance, precision, _total(b.rows.transpose_apply(n) for b, _, n in pairs)
-
-
-def _total(arrays: Iterable[Array]) -> Array:
-    return reduce(jnp.add, arrays)
+def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> tuple[SiteTerm, ...]:
+    triples = zip(problem.blocks, tau, nu, strict=True)
+    return tuple(SiteTerm(block.rows, t, n) for block, t, n in triples)
 
 
 def log_evidence(
     problem: Problem,
     tau: tuple[Array, ...],
     nu: tuple[Array, ...],
-    posterior: Posterior | None = None,
+    posterior: Gaussian | None = None,
 ) -> Array:
     """EP's approximation of the log integral of prior times factors.
 
@@ -302,7 +287,7 @@ def log_evidence(
     posterior = lax.stop_gradient(posterior) if known else posterior_of(problem, tau, nu)
     power = problem.power
     for block, t, n in zip(problem.blocks, tau, nu, strict=True):
-        m, v, _ = cavity(t, n, *_margins(block, posterior), power)
+        m, v, _ = cavity(t, n, *posterior.margins(block.rows), power)
         m, v = lax.stop_gradient((m, v)) if known else (m, v)
         log_z = block.moments(block.offset + m, v).log_z
         site_tau, site_nu = power * t, power * n
@@ -312,14 +297,9 @@ def log_evidence(
             - 0.5 * (site_tau * m**2 - 2 * site_nu * m - site_nu**2 * v) / widening
         )
         total += jnp.sum(log_z - log_site) / power
-    covariance, precision, shift = _parts(problem, tau, nu)
     if known:
-        return total + log_normaliser(covariance, precision, shift, posterior)
-    return total - 0.5 * posterior.log_det + 0.5 * shift @ posterior.mean
-
-
-def _margins(block: Block, posterior: Posterior) -> tuple[Array, Array]:
-    return block.rows.apply(posterior.mean), block.rows.quadratic(posterior.covariance)
+        return total + problem.prior.log_normaliser(_terms(problem, tau, nu), posterior)
+    return total + posterior.log_normaliser
 
 
 def _matched(

@@ -23,6 +23,7 @@ from bayesrank._validate import check_laplacian
 from bayesrank.active.posterior.update import SkillPrior
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.models import preference_gp, thurstone
 
 __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
@@ -223,13 +224,14 @@ class SkillProgram:
                 (self._about, np.array([[0, 1]])),
                 self.options,
             )
-        covariance = np.asarray(covariance)
-        covariance = np.diag(covariance) if covariance.ndim == 1 else covariance
-        return SkillPrior(np.asarray(mean), covariance), {k: np.array(v) for k, v in values.items()}
+        prior = SkillPrior(np.asarray(mean), np.asarray(covariance))
+        return prior, {k: np.array(v) for k, v in values.items()}
 
     def _read_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         program = self._engine.read(params, *args, **kwargs)
-        return (program.mean, program.problem.covariance, program.hyperparameters), None
+        skills = Rows.identity(program.mean.size, program.mean.dtype)
+        covariance = program.problem.prior.alone().covariance_of(skills, skills)
+        return (program.mean, covariance, program.hyperparameters), None
 
 
 def skill_program(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -30,6 +30,11 @@ class Rows(NamedTuple):
     columns: Array | None
     size: int
 
+    @classmethod
+    def identity(cls, size: int, dtype: Any = float) -> Rows:
+        """One row for each latent: the latents themselves as predictors."""
+        return cls(jnp.ones((size, 1), dtype), jnp.arange(size)[:, None], size)
+
     def dense(self) -> Array:
         """The rows as a matrix (G, n)."""
         if self.columns is None:
@@ -43,6 +48,12 @@ class Rows(NamedTuple):
         if self.columns is None:
             return self.values @ vector
         return jnp.sum(self.values * vector[self.columns], axis=-1)
+
+    def times(self, matrix: Array) -> Array:
+        """``A M``, shape (G, k), of a matrix (n, k)."""
+        if self.columns is None:
+            return self.values @ matrix
+        return jnp.einsum("gr,grk->gk", self.values, matrix[self.columns])
 
     def transpose_apply(self, weights: Array) -> Array:
         """``A' w``: weights (G,) of the rows gathered in the latents (n,)."""

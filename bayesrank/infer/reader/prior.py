@@ -14,7 +14,10 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-__all__ = ["Conditional", "GaussianForm", "extend", "gaussian_form", "prior_covariance", "unwrap"]
+from bayesrank.infer.gaussian.dense import DensePrior
+from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+
+__all__ = ["Conditional", "GaussianForm", "extend", "gaussian_form", "joint_prior", "unwrap"]
 
 
 class GaussianForm(NamedTuple):
@@ -114,22 +117,22 @@ def block_diagonal(matrices: Array) -> Array:
     return spread.reshape(count * size, count * size)
 
 
-def prior_covariance(conditionals: Sequence[Conditional]) -> tuple[Array, Array]:
-    """Mean (n,) and covariance of the latents drawn one after another.
+def joint_prior(conditionals: Sequence[Conditional]) -> tuple[Array, DensePrior | DiagonalPrior]:
+    """Mean (n,) of the latents drawn one after another, and their Gaussian about it.
 
     Returns
     -------
     tuple
-        The covariance is a diagonal (n,) when all sites are independent with independent elements,
-        else (n, n).
+        The Gaussian is diagonal when all sites are independent with independent elements.
     """
     if all(c.rows is None and c.covariance.ndim == 1 for c in conditionals):
         return (
             jnp.concatenate([c.loc for c in conditionals]),
-            jnp.concatenate([c.covariance for c in conditionals]),
+            DiagonalPrior(jnp.concatenate([c.covariance for c in conditionals])),
         )
     first = conditionals[0]
-    return extend(first.loc, _matrix(first.covariance), conditionals[1:])
+    mean, covariance = extend(first.loc, _matrix(first.covariance), conditionals[1:])
+    return mean, DensePrior(covariance)
 
 
 def extend(

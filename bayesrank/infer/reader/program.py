@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from bayesrank.infer.gaussian.dense import gaussian_posterior
+from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
@@ -29,7 +29,7 @@ from bayesrank.infer.reader.prior import (
     GaussianForm,
     block_diagonal,
     extend,
-    prior_covariance,
+    joint_prior,
 )
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import Block, Problem
@@ -116,7 +116,7 @@ def read_program(
     joint = trace_joint(model, args, kwargs, inventory)
     core, leaves, dropped = _split_latents(joint)
     conditionals = {name: _conditional(joint, name, core + leaves) for name in core + leaves}
-    mean, covariance = prior_covariance([conditionals[name] for name in core])
+    mean, prior = joint_prior([conditionals[name] for name in core])
     hyperparameters = ", ".join(sorted(inventory.hyperparameters))
     checks = [
         (Refusal("improper_prior", name, hyperparameters), conditional.proper)
@@ -141,12 +141,13 @@ def read_program(
         else:
             constant += found
     if quadratic:
-        mean, covariance, log_factor, valid = _absorb(joint, quadratic, core, mean, covariance)
+        product = _absorb(joint, quadratic, core, mean, prior.alone().covariance)
+        mean, prior, log_factor, valid = product
         constant += log_factor
         checks.append((Refusal("improper_factor", ", ".join(quadratic)), valid))
     blocks = tuple(_block(joint, f, core, mean) for f in factors.values())
     return Program(
-        Problem(covariance, blocks, constant, power),
+        Problem(prior, blocks, constant, power),
         mean,
         tuple(conditionals[name] for name in leaves),
         {name: inventory.latents[name] for name in core + leaves},
@@ -273,13 +274,13 @@ def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Bloc
 
 def _absorb(
     joint: Joint, names: list[str], core: list[str], mean: Array, covariance: Array
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, DensePrior, Array, Array]:
     """Multiply the prior by factors that are quadratic in the latents.
 
     Returns
     -------
     tuple
-        Mean and covariance of the product, log of its integral, and whether it is proper.
+        Mean of the product and the Gaussian about it, log of its integral, whether it is proper.
     """
     shapes = joint.inventory.latents
     cuts = np.cumsum([int(np.prod(shapes[name], dtype=int)) for name in core])[:-1]
@@ -293,11 +294,11 @@ def _absorb(
     zero = jnp.zeros_like(mean)
     value, slope = jax.value_and_grad(log_factor)(zero)
     precision = -jax.hessian(log_factor)(zero)
-    posterior = gaussian_posterior(covariance, precision, slope)
-    log_integral = value - 0.5 * posterior.log_det + 0.5 * slope @ posterior.mean
+    posterior = DensePrior(covariance).multiply(precision, slope)
+    log_integral = value + posterior.log_normaliser
     # A determinant does not tell two negative directions from none.
     rounding = jnp.finfo(mean.dtype).eps ** 0.5 * jnp.max(jnp.diagonal(posterior.covariance))
     jitter = rounding * jnp.eye(mean.size, dtype=mean.dtype)
     root = jnp.linalg.cholesky(lax.stop_gradient(posterior.covariance + jitter))
     valid = posterior.valid & jnp.all(jnp.isfinite(root))
-    return mean + posterior.mean, posterior.covariance, log_integral, valid
+    return mean + posterior.mean, DensePrior(posterior.covariance), log_integral, valid

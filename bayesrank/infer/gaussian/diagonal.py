@@ -1,0 +1,78 @@
+"""A Gaussian prior of independent latents, of which the data make a dense posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayesrank.infer.gaussian.dense import (
+    DenseGaussian,
+    product,
+    rest_of_derivative,
+    summed,
+    unmultiplied,
+)
+from bayesrank.infer.gaussian.protocol import SiteTerm
+
+__all__ = ["DiagonalPrior"]
+
+
+class DiagonalPrior(NamedTuple):
+    """``N(0, D D)`` with a diagonal ``D``, see `bayesrank.infer.gaussian.protocol.Prior`.
+
+    Attributes
+    ----------
+    variances
+        The diagonal of ``D D``, shape (n,).
+    """
+
+    variances: Array
+
+    @property
+    def size(self) -> int:
+        """Number of latents."""
+        return self.variances.shape[0]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.variances.dtype
+
+    def alone(self) -> DenseGaussian:
+        """The prior as a posterior."""
+        return unmultiplied(jnp.diag(self.variances))
+
+    def times(self, terms: Sequence[SiteTerm]) -> DenseGaussian:
+        """Multiply by sites, by a Cholesky factorisation of ``I + D S D``."""
+        precision, shift = summed(terms)
+        identity, root = jnp.eye(self.size, dtype=self.dtype), jnp.sqrt(self.variances)
+        factor = jnp.linalg.cholesky(identity + root[:, None] * precision * root)
+        inverse = jax.scipy.linalg.cho_solve((factor, True), identity)
+        pivots = jnp.diagonal(factor) ** 2
+        return product(root[:, None] * inverse * root, shift, pivots, jnp.all(pivots > 0))
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: DenseGaussian) -> Array:
+        """The normaliser, differentiable, as that of a dense prior."""
+        fixed = lax.stop_gradient(posterior)
+        return _normaliser(self.variances, *summed(terms), fixed)
+
+
+@jax.custom_jvp
+def _normaliser(variances: Array, precision: Array, shift: Array, posterior: Any) -> Array:
+    del variances, precision, shift
+    return posterior.log_normaliser
+
+
+@_normaliser.defjvp
+def _normaliser_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    _, precision, shift, posterior = primals
+    d_variances, d_precision, d_shift, _ = tangents
+    pull = shift - precision @ posterior.mean
+    widened = jnp.sum((precision @ posterior.covariance) * precision, axis=1)
+    slope = pull**2 - jnp.diagonal(precision) + widened
+    change = 0.5 * slope @ d_variances
+    return _normaliser(*primals), change + rest_of_derivative(posterior, d_precision, d_shift)

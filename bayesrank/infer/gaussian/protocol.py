@@ -1,0 +1,97 @@
+"""What EP asks of the Gaussian part of a model, whatever form it is kept in.
+
+A `Prior` is ``N(0, K)`` over the latents; times sites ``exp(nu s - tau s^2 / 2)`` of margins
+``s = a' x`` it makes a `Gaussian`, the posterior.  EP needs margins of that and its normaliser; no
+one outside this room asks how either is kept.  Both are pytrees, so that they pass through `jit`,
+`vmap` and `lax.while_loop`.
+
+A further form (sparse, low-rank, arrow) is a prior and a posterior class of its own, with these
+methods, and a line where a program's structure calls for it: `bayesrank.infer.reader.prior`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from jax import Array
+
+from bayesrank.infer.gaussian.rows import Rows
+
+__all__ = ["Gaussian", "Prior", "SiteTerm"]
+
+
+class SiteTerm(NamedTuple):
+    """Sites of one block of factors.
+
+    Attributes
+    ----------
+    rows
+        Rows of their margins, (G, n).
+    tau, nu
+        Precisions and precision-means of the margins, shape (G,).
+    """
+
+    rows: Rows
+    tau: Array
+    nu: Array
+
+
+class Gaussian(Protocol):
+    """A Gaussian posterior of n latents, measured from their prior mean."""
+
+    @property
+    def mean(self) -> Array:
+        """Shape (n,)."""
+        ...
+
+    @property
+    def log_normaliser(self) -> Array:
+        """Log of the integral of prior times sites, a scalar."""
+        ...
+
+    @property
+    def valid(self) -> Array:
+        """Whether prior times sites can be normalised, to the precision of the computation."""
+        ...
+
+    def margins(self, rows: Rows) -> tuple[Array, Array]:
+        """Means and variances of the predictors of `rows`, shapes (G,)."""
+        ...
+
+    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
+        """Covariance of two sets of predictors, shape (G_a, G_b)."""
+        ...
+
+    def sample(self, rng_key: Array, num_samples: int) -> Array:
+        """Draws, shape (num_samples, n)."""
+        ...
+
+
+class Prior(Protocol):
+    """A Gaussian prior ``N(0, K)`` of n latents."""
+
+    @property
+    def size(self) -> int:
+        """Number of latents n."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        ...
+
+    def alone(self) -> Gaussian:
+        """The prior as a posterior, where all sites are one."""
+        ...
+
+    def times(self, terms: Sequence[SiteTerm]) -> Gaussian:
+        """Multiply by sites."""
+        ...
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: Any) -> Array:
+        """The normaliser of prior times sites, differentiable in the prior's arrays and the rows.
+
+        `posterior` is what `times` returns for these sites; nothing is differentiated through it.
+        """
+        ...
