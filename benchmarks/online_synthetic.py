@@ -61,7 +61,7 @@ class SyntheticStudy(NamedTuple):
     running: dict[str, list[np.ndarray]]
 
 
-def learners(n_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+def learners(num_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """All learners by name, on the kernel of degree two."""
     kernel = Polynomial(order=2, sigma=1.0)
     yield "PRank", lambda: PRank(LEVELS, kernel=kernel)
@@ -73,7 +73,7 @@ def learners(n_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]
         for tau in (0.3, 0.6, 0.9):
             yield (
                 f"{name} tau={tau}",
-                lambda kind=kind, tau=tau: kind(LEVELS, n_members, tau, seed, kernel=kernel),
+                lambda kind=kind, tau=tau: kind(LEVELS, num_members, tau, seed, kernel=kernel),
             )
     yield "OnlineBayesPoint", lambda: OnlineBayesPoint(LEVELS, kernel=kernel)
     yield (
@@ -97,14 +97,14 @@ class Centred:
         return self.learner.predict(X - 0.5, rounded=rounded)
 
 
-def other_learners(n_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+def other_learners(num_members: int, seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Learners that are not in the paper: of stored examples, and of centred features."""
     rbf, quadratic = ExpSquared(0.5), Polynomial(order=2, sigma=1.0)
     yield "PRank, RBF, 1,000 stored", lambda: PRank(LEVELS, kernel=rbf)
     yield "voted PRank, RBF, 1,000 stored", lambda: VotedPRank(LEVELS, kernel=rbf, budget=1_000)
     yield (
         "OAP-BPM, RBF, 1,000 stored",
-        lambda: OAPBPM(LEVELS, n_members, 0.3, seed, kernel=rbf),
+        lambda: OAPBPM(LEVELS, num_members, 0.3, seed, kernel=rbf),
     )
     for budget in (10, 25):
         yield (
@@ -120,7 +120,7 @@ def other_learners(n_members: int, seed: int) -> Iterator[tuple[str, Callable[[]
 def run_trials(
     trials: int,
     examples: int,
-    n_members: int,
+    num_members: int,
     *,
     curves: int = 0,
     chosen: Callable[[int, int], Iterator[tuple[str, Callable[[], Any]]]] = learners,
@@ -133,7 +133,7 @@ def run_trials(
         Number of streams.
     examples
         Length of each.
-    n_members
+    num_members
         Members of an ensemble.
     curves
         Number of trials whose running losses are kept.
@@ -146,7 +146,7 @@ def run_trials(
         test = synthetic_stream(TEST, seed=2 * trial + 1)
         for table in (study.unrounded, study.rounded):
             table.setdefault(IDEAL, []).append(rank_loss(test.y, test.ideal))
-        for name, make in chosen(n_members, trial):
+        for name, make in chosen(num_members, trial):
             model = make()
             if trial < curves and name != "voted PRank":
                 met = np.abs(model.prequential(stream.X, stream.y) - stream.y)

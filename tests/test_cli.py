@@ -34,7 +34,7 @@ def seen(monkeypatch):
         calls.append((data, settings))
         with steps.step("Drawing"):
             rng = np.random.default_rng(settings.seed)
-            skills = -np.arange(data.n_items) + 0.1 * rng.standard_normal((400, data.n_items))
+            skills = -np.arange(data.num_items) + 0.1 * rng.standard_normal((400, data.num_items))
         summary = summarize(skills, names=data.names)
         return pipeline.Analysis(summary, ("A note.",), _Posterior(), {"ranking.png": Figure()})
 
@@ -67,7 +67,7 @@ def _drafts(folder: Path) -> list[Path]:
 def test_no_command_runs_the_demo(folder, seen, capsys):
     assert _run() == 0
     data, settings = seen[0]
-    assert data.n_items == 139
+    assert data.num_items == 139
     assert settings.out == Path("bayesrank-out")
     assert settings.crosscheck
     files = {path.name for path in Path("bayesrank-out").iterdir()}

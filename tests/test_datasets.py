@@ -31,7 +31,7 @@ def test_items_are_numbered_by_first_appearance_without_a_file_of_them(write):
     assert data.features is None
     assert data.feature_names == ()
     assert not data.tied.any()
-    assert (data.n_items, data.n_comparisons) == (3, 3)
+    assert (data.num_items, data.num_comparisons) == (3, 3)
 
 
 def test_items_file_fixes_the_numbering_and_may_hold_items_never_compared(write):

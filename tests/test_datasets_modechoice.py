@@ -39,7 +39,7 @@ def test_shape_and_meaning(source):
 
 def test_comparisons_connect_all_items():
     data = load_modechoice()
-    graph = np.zeros((data.n_items, data.n_items))
+    graph = np.zeros((data.num_items, data.num_items))
     graph[tuple(data.comparisons.T)] = 1
     assert connected_components(graph, directed=False)[0] == 1
 

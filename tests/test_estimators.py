@@ -115,12 +115,12 @@ def test_far_from_all_items_the_prior_returns(fitted):
     np.testing.assert_allclose(sd, PARAMS["amplitude"], rtol=1e-5)
 
 
-def _played(estimator, pairs, seed=0, n_draws=100_000):
+def _played(estimator, pairs, seed=0, num_draws=100_000):
     """Margins of pairs between performances of the items of fit, by simulation."""
     rng = np.random.default_rng(seed)
     result = estimator.result_
-    skills = rng.multivariate_normal(result.mean["f"], result.covariance["f"], size=n_draws)
-    noise = result.params["noise"] * rng.standard_normal((2, n_draws, len(pairs)))
+    skills = rng.multivariate_normal(result.mean["f"], result.covariance["f"], size=num_draws)
+    noise = result.params["noise"] * rng.standard_normal((2, num_draws, len(pairs)))
     return skills[:, pairs[:, 0]] + noise[0] - skills[:, pairs[:, 1]] - noise[1]
 
 

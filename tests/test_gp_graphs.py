@@ -16,12 +16,12 @@ X = RNG.normal(size=(15, 3))
 BLOBS = np.concatenate([RNG.normal(size=(6, 2)), RNG.normal(size=(7, 2)) + 50.0])
 
 
-def _by_hand(points, n_neighbors, symmetry, weight, metric: Any = "euclidean"):
+def _by_hand(points, num_neighbors, symmetry, weight, metric: Any = "euclidean"):
     """Adjacency by sorting every row of the matrix of distances."""
     distances = cdist(points, points, metric)
     np.fill_diagonal(distances, np.inf)
     near = np.zeros(distances.shape, bool)
-    nearest = np.argsort(distances, axis=1)[:, :n_neighbors]
+    nearest = np.argsort(distances, axis=1)[:, :num_neighbors]
     np.put_along_axis(near, nearest, True, axis=1)
     joined = near | near.T if symmetry == "union" else near & near.T
     typical = np.median(np.take_along_axis(distances, nearest, axis=1))
@@ -126,11 +126,11 @@ BAD_GRAPHS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "one feature list": (X[:, 0], 3, {}, "`X` has shape (15,) and dtype float64; pass numbers"),
     "words": (X.astype(str), 3, {}, "dtype <U32; pass numbers (n, d)"),
     "not finite": (np.where(X == X[4, 1], np.nan, X), 3, {}, "`X` is nan in row 4, column 1"),
-    "half a neighbour": (X, 1.5, {}, "n_neighbors is 1.5; pass a whole number from 1 on"),
-    "a truth": (X, True, {}, "n_neighbors is True; pass a whole number from 1 on"),
+    "half a neighbour": (X, 1.5, {}, "num_neighbors is 1.5; pass a whole number from 1 on"),
+    "a truth": (X, True, {}, "num_neighbors is True; pass a whole number from 1 on"),
     "one item": (X[:1], 1, {}, "`X` has one item, which has no neighbours; pass two or more"),
-    "no neighbour": (X, 0, {}, "n_neighbors is 0; pass a whole number from 1 on"),
-    "too many": (X, 15, {}, "`n_neighbors` is 15, but each of the 15 items of `X` has only 14"),
+    "no neighbour": (X, 0, {}, "num_neighbors is 0; pass a whole number from 1 on"),
+    "too many": (X, 15, {}, "`num_neighbors` is 15, but each of the 15 items of `X` has only 14"),
     "symmetry": (X, 3, {"symmetry": "both"}, "`symmetry` is 'both'; choose 'union' or 'mutual'"),
     "weights": (X, 3, {"weights": "gauss"}, "`weights` is 'gauss'; choose 'binary' or 'heat'"),
     "useless bandwidth": (X, 3, {"bandwidth": 1.0}, "`bandwidth` is 1.0; pass a positive number"),

@@ -31,7 +31,7 @@ FRESH, TRUTH = _draw(2000)
 
 @pytest.fixture(scope="module")
 def posterior():
-    return EP(ordinal_version_space).run(jax.random.key(0), X, Y, n_levels=K, noise=NOISE)
+    return EP(ordinal_version_space).run(jax.random.key(0), X, Y, num_levels=K, noise=NOISE)
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +68,19 @@ def _sites(*args, **kwargs) -> Any:
 
 
 def test_sites_shapes_and_priors():
-    sites = _sites(X, Y, n_levels=K, weight_scale=2.0)
+    sites = _sites(X, Y, num_levels=K, weight_scale=2.0)
     shapes = {name: np.shape(s["value"]) for name, s in sites.items() if s["type"] == "sample"}
     assert shapes == {"noise": (), "weights": (D,), "thresholds": (K - 1,), "above": (T, K - 1)}
     assert float(sites["noise"]["fn"].icdf(0.5)) == pytest.approx(0.1)
     assert float(sites["weights"]["fn"].variance[0]) == pytest.approx(4.0)
     assert float(sites["thresholds"]["fn"].variance[0]) == pytest.approx(100.0)
     np.testing.assert_array_equal(sites["above"]["value"].sum(1) + 1, Y)
-    assert set(_sites(X, n_levels=K, noise=1.0)) == {"weights", "thresholds"}
+    assert set(_sites(X, num_levels=K, noise=1.0)) == {"weights", "thresholds"}
 
 
 def test_density_is_the_product_of_the_sides():
     values = {"weights": np.array([0.4, -1.1]), "thresholds": np.array([-0.5, 0.9])}
-    args, kwargs = (X, Y), {"n_levels": K, "noise": NOISE, "threshold_scale": 2.0}
+    args, kwargs = (X, Y), {"num_levels": K, "noise": NOISE, "threshold_scale": 2.0}
     side = np.where(Y[:, None] > np.arange(1, K), 1.0, -1.0)
     margin = (X @ values["weights"])[:, None] - values["thresholds"]
     expected = stats.norm.logcdf(side * margin / NOISE).sum()
@@ -92,7 +92,7 @@ def test_density_is_the_product_of_the_sides():
 def test_no_noise_is_the_version_space():
     """Towards zero noise, a rule has its prior's density if it fits the data, and none if not."""
     rows, levels = X, 1 + ((X @ W)[:, None] > C).sum(1)
-    kwargs = {"n_levels": K, "noise": 1e-9}
+    kwargs = {"num_levels": K, "noise": 1e-9}
     fits, other = ({"weights": w, "thresholds": C} for w in (W, -W))
     prior = _density((rows,), kwargs, fits)
     assert _density((rows, levels), kwargs, fits) == pytest.approx(prior)
@@ -125,8 +125,8 @@ def test_the_ensemble_comes_closer_to_the_bayes_point_as_it_grows(posterior):
     point = np.append(posterior.mean["weights"], posterior.mean["thresholds"])
     rows, levels = np.tile(X, (10, 1)), np.tile(Y, 10)
 
-    def learn(n_members, seed):
-        model = OAPBPM(K, n_members, 0.3, seed).partial_fit(rows, levels)
+    def learn(num_members, seed):
+        model = OAPBPM(K, num_members, 0.3, seed).partial_fit(rows, levels)
         return np.append(model.coef_, model.thresholds_)
 
     large = learn(100, 0)
@@ -164,10 +164,10 @@ def test_ep_nuts_and_the_ensemble_find_the_same_bayes_point(posterior, draws):
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "n_levels", "message"),
+    ("X", "y", "num_levels", "message"),
     [
-        (X, Y, 1, "`n_levels` is 1"),
-        (X, Y, 2.5, "`n_levels` is 2.5"),
+        (X, Y, 1, "`num_levels` is 1"),
+        (X, Y, 2.5, "num_levels is 2.5"),
         (X[0], Y, K, r"`X` has shape \(2,\)"),
         (X, Y[:5], K, r"`y` has shape \(5,\)"),
         (X, Y.astype(float), K, "dtype float64"),
@@ -175,6 +175,6 @@ def test_ep_nuts_and_the_ensemble_find_the_same_bayes_point(posterior, draws):
         (X, Y, 2, r"`y` is 3 in row \d+; pass levels from 1 to 2"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_named(X, y, n_levels, message):
+def test_arguments_that_cannot_be_used_are_named(X, y, num_levels, message):
     with pytest.raises(ValueError, match=message):
-        _sites(X, y, n_levels=n_levels)
+        _sites(X, y, num_levels=num_levels)

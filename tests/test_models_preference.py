@@ -350,8 +350,8 @@ def _with(array, index, value):
             {"likelihood": "cauchit"},
             "`likelihood` is 'cauchit'; choose 'probit' or 'logit'",
         ),
-        (thurstone, (0,), {}, "n_items is 0; pass a whole number from 1 on"),
-        (thurstone, (2.5,), {}, "n_items is 2.5; pass a whole number from 1 on"),
+        (thurstone, (0,), {}, "num_items is 0; pass a whole number from 1 on"),
+        (thurstone, (2.5,), {}, "num_items is 2.5; pass a whole number from 1 on"),
     ],
 )
 def test_unusable_arguments_are_refused_by_name(model, args, kwargs, message):

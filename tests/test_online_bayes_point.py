@@ -79,7 +79,7 @@ def test_one_factor_has_the_moments_of_the_exact_posterior():
 def test_one_pass_comes_close_to_expectation_propagation():
     """EP visits every factor until nothing moves; filtering visits each once."""
     model = OnlineBayesPoint(K, noise=0.3).partial_fit(X, Y)
-    batch = EP(ordinal_version_space).run(jax.random.key(0), X, Y, n_levels=K, noise=0.3)
+    batch = EP(ordinal_version_space).run(jax.random.key(0), X, Y, num_levels=K, noise=0.3)
     mean = np.append(model.coef_, model.thresholds_)
     expected = np.append(batch.mean["weights"], batch.mean["thresholds"])
     sd = np.append(batch.stddev["weights"], batch.stddev["thresholds"])

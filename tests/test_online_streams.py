@@ -143,10 +143,10 @@ def test_rows_and_levels_that_are_none():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (PRank(1), "n_levels is 1; pass a whole number from 2 on"),
+        (PRank(1), "num_levels is 1; pass a whole number from 2 on"),
         (PRank(K, budget=0), "budget is 0"),
         (PRank(K).set_params(evict="newest"), "`evict` is 'newest'; choose 'oldest' or 'smallest'"),
-        (OAPBPM(K, 0), "n_members is 0"),
+        (OAPBPM(K, 0), "num_members is 0"),
         (OAPBPM(K, tau=0.0), r"`tau` is 0.0; pass a number in \(0, 1\]"),
         (OAPBPM(K).set_params(tau=None), "`tau` is None; pass a number in"),
         (OAPBPM(K, seed=-1), "seed is -1"),
@@ -182,9 +182,9 @@ def test_options_that_cannot_be_used_are_named(model, message):
 
 
 def test_a_learner_of_some_levels_does_not_learn_others():
-    model = clone(LEARNERS["PRank"]).partial_fit(X[:20], Y[:20]).set_params(n_levels=K + 2)
+    model = clone(LEARNERS["PRank"]).partial_fit(X[:20], Y[:20]).set_params(num_levels=K + 2)
     for use in (lambda: model.partial_fit(X[:5], Y[:5]), lambda: model.predict(X[:5])):
-        with pytest.raises(ValueError, match=f"`n_levels` is {K + 2}, but {K} levels have been"):
+        with pytest.raises(ValueError, match=f"`num_levels` is {K + 2}, but {K} levels have been"):
             use()
     assert model.n_seen_ == 20
     assert model.fit(X[:5], Y[:5]).n_seen_ == 5
@@ -210,7 +210,7 @@ def test_states_of_other_learners_are_refused(tmp_path):
         PRank(K, kernel=QUADRATIC).load(path)
     with pytest.raises(ValueError, match="one with seed=3, and this has seed=4; load"):
         OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC).load(path)
-    header = {"learner": model._signature(), "n_features": 2}
+    header = {"learner": model._signature(), "num_features": 2}
     write_state(path, header, model.state_._replace(votes=np.zeros(3))._asdict())
     with pytest.raises(ValueError, match="holds other arrays"):
         clone(model).load(path)

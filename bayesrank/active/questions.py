@@ -69,7 +69,7 @@ class QuestionChooser:
 
     Parameters
     ----------
-    n_items
+    num_items
         Number of items.
     candidates
         How many pairs to draw for each choice, or the pairs.
@@ -86,7 +86,7 @@ class QuestionChooser:
 
     def __init__(
         self,
-        n_items: int,
+        num_items: int,
         candidates: int | Sequence[tuple[int, int]],
         acquisition: str | Acquisition,
         seed: int,
@@ -96,14 +96,14 @@ class QuestionChooser:
                 f"acquisition is {acquisition!r}; choose one of {(*_NAMED, 'random')}, or pass a "
                 "function of beliefs and pairs"
             )
-        self._n, self._seed, self._acquisition = n_items, seed, acquisition
+        self._n, self._seed, self._acquisition = num_items, seed, acquisition
         self.has_scale = acquisition not in _WITHOUT_SCALE
         self._all: Pairs | None = None
         if not isinstance(candidates, int):
             self._all = np.array(candidates, np.int32).reshape(-1, 2)
             self._count = len(self._all)
-        elif n_items * (n_items - 1) // 2 <= candidates:
-            self._all = np.stack(np.triu_indices(n_items, 1), axis=1).astype(np.int32)
+        elif num_items * (num_items - 1) // 2 <= candidates:
+            self._all = np.stack(np.triu_indices(num_items, 1), axis=1).astype(np.int32)
             self._count = len(self._all)
         else:
             self._count = candidates

@@ -69,7 +69,7 @@ class StoppingRule(NamedTuple):
         return Progress(answers, skipped, gain, settled, bool(reason), reason)
 
 
-def check_rule(rule: StoppingRule, n_items: int, gain_has_scale: bool) -> StoppingRule:
+def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> StoppingRule:
     """Return the rule.
 
     Raises
@@ -85,8 +85,8 @@ def check_rule(rule: StoppingRule, n_items: int, gain_has_scale: bool) -> Stoppi
             "'bald' or 'entropy'; choose one, or stop by stop_top"
         )
     whole = isinstance(rule.top, Integral) and not isinstance(rule.top, bool)
-    if rule.top is not None and not (whole and 1 <= rule.top < n_items):
-        raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {n_items - 1}")
+    if rule.top is not None and not (whole and 1 <= rule.top < num_items):
+        raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {num_items - 1}")
     if not (isinstance(rule.probability, Real) and 0 < rule.probability < 1):
         raise ValueError(f"stop_probability is {rule.probability!r}; pass a number between 0 and 1")
     return rule

@@ -53,7 +53,7 @@ def notes_on(
 
 
 def _counts(data: ComparisonData) -> str:
-    parts = [count_of(data.n_items, "item"), count_of(data.n_comparisons, "comparison")]
+    parts = [count_of(data.num_items, "item"), count_of(data.num_comparisons, "comparison")]
     if data.tied.any():
         parts[-1] += f" ({count_of(int(data.tied.sum()), 'tie')})"
     if data.features is not None:
@@ -79,8 +79,8 @@ def _unit(result: "EPResult") -> str:
 
 def _apart(data: ComparisonData) -> str | None:
     """Say so if items fall into groups between which there is no comparison."""
-    ones = np.ones(data.n_comparisons)
-    graph = coo_array((ones, data.comparisons.T), shape=(data.n_items, data.n_items))
+    ones = np.ones(data.num_comparisons)
+    graph = coo_array((ones, data.comparisons.T), shape=(data.num_items, data.num_items))
     count, group = connected_components(graph, directed=False)
     if count == 1:
         return None

@@ -30,9 +30,9 @@ load of the same learner in bayesrank.online, with the same options, takes it up
 
 _LEARNERS = {
     "bayes-point": ("OnlineBayesPoint", ("forgetting",)),
-    "oap-bpm": ("OAPBPM", ("n_members", "tau", "seed")),
-    "oap-bagging": ("OAPBagging", ("n_members", "tau", "seed")),
-    "oap-voted": ("OAPVoted", ("n_members", "tau", "seed")),
+    "oap-bpm": ("OAPBPM", ("num_members", "tau", "seed")),
+    "oap-bagging": ("OAPBagging", ("num_members", "tau", "seed")),
+    "oap-voted": ("OAPVoted", ("num_members", "tau", "seed")),
     "prank": ("PRank", ()),
     "voted-prank": ("VotedPRank", ()),
     "widrow-hoff": ("WidrowHoff", ("eta",)),
@@ -84,7 +84,7 @@ _MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
 )
 @click.option(
     "--members",
-    "n_members",
+    "num_members",
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
@@ -155,8 +155,8 @@ def stream_command(
         complain=lambda sentence: click.echo(sentence, err=True),
     )
     form_name = {"csv": "CSV", "svmlight": "svmlight"}[layout.form]
-    features_read = count_of(layout.n_features, "feature")
-    click.echo(f"{form_name} lines, {layout.n_levels:,} levels, {features_read}.")
+    features_read = count_of(layout.num_features, "feature")
+    click.echo(f"{form_name} lines, {layout.num_levels:,} levels, {features_read}.")
     if run.resume():
         click.echo(f"Going on from {options['checkpoint']}, after line {run.tally.lines:,}.")
         _report(run.tally)
@@ -188,21 +188,21 @@ def _layout(data: Path, levels: int | None, features: int | None, form: str | No
 
 
 def _refuse_large(
-    layout: "Layout", learner: str, degree: int, n_members: int, every: int, **others: Any
+    layout: "Layout", learner: str, degree: int, num_members: int, every: int, **others: Any
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
     from bayesrank.cli._notes import count_of
     from bayesrank.online.bayes_point import NOISES
 
-    unknowns = layout.n_features + layout.n_levels - 1
-    held = unknowns * (n_members if learner.startswith("oap") else 1)
+    unknowns = layout.num_features + layout.num_levels - 1
+    held = unknowns * (num_members if learner.startswith("oap") else 1)
     if learner == "bayes-point" and degree == 1:
         held = unknowns**2 * len(NOISES)
-    gigabytes = 8 * (held + every * layout.n_features) / 2**30
+    gigabytes = 8 * (held + every * layout.num_features) / 2**30
     if gigabytes > _MOST_GIGABYTES:
         raise click.UsageError(
-            f"{count_of(layout.n_features, 'feature')} and {layout.n_levels:,} levels would take "
-            f"{gigabytes:,.0f} GB: see whether the file says what it should, choose another "
+            f"{count_of(layout.num_features, 'feature')} and {layout.num_levels:,} levels would "
+            f"take {gigabytes:,.0f} GB: see whether the file says what it should, choose another "
             "--learner (prank takes least), or lower --every."
         )
 
@@ -212,18 +212,18 @@ def _learner(layout: "Layout", learner: str, degree: int, **options: Any) -> Any
 
     from bayesrank import online
 
-    monomials = math.comb(layout.n_features + degree, degree)
+    monomials = math.comb(layout.num_features + degree, degree)
     if degree > 1 and monomials > _MOST_MONOMIALS:
         raise click.UsageError(
-            f"{layout.n_features} features have {monomials:,} monomials up to degree {degree}, and "
-            f"{_MOST_MONOMIALS:,} are possible: lower --degree."
+            f"{layout.num_features} features have {monomials:,} monomials up to degree {degree}, "
+            f"and {_MOST_MONOMIALS:,} are possible: lower --degree."
         )
     name, own = _LEARNERS[learner]
     kernel = None if degree == 1 else Polynomial(order=degree, sigma=1.0)
     chosen = {option: options[option] for option in own}
     if learner.startswith(("oap", "prank", "widrow")):
         chosen["budget"] = _MOST_MONOMIALS  # so that polynomials are explicit features
-    return getattr(online, name)(layout.n_levels, kernel=kernel, **chosen)
+    return getattr(online, name)(layout.num_levels, kernel=kernel, **chosen)
 
 
 def _report(tally: "Tally") -> None:

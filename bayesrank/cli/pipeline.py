@@ -135,7 +135,7 @@ def _question(data: ComparisonData) -> tuple[Any, tuple, dict[str, Any]]:
     if data.tied.any():
         kwargs["outcomes"] = np.where(data.tied, 1, 2)
     if data.features is None:
-        return thurstone, (data.n_items, data.comparisons), kwargs
+        return thurstone, (data.num_items, data.comparisons), kwargs
     # The program's priors suppose standardised features; the reader refuses constant ones.
     features = data.features - data.features.mean(axis=0)
     features /= features.std(axis=0)
@@ -175,7 +175,7 @@ def _to_arviz(data: ComparisonData, result: "EPResult") -> Any:
     else:
         coords["feature"] = list(data.feature_names)
         dims["lengthscale"] = ["feature"]
-    fits = _DRAWS * data.n_comparisons <= _NUMBERS_PER_COMPARISON
+    fits = _DRAWS * data.num_comparisons <= _NUMBERS_PER_COMPARISON
     return to_arviz(
         result,
         coords=coords,

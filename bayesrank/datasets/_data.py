@@ -40,11 +40,11 @@ class ComparisonData:
                 array.setflags(write=False)
 
     @property
-    def n_items(self) -> int:
+    def num_items(self) -> int:
         """Number of items."""
         return len(self.names)
 
     @property
-    def n_comparisons(self) -> int:
+    def num_comparisons(self) -> int:
         """Number of comparisons, ties included."""
         return len(self.comparisons)

@@ -31,7 +31,7 @@ def load_modechoice() -> ComparisonData:
     Examples
     --------
     >>> data = load_modechoice()
-    >>> data.n_items, data.n_comparisons
+    >>> data.num_items, data.num_comparisons
     (139, 630)
     >>> data.feature_names
     ('air', 'train', 'bus', 'car', 'hours', 'fare')

@@ -36,15 +36,15 @@ class Layout(NamedTuple):
     form
         "csv": the level, then the features, between commas. "svmlight": the level, then
         ``index:value`` between blanks, indices from 1, features that are left out being zero.
-    n_levels
+    num_levels
         Levels are whole numbers from 1 to this.
-    n_features
+    num_features
         Number of features.
     """
 
     form: str
-    n_levels: int
-    n_features: int
+    num_levels: int
+    num_features: int
 
 
 def sniff(line: str) -> str:
@@ -84,24 +84,26 @@ def parse_line(raw: bytes, number: int, layout: Layout) -> Example | None:
             raise BadLine(f"column {place + 1} is {cells[place]!r}, but the level goes first")
         return None
     level = _number(cells[0], "the level")
-    if level != math.floor(level) or not 1 <= level <= layout.n_levels:
-        raise BadLine(f"the level is {cells[0]}, not a whole number from 1 to {layout.n_levels}")
+    if level != math.floor(level) or not 1 <= level <= layout.num_levels:
+        raise BadLine(f"the level is {cells[0]}, not a whole number from 1 to {layout.num_levels}")
     if layout.form == "csv":
-        if len(cells) - 1 != layout.n_features:
-            raise BadLine(f"there are {len(cells) - 1} features, not {layout.n_features}")
+        if len(cells) - 1 != layout.num_features:
+            raise BadLine(f"there are {len(cells) - 1} features, not {layout.num_features}")
         values = [_feature(cell, i) for i, cell in enumerate(cells[1:], start=1)]
         return Example(int(level), np.array(values))
-    return Example(int(level), _sparse(cells[1:], layout.n_features))
+    return Example(int(level), _sparse(cells[1:], layout.num_features))
 
 
-def survey(path: Path, n_levels: int | None, n_features: int | None, form: str | None) -> Layout:
+def survey(
+    path: Path, num_levels: int | None, num_features: int | None, form: str | None
+) -> Layout:
     """Find what is not known of a file's layout, without keeping it in memory.
 
     Parameters
     ----------
     path
         The file.
-    n_levels, n_features, form
+    num_levels, num_features, form
         What is known; None for the highest level, the number of features of the first line of a CSV
         file or the highest index of an svmlight file, and the form of its first line.
 
@@ -130,7 +132,11 @@ def survey(path: Path, n_levels: int | None, n_features: int | None, form: str |
                         problem = problem or f" (row {number}: {error})"
                     continue
                 highest, widest = max(highest, level), max(widest, width)
-                if highest and n_levels is not None and (n_features is not None or form == "csv"):
+                if (
+                    highest
+                    and num_levels is not None
+                    and (num_features is not None or form == "csv")
+                ):
                     break
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -138,8 +144,8 @@ def survey(path: Path, n_levels: int | None, n_features: int | None, form: str |
     if form is None or not highest:
         cure = "write a level, then the features, on each line"
         raise DataError(path, f"there is no line to learn from{problem}", cure)
-    layout = Layout(form, n_levels or max(highest, 2), n_features or widest)
-    if layout.n_features < 1:
+    layout = Layout(form, num_levels or max(highest, 2), num_features or widest)
+    if layout.num_features < 1:
         raise DataError(path, "no line has a feature", "write features behind the level")
     return layout
 
@@ -216,12 +222,12 @@ def _pair(cell: str) -> tuple[int, str]:
     return int(index), value
 
 
-def _sparse(cells: list[str], n_features: int) -> NDArray[np.float64]:
-    features, seen = np.zeros(n_features), set()
+def _sparse(cells: list[str], num_features: int) -> NDArray[np.float64]:
+    features, seen = np.zeros(num_features), set()
     for cell in _pairs(cells):
         index, value = _pair(cell)
-        if index > n_features:
-            raise BadLine(f"there is a feature {index}, but there are {n_features} features")
+        if index > num_features:
+            raise BadLine(f"there is a feature {index}, but there are {num_features} features")
         if index in seen:
             raise BadLine(f"feature {index} is given twice")
         seen.add(index)

@@ -26,7 +26,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-def check_comparisons(comparisons: Any, n_items: int) -> NDArray[np.int64]:
+def check_comparisons(comparisons: Any, num_items: int) -> NDArray[np.int64]:
     """Return comparisons as integers of shape (K, 2); a table's columns go by their names.
 
     Raises
@@ -43,7 +43,7 @@ def check_comparisons(comparisons: Any, n_items: int) -> NDArray[np.int64]:
     if pairs.ndim == 2 and pairs.dtype.kind in "OUSf":
         _refuse_other_than_numbers(pairs)
     with jax.enable_x64(True):
-        return np.asarray(check_program_comparisons(pairs, n_items))
+        return np.asarray(check_program_comparisons(pairs, num_items))
 
 
 def _refuse_other_than_numbers(pairs: NDArray[Any]) -> None:
@@ -141,7 +141,7 @@ def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
         return sparse.csr_array(np.asarray(check_laplacian(matrix, len(features))))
 
 
-def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
+def check_ties(ties: ArrayLike | None, num_comparisons: int) -> NDArray[np.bool_]:
     """Return which comparisons were tied, shape (K,).
 
     Raises
@@ -150,11 +150,11 @@ def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
         If there is not True or False for each comparison.
     """
     if ties is None:
-        return np.zeros(n_comparisons, bool)
+        return np.zeros(num_comparisons, bool)
     tied = plain_array(ties)
-    if tied.shape != (n_comparisons,) or tied.dtype.kind not in "biuf":
+    if tied.shape != (num_comparisons,) or tied.dtype.kind not in "biuf":
         raise ValueError(
-            f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({n_comparisons},), True "
+            f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({num_comparisons},), True "
             "or False for each row of comparisons"
         )
     unknown = ~np.isin(tied, (0, 1))
@@ -166,7 +166,7 @@ def check_ties(ties: ArrayLike | None, n_comparisons: int) -> NDArray[np.bool_]:
     return tied.astype(bool)
 
 
-def check_pairs(pairs: ArrayLike, n_items: int, name: str = "pairs") -> NDArray[np.intp]:
+def check_pairs(pairs: ArrayLike, num_items: int, name: str = "pairs") -> NDArray[np.intp]:
     """Return pairs of items as integers of shape (P, 2); an empty list is none.
 
     Raises
@@ -181,11 +181,11 @@ def check_pairs(pairs: ArrayLike, n_items: int, name: str = "pairs") -> NDArray[
             f"{name} has shape {array.shape} and dtype {array.dtype}; pass integers (P, 2), the "
             "row numbers of two items for each pair"
         )
-    unknown = (array < 0) | (array >= n_items)
+    unknown = (array < 0) | (array >= num_items)
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         raise ValueError(
-            f"{name} names item {array[row, column]} in row {row}, but the {n_items} items are "
-            f"numbered 0 to {n_items - 1}"
+            f"{name} names item {array[row, column]} in row {row}, but the {num_items} items are "
+            f"numbered 0 to {num_items - 1}"
         )
     return array.astype(np.intp)

@@ -156,13 +156,13 @@ class PreferenceGP(EPEstimator):
         """
         check_count(self.num_samples, "num_samples")
         features = self._check_features(X, ensure_min_samples=2)
-        n_features = features.shape[1]
+        num_features = features.shape[1]
         pairs = check_comparisons(comparisons, len(features))
         tied = check_ties(ties, len(pairs))
-        mean, scale = np.zeros(n_features), np.ones(n_features)
+        mean, scale = np.zeros(num_features), np.ones(num_features)
         if self.standardize:
             mean, scale = location_and_scale(features)
-        shapes = {"amplitude": (), "lengthscale": (n_features,) if self.ard else (), "noise": ()}
+        shapes = {"amplitude": (), "lengthscale": (num_features,) if self.ard else (), "noise": ()}
         options: dict[str, Any] = {"ard": bool(self.ard), "likelihood": self.likelihood}
         if tied.any():
             shapes["tie_width"] = ()

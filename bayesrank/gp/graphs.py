@@ -36,7 +36,7 @@ _SYMMETRY = 1e-8
 
 def knn_graph(
     X: ArrayLike,
-    n_neighbors: int,
+    num_neighbors: int,
     *,
     symmetry: Literal["union", "mutual"] = "union",
     weights: Literal["binary", "heat"] = "binary",
@@ -49,7 +49,7 @@ def knn_graph(
     ----------
     X : ArrayLike
         Features of the items, shape (n, d).
-    n_neighbors : int
+    num_neighbors : int
         How many nearest neighbours of each item count, from 1 to n - 1. An item is not its own
         neighbour; another one with the same features is, at distance zero.
     symmetry : {"union", "mutual"}
@@ -86,7 +86,7 @@ def knn_graph(
            [0., 0., 0.]])
     """
     points = _check_points(X)
-    count = _check_neighbors(n_neighbors, len(points))
+    count = _check_neighbors(num_neighbors, len(points))
     for name, value, choices in (
         ("symmetry", symmetry, ("union", "mutual")),
         ("weights", weights, ("binary", "heat")),
@@ -113,7 +113,7 @@ def _heat(distances: NDArray, bandwidth: float | None) -> NDArray:
     if width == 0.0:
         raise ValueError(
             "`X` has so many items with the same features that the median distance of neighbours "
-            "is zero; pass a `bandwidth`, or more `n_neighbors`."
+            "is zero; pass a `bandwidth`, or more `num_neighbors`."
         )
     return np.exp(-0.5 * np.square(distances / width))
 
@@ -180,13 +180,13 @@ def _check_points(X: ArrayLike) -> NDArray[np.float64]:
     return values.astype(np.float64)
 
 
-def _check_neighbors(n_neighbors: Any, n_items: int) -> int:
-    count = check_count(n_neighbors, "n_neighbors")
-    if n_items == 1:
+def _check_neighbors(num_neighbors: Any, num_items: int) -> int:
+    count = check_count(num_neighbors, "num_neighbors")
+    if num_items == 1:
         raise ValueError("`X` has one item, which has no neighbours; pass two or more.")
-    if count >= n_items:
+    if count >= num_items:
         raise ValueError(
-            f"`n_neighbors` is {count}, but each of the {n_items} items of `X` has only "
-            f"{n_items - 1} others; pass at most {n_items - 1}, or more items."
+            f"`num_neighbors` is {count}, but each of the {num_items} items of `X` has only "
+            f"{num_items - 1} others; pass at most {num_items - 1}, or more items."
         )
     return count

@@ -44,7 +44,7 @@ def ordinal_version_space(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
-    n_levels: int,
+    num_levels: int,
     noise: ArrayLike | None = None,
     weight_scale: ArrayLike = 1.0,
     threshold_scale: ArrayLike = 10.0,
@@ -69,8 +69,8 @@ def ordinal_version_space(
         Features of the examples, shape (n, d). A constant feature is not needed: the thresholds
         set the level of the scores.
     y : ArrayLike, optional
-        Levels, integers from 1 to ``n_levels``, shape (n,). Without it the program is the prior.
-    n_levels : int
+        Levels, integers from 1 to ``num_levels``, shape (n,). Without it the program is the prior.
+    num_levels : int
         Number of levels k, at least 2.
     noise : ArrayLike, optional
         Standard deviation of the noise, positive, on the scale of the scores.
@@ -87,49 +87,49 @@ def ordinal_version_space(
     >>> import jax, numpy as np
     >>> from bayesrank.infer import EP
     >>> X, y = np.array([[-1.0], [0.0], [1.0]]), np.array([1, 2, 3])
-    >>> result = EP(ordinal_version_space).run(jax.random.key(0), X, y, n_levels=3, noise=0.1)
+    >>> result = EP(ordinal_version_space).run(jax.random.key(0), X, y, num_levels=3, noise=0.1)
     >>> bool(result.mean["thresholds"][0] < result.mean["thresholds"][1])
     True
     """
     X = check_features(X, "X")
-    n_levels = check_count(n_levels, "n_levels")
-    if n_levels < 2:
-        raise ValueError("`n_levels` is 1; there is something to learn from 2 levels on.")
+    num_levels = check_count(num_levels, "num_levels")
+    if num_levels < 2:
+        raise ValueError("`num_levels` is 1; there is something to learn from 2 levels on.")
     if noise is None:
         noise = numpyro.sample("noise", dist.LogNormal(math.log(0.1), 1.0))
     weight_prior = dist.Normal(0.0, weight_scale).expand([X.shape[1]]).to_event(1)
-    threshold_prior = dist.Normal(0.0, threshold_scale).expand([n_levels - 1]).to_event(1)
+    threshold_prior = dist.Normal(0.0, threshold_scale).expand([num_levels - 1]).to_event(1)
     weights = jnp.asarray(numpyro.sample("weights", weight_prior))
     thresholds = jnp.asarray(numpyro.sample("thresholds", threshold_prior))
     if y is None:
         return
-    levels = _check_levels(y, X.shape[0], n_levels)
+    levels = _check_levels(y, X.shape[0], num_levels)
     margin = (X @ weights)[:, None] - thresholds
     # Thurstone's noise is that of each of two items, so that their margin has sqrt 2 times as much.
     law = Thurstone(margin, jnp.asarray(noise) * math.sqrt(0.5))
-    with numpyro.plate("examples", X.shape[0], dim=-2), numpyro.plate("edges", n_levels - 1):
-        numpyro.sample("above", law, obs=(levels[:, None] > jnp.arange(1, n_levels)).astype(int))
+    with numpyro.plate("examples", X.shape[0], dim=-2), numpyro.plate("edges", num_levels - 1):
+        numpyro.sample("above", law, obs=(levels[:, None] > jnp.arange(1, num_levels)).astype(int))
 
 
-def _check_levels(y: ArrayLike, n_examples: int, n_levels: int) -> Array:
+def _check_levels(y: ArrayLike, num_examples: int, num_levels: int) -> Array:
     """Return the levels as an integer array of shape (n,); values are checked where known.
 
     Raises
     ------
     ValueError
-        If there is not one level from 1 to ``n_levels`` for each example.
+        If there is not one level from 1 to ``num_levels`` for each example.
     """
     values: Any = np.asarray(y) if not_jax_tracer(y) else y
-    if values.shape != (n_examples,) or values.dtype.kind not in "iu":
+    if values.shape != (num_examples,) or values.dtype.kind not in "iu":
         raise ValueError(
-            f"`y` has shape {values.shape} and dtype {values.dtype}; pass ({n_examples},), an "
+            f"`y` has shape {values.shape} and dtype {values.dtype}; pass ({num_examples},), an "
             "integer level for each row of `X`."
         )
     if isinstance(values, np.ndarray):
-        unknown = (values < 1) | (values > n_levels)
+        unknown = (values < 1) | (values > num_levels)
         if unknown.any():
             row = int(np.argmax(unknown))
             raise ValueError(
-                f"`y` is {values[row]} in row {row}; pass levels from 1 to {n_levels}."
+                f"`y` is {values[row]} in row {row}; pass levels from 1 to {num_levels}."
             )
     return jnp.asarray(y)

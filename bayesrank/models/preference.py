@@ -112,10 +112,10 @@ def preference_gp(
     (100, 3)
     """
     X = check_features(X, "X")
-    n_features = X.shape[1]
+    num_features = X.shape[1]
     amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
-    scale_prior = dist.LogNormal(0.5 * math.log(n_features), 1.0)
-    scale_prior = scale_prior.expand([n_features]).to_event(1) if ard else scale_prior
+    scale_prior = dist.LogNormal(0.5 * math.log(num_features), 1.0)
+    scale_prior = scale_prior.expand([num_features]).to_event(1) if ard else scale_prior
     lengthscale = numpyro.sample("lengthscale", scale_prior)
     noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
 
@@ -128,14 +128,14 @@ def preference_gp(
         prior = gp.warped_prior(process.scale_tril, graph, weight=weight)
     f = jnp.asarray(numpyro.sample("f", prior))
     if X_new is not None:
-        X_new = check_features(X_new, "X_new", columns=n_features)
+        X_new = check_features(X_new, "X_new", columns=num_features)
         # Of other items the graph says nothing once f is known: no Laplacian here.
         numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
     _compare(f, comparisons, outcomes, likelihood, noise)
 
 
 def thurstone(
-    n_items: int,
+    num_items: int,
     comparisons: ArrayLike | None = None,
     *,
     scale: ArrayLike | None = None,
@@ -155,7 +155,7 @@ def thurstone(
 
     Parameters
     ----------
-    n_items : int
+    num_items : int
         Number of items.
     comparisons : ArrayLike, optional
         Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
@@ -173,10 +173,10 @@ def thurstone(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    n_items = check_count(n_items, "n_items")
+    num_items = check_count(num_items, "num_items")
     if scale is None:
         scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-    with numpyro.plate("items", n_items):
+    with numpyro.plate("items", num_items):
         f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
     _compare(f, comparisons, outcomes, likelihood, 1.0)
 

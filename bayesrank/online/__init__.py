@@ -1,6 +1,6 @@
 """Ordinal ranking of a stream whose examples are seen once.
 
-Levels are ``1..n_levels``, the higher the better. Every learner has scikit-learn's manners:
+Levels are ``1..num_levels``, the higher the better. Every learner has scikit-learn's manners:
 ``partial_fit`` on chunks of any size, ``predict``, ``decision_function``, ``coef_`` and
 ``thresholds_``; ``prequential`` predicts each example and then learns it; ``save`` and ``load``
 keep the state. How the stream is cut into chunks makes no difference, not in the last bit.

@@ -104,17 +104,17 @@ class Margins(NamedTuple):
 
 def margins(mean: Array, covariance: Array, x: Array) -> Margins:
     """Describe the margins of an example, of D - k + 1 features ``x``."""
-    n_features = x.shape[0]
+    num_features = x.shape[0]
     if covariance.ndim == 2:
-        cross = covariance[:, :n_features] @ x
-        cross = cross[:, None] - covariance[:, n_features:]
+        cross = covariance[:, :num_features] @ x
+        cross = cross[:, None] - covariance[:, num_features:]
     else:
-        of_weights = covariance[:n_features] * x
-        repeated = jnp.broadcast_to(of_weights[:, None], (n_features, len(mean) - n_features))
-        cross = jnp.concatenate([repeated, -jnp.diag(covariance[n_features:])])
+        of_weights = covariance[:num_features] * x
+        repeated = jnp.broadcast_to(of_weights[:, None], (num_features, len(mean) - num_features))
+        cross = jnp.concatenate([repeated, -jnp.diag(covariance[num_features:])])
     return Margins(
-        x @ mean[:n_features] - mean[n_features:],
-        x @ cross[:n_features] - cross[n_features:],
+        x @ mean[:num_features] - mean[num_features:],
+        x @ cross[:num_features] - cross[num_features:],
         cross,
     )
 
@@ -246,7 +246,7 @@ def take_block(
     X, y, noises = jnp.asarray(X), jnp.asarray(y), jnp.asarray(noises)
     forgetting = jnp.asarray(forgetting)
     width = X.shape[1] if kernel is None else belief.stamps.shape[0]
-    n_levels = belief.mean.shape[1] - width + 1
+    num_levels = belief.mean.shape[1] - width + 1
 
     def turn(i: Array, carry: tuple[Belief, Array]) -> tuple[Belief, Array]:
         belief, predicted = carry
@@ -275,7 +275,7 @@ def take_block(
         )
         return belief, predicted.at[i].set(mixed)
 
-    return lax.fori_loop(0, count, turn, (belief, jnp.zeros((len(X), n_levels))))
+    return lax.fori_loop(0, count, turn, (belief, jnp.zeros((len(X), num_levels))))
 
 
 def _foresee(mean: Array, covariance: Array, x: Array, noise: Array) -> Array:

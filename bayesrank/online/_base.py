@@ -36,9 +36,9 @@ class Block(NamedTuple):
 
 
 class OnlineRanker(BaseEstimator, ABC):
-    """Learns levels ``1..n_levels`` from a stream of examples, each seen once."""
+    """Learns levels ``1..num_levels`` from a stream of examples, each seen once."""
 
-    n_levels: int
+    num_levels: int
     state_: Any
     notes_: Any
     n_features_in_: int
@@ -48,7 +48,7 @@ class OnlineRanker(BaseEstimator, ABC):
     # What a subclass says.
 
     @abstractmethod
-    def _init_state(self, n_features: int) -> Any:
+    def _init_state(self, num_features: int) -> Any:
         """State that has seen nothing: a named tuple of arrays."""
 
     @abstractmethod
@@ -67,16 +67,16 @@ class OnlineRanker(BaseEstimator, ABC):
         """Explicit features of examples, row by row."""
         return X
 
-    def _record_width(self, n_features: int) -> int:
+    def _record_width(self, num_features: int) -> int:
         """Numbers recorded for an example."""
-        return n_features
+        return num_features
 
     def _score(self, X: Array) -> Array:
         """What predictions are decided by, shape (n,)."""
         return self._foresee(X)
 
     def _round(self, predictions: Array) -> NDArray[np.int64]:
-        return round_levels(predictions, self.n_levels)
+        return round_levels(predictions, self.num_levels)
 
     # What a person calls.
 
@@ -88,7 +88,7 @@ class OnlineRanker(BaseEstimator, ABC):
         X : array-like of shape (n, d)
             Features.
         y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``n_levels``.
+            Levels, whole numbers from 1 to ``num_levels``.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class OnlineRanker(BaseEstimator, ABC):
         X : array-like of shape (n, d)
             Features; n may be anything, 0 included.
         y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``n_levels``.
+            Levels, whole numbers from 1 to ``num_levels``.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class OnlineRanker(BaseEstimator, ABC):
         X : array-like of shape (n, d)
             Features.
         y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``n_levels``.
+            Levels, whole numbers from 1 to ``num_levels``.
         rounded : bool, default True
             Whether to predict levels, or the real numbers that they are rounded from.
 
@@ -169,7 +169,7 @@ class OnlineRanker(BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n,)
-            Levels from 1 to ``n_levels``.
+            Levels from 1 to ``num_levels``.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class OnlineRanker(BaseEstimator, ABC):
         names = self.feature_names_in_
         header = {
             "learner": self._signature(),
-            "n_features": self.n_features_in_,
+            "num_features": self.n_features_in_,
             "feature_names": None if names is None else names.tolist(),
             "notes": notes,
         }
@@ -254,7 +254,7 @@ class OnlineRanker(BaseEstimator, ABC):
         FileNotFoundError
             If there is no file.
         """
-        check_count(self.n_levels, "n_levels", 2)
+        check_count(self.num_levels, "num_levels", 2)
         header, arrays = read_state(path)
         saved, here = _parts(str(header.get("learner"))), _parts(self._signature())
         if saved != here:
@@ -263,8 +263,8 @@ class OnlineRanker(BaseEstimator, ABC):
                 f"{_join(here - saved)}; load it into a learner with the same options."
             )
         with jax.enable_x64(True):
-            n_features = check_count(header["n_features"], "n_features")
-            empty = self._init_state(n_features)
+            num_features = check_count(header["num_features"], "num_features")
+            empty = self._init_state(num_features)
         if arrays.keys() != empty._asdict().keys() or not all(
             _fits(arrays[name], np.asarray(value)) for name, value in empty._asdict().items()
         ):
@@ -273,7 +273,7 @@ class OnlineRanker(BaseEstimator, ABC):
             )
         names = header.get("feature_names")
         names = None if names is None else np.array(names, object)
-        self._take(n_features, names, type(empty)(**arrays))
+        self._take(num_features, names, type(empty)(**arrays))
         self.notes_ = header.get("notes")
         return self
 
@@ -292,13 +292,13 @@ class OnlineRanker(BaseEstimator, ABC):
 
         It is called with the state before the block, and with the records.
         """
-        check_count(self.n_levels, "n_levels", 2)
+        check_count(self.num_levels, "num_levels", 2)
         started = hasattr(self, "state_")
         if started:
             self._refuse_other_levels()
         names = check_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
-        levels = check_levels(y, len(rows), self.n_levels)
+        levels = check_levels(y, len(rows), self.num_levels)
         met = []
         with jax.enable_x64(True):
             state = self.state_ if started else self._init_state(rows.shape[1])
@@ -312,14 +312,14 @@ class OnlineRanker(BaseEstimator, ABC):
         self._take(rows.shape[1], names, state)
         return met
 
-    def _take(self, n_features: int, names: Any, state: Any) -> None:
-        self.n_features_in_, self.feature_names_in_, self.state_ = n_features, names, state
-        self._levels_learned = self.n_levels
+    def _take(self, num_features: int, names: Any, state: Any) -> None:
+        self.n_features_in_, self.feature_names_in_, self.state_ = num_features, names, state
+        self._levels_learned = self.num_levels
 
     def _refuse_other_levels(self) -> None:
-        if self.n_levels != self._levels_learned:
+        if self.num_levels != self._levels_learned:
             raise ValueError(
-                f"`n_levels` is {self.n_levels}, but {self._levels_learned} levels have been "
+                f"`num_levels` is {self.num_levels}, but {self._levels_learned} levels have been "
                 "learned; begin anew by `fit`."
             )
 
@@ -336,9 +336,9 @@ class OnlineRanker(BaseEstimator, ABC):
             yield Block(padded, levels, np.int64(count)), count
             start += count
 
-    def _sizes(self, count: int, n_features: int) -> Iterator[int]:
+    def _sizes(self, count: int, num_features: int) -> Iterator[int]:
         """Sizes of blocks for so many examples: the largest that will be more than half full."""
-        most = RECORD_BYTES // (8 * max(self._record_width(n_features), 1))
+        most = RECORD_BYTES // (8 * max(self._record_width(num_features), 1))
         larger = [size for size in (LARGE_BLOCK, MIDDLE_BLOCK) if size <= most]
         while count > 0:
             size = next((size for size in larger if 2 * count > size), SMALL_BLOCK)

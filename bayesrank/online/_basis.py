@@ -58,11 +58,11 @@ class Basis(NamedTuple):
     whitening: Any
 
 
-def empty_basis(budget: int, n_features: int) -> Basis:
+def empty_basis(budget: int, num_features: int) -> Basis:
     """Basis without an example; without a budget it has no slot."""
     slots = budget + 1 if budget else 0
     return Basis(
-        np.zeros((slots, n_features if budget else 0)),
+        np.zeros((slots, num_features if budget else 0)),
         np.zeros(slots, np.int64),
         np.zeros((slots, slots)),
     )

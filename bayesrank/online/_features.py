@@ -28,11 +28,11 @@ class FeatureMap(NamedTuple):
     sigma: float = 0.0
     scale: float = 1.0
 
-    def count(self, n_features: int) -> int:
-        """Count the features that are made of ``n_features``."""
+    def count(self, num_features: int) -> int:
+        """Count the features that are made of ``num_features``."""
         if self.sigma == 0.0:
-            return math.comb(n_features + self.degree - 1, self.degree)
-        return math.comb(n_features + self.degree, self.degree)
+            return math.comb(num_features + self.degree - 1, self.degree)
+        return math.comb(num_features + self.degree, self.degree)
 
     def __call__(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Features of each row, shape (n, count)."""
@@ -89,14 +89,14 @@ def polynomial_features(
     return np.stack(columns, axis=1)
 
 
-def feature_map(kernel: Kernel | None, n_features: int, budget: int | None) -> FeatureMap | None:
+def feature_map(kernel: Kernel | None, num_features: int, budget: int | None) -> FeatureMap | None:
     """Choose explicit features for a kernel, or None where stored examples are cheaper.
 
     Parameters
     ----------
     kernel
         A kernel of tinygp; None is the scalar product.
-    n_features
+    num_features
         Number of features of an example.
     budget
         Number of examples that the kernel form may store: an example costs one product a member
@@ -111,7 +111,7 @@ def feature_map(kernel: Kernel | None, n_features: int, budget: int | None) -> F
         return None
     sigma, scale = float(np.asarray(kernel.sigma)), float(np.asarray(kernel.scale))
     explicit = FeatureMap(int(order), sigma, scale)
-    return explicit if budget is None or explicit.count(n_features) <= budget else None
+    return explicit if budget is None or explicit.count(num_features) <= budget else None
 
 
 def _orderings(chosen: tuple[int, ...], degree: int) -> int:

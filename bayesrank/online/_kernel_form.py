@@ -21,10 +21,10 @@ class KernelRanker(OnlineRanker):
     budget: int | None
     evict: str
 
-    def _explicit(self, n_features: int) -> FeatureMap | None:
-        return feature_map(self.kernel, n_features, self.budget)
+    def _explicit(self, num_features: int) -> FeatureMap | None:
+        return feature_map(self.kernel, num_features, self.budget)
 
-    def _slots(self, n_features: int) -> int:
+    def _slots(self, num_features: int) -> int:
         """Number of examples that can be stored; none with explicit features.
 
         Raises
@@ -36,7 +36,7 @@ class KernelRanker(OnlineRanker):
         budget = None if self.budget is None else check_count(self.budget, "budget")
         if self.evict not in ("oldest", "smallest"):
             raise ValueError(f"`evict` is {self.evict!r}; choose 'oldest' or 'smallest'.")
-        if self._explicit(n_features) is not None:
+        if self._explicit(num_features) is not None:
             return 0
         if budget is None:
             raise ValueError(
@@ -45,10 +45,10 @@ class KernelRanker(OnlineRanker):
             )
         return budget
 
-    def _width(self, n_features: int) -> int:
+    def _width(self, num_features: int) -> int:
         """Number of weights: of explicit features, or coefficients of stored examples."""
-        explicit = self._explicit(n_features)
-        return self._slots(n_features) if explicit is None else explicit.count(n_features)
+        explicit = self._explicit(num_features)
+        return self._slots(num_features) if explicit is None else explicit.count(num_features)
 
     def _expand(self, X: Array) -> Array:
         explicit = self._explicit(X.shape[1])

@@ -7,7 +7,7 @@ __all__ = ["rank_loss", "round_levels"]
 
 
 def rank_loss(
-    y_true: ArrayLike, y_pred: ArrayLike, *, rounded: bool = False, n_levels: int | None = None
+    y_true: ArrayLike, y_pred: ArrayLike, *, rounded: bool = False, num_levels: int | None = None
 ) -> float:
     r"""Average rank loss :math:`\frac{1}{T} \sum_t |\hat y_t - y_t|`.
 
@@ -22,7 +22,7 @@ def rank_loss(
         Predictions, whole or not, shape (T,).
     rounded : bool, default False
         Whether to round the predictions first, see `round_levels`.
-    n_levels : int, optional
+    num_levels : int, optional
         Number of levels, to which rounded predictions are confined.
 
     Returns
@@ -47,12 +47,12 @@ def rank_loss(
             "prediction for each of at least one level."
         )
     if rounded:
-        predictions = round_levels(predictions, n_levels).astype(np.float64)
+        predictions = round_levels(predictions, num_levels).astype(np.float64)
     return float(np.abs(predictions - truth).mean())
 
 
-def round_levels(values: ArrayLike, n_levels: int | None = None) -> NDArray[np.int64]:
-    """Return the nearest levels, halves up; with ``n_levels``, the nearest of ``1..n_levels``.
+def round_levels(values: ArrayLike, num_levels: int | None = None) -> NDArray[np.int64]:
+    """Return the nearest levels, halves up; with ``num_levels``, the nearest of ``1..num_levels``.
 
     Raises
     ------
@@ -62,4 +62,4 @@ def round_levels(values: ArrayLike, n_levels: int | None = None) -> NDArray[np.i
     levels = np.floor(np.asarray(values, np.float64) + 0.5)
     if np.isnan(levels).any():
         raise ValueError("a prediction is NaN, which rounds to no level; leave it out.")
-    return np.clip(levels, 1, n_levels or np.inf).astype(np.int64)
+    return np.clip(levels, 1, num_levels or np.inf).astype(np.int64)

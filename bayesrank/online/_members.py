@@ -86,14 +86,14 @@ class Records(NamedTuple):
     slots: Any
 
 
-def init_members(n_members: int, n_levels: int, n_features: int, budget: int = 0) -> Members:
+def init_members(num_members: int, num_levels: int, num_features: int, budget: int = 0) -> Members:
     """Members that have seen nothing; with a ``budget``, in the kernel form."""
     return Members(
-        weights=np.zeros((budget or n_features, n_members)),
-        thresholds=np.zeros((n_levels - 1, n_members)),
-        votes=np.zeros(n_members),
+        weights=np.zeros((budget or num_features, num_members)),
+        thresholds=np.zeros((num_levels - 1, num_members)),
+        votes=np.zeros(num_members),
         seen=np.int64(0),
-        **empty_store(budget, n_features)._asdict(),
+        **empty_store(budget, num_features)._asdict(),
     )
 
 
@@ -155,14 +155,14 @@ def learn_block(
     )(members, X, y, there, shown, kernel)
 
 
-def _shown(seed: ArrayLike, seen: Array, size: int, n_members: int, tau: ArrayLike) -> Array:
+def _shown(seed: ArrayLike, seen: Array, size: int, num_members: int, tau: ArrayLike) -> Array:
     """Draw which examples each member is shown, shape (size, N)."""
     key = random.key(jnp.asarray(seed), impl="threefry2x32")
 
     def draw(number: Array) -> Array:
         high = (number >> 32).astype(jnp.uint32)
         own = random.fold_in(random.fold_in(key, high), number.astype(jnp.uint32))
-        return random.uniform(own, (n_members,)) < tau
+        return random.uniform(own, (num_members,)) < tau
 
     return jax.vmap(draw)(seen + jnp.arange(size))
 

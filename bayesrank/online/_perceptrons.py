@@ -19,26 +19,26 @@ __all__ = ["OAPBPM", "OAPBagging", "OAPVoted", "PRank", "PerceptronRanker"]
 class PerceptronRanker(KernelRanker):
     """Perceptrons with thresholds, N of them side by side."""
 
-    n_members: int = 1
+    num_members: int = 1
     tau: float = 1.0
     seed: int = 0
     mesh: Mesh | None = None
 
-    def _init_state(self, n_features: int) -> Members:
-        n_members = check_count(self.n_members, "n_members")
+    def _init_state(self, num_features: int) -> Members:
+        num_members = check_count(self.num_members, "num_members")
         check_share(self.tau, "tau")
         check_count(self.seed, "seed", 0)
-        slots = self._slots(n_features)
+        slots = self._slots(num_features)
         if self.mesh is not None:
-            self._check_mesh(self.mesh, n_members)
-        width = n_features if slots else self._width(n_features)
-        return init_members(n_members, self.n_levels, width, slots)
+            self._check_mesh(self.mesh, num_members)
+        width = num_features if slots else self._width(num_features)
+        return init_members(num_members, self.num_levels, width, slots)
 
-    def _check_mesh(self, mesh: Mesh, n_members: int) -> None:
-        if len(mesh.axis_names) != 1 or n_members % mesh.size:
+    def _check_mesh(self, mesh: Mesh, num_members: int) -> None:
+        if len(mesh.axis_names) != 1 or num_members % mesh.size:
             raise ValueError(
                 f"`mesh` has axes {dict(mesh.shape)}; pass one axis whose size divides the "
-                f"{n_members} members."
+                f"{num_members} members."
             )
 
     def _learn(self, state: Members, block: Block) -> tuple[Members, Records]:
@@ -52,8 +52,8 @@ class PerceptronRanker(KernelRanker):
             mesh=self.mesh,
         )
 
-    def _record_width(self, n_features: int) -> int:
-        return (self.n_levels + 1) * self.n_members
+    def _record_width(self, num_features: int) -> int:
+        return (self.num_levels + 1) * self.num_members
 
     def _member_scores(self, X: Array) -> Array:
         """Score of each example by each member, shape (n, N)."""
@@ -93,7 +93,7 @@ class _OneRule(PerceptronRanker):
 
     @property
     def thresholds_(self) -> Array:
-        """Thresholds in order, shape (n_levels - 1,)."""
+        """Thresholds in order, shape (num_levels - 1,)."""
         check_is_fitted(self, "state_")
         return np.asarray(self.state_.thresholds).mean(1)
 
@@ -123,7 +123,7 @@ class _ManyRules(PerceptronRanker):
 
     @property
     def thresholds_(self) -> Array:
-        """Thresholds of each member, in order, shape (N, n_levels - 1)."""
+        """Thresholds of each member, in order, shape (N, num_levels - 1)."""
         check_is_fitted(self, "state_")
         return np.asarray(self.state_.thresholds).T
 
@@ -133,7 +133,7 @@ class PRank(_OneRule):
 
     Parameters
     ----------
-    n_levels : int
+    num_levels : int
         Number of levels, at least 2.
     kernel : Kernel, optional
         A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
@@ -172,13 +172,13 @@ class PRank(_OneRule):
 
     def __init__(
         self,
-        n_levels: int,
+        num_levels: int,
         *,
         kernel: Kernel | None = None,
         budget: int = 1000,
         evict: Literal["oldest", "smallest"] = "oldest",
     ) -> None:
-        self.n_levels = n_levels
+        self.num_levels = num_levels
         self.kernel = kernel
         self.budget = budget
         self.evict = evict
@@ -189,8 +189,8 @@ class _Ensemble(PerceptronRanker):
 
     def __init__(
         self,
-        n_levels: int,
-        n_members: int = 100,
+        num_levels: int,
+        num_members: int = 100,
         tau: float = 0.3,
         seed: int = 0,
         *,
@@ -199,8 +199,8 @@ class _Ensemble(PerceptronRanker):
         evict: Literal["oldest", "smallest"] = "oldest",
         mesh: Mesh | None = None,
     ) -> None:
-        self.n_levels = n_levels
-        self.n_members = n_members
+        self.num_levels = num_levels
+        self.num_members = num_members
         self.tau = tau
         self.seed = seed
         self.kernel = kernel
@@ -217,9 +217,9 @@ class OAPBPM(_OneRule, _Ensemble):
 
     Parameters
     ----------
-    n_levels : int
+    num_levels : int
         Number of levels, at least 2.
-    n_members : int, default 100
+    num_members : int, default 100
         Number of perceptrons.
     tau : float, default 0.3
         Probability that a member is shown an example: the smaller, the more the members differ,

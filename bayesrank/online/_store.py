@@ -37,9 +37,9 @@ class Store(NamedTuple):
     stamps: Any
 
 
-def empty_store(budget: int, n_features: int) -> Store:
+def empty_store(budget: int, num_features: int) -> Store:
     """Store that holds nothing; without a budget it has no slot."""
-    return Store(np.zeros((budget, n_features)), np.zeros(budget, np.int64))
+    return Store(np.zeros((budget, num_features)), np.zeros(budget, np.int64))
 
 
 def kernel_row(kernel: Kernel, store: Store, x: Array) -> Array:

@@ -28,7 +28,7 @@ class SyntheticStream(NamedTuple):
     ideal: NDArray[np.int64]
 
 
-def synthetic_stream(n_examples: int, seed: int, noise: float = 0.125) -> SyntheticStream:
+def synthetic_stream(num_examples: int, seed: int, noise: float = 0.125) -> SyntheticStream:
     r"""Draw examples of five levels, :math:`\max\{r : 10 (x_1 - .5)(x_2 - .5) + n > c_r\}`.
 
     The features are uniform in the unit square, the edges are -1, -0.1, 0.25 and 1, and the noise
@@ -36,7 +36,7 @@ def synthetic_stream(n_examples: int, seed: int, noise: float = 0.125) -> Synthe
 
     Parameters
     ----------
-    n_examples : int
+    num_examples : int
         Number of examples.
     seed : int
         Seed of the draw.
@@ -61,9 +61,9 @@ def synthetic_stream(n_examples: int, seed: int, noise: float = 0.125) -> Synthe
     ((1000, 2), 1, 5)
     """
     rng = np.random.default_rng(seed)
-    X = rng.uniform(size=(n_examples, 2))
+    X = rng.uniform(size=(num_examples, 2))
     score = 10.0 * (X[:, 0] - 0.5) * (X[:, 1] - 0.5)
-    noisy = score + noise * rng.normal(size=n_examples)
+    noisy = score + noise * rng.normal(size=num_examples)
     return SyntheticStream(X, _levels(noisy), _levels(score))
 
 

@@ -72,7 +72,7 @@ def _number(value: Any) -> float:
         return np.nan
 
 
-def check_rows(X: ArrayLike, n_features: int | None) -> NDArray[np.float64]:
+def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
     """Return examples as an array of shape (n, d).
 
     Raises
@@ -88,10 +88,10 @@ def check_rows(X: ArrayLike, n_features: int | None) -> NDArray[np.float64]:
         raise ValueError(f"`X` has dtype {rows.dtype}; pass a table of numbers.")
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise ValueError(f"`X` has shape {rows.shape}; pass (n, d), one row for each example.")
-    if n_features is not None and rows.shape[1] != n_features:
+    if num_features is not None and rows.shape[1] != num_features:
         raise ValueError(
-            f"`X` has {rows.shape[1]} columns, but the examples before had {n_features}; give all "
-            "examples the same features."
+            f"`X` has {rows.shape[1]} columns, but the examples before had {num_features}; "
+            "give all examples the same features."
         )
     rows = rows.astype(np.float64)
     unusable = ~(np.abs(rows) <= LARGEST)
@@ -123,28 +123,29 @@ def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
     return np.array(columns, object)
 
 
-def check_levels(y: ArrayLike, n_rows: int, n_levels: int) -> NDArray[np.int64]:
+def check_levels(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int64]:
     """Return levels as an integer array of shape (n,).
 
     Raises
     ------
     ValueError
-        If there is not one whole number from 1 to ``n_levels`` for each example.
+        If there is not one whole number from 1 to ``num_levels`` for each example.
     """
     levels: Any = plain_array(y)
-    if levels.shape != (n_rows,):
+    if levels.shape != (num_rows,):
         raise ValueError(
-            f"`y` has shape {levels.shape}; pass ({n_rows},), one level for each row of `X`."
+            f"`y` has shape {levels.shape}; pass ({num_rows},), one level for each row of `X`."
         )
     if levels.dtype.kind not in "biuf":
         raise ValueError(
-            f"`y` has dtype {levels.dtype}; number the levels, from 1 for the lowest to {n_levels}."
+            f"`y` has dtype {levels.dtype}; number the levels, from 1 for the lowest to "
+            f"{num_levels}."
         )
-    unusable = ~((levels >= 1) & (levels <= n_levels) & (levels == np.floor(levels)))
+    unusable = ~((levels >= 1) & (levels <= num_levels) & (levels == np.floor(levels)))
     if unusable.any():
         row = int(np.argmax(unusable))
         raise ValueError(
-            f"`y` is {levels[row]} in row {row}; pass whole levels from 1 to {n_levels}, or leave "
-            "the example out. Nothing of the chunk was learned."
+            f"`y` is {levels[row]} in row {row}; pass whole levels from 1 to {num_levels}, or "
+            "leave the example out. Nothing of the chunk was learned."
         )
     return levels.astype(np.int64)

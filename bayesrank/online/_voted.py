@@ -86,7 +86,7 @@ class VotedPRank(KernelRanker):
 
     Parameters
     ----------
-    n_levels : int
+    num_levels : int
         Number of levels, at least 2.
     kernel : Kernel, optional
         A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
@@ -117,32 +117,37 @@ class VotedPRank(KernelRanker):
 
     def __init__(
         self,
-        n_levels: int,
+        num_levels: int,
         *,
         kernel: Kernel | None = None,
         budget: int | None = 10_000,
         evict: Literal["oldest", "smallest"] = "oldest",
     ) -> None:
-        self.n_levels = n_levels
+        self.num_levels = num_levels
         self.kernel = kernel
         self.budget = budget
         self.evict = evict
 
-    def _init_state(self, n_features: int) -> Ballots:
-        slots, edges = self._slots(n_features), self.n_levels - 1
-        width = 0 if slots else self._width(n_features)
+    def _init_state(self, num_features: int) -> Ballots:
+        slots, edges = self._slots(num_features), self.num_levels - 1
+        width = 0 if slots else self._width(num_features)
         past = np.zeros((0, width)), np.zeros((0, edges)), np.zeros(0), np.zeros(0, np.int64)
         now = np.zeros(width), np.zeros(edges), np.int64(0)
-        store = np.zeros((0, n_features)), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        store = (
+            np.zeros((0, num_features)),
+            np.zeros(0),
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int64),
+        )
         return Ballots(*past, *now, np.int64(0), *store)
 
     @property
     def _stored(self) -> bool:
         return not len(self.state_.now_weights)
 
-    def _record_width(self, n_features: int) -> int:
-        explicit = self._explicit(n_features)
-        return (0 if explicit is None else explicit.count(n_features)) + self.n_levels + 1
+    def _record_width(self, num_features: int) -> int:
+        explicit = self._explicit(num_features)
+        return (0 if explicit is None else explicit.count(num_features)) + self.num_levels + 1
 
     def _learn(self, state: Ballots, block: Block) -> tuple[Ballots, Path]:
         count, stored = int(block.count), not len(state.now_weights)
@@ -166,10 +171,10 @@ class VotedPRank(KernelRanker):
         )
         return self._walk(state, path, count)[0], path
 
-    def _members(self, state: Ballots, n_features: int) -> Members:
+    def _members(self, state: Ballots, num_features: int) -> Members:
         """Return the rule at work as the only member of an ensemble."""
         budget = 0 if len(state.now_weights) else check_count(self.budget, "budget")
-        members = init_members(1, self.n_levels, n_features, budget)
+        members = init_members(1, self.num_levels, num_features, budget)
         if budget:
             known = _departures(state.stamps, state.slots) == NEVER
             here = state.slots[known]
@@ -262,7 +267,7 @@ class VotedPRank(KernelRanker):
 
     @property
     def thresholds_(self) -> Array:
-        """Thresholds of the rules, the one at work last, shape (m, n_levels - 1)."""
+        """Thresholds of the rules, the one at work last, shape (m, num_levels - 1)."""
         check_is_fitted(self, "state_")
         return np.concatenate([self.state_.thresholds, self.state_.now_thresholds[None]])
 

@@ -77,7 +77,7 @@ class WidrowHoff(KernelRanker):
 
     Parameters
     ----------
-    n_levels : int
+    num_levels : int
         Number of levels, at least 2.
     eta : float, default 0.1
         Size of a step. It has to be below :math:`2 / \|x\|^2`, or :math:`2 / K(x, x)`, or the
@@ -96,7 +96,7 @@ class WidrowHoff(KernelRanker):
     ----------
     coef_ : ndarray of shape (D,)
         Weights of the explicit features; in the kernel form of ``support_``.
-    thresholds_ : ndarray of shape (n_levels - 1,)
+    thresholds_ : ndarray of shape (num_levels - 1,)
         Halfway between levels.
 
     References
@@ -117,23 +117,23 @@ class WidrowHoff(KernelRanker):
 
     def __init__(
         self,
-        n_levels: int,
+        num_levels: int,
         eta: float = 0.1,
         *,
         kernel: Kernel | None = None,
         budget: int = 1000,
         evict: Literal["oldest", "smallest"] = "oldest",
     ) -> None:
-        self.n_levels = n_levels
+        self.num_levels = num_levels
         self.eta = eta
         self.kernel = kernel
         self.budget = budget
         self.evict = evict
 
-    def _init_state(self, n_features: int) -> Regression:
+    def _init_state(self, num_features: int) -> Regression:
         check_positive(self.eta, "eta")
-        store = empty_store(self._slots(n_features), n_features)
-        return Regression(np.zeros(self._width(n_features)), np.int64(0), *store)
+        store = empty_store(self._slots(num_features), num_features)
+        return Regression(np.zeros(self._width(num_features)), np.int64(0), *store)
 
     def _learn(self, state: Regression, block: Block) -> tuple[Regression, JaxArray]:
         kernel = self.kernel if state.support.shape[0] else None
@@ -154,5 +154,5 @@ class WidrowHoff(KernelRanker):
 
     @property
     def thresholds_(self) -> Array:
-        """Halfway between levels, shape (n_levels - 1,)."""
-        return np.arange(1.5, self.n_levels)
+        """Halfway between levels, shape (num_levels - 1,)."""
+        return np.arange(1.5, self.num_levels)

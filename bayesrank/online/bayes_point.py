@@ -41,7 +41,7 @@ class OnlineBayesPoint(KernelRanker):
 
     Parameters
     ----------
-    n_levels : int
+    num_levels : int
         Number of levels, at least 2.
     noise : float or sequence of float
         Standard deviation of the noise, on the scale of the scores; if there are several, the
@@ -109,7 +109,7 @@ class OnlineBayesPoint(KernelRanker):
 
     def __init__(
         self,
-        n_levels: int,
+        num_levels: int,
         *,
         noise: float | Sequence[float] = NOISES,
         weight_scale: float = 1.0,
@@ -120,7 +120,7 @@ class OnlineBayesPoint(KernelRanker):
         budget: int = 100,
         evict: Literal["oldest", "smallest"] = "smallest",
     ) -> None:
-        self.n_levels = n_levels
+        self.num_levels = num_levels
         self.noise = noise
         self.weight_scale = weight_scale
         self.threshold_scale = threshold_scale
@@ -135,7 +135,7 @@ class OnlineBayesPoint(KernelRanker):
     @property
     def coef_(self) -> Array:
         """Posterior mean of the weights, (D,); with a basis, coefficients of `support_`."""
-        weights = self._mean()[: 1 - self.n_levels]
+        weights = self._mean()[: 1 - self.num_levels]
         if self._stored:
             weights = np.asarray(self.state_.whitening).T @ weights
             return weights[np.asarray(self.state_.stamps) > 0]
@@ -143,8 +143,8 @@ class OnlineBayesPoint(KernelRanker):
 
     @property
     def thresholds_(self) -> Array:
-        """Posterior mean of the thresholds, shape (n_levels - 1,)."""
-        return self._mean()[1 - self.n_levels :]
+        """Posterior mean of the thresholds, shape (num_levels - 1,)."""
+        return self._mean()[1 - self.num_levels :]
 
     @property
     def noise_weights_(self) -> Array:
@@ -162,7 +162,7 @@ class OnlineBayesPoint(KernelRanker):
         return self.noise_weights_ @ np.asarray(self.state_.mean)
 
     def _score(self, X: Array) -> Array:
-        return self._rows(X) @ self._mean()[: 1 - self.n_levels]
+        return self._rows(X) @ self._mean()[: 1 - self.num_levels]
 
     # What it foresees.
 
@@ -176,7 +176,7 @@ class OnlineBayesPoint(KernelRanker):
 
         Returns
         -------
-        ndarray of shape (n, n_levels)
+        ndarray of shape (n, num_levels)
 
         Raises
         ------
@@ -244,11 +244,11 @@ class OnlineBayesPoint(KernelRanker):
         X : array-like of shape (n, d)
             Features.
         y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``n_levels``.
+            Levels, whole numbers from 1 to ``num_levels``.
 
         Returns
         -------
-        ndarray of shape (n, n_levels)
+        ndarray of shape (n, num_levels)
             Probabilities of the levels.
 
         Raises
@@ -257,7 +257,7 @@ class OnlineBayesPoint(KernelRanker):
             As for `partial_fit`.
         """
         met = self._stream(X, y, lambda _, probs: probs)
-        return np.concatenate([np.zeros((0, self.n_levels)), *met])
+        return np.concatenate([np.zeros((0, self.num_levels)), *met])
 
     def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
         """Predict each example before learning it, then learn it, as `partial_fit` does.
@@ -267,7 +267,7 @@ class OnlineBayesPoint(KernelRanker):
         X : array-like of shape (n, d)
             Features.
         y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``n_levels``.
+            Levels, whole numbers from 1 to ``num_levels``.
         rounded : bool, default True
             As for `predict`.
 
@@ -290,9 +290,9 @@ class OnlineBayesPoint(KernelRanker):
             raise ValueError(f"`noise` is {self.noise!r}; pass one or more positive numbers.")
         return noises
 
-    def _explicit(self, n_features: int) -> FeatureMap | None:
+    def _explicit(self, num_features: int) -> FeatureMap | None:
         diagonal = self.covariance == "diagonal"
-        return feature_map(self.kernel, n_features, None if diagonal else self._most())
+        return feature_map(self.kernel, num_features, None if diagonal else self._most())
 
     def _most(self) -> int:
         return max(EXPLICIT, check_count(self.budget, "budget"))
@@ -307,30 +307,30 @@ class OnlineBayesPoint(KernelRanker):
             rows.append(np.asarray(block)[:count])
         return np.concatenate(rows)
 
-    def _record_width(self, n_features: int) -> int:
-        return self.n_levels
+    def _record_width(self, num_features: int) -> int:
+        return self.num_levels
 
-    def _init_state(self, n_features: int) -> Belief:
+    def _init_state(self, num_features: int) -> Belief:
         for name in ("weight_scale", "threshold_scale"):
             check_positive(getattr(self, name), name)
         check_share(self.forgetting, "forgetting", zero=True, one=False)
         if self.covariance not in ("full", "diagonal"):
             raise ValueError(f"`covariance` is {self.covariance!r}; choose 'full' or 'diagonal'.")
-        slots = self._slots(n_features)
+        slots = self._slots(num_features)
         if slots and self.covariance == "diagonal":
             raise ValueError(
                 f"`kernel` is {self.kernel!r} and `covariance` 'diagonal'; the scores at stored "
                 "examples depend on each other: choose 'full', or a polynomial kernel."
             )
-        basis = empty_basis(slots, n_features)
-        prior = self._prior(len(basis.stamps) or self._width(n_features))
+        basis = empty_basis(slots, num_features)
+        prior = self._prior(len(basis.stamps) or self._width(num_features))
         return prior._replace(**basis._asdict())
 
-    def _prior(self, n_weights: int) -> Belief:
+    def _prior(self, num_weights: int) -> Belief:
         """Return what is believed of the unknowns at first, without a basis."""
         groups = len(self._noises())
         scales = np.repeat(
-            [self.weight_scale, self.threshold_scale], [n_weights, self.n_levels - 1]
+            [self.weight_scale, self.threshold_scale], [num_weights, self.num_levels - 1]
         )
         own = np.diag(scales**2) if self.covariance == "full" else scales**2
         return Belief(
@@ -346,7 +346,7 @@ class OnlineBayesPoint(KernelRanker):
 
     def _learn(self, state: Belief, block: Block) -> tuple[Belief, Any]:
         stored, noises = bool(state.support.shape[0]), self._noises()
-        prior = self._prior(state.mean.shape[1] - self.n_levels + 1)
+        prior = self._prior(state.mean.shape[1] - self.num_levels + 1)
         forgetting = np.float64(self.forgetting)
         if stored:
             return take_block(
@@ -365,7 +365,7 @@ class OnlineBayesPoint(KernelRanker):
 
     def _foresight(self, X: Array, *, with_scores: bool = False) -> tuple[Array, Array]:
         """Probabilities (n, k) and query scores (n,), computed in blocks of two shapes."""
-        probs, scores = [np.zeros((0, self.n_levels))], [np.zeros(0)]
+        probs, scores = [np.zeros((0, self.num_levels))], [np.zeros(0)]
         for part, count in padded(self._rows(X)):
             with jax.enable_x64(True):
                 block = foresee_block(self.state_, part, self._noises(), with_scores)

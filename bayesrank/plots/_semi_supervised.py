@@ -119,9 +119,9 @@ def _grid(items: Array, num_grid: int) -> tuple[tuple[Array, Array], Array]:
     return (first, second), np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2)
 
 
-def _winners_and_losers(n_items: int, pairs: NDArray) -> tuple[NDArray, NDArray]:
+def _winners_and_losers(num_items: int, pairs: NDArray) -> tuple[NDArray, NDArray]:
     """Items that won at least half of their comparisons, and those that won fewer."""
-    wins, losses = (np.bincount(pairs[:, side], minlength=n_items) for side in (0, 1))
+    wins, losses = (np.bincount(pairs[:, side], minlength=num_items) for side in (0, 1))
     return np.flatnonzero((wins > 0) & (wins >= losses)), np.flatnonzero(losses > wins)
 
 

@@ -99,7 +99,7 @@ class SkillProgram:
 
     Parameters
     ----------
-    n_items, features
+    num_items, features
         The items; with features (n, d) their skills are a Gaussian process, else independent.
     options
         Further arguments of `bayesrank.models.preference_gp`: ``ard``, ``laplacian``.
@@ -114,14 +114,14 @@ class SkillProgram:
 
     def __init__(
         self,
-        n_items: int,
+        num_items: int,
         features: Array | None,
         options: Mapping[str, Any],
     ) -> None:
         self.features, self.options = features, dict(options)
-        self.n_items = n_items
+        self.num_items = num_items
         self.program = thurstone if features is None else preference_gp
-        self._about = n_items if features is None else StandardScaler().fit_transform(features)
+        self._about = num_items if features is None else StandardScaler().fit_transform(features)
         self._engine = _engine(self.program)
         self.defaults, self.fixed = self._read({})[1], {}
         self.free = tuple(self.defaults)
@@ -204,13 +204,13 @@ class SkillProgram:
 
     def _compared_only(self, comparisons: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
         """Leave out items that were never compared, down to a number that a bucket fixes."""
-        kept = min(self.n_items, 2 * bucket_of(len(comparisons)))
-        if "laplacian" in self.options or kept == self.n_items:
+        kept = min(self.num_items, 2 * bucket_of(len(comparisons)))
+        if "laplacian" in self.options or kept == self.num_items:
             return self._about, comparisons
         compared = np.unique(comparisons)
-        others = np.setdiff1d(np.arange(self.n_items), compared)[: kept - compared.size]
+        others = np.setdiff1d(np.arange(self.num_items), compared)[: kept - compared.size]
         chosen = np.concatenate([compared, others])
-        number = np.zeros(self.n_items, np.intp)
+        number = np.zeros(self.num_items, np.intp)
         number[chosen] = np.arange(kept)
         about = self._about[chosen] if isinstance(self._about, np.ndarray) else kept
         return about, number[comparisons]
@@ -235,7 +235,7 @@ class SkillProgram:
 
 
 def skill_program(
-    n_items: int, features: Array | None, hyperparameters: Any, ard: bool, laplacian: Any
+    num_items: int, features: Array | None, hyperparameters: Any, ard: bool, laplacian: Any
 ) -> SkillProgram:
     """The program for what a person asked for.
 
@@ -255,19 +255,19 @@ def skill_program(
     if options and features is None:
         raise ValueError(f"{next(iter(options))} is given without features; pass features")
     if laplacian is not None:  # compiled code does not see its values
-        check_laplacian(laplacian, n_items)
-    _check_memory(n_items)
-    program = SkillProgram(n_items, features, options)
+        check_laplacian(laplacian, num_items)
+    _check_memory(num_items)
+    program = SkillProgram(num_items, features, options)
     if isinstance(hyperparameters, Mapping):
         program.fix(hyperparameters)
     return program
 
 
-def _check_memory(n_items: int) -> None:
-    needed, there = _COVARIANCES * 8 * n_items**2, _memory()
+def _check_memory(num_items: int) -> None:
+    needed, there = _COVARIANCES * 8 * num_items**2, _memory()
     if needed > there:
         raise ValueError(
-            f"items holds {n_items} names, whose covariances take {needed / 1e9:.0f} GB of the "
+            f"items holds {num_items} names, whose covariances take {needed / 1e9:.0f} GB of the "
             f"{there / 1e9:.0f} GB that this machine has; make a loop of a few thousand of them, "
             "and carry its answers to the others by PreferenceGP, whose predict takes any features"
         )
