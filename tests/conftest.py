@@ -11,7 +11,7 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # JAX 0.10 compiles two to three times as fast with the older of its two code generators, and faster
 # by a twentieth if it does not divide a program among threads; later ones have one generator, and
 # end the process at a flag that they do not know.
-if version("jaxlib").startswith("0.10."):
+if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = (
         f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
         " --xla_cpu_parallel_codegen_split_count=1"
