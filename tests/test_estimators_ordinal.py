@@ -3,7 +3,6 @@
 import copy
 import pickle
 import warnings
-from functools import partial
 from typing import Any
 
 import jax
@@ -21,7 +20,7 @@ from sklearn.utils import estimator_checks
 import bayesrank
 from bayesrank import OrdinalGP
 from bayesrank.infer import compiled
-from bayesrank.models import ordinal_gp, ordinal_regression_gp
+from bayesrank.models import ordinal_gp
 
 PARAMS: dict[str, Any] = {
     "amplitude": 1.5, "lengthscale": 1.2, "stretch": np.array([0.8, 2.0]), "gaps": np.array([1.1])
@@ -75,7 +74,7 @@ def test_density_of_the_program_is_the_one_computed_by_hand():
     rng = np.random.default_rng(1)
     X, f, levels = rng.normal(size=(5, 2)), rng.normal(size=5), np.array([0, 2, 1, 1, 0])
     values = {**PARAMS, "f": f}
-    computed = jax.jit(lambda v: log_density(ordinal_regression_gp, (X, levels), {}, v)[0])(values)
+    computed = jax.jit(lambda v: log_density(ordinal_gp, (X, levels), {}, v)[0])(values)
     normal: Any = stats.multivariate_normal
     K = _kernel(X, X, PARAMS)
     expected = normal.logpdf(f, np.zeros(5), K + 1e-6 * np.diag(np.diagonal(K)))
@@ -87,27 +86,6 @@ def test_density_of_the_program_is_the_one_computed_by_hand():
     expected += log_normal(1.5, 0.0, 1.0) + log_normal(1.2, 0.5 * np.log(2.0) + 0.5, 1.0)
     expected += log_normal(PARAMS["stretch"], 0.25, 0.5) + log_normal(PARAMS["gaps"], 0.0, 1.0)
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("ard", [False, True])
-def test_programs_of_one_person_have_the_same_priors(ard):
-    X, levels = np.random.default_rng(1).normal(size=(5, 2)), np.array([0, 2, 1, 1, 0])
-    names = ["amplitude", "lengthscale", "gaps", *(["stretch"] if ard else [])]
-
-    @partial(jax.jit, static_argnums=0)  # as one program, instead of each operation by itself
-    def priors(program):
-        substituted = handlers.substitute(handlers.seed(program, 0), data=PARAMS)
-        sites: Any = handlers.trace(substituted).get_trace(X, levels, ard=ard)
-        densities = {name: sites[name]["fn"].log_prob(PARAMS[name]) for name in names}
-        return densities, sites["f"]["fn"].covariance_matrix
-
-    (ours, with_level), (theirs, without) = map(priors, (ordinal_regression_gp, ordinal_gp))
-    for name in names:
-        np.testing.assert_allclose(ours[name], theirs[name])
-    # The mean level is in the covariance of the one, a site of the other.
-    np.testing.assert_allclose(with_level - without, 4.0, atol=1e-5)
-    stretched = {**PARAMS, "stretch": PARAMS["stretch"] if ard else 1.0}
-    np.testing.assert_allclose(with_level, _kernel(X, X, stretched), atol=1e-5)
 
 
 def test_levels_of_new_items_by_importance_sampling(data, fixed):
@@ -140,7 +118,7 @@ def test_new_items_of_the_program_are_the_conditional_normal():
     values: dict[str, Any] = {**PARAMS, "f": f}
 
     def law_of_new_items():
-        program = handlers.substitute(handlers.seed(ordinal_regression_gp, 0), data=values)
+        program = handlers.substitute(handlers.seed(ordinal_gp, 0), data=values)
         return handlers.trace(program).get_trace(X, X_new=new)["f_new"]["fn"]
 
     law: Any = jax.jit(law_of_new_items)()

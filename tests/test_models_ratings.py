@@ -1,5 +1,6 @@
 """Programs of ratings: densities by hand, and EP, NUTS and SVI on the same small instance."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,6 @@ from bayesrank.models import (
     collaborative_preference_gp,
     collaborative_rating_gp,
     ordinal_gp,
-    rating_gp,
 )
 
 RNG = np.random.default_rng(0)
@@ -136,8 +136,16 @@ ALONE = {"amplitude": 1.2, "lengthscale": 0.9}
 @pytest.mark.parametrize(
     ("model", "args", "params"),
     [
-        (rating_gp, (X[:4], np.array([1.0, -0.5, 0.3, 2.0])), {**ALONE, "noise": 0.5}),
-        (ordinal_gp, (X[:4], np.array([0, 2, 1, 1])), {**ALONE, "gaps": np.array([0.8])}),
+        (
+            partial(ordinal_gp, likelihood="gaussian", ard=False),
+            (X[:4], np.array([1.0, -0.5, 0.3, 2.0])),
+            {**ALONE, "noise": 0.5},
+        ),
+        (
+            partial(ordinal_gp, ard=False),
+            (X[:4], np.array([0, 2, 1, 1])),
+            {**ALONE, "gaps": np.array([0.8])},
+        ),
         (
             collaborative_rating_gp,
             (USERS, ITEMS, LEVELS * 1.0, *SIZES),
@@ -172,10 +180,12 @@ def test_ep_nuts_and_svi_agree(model, args, params):
 def test_gaussian_regression_is_exact():
     ratings = RNG.normal(size=6)
     params = {"amplitude": 1.2, "lengthscale": 0.9, "noise": 0.5}
-    result = EP(rating_gp).run(jax.random.key(0), X, ratings, params=params, num_samples=1)
+    result = EP(ordinal_gp).run(
+        jax.random.key(0), X, ratings, params=params, likelihood="gaussian", ard=False
+    )
     distance = ((X[:, None] - X) ** 2).sum(-1)
-    prior = 1.44 * np.exp(-0.5 * distance / 0.81) + 1.44e-6 * np.eye(6)
-    total = prior + 4.0 + 0.25 * np.eye(6)
+    prior = 1.44 * np.exp(-0.5 * distance / 0.81) + 4.0 + 5.44e-6 * np.eye(6)
+    total = prior + 0.25 * np.eye(6)
     np.testing.assert_allclose(
         result.log_evidence, stats.multivariate_normal(np.zeros(6), total).logpdf(ratings)
     )
@@ -184,7 +194,7 @@ def test_gaussian_regression_is_exact():
 
 def test_levels_of_one_person_order_the_function():
     levels = np.digitize(X[:, 0], [-0.3, 0.5])
-    result = EP(ordinal_gp).run(jax.random.key(0), X, levels, num_samples=1)
+    result = EP(ordinal_gp).run(jax.random.key(0), X, levels, ard=False)
     f = result.mean["f"]
     assert result.converged
     assert f[levels == 0].max() < f[levels == 1].min()
@@ -261,6 +271,13 @@ def test_levels_of_one_person_order_the_function():
         ),
         (collaborative_preference_gp, (USERS, ITEMS, ITEMS, 3, 3), {}, "and so is `winners`"),
         (ordinal_gp, (X, LEVELS), {}, "`levels` has shape"),
+        (
+            ordinal_gp,
+            (X, X[:, 0]),
+            {"num_levels": 3, "likelihood": "gaussian"},
+            "`num_levels` is g",
+        ),
+        (ordinal_gp, (X, np.arange(6)), {"likelihood": "cauchit"}, "`likelihood` is 'cauchit'"),
     ],
 )
 def test_unusable_arguments_are_refused_by_name(model, args, kwargs, message):

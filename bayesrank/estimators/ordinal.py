@@ -22,7 +22,7 @@ from bayesrank.estimators.checks import check_hyperparameters, location_and_scal
 from bayesrank.estimators.predict import prior_covariances
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
-from bayesrank.models.ordinal import ordinal_kernel, ordinal_regression_gp
+from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 
 __all__ = ["OrdinalGP"]
 
@@ -157,6 +157,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         classes, numbers = _levels(y, self.levels, len(checked))
         if self.predict_as not in ("median", "mode"):
             raise ValueError(f"predict_as is {self.predict_as!r}; choose 'median' or 'mode'")
+        if self.likelihood not in LIKELIHOODS:
+            raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
         d, r = checked.shape[1], len(classes)
         mean, scale = np.zeros(d), np.ones(d)
         if self.standardize:
@@ -166,7 +168,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}
         params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
 
-        engine = self._engine_of(ordinal_regression_gp)
+        engine = self._engine_of(ordinal_gp)
         data = (checked - mean) / scale, numbers
         options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
         seed = check_random_state(self.random_state).randint(2**31 - 1)

@@ -10,9 +10,8 @@ file                 programs
 ``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
                      ``collaborative_preference_gp``: functions of items from what many users say,
                      with shared mean and kernel
-``ordinal``          ``ordinal_regression_gp``: levels of items from their features
+``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
-``ratings``          ``rating_gp``, ``ordinal_gp``: a function of items from one person's ratings
 ==================== ==============================================================================
 """
 
@@ -22,20 +21,16 @@ from bayesrank.models.collaborative import (
     collaborative_preference_gp as collaborative_preference_gp,
 )
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
-from bayesrank.models.ordinal import ordinal_regression_gp as ordinal_regression_gp
+from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
 from bayesrank.models.preference import preference_gp as preference_gp
 from bayesrank.models.preference import thurstone as thurstone
-from bayesrank.models.ratings import ordinal_gp as ordinal_gp
-from bayesrank.models.ratings import rating_gp as rating_gp
 
 __all__ = [
     "collaborative_ordinal_gp",
     "collaborative_preference_gp",
     "collaborative_rating_gp",
     "ordinal_gp",
-    "ordinal_regression_gp",
     "ordinal_version_space",
     "preference_gp",
-    "rating_gp",
     "thurstone",
 ]

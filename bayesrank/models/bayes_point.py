@@ -34,8 +34,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
-from bayesrank.distributions import Thurstone
 from bayesrank._validate import check_count, check_features
+from bayesrank.distributions import Thurstone
 
 __all__ = ["ordinal_version_space"]
 

@@ -19,8 +19,8 @@ constant,
     -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
     - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
 
-Its maximum together with the evidence is the MAP estimate; ``bayesrank.solvers.collaborative.EM`` derives the
-steps that lead to it.
+Its maximum together with the evidence is the MAP estimate;
+``bayesrank.solvers.collaborative.EM`` derives the steps that lead to it.
 
 References
 ----------
@@ -38,8 +38,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from bayesrank.distributions import BradleyTerry
 from bayesrank._validate import check_count
+from bayesrank.distributions import BradleyTerry
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.models._rating_checks import (
     check_base_kernels,

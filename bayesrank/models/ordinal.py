@@ -1,8 +1,14 @@
-r"""A function of features behind levels of one kind of thing: ordinal regression.
+r"""A function of features behind one person's ratings, or the levels of one kind of thing.
 
 Each item has a value :math:`f`, a Gaussian process of its features, and a level: which of the
 intervals between thresholds :math:`f` plus noise falls into. The noise is one, and so the unit
-of everything; the thresholds have mean zero, and :math:`f` the mean level.
+of everything; the thresholds have mean zero, and :math:`f` the mean level. Or the rating is a
+number, :math:`f` plus normal noise. Of many people see `bayesrank.models.collaborative`.
+
+**Relevance.** Each feature may have a lengthscale of its own, the shared one times its ``stretch``.
+Where the data do not say which features matter, evidence is a poor guide to them: with ten free
+lengthscales and some hundred items it finds relevance in noise. Stretches are therefore believed
+to be near one, and a feature needs some evidence to depart from the others.
 
 References
 ----------
@@ -10,21 +16,22 @@ References
    Machine Learning Research, 6, 1019-1041.
 """
 
+import math
 from typing import Literal
 
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from jax import Array
 from jax.typing import ArrayLike
 from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
 from bayesrank._validate import check_features
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.models._rating_checks import check_levels, check_likelihood
-from bayesrank.models._single import kernel_scales, threshold_gaps
+from bayesrank.models._rating_checks import check_levels, check_likelihood, check_numbers
 
-__all__ = ["ordinal_kernel", "ordinal_regression_gp"]
+__all__ = ["ordinal_gp", "ordinal_kernel"]
 
 LEVEL_VARIANCE = 4.0
 """Prior variance of the level about which the function varies."""
@@ -53,16 +60,18 @@ def ordinal_kernel(
     return gp.rbf(amplitude, own) + Constant(jnp.asarray(LEVEL_VARIANCE, own.dtype))
 
 
-def ordinal_regression_gp(
+def ordinal_gp(
     X: ArrayLike,
     levels: ArrayLike | None = None,
     *,
     num_levels: int | None = None,
     X_new: ArrayLike | None = None,
-    likelihood: Literal["probit", "logit"] = "probit",
+    likelihood: Literal["probit", "logit", "gaussian"] = "probit",
     ard: bool = True,
 ) -> None:
     """Levels of items as a Gaussian process of their features, in intervals between thresholds.
+
+    With ``likelihood="gaussian"`` ratings are numbers about the function.
 
     ================ ============================== ============================================
     site             prior                          meaning
@@ -70,27 +79,29 @@ def ordinal_regression_gp(
     ``amplitude``    LogNormal(0, 1)                prior sd of the function about its level
     ``lengthscale``  LogNormal(log sqrt d + ½, 1)   distance over which it varies
     ``stretch``      LogNormal(¼, ½), shape (d,)    a feature's own, relative to it (``ard``)
-    ``gaps``         LogNormal(0, 1), (r - 2,)      distances of neighbouring thresholds
+    ``gaps``         LogNormal(0, 1), (r - 2,)      distances of thresholds, if levels
+    ``noise``        LogNormal(log ½, 1)            sd of a rating about ``f``, if numbers
     ``f``            Gaussian process, shape (n,)   the function; its level is Normal(0, 2)
     ``f_new``        given ``f``, shape (m,)        the function at new items (with ``X_new``)
-    ``rating``       observed, shape (n,)           levels
+    ``rating``       observed, shape (n,)           levels, or numbers
     ================ ============================== ============================================
 
-    The priors suppose standardised features. The mode of ``stretch``, which a search for the most
-    probable hyperparameters goes by, is one.
+    The priors suppose standardised features, and ratings if they are numbers. The mode of
+    ``stretch``, which a search for the most probable hyperparameters goes by, is one.
 
     Parameters
     ----------
     X : ArrayLike
         Features of the items, shape (n, d).
     levels : ArrayLike, optional
-        Whole numbers from 0 to ``num_levels - 1``, shape (n,). Without it the program is the prior.
+        Whole numbers from 0 to ``num_levels - 1``, shape (n,), or any numbers if the likelihood is
+        "gaussian". Without it the program is the prior.
     num_levels : int, optional
-        Number of levels; one more than the largest if not given.
+        Number of levels; one more than the largest if not given. Numbers have none.
     X_new : ArrayLike, optional
         Features of items without a level, shape (m, d).
-    likelihood : {"probit", "logit"}
-        Normal or logistic noise.
+    likelihood : {"probit", "logit", "gaussian"}
+        Normal or logistic noise under the thresholds, or normal noise on a rating that is a number.
     ard : bool, default True
         Whether each feature has a lengthscale of its own.
 
@@ -104,14 +115,17 @@ def ordinal_regression_gp(
     >>> import jax, numpy as np
     >>> from numpyro.infer import Predictive
     >>> X = np.array([[-1.0], [0.0], [1.0]])
-    >>> prior = Predictive(ordinal_regression_gp, num_samples=100)(jax.random.key(0), X)
+    >>> prior = Predictive(ordinal_gp, num_samples=100)(jax.random.key(0), X)
     >>> prior["f"].shape
     (100, 3)
     """
     X = check_features(X, "X")
     n, d = X.shape
-    law = LIKELIHOODS[check_likelihood(likelihood)]
-    kernel = ordinal_kernel(*kernel_scales(d, ard))
+    if likelihood != "gaussian":
+        check_likelihood(likelihood)
+    elif num_levels is not None:
+        raise ValueError("`num_levels` is given for ratings that are numbers; leave it out.")
+    kernel = ordinal_kernel(*_kernel_scales(d, ard))
     process = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
     f = jnp.asarray(numpyro.sample("f", process))
     if X_new is not None:
@@ -119,7 +133,30 @@ def ordinal_regression_gp(
         numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
     if levels is None:
         return
-    observed, num_levels = check_levels(levels, n, num_levels)
-    gaps = threshold_gaps(num_levels)
+    if likelihood == "gaussian":
+        observed = check_numbers(levels, "levels", n)
+        law = dist.Normal(f, numpyro.sample("noise", dist.LogNormal(math.log(0.5), 1.0)))
+    else:
+        observed, num_levels = check_levels(levels, n, num_levels)
+        law = LIKELIHOODS[likelihood](f, centred_thresholds(_threshold_gaps(num_levels)))
     with numpyro.plate("items", n):
-        numpyro.sample("rating", law(f, centred_thresholds(gaps)), obs=observed)
+        numpyro.sample("rating", law, obs=observed)
+
+
+def _kernel_scales(d: int, ard: bool) -> tuple[Array, ...]:
+    """Sample amplitude and lengthscale; with ``ard`` also stretches, shape (d,)."""
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    lengthscale = numpyro.sample("lengthscale", dist.LogNormal(0.5 * math.log(d) + 0.5, 1.0))
+    if not ard:
+        return jnp.asarray(amplitude), jnp.asarray(lengthscale)
+    own = dist.LogNormal(0.25, 0.5).expand([d]).to_event(1)
+    stretch = numpyro.sample("stretch", own)
+    return jnp.asarray(amplitude), jnp.asarray(lengthscale), jnp.asarray(stretch)
+
+
+def _threshold_gaps(num_levels: int) -> Array:
+    """Sample the distances of neighbouring thresholds, shape (r - 2,); none for two levels."""
+    if num_levels <= 2:
+        return jnp.zeros(0)
+    prior = dist.LogNormal(0.0, 1.0).expand([num_levels - 2]).to_event(1)
+    return jnp.asarray(numpyro.sample("gaps", prior))

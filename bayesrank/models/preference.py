@@ -28,14 +28,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank import gp
-from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
-from bayesrank._validate import check_laplacian
 from bayesrank._validate import (
     check_comparisons,
     check_count,
     check_features,
+    check_laplacian,
     check_outcomes,
 )
+from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
 __all__ = ["preference_gp", "thurstone"]
 
