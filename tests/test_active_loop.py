@@ -307,6 +307,19 @@ def test_stopping_rules():
     assert stopped.done and stopped.reason == "no question would tell more than 5"
 
 
+def test_progress_is_only_looked_at(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with QueryLoop(6, journal=path, learn_from=2, stop_top=1) as loop:
+        for winner, loser in ((0, 1), (1, 2)):
+            loop.tell(winner, loser)
+        before, default = path.read_bytes(), loop.params["scale"]
+        assert loop.progress().answers == 2 and loop.params["scale"] == default
+        assert path.read_bytes() == before
+        loop.ask()
+        assert loop.params["scale"] != default and len(path.read_bytes()) > len(before)
+    assert loop.progress().answers == 2  # closed, there is nothing to be written
+
+
 # ---------------------------------------------------------------- refusals
 
 

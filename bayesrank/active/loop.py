@@ -183,7 +183,7 @@ class QueryLoop(Session):
             learned = self._posterior.newly_learned(self._history)
             if learned is not None:
                 self.log.append(learned)
-            return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
+            return self._questions(n, annotator)
 
     def tell(self, winner: Hashable, loser: Hashable, *, annotator: str | None = None) -> None:
         """Take an answer, to a question that was asked or to any other.
@@ -278,6 +278,8 @@ class QueryLoop(Session):
     def progress(self, *, annotator: str | None = None) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough.
 
+        Looking changes nothing: what is due to be learned waits for `ask`.
+
         Parameters
         ----------
         annotator : str, optional
@@ -287,7 +289,8 @@ class QueryLoop(Session):
         -------
         Progress
         """
-        history, best = self._history, self.ask(annotator=annotator)
+        _check_annotator(annotator)
+        history, best = self._history, self._questions(1, annotator)
         settled = None
         if self.rule.top is not None:
             result = self.result
@@ -324,6 +327,9 @@ class QueryLoop(Session):
             "make another with the same arguments, which reads the journal, or tell it the answers "
             "of this one"
         )
+
+    def _questions(self, n: int, annotator: str | None) -> list[Question]:
+        return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
 
     def _choose(self, n: int, annotator: str | None) -> list[Question]:
         chosen = self._chooser.choose(self._beliefs_about(annotator), n, self._history, annotator)

@@ -43,6 +43,7 @@ __all__ = [
     "cavity",
     "init",
     "log_evidence",
+    "log_sites",
     "match",
     "posterior_of",
     "restart",
@@ -162,6 +163,13 @@ def match(
     proper = (ratio > 0) & jnp.isfinite(moments.d1) & jnp.isfinite(moments.d2)
     scale = power * jnp.where(proper, ratio, 1.0)
     return -moments.d2 / scale, (moments.d1 - mean * moments.d2) / scale, proper
+
+
+def log_sites(tau: Array, nu: Array, mean: Array, variance: Array) -> Array:
+    """Log of the integral of each site over its cavity, of the given mean and variance."""
+    widening = 1 + tau * variance
+    exponent = tau * mean**2 - 2 * nu * mean - nu**2 * variance
+    return -0.5 * jnp.log(widening) - 0.5 * exponent / widening
 
 
 def init(problem: Problem) -> EPState:
@@ -290,13 +298,7 @@ def log_evidence(
         m, v, _ = cavity(t, n, *posterior.margins(block.rows), power)
         m, v = lax.stop_gradient((m, v)) if known else (m, v)
         log_z = block.moments(block.offset + m, v).log_z
-        site_tau, site_nu = power * t, power * n
-        widening = 1 + site_tau * v
-        log_site = (
-            -0.5 * jnp.log(widening)
-            - 0.5 * (site_tau * m**2 - 2 * site_nu * m - site_nu**2 * v) / widening
-        )
-        total += jnp.sum(log_z - log_site) / power
+        total += jnp.sum(log_z - log_sites(power * t, power * n, m, v)) / power
     if known:
         return total + problem.prior.log_normaliser(_terms(problem, tau, nu), posterior)
     return total + posterior.log_normaliser

@@ -1,15 +1,11 @@
-r"""Beliefs about skills after some answers, brought up to date in a few sweeps of EP.
+r"""The posterior after some answers, brought up to date in a few sweeps of EP.
 
-This is the fixed point of `bayesrank.infer.EP` on the same program, reached by the cheapest way
-that a loop of questions has. After one more answer it starts from the last posterior: the site of
-the new answer is a rank-one update, and exact. The other sites then move a little, all of them.
-Between two factorisations they are settled among themselves, the margins responding to first order
-(`posterior.margins`), so that the changes left are of second order: two factorisations
-stand for about seven sweeps.
-
-It runs in NumPy, whose LAPACK takes matrices of any size as they come: there is nothing to compile,
-however the answers grow. Up to a thousand rows it keeps BLAS to one thread: a second one would gain
-little, and on a busy machine threads that wait for each other cost tens of times as much.
+This is the fixed point of `bayesrank.infer.EP` on the same program, reached by plain EP that starts
+from the last posterior. Sites are those of `bayesrank.infer.sites`, compiled for a number of
+answers that is rounded up, so that nothing compiles as answers grow. The Gaussian is made in NumPy,
+whose LAPACK takes matrices of any size as they come. Up to a thousand rows it keeps BLAS to one
+thread: a second one would gain little, and on a busy machine threads that wait for each other cost
+tens of times as much.
 
 References
 ----------
@@ -23,14 +19,17 @@ from __future__ import annotations
 import contextlib
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr
 from threadpoolctl import ThreadpoolController
 
 from bayesrank.active.posterior.margins import Margins, SkillPrior, differences, space_of
+from bayesrank.distributions import Thurstone, ThurstoneTies
+from bayesrank.infer.sites import cavity, log_sites, match
 
 __all__ = ["Answers", "Fit", "SkillPrior", "fit_answers"]
 
@@ -42,18 +41,30 @@ _ONE_THREAD = 1000
 # more than the tolerance that is aimed at.
 _CONVERGED = 1e-4
 _FURTHER = 30
-# Changes up to here are small enough for margins to be expected to respond to first order.
-_SMALL = 0.1
-_SETTLING = 10
-# A response is kept for as long as each sweep leaves less than this of the change before it.
-_FAST = 0.1
+# Answers are padded to this many, twice as many, and so on. Scoring a thousand takes less than
+# starting compiled code does.
+_SMALLEST_BUCKET = 1024
 
 
 class Answers(NamedTuple):
-    """K comparisons (winner, loser), shape (K, 2), and the noise of a performance in each, (K,)."""
+    """K answers.
+
+    Attributes
+    ----------
+    comparisons
+        Two items each, shape (K, 2): the winner and the loser, or a pair that is about equal.
+    noise
+        Standard deviation of a performance in each, (K,).
+    tied
+        Whether the two are about equal, (K,); None for never.
+    tie_width
+        Largest difference of performances that counts as equal; None if there is no such answer.
+    """
 
     comparisons: NDArray[np.intp]
     noise: Array
+    tied: NDArray[np.bool_] | None = None
+    tie_width: float | None = None
 
 
 class Fit(NamedTuple):
@@ -68,10 +79,10 @@ class Fit(NamedTuple):
     log_evidence
         EP's log evidence, in nats.
     delta
-        Largest change of a margin that one more sweep would make, to first order: of its mean in
-        posterior standard deviations, or of its log variance.
+        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard
+        deviations, or of its log variance.
     converged
-        Whether `delta` is below 1e-4.
+        Whether `delta` is at most 1e-4.
     num_sweeps
         Number of sweeps made, each with a factorisation.
     """
@@ -91,7 +102,7 @@ def fit_answers(
     answers: Answers,
     start: tuple[Array, Array] | Fit | None = None,
     *,
-    tol: float = 1e-8,
+    tol: float = 1e-6,
     max_sweeps: int = 200,
 ) -> Fit:
     """Sweep to EP's fixed point.
@@ -106,7 +117,7 @@ def fit_answers(
         Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new. Or, which is
         cheaper, the posterior after all answers but the last.
     tol
-        Sweep until `Fit.delta` comes below this,
+        Sweep until `Fit.delta` comes down to this,
     max_sweeps
         or there were so many sweeps.
     """
@@ -126,113 +137,89 @@ class _Sweeps:
     """Sites of some answers, swept until the margins stay."""
 
     def __init__(self, prior: SkillPrior, answers: Answers, tol: float) -> None:
-        self.prior, self.answers, self.tol = prior, answers, tol
+        self.prior, self.tol, self.count = prior, tol, len(answers.comparisons)
         self.space = space_of(prior, answers.comparisons)
-        self.offset = differences(prior.mean, answers.comparisons)
+        tied = np.zeros(self.count) if answers.tied is None else answers.tied
+        offset = differences(prior.mean, answers.comparisons)
+        self._observed = self._padded(offset, answers.noise, tied)
+        self._tie_width = None if answers.tie_width is None else np.float64(answers.tie_width)
 
     def run(self, start: tuple[Array, Array] | Fit | None, max_sweeps: int) -> Fit:
         sites, margins = self._begin(start)
-        damping, change, delta, sweep = 1.0, math.inf, math.inf, 0
-        while True:
-            aim = self._matched(sites, margins)
-            moved = margins.after(*(aim - sites))
-            former, delta = delta, _largest_change(margins, moved)
-            if delta <= _CONVERGED:  # where rounding keeps it from the tolerance, it is enough
-                max_sweeps = min(max_sweeps, sweep + _FURTHER)
-            if delta <= self.tol or sweep == max_sweeps:
-                return self._fit(sites, margins, delta, sweep)
-            if delta < _SMALL and damping == 1.0:
-                aim = self._settled(sites, margins, aim, moved, delta)
-            sites = sites + damping * (aim - sites)
-            response = margins.response if delta < _FAST * former else None
-            before, margins = margins, self.space.margins(sites, response)
-            last, change = change, _largest_change(before, margins) / damping
-            worse = change > last
+        damping, delta, sweep = 1.0, math.inf, 0
+        while delta > self.tol and sweep < max_sweeps:
+            matched, _ = self._match(sites, margins)
+            sites = sites + damping * (matched - sites)
+            before, margins = margins, self.space.margins(sites)
+            last, delta = delta, _largest_change(before, margins) / damping
+            # A margin in between can only come to rest if steps grow short enough.
+            worse = delta > last
             damping = max(_SMALLEST_DAMPING, damping / 2) if worse else min(1.0, 1.2 * damping)
             sweep += 1
+            if delta <= _CONVERGED:  # where rounding keeps it from the tolerance, it is enough
+                max_sweeps = min(max_sweeps, sweep + _FURTHER)
+        return self._fit(sites, margins, delta, sweep)
 
     def _begin(self, start: tuple[Array, Array] | Fit | None) -> tuple[Array, Margins]:
         """Sites (2, K) to start from, and their margins."""
-        count = len(self.answers.comparisons)
-        if not isinstance(start, Fit):
-            sites = np.zeros((2, count)) if start is None else np.array(start, float)
-            return sites, self.space.margins(sites)
-        sites = np.zeros((2, count))
-        sites[:, :-1] = start.tau, start.nu
-        margins = self.space.margins_of(start.mean - self.prior.mean, start.covariance)
-        sites[:, -1] = self._matched(sites, margins)[:, -1]
-        return sites, margins.after_one(-1, *sites[:, -1])
+        sites = np.zeros((2, self.count))
+        if isinstance(start, Fit):
+            sites[:, :-1] = start.tau, start.nu
+            return sites, self.space.margins_of(start.mean - self.prior.mean, start.covariance)
+        if start is not None:
+            sites[:] = start
+        return sites, self.space.margins(sites)
 
-    def _settled(
-        self, sites: Array, margins: Margins, aim: Array, moved: Margins, delta: float
-    ) -> Array:
-        """Sites that would stay, if margins responded to first order and no further."""
-        aimed_at = max(0.5 * self.tol, 0.1 * delta**2)  # beyond it the second order counts
-        for _ in range(_SETTLING):
-            if not np.all(aim[0] * moved.variance < 1.0):  # a cavity has to be proper
-                break
-            again = self._matched(aim, moved)
-            after = margins.after(*(again - sites))
-            before, delta = delta, _largest_change(moved, after)
-            if delta >= before:
-                break
-            aim, moved = again, after
-            if delta <= aimed_at:
-                break
-        return aim
+    def _match(self, sites: Array, margins: Margins) -> tuple[Array, Array]:
+        """Sites (2, K) that give the margins their tilted moments; terms of the evidence, (K,)."""
+        arguments = self._padded(*sites, *margins), self._observed
+        with jax.enable_x64(True):
+            matched, terms = _matched(*arguments, self._tie_width)
+        return np.asarray(matched)[:, : self.count], np.asarray(terms)[: self.count]
 
-    def _matched(self, sites: Array, margins: Margins) -> Array:
-        """Sites that give the margins their tilted moments."""
-        mean, variance = _cavity(sites, margins)
-        _, first, second = _probit(self.offset + mean, variance, self.answers.noise)
-        scale = 1.0 + second * variance
-        return np.stack([np.maximum(-second, 0.0) / scale, (first - mean * second) / scale])
+    def _padded(self, *columns: Any) -> Array:
+        """Columns as rows of an array of one of a few sizes, filled up with ones."""
+        size = max(_SMALLEST_BUCKET, 1 << (max(self.count, 1) - 1).bit_length())
+        padded = np.ones((len(columns), size))
+        padded[:, : self.count] = columns
+        return padded
 
     def _fit(self, sites: Array, margins: Margins, delta: float, sweep: int) -> Fit:
         mean, covariance, log_det = self.space.skills(sites)
-        evidence = self._log_sites(sites, margins) - 0.5 * log_det + 0.5 * sites[1] @ margins.mean
+        terms = self._match(sites, margins)[1]
+        evidence = float(np.sum(terms)) - 0.5 * log_det + 0.5 * float(sites[1] @ margins.mean)
         return Fit(
             mean=self.prior.mean + mean,
             covariance=covariance,
             tau=sites[0],
             nu=sites[1],
-            log_evidence=float(evidence),
+            log_evidence=evidence,
             delta=delta,
             converged=delta <= _CONVERGED,
             num_sweeps=sweep,
         )
 
-    def _log_sites(self, sites: Array, margins: Margins) -> float:
-        """What the sites give to EP's log evidence, as in `bayesrank.infer.sites.log_evidence`."""
-        tau, nu = sites
-        mean, variance = _cavity(sites, margins)
-        log_z = _probit(self.offset + mean, variance, self.answers.noise)[0]
-        widening = 1.0 + tau * variance
-        log_sites = -0.5 * np.log(widening) - 0.5 / widening * (
-            tau * mean**2 - 2.0 * nu * mean - nu**2 * variance
-        )
-        return float(np.sum(log_z - log_sites))
 
-
-def _probit(mean: Array, variance: Array, noise: Array) -> tuple[Array, Array, Array]:
-    """Log of the probability that the first item won, and its two derivatives in the mean."""
-    total = 2.0 * noise**2 + variance
-    z = mean / np.sqrt(total)
-    ratio = math.sqrt(2 / math.pi) / erfcx(-z / math.sqrt(2))  # density over mass, at any z
-    return log_ndtr(z), ratio / np.sqrt(total), -ratio * (ratio + z) / total
-
-
-def _cavity(sites: Array, margins: Margins) -> tuple[Array, Array]:
-    # A probit is log-concave: its site has no negative precision, and its cavity is proper.
-    tau, nu = sites
-    left = 1.0 - tau * margins.variance
-    return (margins.mean - nu * margins.variance) / left, margins.variance / left
+@jax.jit
+def _matched(state: Any, observed: Any, tie_width: Any) -> tuple[jax.Array, jax.Array]:
+    """New sites, and what each site gives to the evidence, see `bayesrank.infer.sites`."""
+    tau, nu, mean, variance = state
+    offset, noise, tied = observed
+    m, v, _ = cavity(tau, nu, mean, variance)
+    if tie_width is None:
+        moments = Thurstone(0.0, noise).tilted_moments(1, offset + m, v)
+    else:
+        outcome = jnp.where(tied > 0, 1, 2)
+        moments = ThurstoneTies(0.0, tie_width, noise).tilted_moments(outcome, offset + m, v)
+    # The probability of an interval is log-concave in the margin: its site has no negative
+    # precision, and its cavity is proper, but for rounding.
+    new_tau, new_nu, proper = match(moments, m, v)
+    sites = jnp.where(proper, jnp.stack([jnp.maximum(new_tau, 0.0), new_nu]), state[:2])
+    return sites, moments.log_z - log_sites(tau, nu, m, v)
 
 
 def _largest_change(before: Margins, after: Margins) -> float:
     """Largest change of a mean, in standard deviations, or of a log variance."""
-    if not np.all(after.variance > 0.0):  # far beyond first order
-        return math.inf
     moved = np.abs(after.mean - before.mean) / np.sqrt(after.variance)
     spread = np.abs(np.log(after.variance / before.variance))
     return float(np.max(np.maximum(moved, spread), initial=0.0))
