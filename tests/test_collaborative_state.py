@@ -112,10 +112,10 @@ def test_files_that_hold_no_state_are_refused(data, tmp_path):
     file, other = tmp_path / "state.npz", tmp_path / "text"
     state = EM("gaussian", max_iterations=1).run(*data, progress_bar=False, checkpoint=file).state
     other.write_text("no state")
-    with pytest.raises(ValueError, match="text holds no state of EM"):
+    with pytest.raises(ValueError, match="text is not a state that was saved by EM"):
         EMState.load(other)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.npz", "text"]
     kernel = state.kernel.tobytes()
     other.write_bytes(file.read_bytes().replace(kernel, bytes(len(kernel))))
-    with pytest.raises(ValueError, match="text holds no state of EM"):
+    with pytest.raises(ValueError, match="text is not a state that was saved by EM"):
         EMState.load(other)

@@ -210,7 +210,12 @@ def test_states_of_other_learners_are_refused(tmp_path):
         PRank(K, kernel=QUADRATIC).load(path)
     with pytest.raises(ValueError, match="one with seed=3, and this has seed=4; load"):
         OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC).load(path)
-    header = {"learner": model._signature(), "num_features": 2}
+    header = {
+        "learner": model._signature(),
+        "num_features": 2,
+        "feature_names": None,
+        "notes": None,
+    }
     write_state(path, header, model.state_._replace(votes=np.zeros(3))._asdict())
     with pytest.raises(ValueError, match="holds other arrays"):
         clone(model).load(path)

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._states import no_state
 from bayesrank._validate import check_count
 from bayesrank.online._loss import round_levels
-from bayesrank.online._storage import read_state, write_state
+from bayesrank.online._storage import OWNER, read_state, write_state
 from bayesrank.online._validate import check_levels, check_names, check_rows
 
 __all__ = ["Block", "OnlineRanker"]
@@ -256,26 +257,41 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         check_count(self.num_levels, "num_levels", 2)
         header, arrays = read_state(path)
-        saved, here = _parts(str(header.get("learner"))), _parts(self._signature())
+        saved, here = _parts(str(header["learner"])), _parts(self._signature())
         if saved != here:
             raise ValueError(
                 f"{path} was saved by one with {_join(saved - here)}, and this has "
                 f"{_join(here - saved)}; load it into a learner with the same options."
             )
+        num_features = self._recorded_width(path, header, arrays)
         with jax.enable_x64(True):
-            num_features = check_count(header["num_features"], "num_features")
-            empty = self._init_state(num_features)
+            try:
+                empty = self._init_state(num_features)
+            except MemoryError:
+                raise no_state(path, OWNER, f"{num_features} features are too many") from None
         if arrays.keys() != empty._asdict().keys() or not all(
             _fits(arrays[name], np.asarray(value)) for name, value in empty._asdict().items()
         ):
             raise ValueError(
                 f"{path} holds other arrays than this learner's; it was not saved by it."
             )
-        names = header.get("feature_names")
+        names = header["feature_names"]
         names = None if names is None else np.array(names, object)
         self._take(num_features, names, type(empty)(**arrays))
-        self.notes_ = header.get("notes")
+        self.notes_ = header["notes"]
         return self
+
+    def _recorded_width(
+        self, path: str | Path, header: dict[str, Any], arrays: dict[str, Any]
+    ) -> int:
+        """Number of features that a saved state speaks of, if there can be so many."""
+        widest = max((length for array in arrays.values() for length in array.shape), default=0)
+        num_features, names = header["num_features"], header["feature_names"]
+        if type(num_features) is not int or not 1 <= num_features <= widest:
+            raise no_state(path, OWNER, f"its header speaks of {num_features!r} features")
+        if names is not None and (not isinstance(names, list) or len(names) != num_features):
+            raise no_state(path, OWNER, "its header names other features than it has")
+        return num_features
 
     @property
     def n_seen_(self) -> int:

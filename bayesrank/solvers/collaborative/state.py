@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import zipfile
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from scipy.stats import logistic, norm
 
+from bayesrank._states import no_state, read_arrays, write_arrays
 from bayesrank.solvers.collaborative.blocks import Block, Observations, restore, take
 from bayesrank.solvers.collaborative.iterate import Setting, State
 from bayesrank.solvers.collaborative.m_step import Base
@@ -68,14 +66,7 @@ class EMState(NamedTuple):
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file (NumPy's .npz); a file that is there is replaced at once."""
-        path = Path(path)
-        draft = path.with_name(f"{path.name}.{uuid4().hex}")
-        try:
-            with draft.open("xb") as file:
-                np.savez(file, **self._asdict())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_arrays(path, self._asdict())
 
     @classmethod
     def load(cls, path: str | Path) -> EMState:
@@ -86,14 +77,10 @@ class EMState(NamedTuple):
         ValueError
             If the file holds none.
         """
-        fields = {}
-        with Path(path).open("rb") as file:
-            if zipfile.is_zipfile(file):
-                file.seek(0)
-                with contextlib.suppress(zipfile.BadZipFile, ValueError):  # it was damaged
-                    fields = dict(np.load(file, allow_pickle=False))
+        fields = read_arrays(path, "EM")
         if set(fields) != set(cls._fields):
-            raise ValueError(f"{path} holds no state of EM; pass a file that it was saved to")
+            lacking = ", ".join(sorted(set(cls._fields) - set(fields))) or "nothing, but holds more"
+            raise no_state(path, "EM", f"it lacks {lacking}")
         return cls(**fields)
 
     def check(self, observations: Observations, model: str, num_kernels: int) -> None:

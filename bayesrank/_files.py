@@ -1,0 +1,231 @@
+"""Files that are either complete or untouched: drafts, publishing in one step, and locks.
+
+What is written goes to a draft beside its place, whose name nobody can foresee and which is opened
+only if it is new and no link. It is forced to the disk and then renamed. The process that writes a
+draft holds a lock on it (``flock``), so that one that was left behind, by a process that was
+killed, is told from one in use, and is removed by the next that writes to the same folder. Windows
+has no such locks: there what was left behind stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+__all__ = ["draft_folder", "locked", "ordinary_mode", "published", "remove_stale", "sync"]
+
+_PREFIX = ".bayesrank-"
+# As drafts are named, and as `tempfile` named them.
+_DRAFT = re.compile(r"\.bayesrank-([0-9a-f]{16}|[a-z0-9_]{8})")
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+@contextlib.contextmanager
+def published(path: str | Path) -> Iterator[IO[bytes]]:
+    """Give a file to write to, and put it in the place of `path` in one step if all went well.
+
+    Whoever is killed at any moment, or runs out of room, leaves what was there before.
+
+    Parameters
+    ----------
+    path
+        The file. A file that is there is replaced.
+
+    Yields
+    ------
+    file
+        Open for writing bytes.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the error names `path`.
+    """
+    path = Path(path)
+    try:
+        remove_stale(path.parent)
+        draft, handle = _new_draft(path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+        sync(path.parent)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # Name what was asked for, not the draft.
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextlib.contextmanager
+def draft_folder(parent: Path) -> Iterator[Path]:
+    """Give a new hidden folder in `parent`, and remove what is left of it at the end.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    remove_stale(parent)
+    while True:
+        draft = parent / f"{_PREFIX}{secrets.token_hex(8)}"
+        draft.mkdir(mode=0o700)
+        held = _hold(draft)
+        if held is not None:
+            break
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        _release(held)
+
+
+@contextlib.contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Hold a lock on what `path` names, against every other process that asks for it.
+
+    The lock is on a hidden file beside it, since the file itself may be replaced. It ends with the
+    process, however that ends. Where the system has no locks, there is none.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds it, or this one does already.
+    OSError
+        If the hidden file cannot be made.
+    """
+    place = Path(os.path.realpath(path))
+    lock = place.with_name(f".{place.name}.lock")
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = _is_at(handle, lock)
+        except BaseException:
+            os.close(handle)
+            raise
+        if ours:  # else whoever had it removed the file meanwhile
+            break
+        os.close(handle)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove drafts that processes which were killed have left in a folder."""
+    if fcntl is None:
+        return
+    try:
+        with os.scandir(folder) as entries:
+            drafts = [entry.path for entry in entries if _DRAFT.fullmatch(entry.name)]
+    except OSError:  # whoever writes there says what is wrong with it
+        return
+    for draft in map(Path, drafts):
+        held = _hold(draft)
+        if held is None:
+            continue
+        if stat.S_ISDIR(os.fstat(held).st_mode):
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+        os.close(held)
+
+
+def sync(path: Path) -> None:
+    """Force a file or a folder, of which the names are meant, to the disk.
+
+    Raises
+    ------
+    OSError
+        If that fails.
+    """
+    folder = path.is_dir()
+    if folder and not hasattr(os, "O_DIRECTORY"):  # Windows cannot
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def ordinary_mode(mode: int) -> int:
+    """Permissions that a new file or folder ordinarily gets here, of those in `mode`."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mode & ~mask
+
+
+def _new_draft(folder: Path) -> tuple[Path, int]:
+    """Open a new draft for writing, with a lock on it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
+    while True:
+        draft = folder / f"{_PREFIX}{secrets.token_hex(8)}"
+        handle = os.open(draft, flags, 0o666)
+        try:
+            if fcntl is None:
+                return draft, handle
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(handle, draft):
+                return draft, handle
+        except BlockingIOError:  # taken for one that was left behind, a moment ago
+            pass
+        except BaseException:
+            os.close(handle)
+            draft.unlink(missing_ok=True)
+            raise
+        os.close(handle)
+
+
+def _hold(path: Path) -> int | None:
+    """Lock a draft of one's own; None if somebody else has, or it is gone or a link."""
+    if fcntl is None:
+        return -1
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_uid == os.geteuid() and _is_at(handle, path):
+            return handle
+    except OSError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _release(held: int) -> None:
+    if held >= 0:
+        os.close(held)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one of this name."""
+    try:
+        there, ours = os.lstat(path), os.fstat(handle)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)

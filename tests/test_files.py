@@ -1,0 +1,150 @@
+"""Files that are complete or untouched: links, kills, other hands, two at once."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from bayesrank import _files
+from bayesrank._files import draft_folder, locked, published, remove_stale
+
+
+def python(code, *args):
+    """A process that has the module and nothing heavy."""
+    program = "import os, sys, time\nfrom bayesrank._files import *\n" + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, args)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def started(process):
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def names(folder):
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_file_is_published_whole_and_synced(tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), real(handle)))
+    path = tmp_path / "state"
+    path.write_bytes(b"old")
+    with published(path) as file:
+        file.write(b"new")
+        (draft,) = [name for name in names(tmp_path) if name != "state"]
+        assert re.fullmatch(r"\.bayesrank-[0-9a-f]{16}", draft)
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new" and names(tmp_path) == ["state"]
+    assert len(synced) == 2  # the file, and its name
+    assert path.stat().st_mode & 0o777 == _files.ordinary_mode(0o666)
+
+
+def test_what_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "state"
+    path.write_bytes(b"old")
+    for error in (RuntimeError, KeyboardInterrupt):
+        with pytest.raises(error), published(path) as file:
+            file.write(b"new")
+            raise error
+    with pytest.raises(FileNotFoundError, match="none/state"), published(tmp_path / "none/state"):
+        pass
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match="folder"), published(tmp_path / "folder"):
+        pass
+    assert path.read_bytes() == b"old" and names(tmp_path) == ["folder", "state"]
+
+
+def test_a_draft_is_never_opened_through_a_link_or_an_existing_file(tmp_path, monkeypatch):
+    """Whoever foresees the name gains nothing: the file they point at is not written to."""
+    target = tmp_path / "precious"
+    target.write_bytes(b"precious")
+    (tmp_path / f".bayesrank-{'0' * 16}").symlink_to(target)
+    monkeypatch.setattr(_files.secrets, "token_hex", lambda size: "0" * 2 * size)
+    with pytest.raises(FileExistsError), published(tmp_path / "state") as file:
+        file.write(b"new")
+    assert target.read_bytes() == b"precious"
+    with pytest.raises(FileExistsError), draft_folder(tmp_path):
+        pass
+    (tmp_path / ".state.lock").symlink_to(target)
+    with pytest.raises(OSError), locked(tmp_path / "state"):
+        pass
+
+
+def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path):
+    code = """
+        with draft_folder(__import__("pathlib").Path(sys.argv[1])) as folder:
+            (folder / "half").write_text("half")
+            with published(sys.argv[1] + "/state") as file:
+                print("ready", flush=True)
+                time.sleep(60)
+    """
+    first, second = started(python(code, tmp_path)), started(python(code, tmp_path))
+    assert len(names(tmp_path)) == 4
+    kill(first)
+    (tmp_path / ".bayesrank-notes").write_text("not a draft")
+    (tmp_path / ".bayesrank-abcd_123").mkdir()  # of the version before
+    remove_stale(tmp_path)
+    assert len(names(tmp_path)) == 3 and ".bayesrank-notes" in names(tmp_path)
+    kill(second)
+    with published(tmp_path / "state") as file:
+        file.write(b"whole")
+    assert names(tmp_path) == [".bayesrank-notes", "state"]
+
+
+def test_a_draft_that_is_taken_for_stale_is_begun_again(tmp_path, monkeypatch):
+    """Between its making and its locking another process may have removed it."""
+    real, taken = _files.fcntl.flock, []
+
+    def flock(handle, operation):
+        if not taken:
+            taken.extend(tmp_path.iterdir())
+            for draft in taken:
+                draft.rmdir() if draft.is_dir() else draft.unlink()
+        real(handle, operation)
+
+    monkeypatch.setattr(_files.fcntl, "flock", flock)
+    with published(tmp_path / "state") as file:
+        file.write(b"whole")
+    assert len(taken) == 1 and names(tmp_path) == ["state"]
+    taken.clear()
+    with draft_folder(tmp_path / ".") as folder:
+        assert folder.is_dir()
+
+
+def test_one_at_a_time(tmp_path):
+    code = """
+        with locked(sys.argv[1]):
+            print("ready", flush=True)
+            time.sleep(60)
+    """
+    path, link = tmp_path / "state", tmp_path / "link"
+    link.symlink_to(path)
+    holder = started(python(code, path))
+    for name in (path, link):
+        with pytest.raises(BlockingIOError), locked(name):
+            pass
+    kill(holder)
+    with locked(path), pytest.raises(BlockingIOError), locked(link):
+        pass
+    assert names(tmp_path) == ["link"]
+
+
+def test_a_system_without_locks_writes_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "fcntl", None)
+    (tmp_path / f".bayesrank-{'0' * 16}").write_text("stays")
+    with locked(tmp_path / "state"), published(tmp_path / "state") as file:
+        file.write(b"whole")
+    with draft_folder(tmp_path) as folder:
+        assert folder.is_dir()
+    assert names(tmp_path) == [f".bayesrank-{'0' * 16}", "state"]
