@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PreferenceGP as PreferenceGP
+    from bayesrank.estimators import RankRLS as RankRLS
     from bayesrank.inferencedata import to_arviz as to_arviz
 
 _EXPORTS = {
@@ -25,6 +26,7 @@ _EXPORTS = {
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
+    "RankRLS": "bayesrank.estimators",
     "to_arviz": "bayesrank.inferencedata",
 }
 
@@ -33,6 +35,7 @@ __all__ = [
     "CollaborativeOrdinalGP",
     "OrdinalGP",
     "PreferenceGP",
+    "RankRLS",
     "__version__",
     "to_arviz",
 ]

@@ -5,11 +5,13 @@ from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as Collabo
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
 from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
 from bayesrank.estimators.preference import PreferenceGP as PreferenceGP
+from bayesrank.estimators.rank_rls import RankRLS as RankRLS
 
 __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "OrdinalGP",
     "PreferenceGP",
+    "RankRLS",
     "correlation_kernel",
 ]

@@ -12,6 +12,7 @@ file                 programs
                      with shared mean and kernel
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
+``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
 ==================== ==============================================================================
 """
 
@@ -24,6 +25,7 @@ from bayesrank.models.collaborative import collaborative_rating_gp as collaborat
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
 from bayesrank.models.preference import preference_gp as preference_gp
 from bayesrank.models.preference import thurstone as thurstone
+from bayesrank.models.rank_rls import rank_rls_gp as rank_rls_gp
 
 __all__ = [
     "collaborative_ordinal_gp",
@@ -32,5 +34,6 @@ __all__ = [
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",
+    "rank_rls_gp",
     "thurstone",
 ]

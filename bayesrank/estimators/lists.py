@@ -1,0 +1,97 @@
+"""What estimators of lists of items with features, grouped by query, share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from bayesrank._tables import plain_array
+from bayesrank.datasets import QueryLists, group_queries
+from bayesrank.metrics import pairwise_error
+
+__all__ = ["ListEstimator"]
+
+Array = NDArray[np.float64]
+
+
+class ListEstimator(BaseEstimator):
+    """An estimator with ``fit(X, y, query)`` and ``predict(X)``."""
+
+    def predict(self, X: Any) -> Array:
+        """Scores of items, higher is better."""
+        raise NotImplementedError
+
+    def score(self, X: Any, y: ArrayLike, query: Any = None) -> float:
+        """Share of pairs of a query's items that the scores put in the order of their grades.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            Features.
+        y : array-like of shape (m,)
+            Grades.
+        query : array-like of shape (m,), optional
+            Names of the items' queries; without it all items are one list.
+
+        Returns
+        -------
+        float
+            Mean over queries with two grades; one half is chance.
+        """
+        return 1.0 - pairwise_error(self.predict(X), y, query=query).mean
+
+    def _check_lists(self, X: Any, y: Any, query: Any) -> tuple[Any, Array, QueryLists]:
+        """Return features and grades list after list, and the lists.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used; the message names it.
+        """
+        checked: Any = validate_data(
+            self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
+        )
+        grades = check_grades(y, checked.shape[0])
+        lists = group_queries(query, checked.shape[0])
+        self.n_queries_ = len(lists.names)
+        return checked[lists.order], grades[lists.order], lists
+
+    def _check_features(self, X: Any) -> Any:
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+def check_grades(y: Any, num_rows: int) -> Array:
+    """Return grades as finite numbers of shape (m,).
+
+    Raises
+    ------
+    ValueError
+        If they are anything else.
+    """
+    if y is None:
+        raise ValueError("{type(self).__name__} requires y to be passed, but the target y is None")
+    grades = plain_array(y)
+    if grades.ndim == 2 and grades.shape[1] == 1:
+        grades = grades[:, 0]
+    if grades.shape != (num_rows,):
+        raise ValueError(
+            f"y has shape {grades.shape} and X has {num_rows} rows; pass one grade for each row"
+        )
+    try:
+        numbers = grades.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"y has dtype {grades.dtype}; pass grades as numbers") from None
+    if not np.isfinite(numbers).all():
+        row = int(np.argmin(np.isfinite(numbers)))
+        raise ValueError(f"y is {numbers[row]} in row {row} (NaN or inf); pass finite grades")
+    return numbers

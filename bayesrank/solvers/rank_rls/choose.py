@@ -1,0 +1,70 @@
+"""The regularisation constant: by the evidence of the contrasts, or by holding lists out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from bayesrank.solvers.rank_rls.hold_out import held_out_errors
+
+__all__ = ["best_by_evidence", "best_by_hold_out", "log_evidence", "scale_of"]
+
+Array = NDArray[np.float64]
+
+
+def scale_of(system: Any, lam: float) -> float:
+    """Prior scale s under which the contrasts are most probable, given ``lam = noise^2 / s^2``."""
+    return float(np.sqrt(system.quadratic(lam) / system.contrasts.num_contrasts))
+
+
+def log_evidence(system: Any, lam: Any) -> Any:
+    """Log density of the contrasts of the targets, at the best scale.
+
+    It is that of the n - 1 contrasts of each list (restricted maximum likelihood): the level of a
+    list is no observation.
+
+    Parameters
+    ----------
+    system
+        A spectrum or a factor.
+    lam
+        One constant, or an array of them.
+
+    Returns
+    -------
+    ndarray or float
+        In nats, one for each constant.
+    """
+    count = system.contrasts.num_contrasts
+    variance = system.quadratic(lam) / count
+    constant = count * (np.log(2 * np.pi * variance) + 1.0)
+    return system.contrasts.log_jacobian - (constant + system.log_determinant(lam)) / 2
+
+
+def best_by_evidence(system: Any) -> float:
+    """Constant of the largest evidence: a grid first, as there can be two maxima, then a search."""
+
+    def objective(log_lam: Any) -> Any:
+        return -log_evidence(system, np.exp(log_lam))
+
+    grid = np.log(system.values[-1]) + np.log(10.0) * np.linspace(-10.0, 4.0, 71)
+    return _refine(objective, grid, objective(grid))
+
+
+def best_by_hold_out(system: Any) -> float:
+    """Constant of the least weighted squared error of lists held out, on a grid of 29."""
+    usual = np.mean(system.values[system.values > 0])
+    grid = usual * np.logspace(-4.0, 3.0, 29)
+    errors = [held_out_errors(system, lam).sum() for lam in grid]
+    return float(grid[int(np.argmin(errors))])
+
+
+def _refine(objective: Callable[[Any], Any], grid: Array, values: Array) -> float:
+    best = int(np.argmin(values))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found: Any = minimize_scalar(objective, bounds=(low, high), method="bounded")
+    return float(np.exp(found.x if found.fun < values[best] else grid[best]))

@@ -1,0 +1,118 @@
+"""Within-query contrasts: what comparing the items of one list, and of no two, can see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.datasets import QueryLists
+
+__all__ = ["Contrasts", "contrasts_of", "weights_of"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """The operator ``S = diag(sqrt(delta)) C`` on rows that stand list after list.
+
+    Parameters
+    ----------
+    starts, sizes
+        Shape (q,): where each list starts, and how many rows it has.
+    delta
+        Shape (q,): weight of each list; 0 for a list of one row, which compares nothing.
+    """
+
+    starts: NDArray[np.intp]
+    sizes: NDArray[np.intp]
+    delta: Array
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows m."""
+        return int(self.sizes.sum())
+
+    @property
+    def num_contrasts(self) -> int:
+        """Number of contrasts that are observed: one less than its rows for each list."""
+        return int((self.sizes - 1).sum())
+
+    @property
+    def log_jacobian(self) -> float:
+        """Log of what weighting multiplies the volume of the contrasts by."""
+        kept = self.sizes > 1
+        return float(((self.sizes[kept] - 1) * np.log(self.delta[kept])).sum() / 2)
+
+    def means(self, values: Array) -> Array:
+        """Mean of each list over its rows, shape (q, ...)."""
+        sizes = self.sizes.reshape(-1, *[1] * (values.ndim - 1))
+        return np.add.reduceat(values, self.starts, axis=0) / sizes
+
+    def spread(self, of_lists: Any) -> Any:
+        """Give every row what its list has, shape (m, ...)."""
+        return np.repeat(of_lists, self.sizes, axis=0)
+
+    def whiten(self, values: Array) -> Array:
+        """Apply S, which is symmetric, to the rows of `values`, shape (m, ...)."""
+        centred = values - self.spread(self.means(values))
+        root = self.spread(np.sqrt(self.delta))
+        return centred * root.reshape(-1, *[1] * (values.ndim - 1))
+
+    def whiten_kernel(self, K: Array) -> Array:
+        """Overwrite a Gram matrix with ``S K S``; return the lists' mean rows times S, (q, m)."""
+        root = self.spread(np.sqrt(self.delta))
+        means = self.means(K)
+        levels = self.means(means.T)  # mean over both lists, shape (q, q)
+        of_list = self.spread(np.arange(len(self.sizes)))
+        for rows in self.slices:
+            q = of_list[rows.start]
+            across = means[q] - levels[of_list, q]
+            K[rows] -= across + self.spread(self.means(K[rows].T)).T
+            K[rows] *= root * root[rows.start]
+        return self.whiten(means.T).T
+
+    @property
+    def slices(self) -> list[slice]:
+        """Rows of each list."""
+        bounds = zip(self.starts.tolist(), self.sizes.tolist(), strict=True)
+        return [slice(start, start + size) for start, size in bounds]
+
+
+def weights_of(sizes: NDArray[np.intp], weights: str) -> Array:
+    """Weight delta of lists of these sizes.
+
+    Raises
+    ------
+    ValueError
+        If `weights` is unknown.
+    """
+    n = np.maximum(sizes, 2).astype(np.float64)
+    table = {"query": 2.0 / (n - 1.0), "centre": np.ones_like(n), "pairs": n}
+    if weights not in table:
+        raise ValueError(f"weights is {weights!r}; choose 'query', 'centre' or 'pairs'")
+    return np.where(sizes > 1, table[weights], 0.0)
+
+
+def contrasts_of(lists: QueryLists, weights: str = "query") -> Contrasts:
+    """Contrasts of grouped rows.
+
+    Parameters
+    ----------
+    lists
+        The rows of each query.
+    weights
+        Weight of a list of n rows: "query" is the paper's ``2 / (n - 1)``, with which each list
+        counts alike; "centre" is 1, with which each row does; "pairs" is n, each pair.
+
+    Raises
+    ------
+    ValueError
+        If `weights` is unknown, or no list has two rows.
+    """
+    if (lists.sizes < 2).all():
+        raise ValueError("query gives every list one row only; there is nothing to compare")
+    return Contrasts(lists.starts, lists.sizes, weights_of(lists.sizes, weights))

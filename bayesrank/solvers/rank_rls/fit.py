@@ -1,0 +1,251 @@
+"""From data to a fitted RankRLS: which system to set up, which constant, how to predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from tinygp.kernels import Kernel
+
+from bayesrank import gp
+from bayesrank.solvers.rank_rls.choose import (
+    best_by_evidence,
+    best_by_hold_out,
+    log_evidence,
+    scale_of,
+)
+from bayesrank.solvers.rank_rls.contrasts import Contrasts
+from bayesrank.solvers.rank_rls.factor import KernelFactor
+from bayesrank.solvers.rank_rls.iterative import IterativeSystem
+from bayesrank.solvers.rank_rls.spectrum import KernelSpectrum, LinearSpectrum
+
+__all__ = ["Fit", "cross_gram", "fit_rank_rls", "gram_of"]
+
+Array = NDArray[np.float64]
+
+LARGEST_DENSE = 5000
+"""Side of the largest matrix that `solver="auto"` decomposes."""
+
+_BLOCK = 512  # rows of a Gram matrix computed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted RankRLS.
+
+    Attributes
+    ----------
+    system
+        Spectrum, factor or iterative system.
+    kernel
+        "linear" or a tinygp kernel.
+    lam, scale
+        Regularisation constant and prior scale; the noise is ``sqrt(lam) * scale``.
+    log_evidence
+        Of the contrasts, in nats.
+    weights
+        Weights of the features, or of Nystrom's features; None in the dual form.
+    rows, dual
+        Training rows and their coefficients in the dual form, or Nystrom's landmarks and None.
+    root
+        Nystrom's factor.
+    """
+
+    system: Any
+    kernel: Any
+    lam: float
+    scale: float
+    log_evidence: float
+    weights: Any = None
+    rows: Any = None
+    dual: Any = None
+    root: Array | None = field(default=None, repr=False)
+
+    def features(self, X: Any) -> Any:
+        """The rows as the primal form sees them."""
+        if self.root is None:
+            return X
+        across = cross_gram(self.kernel, self.rows, X)
+        return linalg.solve_triangular(self.root, across, lower=True).T
+
+    def predict(self, X: Any) -> Array:
+        """Posterior mean of the score of each row."""
+        if self.weights is not None:
+            return np.asarray(self.features(X) @ self.weights)
+        return cross_gram(self.kernel, X, self.rows) @ self.dual
+
+    def std(self, X: Any) -> Array:
+        """Posterior standard deviation of the score of each row.
+
+        Raises
+        ------
+        ValueError
+            If the fit is iterative, which has no covariance.
+        """
+        if isinstance(self.system, IterativeSystem):
+            raise ValueError(
+                "solver='lsmr' gives no standard deviations; fit with solver='dense' or 'nystrom'"
+            )
+        if self.weights is not None:
+            variance = self.system.variance(self.features(X), self.lam)
+        else:
+            across = self.system.contrasts.whiten(cross_gram(self.kernel, self.rows, X))
+            told = (self.system.root_times(across, self.lam) ** 2).sum(axis=0)
+            variance = np.maximum(prior_variance(self.kernel, X) - told, 0.0)
+        return self.scale * np.sqrt(variance)
+
+
+def fit_rank_rls(
+    X: Any,
+    y: Array,
+    contrasts: Contrasts,
+    *,
+    kernel: Kernel | str = "linear",
+    regularization: float | str = "evidence",
+    solver: str = "auto",
+    num_landmarks: int = 1000,
+    rng: np.random.Generator | None = None,
+) -> Fit:
+    """Fit RankRLS to rows that stand list after list.
+
+    Parameters
+    ----------
+    X
+        Features, shape (m, d); a sparse matrix for the linear kernel only.
+    y
+        Shape (m,): targets.
+    contrasts
+        Of the lists, see `contrasts_of`.
+    kernel, regularization, solver, num_landmarks
+        As in `bayesrank.RankRLS`.
+    rng
+        For landmarks and the traces of iterative evidence.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown, or no list has two different targets.
+    """
+    if not np.any(contrasts.whiten(y)):
+        raise ValueError("y is the same within every list; give lists with two different grades")
+    lam = None if isinstance(regularization, str) else float(regularization)
+    if regularization not in ("evidence", "leave-query-out") and not (lam and 0 < lam < np.inf):
+        raise ValueError(
+            f"regularization is {regularization!r}; pass 'evidence', 'leave-query-out' or a "
+            "positive number"
+        )
+    rng = np.random.default_rng(0) if rng is None else rng
+    solver = _solver_for(solver, X.shape, kernel)
+    system, parts = _system(X, y, contrasts, kernel, lam, solver, num_landmarks, rng)
+    if lam is None:
+        if regularization == "leave-query-out" and isinstance(system, IterativeSystem):
+            raise ValueError(
+                "regularization='leave-query-out' needs solver='dense' or 'nystrom', not 'lsmr'"
+            )
+        choose = best_by_evidence if regularization == "evidence" else best_by_hold_out
+        lam = choose(system)
+    scale, evidence = scale_of(system, lam), float(log_evidence(system, lam))
+    if parts.get("rows") is None or "root" in parts:
+        parts["weights"] = system.weights(lam)
+    else:
+        dual = contrasts.whiten(system.alpha(lam))
+        if kernel == "linear":  # more features than rows
+            parts["weights"] = np.asarray(X.T @ dual)
+        parts["dual"] = dual
+    return Fit(system, kernel, lam, scale, evidence, **parts)
+
+
+def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:
+    """Choose the solver, where it is left to us.
+
+    Raises
+    ------
+    ValueError
+        If the solver or the kernel is unknown, or they do not go together.
+    """
+    if solver not in ("auto", "dense", "lsmr", "nystrom"):
+        raise ValueError(f"solver is {solver!r}; choose 'auto', 'dense', 'lsmr' or 'nystrom'")
+    linear = isinstance(kernel, str) and kernel == "linear"
+    if not linear and not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel is {kernel!r}; pass 'linear' or a kernel of tinygp")
+    if solver == "lsmr" and not linear:
+        raise ValueError("solver='lsmr' is for kernel='linear'; use 'nystrom' for other kernels")
+    if solver != "auto":
+        return solver
+    side = min(shape) if linear else shape[0]
+    if side <= LARGEST_DENSE:
+        return "dense"
+    return "lsmr" if linear else "nystrom"
+
+
+def _system(
+    X: Any,
+    y: Array,
+    contrasts: Contrasts,
+    kernel: Any,
+    lam: float | None,
+    solver: str,
+    num_landmarks: int,
+    rng: np.random.Generator,
+) -> tuple[Any, dict[str, Any]]:
+    """Set up what answers for every constant, and what prediction needs of it."""
+    linear = isinstance(kernel, str)
+    if solver == "lsmr":
+        return IterativeSystem.of(X, y, contrasts, rng), {}
+    if solver == "nystrom":
+        chosen = rng.choice(X.shape[0], min(num_landmarks, X.shape[0]), replace=False)
+        rows = X[np.sort(chosen)]
+        root: Any = linalg.cholesky(gram_of(kernel, rows), lower=True)
+        features = linalg.solve_triangular(root, cross_gram(kernel, rows, X), lower=True).T
+        return LinearSpectrum.of(features, y, contrasts), {"rows": rows, "root": root}
+    if linear and X.shape[1] <= X.shape[0]:
+        return LinearSpectrum.of(X, y, contrasts), {}
+    K = gram_of(kernel, X) if not linear else cross_gram(kernel, X, X)
+    if lam is None:
+        return KernelSpectrum.of(K, y, contrasts), {"rows": X}
+    return KernelFactor.of(K, y, contrasts, lam), {"rows": X}
+
+
+def cross_gram(kernel: Any, X: Any, other: Any) -> Array:
+    """Kernel between two sets of rows, shape (m, n)."""
+    if isinstance(kernel, str):
+        product = X @ other.T
+        return product.toarray() if sparse.issparse(product) else product
+    out = np.empty((len(X), len(other)))
+    with jax.enable_x64(True):
+        columns = jnp.asarray(other)
+        for start in range(0, len(X), _BLOCK):
+            rows = X[start : start + _BLOCK]
+            padded = jnp.asarray(np.resize(rows, (min(_BLOCK, len(X)), X.shape[1])))
+            out[start : start + _BLOCK] = _evaluate(kernel, padded, columns)[: len(rows)]
+    return out
+
+
+@jax.jit
+def _evaluate(kernel: Kernel, X: jax.Array, other: jax.Array) -> jax.Array:
+    return kernel(X, other)
+
+
+def gram_of(kernel: Any, X: Any) -> Array:
+    """Gram matrix of the rows, with the jitter that the program's prior has as well."""
+    K = cross_gram(kernel, X, X)
+    K[np.diag_indices_from(K)] *= 1.0 + gp.JITTER[np.dtype(np.float64)]
+    return K
+
+
+def prior_variance(kernel: Any, X: Any) -> Array:
+    """Kernel of each row with itself, shape (m,)."""
+    if isinstance(kernel, str):
+        squares = X.multiply(X) if sparse.issparse(X) else X**2
+        return np.asarray(squares.sum(axis=1)).ravel()
+    with jax.enable_x64(True):
+        return np.array(kernel(jnp.asarray(X)))

@@ -1,0 +1,116 @@
+r"""Hold-out without training again: whole lists, and pairs of a list.
+
+A list :math:`U` held out: :math:`S(y - f_{-U}) = P_{UU}^{-1} \alpha_U` on its rows.
+
+A pair of a list held out: given all other lists, the function on :math:`U` is Gaussian with the
+within-list covariance :math:`D = C M C`, which :math:`P_{UU}^{-1} = \delta D + \lambda C + ...`
+holds. What the list's other rows add is regression on their values with a free level, whose
+hold-out is again a block of an inverse, two by two. The weight of the list is that of n - 2 rows,
+as it would be in training again; it is the same for all pairs of the list, so that one inverse of
+the size of the list serves them all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.solvers.rank_rls.contrasts import Contrasts, weights_of
+
+__all__ = ["held_out_errors", "leave_pair_out", "leave_query_out"]
+
+Array = NDArray[np.float64]
+
+
+def held_out_errors(system: Any, lam: float) -> Array:
+    """Weighted squared error of each list, predicted from the others, shape (q,)."""
+    solved = system.solve_blocks(lam)
+    return np.add.reduceat(solved**2, system.contrasts.starts)
+
+
+def leave_query_out(system: Any, lam: float) -> Array:
+    """Scores of each list's rows by RankRLS trained on the other lists.
+
+    Parameters
+    ----------
+    system
+        A spectrum or a factor.
+    lam
+        The regularisation constant.
+
+    Returns
+    -------
+    ndarray
+        Shape (m,), levels of the lists included: what training again would predict.
+    """
+    contrasts: Contrasts = system.contrasts
+    solved = system.solve_blocks(lam)
+    root = contrasts.spread(np.sqrt(contrasts.delta))
+    whitened = system.target - solved
+    within = np.divide(whitened, root, out=np.zeros_like(root), where=root > 0)
+    return within + contrasts.spread(system.levels(lam, solved))
+
+
+def leave_pair_out(
+    system: Any, y: Array, lam: float, pairs: NDArray[np.intp], weights: str
+) -> Array:
+    """Differences of score of pairs that training has not seen, neither of the two rows.
+
+    Parameters
+    ----------
+    system
+        A spectrum or a factor.
+    y
+        Shape (m,): targets.
+    lam
+        The regularisation constant.
+    pairs
+        Shape (P, 2): rows of the same list.
+    weights
+        How lists are weighted; a list that has lost two rows is weighted as one of n - 2.
+
+    Returns
+    -------
+    ndarray
+        Shape (P,): score of the first minus score of the second.
+    """
+    contrasts: Contrasts = system.contrasts
+    lists = contrasts.spread(np.arange(len(contrasts.sizes)))[pairs[:, 0]]
+    solved = system.solve_blocks(lam)
+    out = np.empty(len(pairs))
+    for q in np.unique(lists):
+        start, size = contrasts.starts[q], contrasts.sizes[q]
+        rows, mine = slice(start, start + size), np.flatnonzero(lists == q)
+        i, j = (pairs[mine] - start).T
+        left = int(size) - 2
+        residual = solved[rows] / np.sqrt(contrasts.delta[q])
+        if not left:  # nothing of the list remains
+            held = residual
+            out[mine] = (y[rows][i] - held[i]) - (y[rows][j] - held[j])
+            continue
+        delta = weights_of(np.array([left]), weights)[0].item() if left > 1 else 1.0
+        inverse = _contrast_inverse(
+            system.inverse_block(lam, rows), contrasts.delta[q].item(), lam, delta
+        )
+        out[mine] = y[rows][i] - y[rows][j] - _held_difference(inverse, residual, i, j)
+    return out
+
+
+def _contrast_inverse(block: Array, delta: float, lam: float, new_delta: float) -> Array:
+    """Inverse, on contrasts, of the list's covariance given all others plus its noise."""
+    n = len(block)
+    centre = np.eye(n) - 1.0 / n
+    covariance = (np.linalg.inv(block) - lam * np.eye(n)) / delta
+    noisy = centre @ covariance @ centre + lam / new_delta * centre
+    return centre @ np.linalg.inv(noisy + 1.0 / n) @ centre
+
+
+def _held_difference(G: Array, residual: Array, i: Any, j: Any) -> Array:
+    """Difference of the residuals of two rows that are both held out, in O(1) a pair."""
+    a, b, c = G[i, i], G[i, j], G[j, j]
+    right = G @ residual
+    p, r = right[i], right[j]
+    determinant = a * c - b * b
+    return ((c * p - b * r) - (a * r - b * p)) / determinant

@@ -1,0 +1,236 @@
+r"""RankRLS for every regularisation constant at once, from one eigendecomposition.
+
+With the whitened targets :math:`t = S y` and :math:`P = (S K S + \lambda I)^{-1}`, the dual
+coefficients are :math:`S \alpha` with :math:`\alpha = P t`. Everything else, evidence and hold-out,
+is a function of :math:`P` as well, which the eigendecomposition gives for each :math:`\lambda` in
+the time of a product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from bayesrank.solvers.rank_rls.contrasts import Contrasts
+
+__all__ = ["KernelSpectrum", "LinearSpectrum", "Spectrum"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What the linear and the kernel form share: targets, eigenvalues and coordinates.
+
+    Attributes
+    ----------
+    contrasts
+        The operator S.
+    target
+        Shape (m,): ``t = S y``.
+    values
+        Shape (k,): eigenvalues of ``S K S``, not below zero.
+    coordinates
+        Shape (k,): of the target in the eigenvectors.
+    outside
+        Square of the length of that part of the target that is in none of them.
+    """
+
+    contrasts: Contrasts
+    target: Array
+    values: Array
+    coordinates: Array
+    outside: float
+
+    def quadratic(self, lam: float | Array) -> Array:
+        """``t' P t`` for each constant."""
+        lam = np.asarray(lam, np.float64)[..., None]
+        inside = (self.coordinates**2 / (self.values + lam)).sum(axis=-1)
+        return inside + self.outside / lam[..., 0]
+
+    def log_determinant(self, lam: float | Array) -> Array:
+        """Log determinant of ``S K S + lam`` on the contrasts, for each constant."""
+        lam = np.asarray(lam, np.float64)[..., None]
+        rest = self.contrasts.num_contrasts - len(self.values)
+        return np.log(self.values + lam).sum(axis=-1) + rest * np.log(lam[..., 0])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSpectrum(Spectrum):
+    """The linear kernel, through the features' own matrix ``Z'Z`` of shape (d, d), ``Z = S X``.
+
+    Attributes
+    ----------
+    X
+        Features, shape (m, d), dense or sparse.
+    rotation
+        Shape (d, d): eigenvectors of ``Z'Z``.
+    all_values
+        Shape (d,): eigenvalues of all of them; `values` leaves out those that are zero.
+    """
+
+    X: Any
+    rotation: Array
+    all_values: Array
+
+    @classmethod
+    def of(cls, X: Any, y: Array, contrasts: Contrasts) -> LinearSpectrum:
+        """Decompose ``Z'Z`` for rows that stand list after list."""
+        target = contrasts.whiten(y)
+        if sparse.issparse(X):
+            gram, projected = _sparse_gram(X, contrasts), X.T @ contrasts.whiten(target)
+        else:
+            Z = contrasts.whiten(X)
+            gram, projected = Z.T @ Z, Z.T @ target
+        values, rotation = linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
+        values = np.maximum(values, 0.0)
+        kept = values > values[-1] * max(X.shape) * np.finfo(float).eps
+        coordinates = (rotation.T @ projected)[kept] / np.sqrt(values[kept])
+        outside = max(float(target @ target - coordinates @ coordinates), 0.0)
+        return cls(contrasts, target, values[kept], coordinates, outside, X, rotation, values)
+
+    @cached_property
+    def basis(self) -> Array:
+        """Eigenvectors of ``Z Z'`` whose eigenvalues are not zero, shape (m, k)."""
+        kept = self.all_values.size - self.values.size
+        rotated = self.contrasts.whiten(np.asarray(self.X @ self.rotation[:, kept:]))
+        rotated /= np.sqrt(self.values)
+        return rotated
+
+    def weights(self, lam: float) -> Array:
+        """Weights of the features, shape (d,)."""
+        start = self.all_values.size - self.values.size
+        scaled = np.sqrt(self.values) / (self.values + lam) * self.coordinates
+        return self.rotation[:, start:] @ scaled
+
+    def alpha(self, lam: float) -> Array:
+        """``P t``, shape (m,)."""
+        share = self.values / (self.values + lam)
+        return (self.target - self.basis @ (share * self.coordinates)) / lam
+
+    def inverse_block(self, lam: float, rows: slice) -> Array:
+        """Block of P of some rows."""
+        part = self.basis[rows] * np.sqrt(self.values / (self.values + lam))
+        return (np.eye(len(part)) - part @ part.T) / lam
+
+    def solve_blocks(self, lam: float) -> Array:
+        """Solve with each list's block of P, for alpha; shape (m,).
+
+        Lists of one length are solved together.
+        """
+        sizes, starts = self.contrasts.sizes, self.contrasts.starts
+        right = self.alpha(lam) * lam
+        part = self.basis * np.sqrt(self.values / (self.values + lam))
+        out = np.empty_like(right)
+        for size in np.unique(sizes):
+            rows = starts[sizes == size][:, None] + np.arange(size)
+            B, r = part[rows], right[rows][..., None]
+            Bt = B.transpose(0, 2, 1)
+            if size <= B.shape[2]:
+                solution = np.linalg.solve(np.eye(size) - B @ Bt, r)
+            else:
+                solution = r + B @ np.linalg.solve(np.eye(B.shape[2]) - Bt @ B, Bt @ r)
+            out[rows] = solution[..., 0]
+        return out
+
+    def levels(self, lam: float, solved: Array) -> Array:
+        """Mean score of each list when it is held out, shape (q,)."""
+        start = self.all_values.size - self.values.size
+        means = _list_means(self.X, self.contrasts) @ self.rotation[:, start:]
+        means *= np.sqrt(self.values) / (self.values + lam)
+        removed = np.add.reduceat(self.basis * solved[:, None], self.contrasts.starts, axis=0)
+        return means @ self.coordinates - np.einsum("qk,qk->q", means, removed)
+
+    def variance(self, X: Any, lam: float) -> Array:
+        """Posterior variance of scores of new rows, in units of the squared scale."""
+        rotated = np.asarray(X @ self.rotation)
+        return rotated**2 @ (lam / (self.all_values + lam))
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpectrum(Spectrum):
+    """Any kernel, through ``S K S`` of shape (m, m).
+
+    Attributes
+    ----------
+    means
+        Mean row of the Gram matrix of each list, whitened, shape (q, m).
+    basis
+        Eigenvectors of ``S K S``, shape (m, m).
+    """
+
+    means: Array
+    basis: Array
+
+    @classmethod
+    def of(cls, K: Array, y: Array, contrasts: Contrasts) -> KernelSpectrum:
+        """Decompose ``S K S`` for rows that stand list after list; `K` is overwritten."""
+        target = contrasts.whiten(y)
+        means = contrasts.whiten_kernel(K)
+        values, basis = linalg.eigh(K, driver="evd", overwrite_a=True, check_finite=False)
+        return cls(contrasts, target, np.maximum(values, 0.0), basis.T @ target, 0.0, means, basis)
+
+    def alpha(self, lam: float) -> Array:
+        """``P t``, shape (m,)."""
+        return self.basis @ (self.coordinates / (self.values + lam))
+
+    def root_times(self, right: Array, lam: float) -> Array:
+        """Multiply by a root of P: the squares of a column sum to its quadratic form."""
+        return ((self.basis.T @ right).T / np.sqrt(self.values + lam)).T
+
+    def root_columns(self, lam: float, rows: slice) -> Array:
+        """Columns of that root, shape (m, n)."""
+        return (self.basis[rows] / np.sqrt(self.values + lam)).T
+
+    def inverse_block(self, lam: float, rows: slice) -> Array:
+        """Block of P of some rows."""
+        part = self.root_columns(lam, rows)
+        return part.T @ part
+
+    def solve_blocks(self, lam: float) -> Array:
+        """Solve with each list's block of P, for alpha; shape (m,)."""
+        return solve_each_block(self, lam)
+
+    def levels(self, lam: float, solved: Array) -> Array:
+        """Mean score of each list when it is held out, shape (q,)."""
+        return kernel_levels(self, lam, solved)
+
+
+def solve_each_block(system: Any, lam: float) -> Array:
+    """Solve with each list's block of P, for alpha; shape (m,)."""
+    alpha = system.alpha(lam)
+    out = np.empty_like(alpha)
+    for rows in system.contrasts.slices:
+        out[rows] = linalg.solve(system.inverse_block(lam, rows), alpha[rows], assume_a="pos")
+    return out
+
+
+def kernel_levels(system: Any, lam: float, solved: Array) -> Array:
+    """Mean score of each list when it is held out, from means of its Gram matrix; shape (q,)."""
+    removed = [system.root_columns(lam, rows) @ solved[rows] for rows in system.contrasts.slices]
+    told = system.root_times(system.means.T, lam)
+    return system.means @ system.alpha(lam) - np.einsum("mq,qm->q", told, np.array(removed))
+
+
+def _sparse_gram(X: Any, contrasts: Contrasts) -> Array:
+    """``Z'Z`` of sparse features, which centring would make dense."""
+    root = sparse.diags_array(contrasts.spread(np.sqrt(contrasts.delta)))
+    scaled = (root @ X).tocsr()
+    means = _list_means(X, contrasts) * np.sqrt(contrasts.delta * contrasts.sizes)[:, None]
+    product: Any = scaled.T @ scaled
+    return product.toarray() - means.T @ means
+
+
+def _list_means(X: Any, contrasts: Contrasts) -> Array:
+    """Mean features of each list, shape (q, d), dense."""
+    if not sparse.issparse(X):
+        return contrasts.means(X)
+    lists = contrasts.spread(np.arange(len(contrasts.sizes)))
+    each = 1.0 / contrasts.spread(contrasts.sizes)
+    average: Any = sparse.csr_array((each, (lists, np.arange(len(lists))))) @ X
+    return average.toarray()
