@@ -4,6 +4,8 @@ from bayesrank.infer.ep import EP as EP
 from bayesrank.infer.ep import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.hyper.evidence import EvidenceMaximum as EvidenceMaximum
 from bayesrank.infer.hyper.evidence import maximize_evidence as maximize_evidence
+from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
+from bayesrank.infer.hyper.integration_result import IntegratedEPResult as IntegratedEPResult
 from bayesrank.infer.hyper.nested import NestedEP as NestedEP
 from bayesrank.infer.hyper.nested_result import NestedEPResult as NestedEPResult
 from bayesrank.infer.result import EPResult as EPResult
@@ -15,6 +17,8 @@ __all__ = [
     "ConvergenceWarning",
     "EPResult",
     "EvidenceMaximum",
+    "IntegratedEP",
+    "IntegratedEPResult",
     "NestedEP",
     "NestedEPResult",
     "WhitenReparam",

@@ -132,6 +132,17 @@ class EP:
         self.precision = precision
         self.compiled = CompileCache()
 
+    def with_tol(self, tol: float) -> EP:
+        """Make an engine of the same program with the same settings but for `tol`."""
+        return EP(
+            self.model,
+            power=self.power,
+            damping=self.damping,
+            max_sweeps=self.max_sweeps,
+            tol=tol,
+            precision=self.precision,
+        )
+
     # ------------------------------------------------------------ pure functions
 
     def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:

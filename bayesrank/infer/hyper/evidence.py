@@ -19,7 +19,7 @@ from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.hyperparameters import Evaluation, Hyperparameters, first_sites
 
-__all__ = ["EvidenceMaximum", "maximize_evidence"]
+__all__ = ["EvidenceMaximum", "Mode", "find_mode", "maximize_evidence"]
 
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
@@ -27,6 +27,7 @@ _REACH = 8.0
 # Nearer to an end of its domain than this share of it, a hyperparameter is at that end: it comes
 # there on the unconstrained scale, where the way to the end itself has no end.
 _EDGE = 1e-3
+_STEPS, _TOLERANCE = 200, 1e-6
 _NOWHERE = "EP does not converge at these hyperparameters"
 
 
@@ -69,11 +70,34 @@ class EvidenceMaximum:
         yield self.log_evidence
 
 
+class Mode(NamedTuple):
+    """The most probable hyperparameters on their unconstrained scale.
+
+    Attributes
+    ----------
+    free
+        The hyperparameters.
+    flat
+        The point, shape (d,).
+    evaluation, gradient
+        What was found there; the objective is the log density of the point.
+    num_evaluations
+        Number of times the evidence was computed.
+    """
+
+    free: Hyperparameters
+    flat: np.ndarray
+    evaluation: Evaluation
+    gradient: np.ndarray
+    num_evaluations: int
+
+
 class _Start(NamedTuple):
-    """The end of one run of the optimiser, with the evaluation there."""
+    """The end of one run of the optimiser, with the evaluation and the gradient there."""
 
     outcome: OptimizeResult
     evaluation: Evaluation
+    gradient: np.ndarray
 
 
 def maximize_evidence(
@@ -83,8 +107,8 @@ def maximize_evidence(
     init: Mapping[str, Any] | None = None,
     num_restarts: int = 0,
     rng_key: Array | None = None,
-    max_steps: int = 200,
-    tol: float = 1e-6,
+    max_steps: int = _STEPS,
+    tol: float = _TOLERANCE,
     callback: Callable[[int, float], None] | None = None,
     **kwargs: Any,
 ) -> EvidenceMaximum:
@@ -141,7 +165,7 @@ def maximize_evidence(
         search = _Search(engine, args, kwargs, dict(params or {}), dict(init or {}), callback)
         starts = search.starting_points(num_restarts, rng_key)
         ends = [search.climb(start, max_steps, tol) for start in starts]
-        maximum = search.best(ends)
+        maximum = search.report(ends)
     if not maximum.converged:
         what = (
             f"stopped at an edge: {', '.join(maximum.at_bound)} would go further"
@@ -157,6 +181,48 @@ def maximize_evidence(
     return maximum
 
 
+def find_mode(
+    engine: EP,
+    args: tuple,
+    kwargs: dict[str, Any],
+    params: Mapping[str, Any],
+    *,
+    num_restarts: int = 0,
+    rng_key: Array | None = None,
+    callback: Callable[[int, float], None] | None = None,
+) -> Mode:
+    """Find the mode of evidence times prior on the unconstrained scale of the hyperparameters.
+
+    There a prior with a long tail, as scales have, is more nearly Gaussian, and so is the
+    posterior: it is where an integration starts.  `maximize_evidence` maximises the density on the
+    hyperparameters' own scale.
+
+    Parameters
+    ----------
+    engine, args, kwargs
+        The engine of the program, and what it is called with.
+    params
+        Values of all sites to be held fixed, by name.
+    num_restarts, rng_key, callback
+        As for `maximize_evidence`.
+
+    Returns
+    -------
+    Mode
+
+    Raises
+    ------
+    ValueError
+        As `maximize_evidence`.
+    """
+    _check_settings(num_restarts, _STEPS, _TOLERANCE)
+    search = _Search(engine, args, kwargs, dict(params), {}, callback, jacobian=True)
+    starts = search.starting_points(num_restarts, rng_key)
+    end = search.best([search.climb(start, _STEPS, _TOLERANCE) for start in starts])
+    point = np.asarray(end.outcome.x)
+    return Mode(search.free, point, end.evaluation, end.gradient, search.count)
+
+
 class _Search:
     """One maximisation: what is searched, and what has been evaluated."""
 
@@ -168,9 +234,11 @@ class _Search:
         params: dict[str, Any],
         init: dict[str, Any],
         callback: Callable[[int, float], None] | None,
+        *,
+        jacobian: bool = False,
     ) -> None:
         self.engine, self.args, self.kwargs, self.params = engine, args, kwargs, params
-        self.callback = callback
+        self.callback, self.jacobian = callback, jacobian
         self.free = Hyperparameters(engine, args, kwargs, params)
         if not self.free.names:
             raise ValueError(
@@ -200,7 +268,7 @@ class _Search:
     def evaluate(self, point: np.ndarray) -> tuple[Evaluation, np.ndarray]:
         """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
         evaluation, gradient = self.free.evaluate_with_gradient(
-            point, self.params, self.sites, self.args, self.kwargs
+            point, self.params, self.sites, self.args, self.kwargs, jacobian=self.jacobian
         )
         objective = float(evaluation.objective)
         usable = bool(evaluation.usable)
@@ -216,7 +284,7 @@ class _Search:
         """Run the optimiser from one point."""
         first, slope = self.evaluate(start)
         if not first.usable:
-            return _Start(OptimizeResult(x=start, success=False, message=_NOWHERE), first)
+            return _Start(OptimizeResult(x=start, success=False, message=_NOWHERE), first, slope)
         # With bounds on every side, L-BFGS-B begins with a step of the whole gradient: make that a
         # step of length one.
         scale = max(1.0, float(np.linalg.norm(slope)))
@@ -239,14 +307,18 @@ class _Search:
             bounds=bounds,
             options={"maxiter": max_steps, "ftol": tol, "gtol": 1e-3 / scale},
         )
-        end = self.evaluate(outcome.x)[0]
+        end, slope = self.evaluate(outcome.x)
         if not end.usable:
             outcome.success, outcome.message = False, _NOWHERE
-        return _Start(outcome, end)
+        return _Start(outcome, end, slope)
 
-    def best(self, ends: list[_Start]) -> EvidenceMaximum:
+    def best(self, ends: list[_Start]) -> _Start:
         """The best of several ends."""
-        end = max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
+        return max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
+
+    def report(self, ends: list[_Start]) -> EvidenceMaximum:
+        """What was found at the best of several ends."""
+        end = self.best(ends)
         with_bounds = np.abs(end.outcome.x - self.first) >= _REACH - 1e-6
         edges = self.free.unravel(jnp.asarray(with_bounds, float))
         learned = {k: np.asarray(v) for k, v in self.free.values(end.outcome.x).items()}

@@ -17,17 +17,18 @@ from jax.flatten_util import ravel_pytree
 
 from bayesrank.infer.sites import Sites
 
-__all__ = ["forecast"]
+__all__ = ["APART", "forecast"]
 
 # Distance of the points from the centre, and how far the polynomial is trusted, in standard
 # deviations.
-_APART = 1.3
+APART = 1.3
 _REACH = 2.5
-# With more hyperparameters than this, products of two of them are left out.
 _MOST = 12
 
 
-def forecast(sites_at: Callable[[np.ndarray], Sites], size: int) -> Callable[[Array], Sites]:
+def forecast(
+    sites_at: Callable[[np.ndarray], Sites], size: int, most: int = _MOST
+) -> Callable[[Array], Sites]:
     """Interpolate EP's sites around zero.
 
     Parameters
@@ -36,15 +37,17 @@ def forecast(sites_at: Callable[[np.ndarray], Sites], size: int) -> Callable[[Ar
         Gives the sites at a vector of hyperparameters on a white scale, shape (d,).
     size
         The length d.
+    most
+        With more hyperparameters than this, products of two of them are left out.
 
     Returns
     -------
     callable
         Gives sites at such a vector: those of `sites_at` at zero, 1.3 either way along each axis
-        and, for d up to 12, 1.3 along each pair of axes. Pure.
+        and, for d up to `most`, 1.3 along each pair of axes. Pure.
     """
-    first, second = np.triu_indices(size) if size <= _MOST else (np.arange(size),) * 2
-    axes = _APART * np.eye(size)
+    first, second = np.triu_indices(size) if size <= most else (np.arange(size),) * 2
+    axes = APART * np.eye(size)
     corners = (axes[first] + axes[second])[first != second]
     points = np.concatenate([np.zeros((1, size)), axes, -axes, corners])
 

@@ -13,13 +13,21 @@ from jax import Array, core
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
+from bayesrank.infer import sites
 from bayesrank.infer.compiled import as_working_dtype
 from bayesrank.infer.ep import EP
 from bayesrank.infer.reader.inventory import Inventory, run_with, take_inventory
 from bayesrank.infer.reader.refusals import TracedStructureError
-from bayesrank.infer.sites import Sites
+from bayesrank.infer.sites import EPState, Sites
 
-__all__ = ["Evaluation", "Hyperparameters", "first_sites", "inventory_of"]
+__all__ = [
+    "Component",
+    "Evaluation",
+    "Hyperparameters",
+    "first_sites",
+    "inventory_of",
+    "not_integrated",
+]
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
 # evidence means nothing.
@@ -51,6 +59,25 @@ class Evaluation(NamedTuple):
     def usable(self) -> Array:
         """Whether EP came near enough to its fixed point for its evidence to mean something."""
         return jnp.isfinite(self.objective) & (self.delta < _LARGEST_DELTA)
+
+
+class Component(NamedTuple):
+    """EP's posterior at one value of the hyperparameters.
+
+    Attributes
+    ----------
+    evaluation
+        The evidence there.
+    mean, covariance
+        Of all latents, laid end to end.
+    converged
+        Whether EP came to its fixed point.
+    """
+
+    evaluation: Evaluation
+    mean: Array
+    covariance: Array
+    converged: Array
 
 
 class Hyperparameters:
@@ -130,6 +157,18 @@ class Hyperparameters:
         log_evidence, end = self.engine.evidence_and_state(
             params, *args, init_sites=init_sites, **kwargs
         )
+        return self._evaluation(flat, params, log_evidence, end, args, kwargs, jacobian)
+
+    def _evaluation(
+        self,
+        flat: Array,
+        params: dict[str, Any],
+        log_evidence: Array,
+        end: EPState,
+        args: tuple,
+        kwargs: dict[str, Any],
+        jacobian: bool,
+    ) -> Evaluation:
         log_prior = self._log_prior(params, args, kwargs)
         objective = log_evidence + log_prior
         if jacobian:
@@ -151,8 +190,51 @@ class Hyperparameters:
         init_sites: Sites,
         args: tuple,
         kwargs: dict[str, Any],
+        *,
+        jacobian: bool = False,
     ) -> tuple[Evaluation, np.ndarray]:
         """Evaluate at a vector, and differentiate the objective there, compiled once.
+
+        Parameters
+        ----------
+        flat, fixed, init_sites, args, kwargs, jacobian
+            As in `evaluate`.
+
+        Returns
+        -------
+        tuple
+            The evaluation, and the gradient of its objective, shape (d,).
+        """
+        # The weight of the Jacobian is data: code with it serves without it.
+        point = flat, init_sites, dict(fixed), jnp.asarray(float(jacobian))
+        (evaluation, gradient), _ = self.engine.compiled(self._differentiated, point, args, kwargs)
+        return evaluation, np.asarray(gradient, float)
+
+    def _differentiated(
+        self,
+        point: tuple[Array, Sites, dict[str, Any], Array],
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> tuple[tuple[Evaluation, Array], None]:
+        flat, init_sites, fixed, weight = point
+
+        def objective(flat: Array) -> tuple[Array, Evaluation]:
+            evaluation = self.evaluate(flat, fixed, init_sites, args, kwargs)
+            value = evaluation.objective + weight * self.log_jacobian(flat)
+            return value, evaluation._replace(objective=value)
+
+        (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(flat)
+        return (evaluation, gradient), None
+
+    def component(
+        self,
+        flat: ArrayLike,
+        fixed: Mapping[str, Any],
+        init_sites: Sites,
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> tuple[Component, dict[str, tuple[int, ...]]]:
+        """Solve EP at a vector, compiled once.
 
         Parameters
         ----------
@@ -162,23 +244,23 @@ class Hyperparameters:
         Returns
         -------
         tuple
-            The evaluation, whose objective has no Jacobian, and the gradient of that, shape (d,).
+            EP's posterior, with an evaluation whose objective is the density of the vector itself;
+            and the shapes of the latent sites.
         """
         point = flat, init_sites, dict(fixed)
-        (evaluation, gradient), _ = self.engine.compiled(self._differentiated, point, args, kwargs)
-        return evaluation, np.asarray(gradient, float)
+        return self.engine.compiled(self._component, point, args, kwargs)
 
-    def _differentiated(
+    def _component(
         self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[tuple[Evaluation, Array], None]:
+    ) -> tuple[Component, dict[str, tuple[int, ...]]]:
         flat, init_sites, fixed = point
-
-        def objective(flat: Array) -> tuple[Array, Evaluation]:
-            evaluation = self.evaluate(flat, fixed, init_sites, args, kwargs)
-            return evaluation.objective, evaluation
-
-        (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(flat)
-        return (evaluation, gradient), None
+        params = {**fixed, **self.values(flat)}
+        program, end = self.engine.solve(params, *args, init_sites=init_sites, **kwargs)
+        log_evidence = sites.log_evidence(program.problem, end.tau, end.nu, end.posterior)
+        evaluation = self._evaluation(flat, params, log_evidence, end, args, kwargs, True)
+        mean, covariance = program.all_latents(end.posterior.mean, end.posterior.covariance)
+        converged = (end.delta <= self.engine.tol) & (end.skipped == 0)
+        return Component(evaluation, mean, covariance, converged), program.shapes
 
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""
@@ -214,7 +296,30 @@ def inventory_of(
     return inventory._replace(hyperparameters=values[0], discrete=values[1])
 
 
-def first_sites(sites: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:
+def not_integrated(
+    engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Values of all hyperparameters that are not to be integrated over.
+
+    They are those that `params` holds fixed, and `param` sites, which have no prior, at their
+    initial value.
+
+    Raises
+    ------
+    ValueError
+        If there is no other.
+    """
+    inventory = inventory_of(engine, args, kwargs, params)
+    if not inventory.sampled:
+        raise ValueError(
+            "the model has no hyperparameter to integrate over: it has no sample site other "
+            "than its Gaussian latents that params does not hold fixed. Use EP"
+        )
+    values = inventory.hyperparameters
+    return {k: np.asarray(v) for k, v in values.items() if k not in inventory.sampled}
+
+
+def first_sites(named: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:
     """Sites as EP takes them, from a result that names them."""
-    tau, nu = zip(*sites.values(), strict=True) if sites else ((), ())
+    tau, nu = zip(*named.values(), strict=True) if named else ((), ())
     return jax.tree.map(jnp.asarray, (tau, nu))

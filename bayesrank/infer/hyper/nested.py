@@ -32,13 +32,14 @@ from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.compiled import jit, without_stale_traces
 from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import maximize_evidence
 from bayesrank.infer.hyper.forecast import forecast
 from bayesrank.infer.hyper.hyperparameters import (
     Evaluation,
     Hyperparameters,
     first_sites,
-    inventory_of,
+    not_integrated,
 )
 from bayesrank.infer.hyper.nested_result import NestedEPResult
 from bayesrank.infer.result import GaussianMoments, square_root
@@ -53,7 +54,6 @@ LARGEST_R_HAT = 1.05
 # 200 items and 1,000 comparisons it is right to 4e-6 nats where they are settled to 0.01.
 _SEARCH_TOL = 1e-3
 _WALK_TOL = 1e-2
-_STEP = 0.02  # of the differences of gradients, on the unconstrained scale
 _IMPORTANCE_DRAWS = 400
 # In few dimensions on a white scale a trajectory of three long steps turns round; with NUTS's usual
 # 0.8 it takes up to seven for no larger effective number of draws.
@@ -198,7 +198,7 @@ class NestedEP:
 
     def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
         """Find the mode of the hyperparameters, the curvature there, and the sites around it."""
-        fixed = self._fixed(args, kwargs, params)
+        fixed = not_integrated(self.engine, args, kwargs, params)
         engine = self.search_engine
         # Wherever the search ends, the walk starts around it, and says itself whether it is done.
         with warnings.catch_warnings():
@@ -209,29 +209,15 @@ class NestedEP:
         centre, first = free.flatten(maximum.params), first_sites(start.sites)
 
         def evaluate(point: np.ndarray) -> tuple[Evaluation, np.ndarray]:
-            return free.evaluate_with_gradient(point, fixed, first, args, kwargs)
+            return free.evaluate_with_gradient(point, fixed, first, args, kwargs, jacobian=True)
 
         def sites_at(white: np.ndarray) -> Sites:
             evaluation = evaluate(centre + root @ white)[0]
             return evaluation.sites if evaluation.usable else first
 
-        steps = _STEP * np.eye(centre.size)
-        slopes = np.stack([evaluate(centre + s)[1] - evaluate(centre - s)[1] for s in steps])
-        curvature = slopes / (2 * _STEP) + np.asarray(jit(jax.hessian(free.log_jacobian))(centre))
-        root = _inverse_root(-curvature)
+        root = whitening_root(lambda point: evaluate(point)[1], centre, evaluate(centre)[1])
         walked = Hyperparameters(self.walk_engine, args, kwargs, fixed)
         return _Walk(walked, fixed, centre, root, forecast(sites_at, centre.size), args, kwargs)
-
-    def _fixed(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-        """Values of all hyperparameters that are not to be integrated over."""
-        inventory = inventory_of(self.engine, args, kwargs, params)
-        if not inventory.sampled:
-            raise ValueError(
-                "the model has no hyperparameter to integrate over: it has no sample site other "
-                "than its Gaussian latents that params does not hold fixed. Use EP"
-            )
-        values = inventory.hyperparameters
-        return {k: np.asarray(v) for k, v in values.items() if k not in inventory.sampled}
 
     def _mixture(
         self,
@@ -333,13 +319,6 @@ class _Walk(NamedTuple):
     def whiten(self, points: np.ndarray) -> np.ndarray:
         """White vectors from unconstrained ones, both (..., d)."""
         return np.linalg.solve(self.root, (points - self.centre)[..., None])[..., 0]
-
-
-def _inverse_root(precision: np.ndarray) -> np.ndarray:
-    """``R`` with ``R R'`` the inverse of a curvature, flat or wrong directions made moderate."""
-    values, vectors = np.linalg.eigh(0.5 * (precision + precision.T))
-    # A log hyperparameter that the data leave open has a prior of about unit scale.
-    return vectors / np.sqrt(np.maximum(values, 0.25))
 
 
 def _moments(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,111 +1,29 @@
-"""What nested EP returns: a mixture of Gaussian posteriors, and draws from it."""
+"""What nested EP returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-from numpyro.diagnostics import print_summary
-
-from bayesrank.infer.result import GaussianMoments
+from bayesrank.infer.hyper.mixture import MixtureResult
 
 __all__ = ["NestedEPResult"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class NestedEPResult(GaussianMoments):
+class NestedEPResult(MixtureResult):
     """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
 
     Attributes
     ----------
-    model, model_args, model_kwargs
-        The program and what it was called with.
-    params
-        Values of the hyperparameters that were held fixed: those given, and `param` sites.
-    shapes, joint_mean, joint_covariance
-        Of the latents, as in `EPResult`: here the moments of the mixture.
-    log_evidence
-        Log of the integral of the program's density over latents and hyperparameters, in nats, by
-        importance sampling of the hyperparameters.
-    log_evidence_error
-        Its standard error.
-    pareto_k
-        Tail shape of the importance weights; above 0.7 the evidence cannot be relied on.
     converged
         Whether EP converged at every draw, no trajectory diverged, and R-hat (where there are
         several chains) is below 1.05 for every hyperparameter.
     num_divergent
         Number of draws that ended a divergent trajectory.
-    num_unconverged
-        Number of draws of the hyperparameters at which EP did not converge.
-    hyperparameters
-        Draws of the hyperparameters, shapes (chains, draws) + their own.
-    draws
-        For each of these, one draw of the latents, shapes (chains, draws) + their own.
+
+    Notes
+    -----
+    The other attributes are those of `bayesrank.infer.hyper.mixture.MixtureResult`.
     """
 
-    model: Callable[..., Any]
-    model_args: tuple
-    model_kwargs: dict[str, Any]
-    params: dict[str, np.ndarray]
-    log_evidence: float
-    log_evidence_error: float
-    pareto_k: float
-    converged: bool
     num_divergent: int
-    num_unconverged: int
-    hyperparameters: dict[str, np.ndarray] = field(repr=False)
-    draws: dict[str, np.ndarray] = field(repr=False)
-
-    @property
-    def num_samples(self) -> int:
-        """Number of draws, of all chains together."""
-        chains, draws = next(iter(self.hyperparameters.values())).shape[:2]
-        return chains * draws
-
-    @cached_property
-    def mean(self) -> dict[str, np.ndarray]:
-        """Posterior mean of each latent site and hyperparameter, in its own shape."""
-        means = {k: v.mean(axis=(0, 1)) for k, v in self.hyperparameters.items()}
-        return {**GaussianMoments.mean.func(self), **means}
-
-    @cached_property
-    def stddev(self) -> dict[str, np.ndarray]:
-        """Posterior standard deviation of each latent site and hyperparameter."""
-        stddev = {k: v.std(axis=(0, 1)) for k, v in self.hyperparameters.items()}
-        return {**GaussianMoments.stddev.func(self), **stddev}
-
-    def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
-        """Draws of latents and hyperparameters together; the same ones at every call.
-
-        Parameters
-        ----------
-        group_by_chain
-            Whether to keep the axis of the chains in front of that of their draws.
-
-        Returns
-        -------
-        dict
-            For each latent site and hyperparameter, draws of shape (num_samples,) + its own, or
-            (chains, draws) + its own; hyperparameters held fixed are repeated.
-        """
-        samples = {**self.draws, **self.hyperparameters}
-        chains, draws = next(iter(samples.values())).shape[:2]
-        for name, value in self.params.items():
-            samples[name] = np.broadcast_to(value, (chains, draws, *np.shape(value)))
-        if group_by_chain:
-            return samples
-        return {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in samples.items()}
-
-    def print_summary(self, prob: float = 0.9) -> None:
-        """Print a table of hyperparameters and latents, as `numpyro.infer.MCMC.print_summary`.
-
-        Parameters
-        ----------
-        prob
-            Probability of the interval shown.
-        """
-        print_summary({**self.hyperparameters, **self.draws}, prob=prob, group_by_chain=True)

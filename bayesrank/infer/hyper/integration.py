@@ -1,0 +1,346 @@
+r"""Hyperparameters integrated over at the price of a few dozen runs of EP.
+
+Given the hyperparameters :math:`\theta`, EP finds the posterior of the latents and the evidence
+:math:`Z(\theta)`. The posterior of :math:`\theta` is :math:`p(\theta) Z(\theta)` up to a constant,
+and that of the latents the mixture of EP's posteriors over it. A handful of hyperparameters needs
+no walk (`NestedEP`): as in INLA (Rue et al., 2009) and GPstuff (Vanhatalo et al., 2013), the mode
+and the curvature there say where the points of the mixture belong, and a design of points along the
+axes how the density leans on each side. INLA and GPstuff then trust the weights of a central
+composite design. Here the points are spread by a quasi-random sequence as a density of that shape
+says, and weighted by importance, so that the weights tell themselves how good they are; where they
+are poor, the density is fitted anew to the weighted points, and more are added (adaptive multiple
+importance sampling, Cornuet et al., 2012).
+
+References
+----------
+Rue, H., Martino, S. and Chopin, N. (2009). Approximate Bayesian inference for latent Gaussian
+models by using integrated nested Laplace approximations. Journal of the Royal Statistical Society
+B, 71, 319-392. Vanhatalo, J., Riihimaki, J., Hartikainen, J., Jylanki, P., Tolvanen, V. and
+Vehtari, A. (2013). GPstuff: Bayesian modeling with Gaussian processes. Journal of Machine Learning
+Research, 14, 1175-1179. Cornuet, J.-M., Marin, J.-M., Mira, A. and Robert, C. P. (2012). Adaptive
+multiple importance sampling. Scandinavian Journal of Statistics, 39, 798-812.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from threadpoolctl import threadpool_limits
+
+from bayesrank._stack import outside
+from bayesrank.infer.arguments import check_run
+from bayesrank.infer.compiled import without_stale_traces
+from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.hyper.curvature import whitening_root
+from bayesrank.infer.hyper.evidence import Mode, find_mode
+from bayesrank.infer.hyper.forecast import APART, forecast
+from bayesrank.infer.hyper.hyperparameters import Component, Hyperparameters, not_integrated
+from bayesrank.infer.hyper.integration_result import IntegratedEPResult
+from bayesrank.infer.hyper.proposal import Proposal
+from bayesrank.infer.hyper.weighted import Weighted, weigh
+from bayesrank.infer.result import GaussianMoments, square_root
+from bayesrank.infer.sites import Sites
+
+__all__ = ["IntegratedEP"]
+
+# Effective number of points that is enough, and the largest Pareto tail of their weights.
+_ENOUGH = 25.0
+_FEW = 32
+_LARGEST_K = 0.7
+_MOST_ROUNDS = 4
+# The evidence is stationary in EP's sites, and means move by less than the last sweep moved them.
+_POINTS_TOL = 1e-2
+# A half of an axis may be so many times narrower or wider than the curvature says.
+_LEANING = 3.0
+# Points that together weigh less than this are left out of the mixture.
+_NOTHING = 1e-4
+
+
+class IntegratedEP:
+    """EP with a program's hyperparameters integrated over by a few dozen weighted points.
+
+    Parameters
+    ----------
+    model
+        A NumPyro program that `EP` takes, with at least one hyperparameter that is a `sample` site;
+        or an `EP` engine of it, whose settings and compiled code are then used.
+    **settings
+        Settings of EP, see `EP`, where `model` is a program.
+
+    Examples
+    --------
+    The program is one that `EP` takes as well::
+
+        def model(y):
+            scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+            f = numpyro.sample("f", dist.Normal(0.0, scale).expand([len(y)]))
+            numpyro.sample("y", dist.Poisson(jnp.exp(f)), obs=y)
+
+        result = IntegratedEP(model).run(jax.random.key(0), y)
+        result.mean["scale"], result.stddev["f"], result.log_evidence
+    """
+
+    def __init__(self, model: Callable[..., Any] | EP, **settings: Any) -> None:
+        if isinstance(model, EP) and settings:
+            raise TypeError(f"model is an EP engine, whose settings stand; leave out {[*settings]}")
+        self.engine = model if isinstance(model, EP) else EP(model, **settings)
+        self.points_engine = self.engine.with_tol(max(self.engine.tol, _POINTS_TOL))
+
+    def run(
+        self,
+        rng_key: Array,
+        *args: Any,
+        params: Mapping[str, Any] | None = None,
+        num_points: int | None = None,
+        num_samples: int = 1000,
+        num_restarts: int = 0,
+        callback: Callable[[int, float], None] | None = None,
+        **kwargs: Any,
+    ) -> IntegratedEPResult:
+        """Infer latents and hyperparameters.
+
+        Parameters
+        ----------
+        rng_key
+            Random key of the spread of the points and of the posterior draws.
+        *args, **kwargs
+            Arguments of the program.
+        params
+            Values of sites to be held fixed, by name. `param` sites that are not named have no
+            prior to be integrated over, and are held at their initial value.
+        num_points
+            Number of points of the first round, rounded up to a power of two; 32 for up to four
+            hyperparameters and 64 for more, if not given. Rounds as large follow, three at most,
+            where fewer than 25 effective points count.  The figures of 32 points are good to about
+            a tenth of a standard deviation; their error falls faster than one over the root of
+            their number.
+        num_samples
+            Number of posterior draws that the result keeps.
+        num_restarts
+            Number of further starts of the search for the mode, as for `maximize_evidence`.
+        callback
+            Called while the mode is searched for, as by `maximize_evidence`.
+
+        Returns
+        -------
+        IntegratedEPResult
+
+        Raises
+        ------
+        ValueError
+            If the program is not one that EP can take, or has no hyperparameter to integrate over,
+            or a number makes no sense.
+        TypeError
+            If `rng_key` is not a random key, or an argument is being traced.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EP did not converge at points that count, or the weights cannot be relied on.
+        """
+        params = dict(params or {})
+        _check_count(num_samples, "num_samples", 1)
+        if num_points is not None:
+            _check_count(num_points, "num_points", 8)
+        check_run(rng_key, num_samples, (params, args, kwargs))
+        seed = int(jax.random.randint(rng_key, (), 0, 2**31 - 1))
+        precise = self.engine.precision == "float64"
+        with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
+            fixed = not_integrated(self.engine, args, kwargs, params)
+            mode = find_mode(
+                self.engine,
+                args,
+                kwargs,
+                fixed,
+                num_restarts=num_restarts,
+                rng_key=rng_key,
+                callback=callback,
+            )
+            survey = without_stale_traces(
+                lambda: _Survey(mode, self.points_engine, fixed, args, kwargs)
+            )
+            weighted, components = survey.integrate(seed, num_points)
+            result = self._result(survey, weighted, components, seed, num_samples)
+        if not result.converged:
+            warnings.warn(_complaint(result), ConvergenceWarning, stacklevel=outside())
+        return result
+
+    def _result(
+        self,
+        survey: _Survey,
+        weighted: Weighted,
+        components: list[Component],
+        seed: int,
+        num_samples: int,
+    ) -> IntegratedEPResult:
+        kept = _that_count(weighted.weights)
+        weights = weighted.weights[kept] / weighted.weights[kept].sum()
+        free = survey.mode.free
+        values = [free.values(weighted.points[k]) for k in kept]
+        points = {name: np.stack([np.asarray(v[name]) for v in values]) for name in free.names}
+        means = np.stack([np.asarray(components[k].mean, float) for k in kept])
+        covariances = np.stack([np.asarray(components[k].covariance, float) for k in kept])
+        unconverged = sum(not bool(components[k].converged) for k in kept)
+        centre = weights @ means
+        between = means - centre
+        moments = GaussianMoments(
+            shapes=survey.shapes,
+            joint_mean=centre,
+            joint_covariance=np.tensordot(weights, covariances, 1)
+            + (between.T * weights) @ between,
+        )
+        owner, draws = _draw(weights, means, covariances, num_samples, seed)
+        return IntegratedEPResult(
+            shapes=moments.shapes,
+            joint_mean=moments.joint_mean,
+            joint_covariance=moments.joint_covariance,
+            model=self.engine.model,
+            model_args=survey.args,
+            model_kwargs=survey.kwargs,
+            params=survey.fixed,
+            log_evidence=weighted.log_mean,
+            log_evidence_error=weighted.error,
+            pareto_k=weighted.pareto_k,
+            converged=_enough(weighted) and not unconverged,
+            num_unconverged=unconverged,
+            hyperparameters={k: v[owner][None] for k, v in points.items()},
+            draws=moments.by_site(draws[None]),
+            effective_points=weighted.effective,
+            mode={k: np.asarray(v) for k, v in free.values(survey.mode.flat).items()},
+            weights=weights,
+            points=points,
+            component_means=means,
+            component_covariances=covariances,
+            num_evaluations=survey.count,
+        )
+
+
+class _Survey:
+    """The density of the hyperparameters around its mode, and EP's posteriors there."""
+
+    def __init__(
+        self,
+        mode: Mode,
+        engine: EP,
+        fixed: dict[str, np.ndarray],
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.mode, self.fixed, self.args, self.kwargs = mode, fixed, args, kwargs
+        self.free = Hyperparameters(engine, args, kwargs, fixed)
+        self.size = mode.flat.size
+        self.count = mode.num_evaluations + self.size
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
+        self.heights: dict[tuple[float, ...], float] = {}
+        self.sites = forecast(self._sites_at, self.size, most=1)
+
+    def _gradient(self, flat: np.ndarray) -> np.ndarray:
+        mode, start = self.mode, self.mode.evaluation.sites
+        return mode.free.evaluate_with_gradient(
+            flat, self.fixed, start, self.args, self.kwargs, jacobian=True
+        )[1]
+
+    def _solve(self, flat: np.ndarray, start: Sites) -> Component:
+        component, self.shapes = self.free.component(
+            flat, self.fixed, start, self.args, self.kwargs
+        )
+        self.count += 1
+        return component
+
+    def _sites_at(self, white: np.ndarray) -> Sites:
+        """Sites at a point of the design, whose height is kept."""
+        start = self.mode.evaluation.sites
+        if not white.any():
+            return start
+        evaluation = self._solve(self.mode.flat + self.root @ white, start).evaluation
+        self.heights[tuple(white)] = float(evaluation.objective) if evaluation.usable else -np.inf
+        return evaluation.sites if evaluation.usable else start
+
+    def proposal(self) -> Proposal:
+        """A density of the shape that the design shows."""
+        top = float(self.mode.evaluation.objective)
+
+        def scales(direction: float) -> np.ndarray:
+            axes = direction * APART * np.eye(self.size)
+            drop = top - np.array([self.heights[tuple(axis)] for axis in axes])
+            least = 0.5 * (APART / _LEANING) ** 2
+            return np.maximum(APART / np.sqrt(2.0 * np.maximum(drop, least)), 1.0 / _LEANING)
+
+        return Proposal(self.mode.flat, self.root, scales(-1.0), scales(1.0))
+
+    def _solve_all(self, points: np.ndarray) -> Iterator[Component]:
+        white = np.linalg.solve(self.root, (points - self.mode.flat).T).T
+        starts = jax.tree.map(np.asarray, jax.vmap(self.sites)(jnp.asarray(white)))
+        for number, point in enumerate(points):
+            start: Any = jax.tree.map(lambda x, i=number: x[i], starts)
+            yield self._solve(point, start)
+
+    def integrate(self, seed: int, num_points: int | None) -> tuple[Weighted, list[Component]]:
+        """Weigh points, until there are enough that count."""
+        proposal = self.proposal()
+        wanted = num_points or (_FEW if self.size <= 4 else 2 * _FEW)
+        count = 2 ** int(np.ceil(np.log2(wanted)))
+        batches, components, heights = [], [], []
+        while True:
+            points = proposal.points(count, seed + len(batches))
+            batches.append((proposal, points))
+            for component in self._solve_all(points):
+                usable = bool(component.evaluation.usable)
+                heights.append(float(component.evaluation.objective) if usable else -np.inf)
+                components.append(component)
+            weighted = weigh(batches, np.array(heights))
+            if _enough(weighted) or len(batches) == _MOST_ROUNDS:
+                return weighted, components
+            proposal = weighted.refitted(proposal)
+
+
+def _enough(weighted: Weighted) -> bool:
+    return weighted.effective >= _ENOUGH and weighted.pareto_k < _LARGEST_K
+
+
+def _that_count(weights: np.ndarray) -> np.ndarray:
+    """Numbers of the points without those that together weigh next to nothing."""
+    order = np.argsort(weights)
+    return np.sort(order[np.cumsum(weights[order]) > _NOTHING])
+
+
+def _draw(
+    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws from a mixture, shape (count, n), and which of its components each is from."""
+    rng = np.random.default_rng(seed)
+    # Systematic: each component has its share of the draws to within one.
+    levels = (np.arange(count) + rng.random()) / count
+    owner = np.minimum(np.searchsorted(np.cumsum(weights), levels), weights.size - 1)
+    draws = rng.standard_normal((count, means.shape[1]))
+    for number in np.unique(owner):
+        mine = owner == number
+        draws[mine] = means[number] + draws[mine] @ square_root(covariances[number]).T
+    order = rng.permutation(count)
+    return owner[order], draws[order]
+
+
+def _check_count(count: Any, name: str, least: int) -> None:
+    if not isinstance(count, Integral) or count < least:
+        raise ValueError(f"{name} is {count!r}; pass a whole number from {least} on")
+
+
+def _complaint(result: IntegratedEPResult) -> str:
+    if result.num_unconverged:
+        return (
+            f"EP did not converge at {result.num_unconverged} of {result.weights.size} values of "
+            "the hyperparameters that count. Try a smaller damping (0.5), or power=0.5"
+        )
+    return (
+        f"the posterior of the hyperparameters stands on few points: an effective number of "
+        f"{result.effective_points:.0f}, with a Pareto tail of {result.pareto_k:.2f} (0.7 is the "
+        "most that can be relied on). Fix hyperparameters that the data leave open, or use NestedEP"
+    )

@@ -1,0 +1,113 @@
+"""What integration over hyperparameters returns: a mixture of Gaussian posteriors, with draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpyro.diagnostics import print_summary
+
+from bayesrank.infer.result import GaussianMoments
+
+__all__ = ["MixtureResult"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MixtureResult(GaussianMoments):
+    """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
+
+    Attributes
+    ----------
+    model, model_args, model_kwargs
+        The program and what it was called with.
+    params
+        Values of the hyperparameters that were held fixed: those given, and `param` sites.
+    shapes, joint_mean, joint_covariance
+        Of the latents, as in `EPResult`: here the moments of the mixture.
+    log_evidence
+        Log of the integral of the program's density over latents and hyperparameters, in nats, by
+        importance sampling of the hyperparameters.
+    log_evidence_error
+        Its standard error.
+    pareto_k
+        Tail shape of the importance weights; above 0.7 the evidence cannot be relied on.
+    converged
+        Whether the posterior can be relied on; each engine says what it asks.
+    num_unconverged
+        Number of values of the hyperparameters at which EP did not converge.
+    hyperparameters
+        Draws of the hyperparameters, shapes (chains, draws) + their own.
+    draws
+        For each of these, one draw of the latents, shapes (chains, draws) + their own.
+    """
+
+    model: Callable[..., Any]
+    model_args: tuple
+    model_kwargs: dict[str, Any]
+    params: dict[str, np.ndarray]
+    log_evidence: float
+    log_evidence_error: float
+    pareto_k: float
+    converged: bool
+    num_unconverged: int
+    hyperparameters: dict[str, np.ndarray] = field(repr=False)
+    draws: dict[str, np.ndarray] = field(repr=False)
+
+    @property
+    def num_samples(self) -> int:
+        """Number of draws, of all chains together."""
+        chains, draws = next(iter(self.hyperparameters.values())).shape[:2]
+        return chains * draws
+
+    @cached_property
+    def hyperparameter_moments(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Posterior mean and standard deviation of each hyperparameter."""
+        axes = (0, 1)
+        return {k: (v.mean(axis=axes), v.std(axis=axes)) for k, v in self.hyperparameters.items()}
+
+    @cached_property
+    def mean(self) -> dict[str, np.ndarray]:
+        """Posterior mean of each latent site and hyperparameter, in its own shape."""
+        means = {k: mean for k, (mean, _) in self.hyperparameter_moments.items()}
+        return {**GaussianMoments.mean.func(self), **means}
+
+    @cached_property
+    def stddev(self) -> dict[str, np.ndarray]:
+        """Posterior standard deviation of each latent site and hyperparameter."""
+        stddev = {k: sd for k, (_, sd) in self.hyperparameter_moments.items()}
+        return {**GaussianMoments.stddev.func(self), **stddev}
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
+        """Draws of latents and hyperparameters together; the same ones at every call.
+
+        Parameters
+        ----------
+        group_by_chain
+            Whether to keep the axis of the chains in front of that of their draws.
+
+        Returns
+        -------
+        dict
+            For each latent site and hyperparameter, draws of shape (num_samples,) + its own, or
+            (chains, draws) + its own; hyperparameters held fixed are repeated.
+        """
+        samples = {**self.draws, **self.hyperparameters}
+        chains, draws = next(iter(samples.values())).shape[:2]
+        for name, value in self.params.items():
+            samples[name] = np.broadcast_to(value, (chains, draws, *np.shape(value)))
+        if group_by_chain:
+            return samples
+        return {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in samples.items()}
+
+    def print_summary(self, prob: float = 0.9) -> None:
+        """Print a table of hyperparameters and latents, as `numpyro.infer.MCMC.print_summary`.
+
+        Parameters
+        ----------
+        prob
+            Probability of the interval shown.
+        """
+        print_summary({**self.hyperparameters, **self.draws}, prob=prob, group_by_chain=True)
