@@ -11,9 +11,8 @@ changes no global state.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bayesrank._version import __version__ as __version__
-
 if TYPE_CHECKING:
+    from bayesrank._version import __version__ as __version__
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import OrdinalGP as OrdinalGP
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from bayesrank.inferencedata import to_arviz as to_arviz
 
 _EXPORTS = {
+    "__version__": "bayesrank._version",
     "CollaborativeGP": "bayesrank.estimators",
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
+import csv
 import os
 import subprocess
 import sys
@@ -314,3 +315,19 @@ def test_module_runs_from_another_folder(tmp_path):
     assert done.stdout == ""
     assert done.stderr == "Error: no.csv: there is no such file; check the path\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_do_not_command_the_terminal_in_what_is_printed(folder, seen, monkeypatch, capsys):
+    """Escapes, C1 controls and overrides of direction; files keep them."""
+    bad = "\x1b[2Jx\x9by\u202ez\u2067\rw"
+    Path("c.csv").write_text(f'winner,loser,"{bad}"\n"{bad}",B,1\nB,C,2\n', newline="")
+    assert _run("rank", "c.csv") == 0
+    printed = capsys.readouterr()
+    Path("c.csv").write_text(f'winner,"{bad}"\nB,C\n', newline="")
+    assert _run("rank", "c.csv", "--items", f"{bad}.csv") == 2
+    printed = printed.out + printed.err + "".join(capsys.readouterr())
+    printed += str(summarize(np.eye(2), names=[bad, "B"]))
+    assert " [2Jx yz" in printed
+    assert not any(letter in printed for letter in "\x1b\x9b\u202e\u2067\r")
+    with open("bayesrank-out/ranking.csv", newline="", encoding="utf-8") as file:
+        assert [row[1] for row in csv.reader(file)] == ["item", bad, "B", "C"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesrank._files import locked
 from bayesrank.cli import main
 from bayesrank.datasets import DataError
 from bayesrank.datasets.stream import BadLine, Layout, parse_line, survey
@@ -82,6 +83,19 @@ def test_every_learner_can_be_chosen(learner, capsys):
     _write("data.csv", CSV[:30])
     assert _run("data.csv", "--learner", learner, "--members", "5", "--levels", "5") == 0
     assert "30 examples  rank loss" in capsys.readouterr().out
+
+
+def test_two_runs_on_one_checkpoint_are_refused(capsys):
+    _write("data.csv", CSV[:50])
+    options = ("data.csv", "--levels", "5", "--learner", "prank")
+    with locked("bayesrank-stream.npz"):
+        assert _run(*options) == 2
+        assert "bayesrank-stream.npz: another run keeps there what" in capsys.readouterr().err
+        assert not Path("bayesrank-stream.npz").exists()
+        assert _run(*options, "--checkpoint", "other.npz") == 0
+    assert _run(*options) == 0
+    assert _run(*options, "--checkpoint", "none/c.npz") == 2
+    assert "none/c.npz: the checkpoint cannot be written (No such" in capsys.readouterr().err
 
 
 # --- Killed and resumed -----------------------------------------------------------------------
@@ -168,7 +182,7 @@ def test_a_pipe_with_a_name_is_read_once(capsys):
 
 def test_a_stream_that_cannot_be_read_is_named(monkeypatch, capsys):
     class Torn(io.BytesIO):
-        def __next__(self):
+        def readline(self, *size):
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Torn()}))

@@ -1,5 +1,24 @@
 """The command line, ``python -m bayesrank``: comparisons in, a ranking with uncertainty out."""
 
-from bayesrank.cli._app import main as main
+from collections.abc import Sequence
+from typing import NoReturn
+
+from bayesrank.cli._interrupt import watched
 
 __all__ = ["main"]
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    With 0 if all went well, 2 if the input cannot be used, 130 after Ctrl-C and 143 if told to end.
+
+    Parameters
+    ----------
+    args
+        Arguments; those of the process if not given, which is then taken to end.
+    """
+    with watched(to_the_end=args is None):
+        from bayesrank.cli._app import run
+
+        run(args)

@@ -10,9 +10,11 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from bayesrank._names import shown
 from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
 from bayesrank.cli._evaluate import evaluate
+from bayesrank.cli._interrupt import Interrupted, kept, look
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._rate import rate
 from bayesrank.cli._settings import Settings
@@ -149,8 +151,8 @@ cli.add_command(rate)
 cli.add_command(stream_command)
 
 
-def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 if all went well, 2 if the input cannot be used.
+def run(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
 
     Parameters
     ----------
@@ -163,6 +165,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"
     try:
+        look()
         code = cli.main(args=args, standalone_mode=False)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"
@@ -170,7 +173,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (DataError, OutputError) as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
-        _fail("Interrupted; nothing was written.", code=130)
+        _fail(f"Interrupted; {kept()}.", code=130)
+    except Interrupted as error:
+        _fail(f"Interrupted; {kept()}.", code=error.code)
     except OSError as error:
         if error.errno not in _OUTPUT_LOST or error.filename is not None:
             raise
@@ -188,5 +193,5 @@ def _give_up_output(error: OSError) -> NoReturn:
 
 def _fail(message: str, code: int = 2) -> NoReturn:
     """Say in one line what is wrong, and exit."""
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    click.echo(f"Error: {shown(' '.join(message.split()))}", err=True)
     sys.exit(code)

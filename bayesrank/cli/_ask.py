@@ -1,18 +1,15 @@
 """The command `ask`: which of two, again and again, until the ranking is settled."""
 
 import contextlib
-import csv
 import os
 import shlex
 import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayesrank.cli._output import OutputError
+from bayesrank.cli._output import OutputError, write_csv
 
 if TYPE_CHECKING:
     from bayesrank.datasets.items import Items
@@ -163,30 +160,16 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
     for answer in answers:
         names = [items.names[answer.first], items.names[answer.second]]
         rows.append([*names, *([answer.annotator or ""] if named else [])])
-    _write_table(export, rows)
+    try:
+        write_csv(export, rows)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(
+            f"{export}: cannot be written ({reason}); give another --export"
+        ) from error
     click.echo(f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}")
 
 
 def _rank(export: Path, items: "Items") -> str:
     features = [] if items.features is None else ["--items", str(items.path)]
     return shlex.join(["python", "-m", "bayesrank", "rank", str(export), *features])
-
-
-def _write_table(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    """Write a CSV file that is either complete or untouched."""
-    try:
-        handle, draft = tempfile.mkstemp(prefix=".bayesrank-", dir=path.resolve().parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows(rows)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(draft, 0o666 & ~mask)
-            os.replace(draft, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"{path}: cannot be written ({reason}); give another --export") from error

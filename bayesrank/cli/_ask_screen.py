@@ -1,6 +1,5 @@
 """What the person sees: the question, the keys, how far it is, and who leads."""
 
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,7 +21,6 @@ __all__ = [
     "draw_screen",
     "feature_table",
     "leaders_table",
-    "plain",
     "progress_line",
 ]
 
@@ -44,11 +42,6 @@ class View(NamedTuple):
     top: int
     ranking: RankSummary | None
     note: str
-
-
-def plain(text: str) -> str:
-    """A text without what would move the cursor, clear the screen or break the line."""
-    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
 
 
 def draw_screen(view: View, console: Console) -> RenderableType:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from bayesrank._names import shown
 from bayesrank.active import Journal, Progress, QueryLoop, Question
 from bayesrank.cli._ask_screen import (
     WIDE,
@@ -18,9 +18,9 @@ from bayesrank.cli._ask_screen import (
     draw_screen,
     feature_table,
     leaders_table,
-    plain,
     progress_line,
 )
+from bayesrank.cli._interrupt import Interrupted, keep, look, waiting
 from bayesrank.cli._tables import ranking_table, stdout_console
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
@@ -53,10 +53,10 @@ class Session:
         self, loop: QueryLoop, items: Items, journal: Path, annotator: str | None, question: str
     ) -> None:
         self._loop, self._items, self._journal = loop, items, journal
-        self._annotator, self._question = annotator, plain(question)
+        self._annotator, self._question = annotator, shown(question)
         self._shown = items._replace(
-            names=tuple(map(plain, items.names)),
-            feature_names=tuple(map(plain, items.feature_names)),
+            names=tuple(map(shown, items.names)),
+            feature_names=tuple(map(shown, items.feature_names)),
         )
         self._console = stdout_console()
         self._on_screen = (
@@ -75,13 +75,14 @@ class Session:
             Exit code: 0, 130 after Ctrl-C, or 143 when told to end.
         """
         code = 0
+        keep(f"the answers are saved in {self._journal}")
         self._greet()
         try:
-            with _ended_in_order(), self._screen():
+            with self._screen():
                 while self._one_question():
                     pass
-        except _Ended:
-            code = 128 + signal.SIGTERM
+        except Interrupted as error:
+            code = error.code
         except (KeyboardInterrupt, click.Abort):
             code = 130
         except EOFError:
@@ -92,6 +93,7 @@ class Session:
 
     def _one_question(self) -> bool:
         """Ask one question; return whether to ask another."""
+        look()
         questions = self._loop.ask(annotator=self._annotator)
         progress = self._loop.progress(annotator=self._annotator)
         if not questions:
@@ -112,7 +114,7 @@ class Session:
             pair = question.first, question.second
             winner, loser = pair if word == "first" else pair[::-1]
             self._loop.tell(winner, loser, annotator=self._annotator)
-            self._note = plain(f"Saved: {winner} over {loser}.")
+            self._note = shown(f"Saved: {winner} over {loser}.")
         else:
             self._note = _HELP
         return True
@@ -123,7 +125,7 @@ class Session:
         except ValueError:
             self._note = "There is nothing to undo."
             return
-        self._note = plain(f"Taken back: {undone[0]} and {undone[1]}.")
+        self._note = shown(f"Taken back: {undone[0]} and {undone[1]}.")
 
     def _stop_or_go_on(self, progress: Progress) -> bool:
         text = f"Enough: {progress.reason}."
@@ -196,7 +198,7 @@ class Session:
 
     def _ranking(self) -> RankSummary:
         ranking = self._loop.ranking()
-        return dataclasses.replace(ranking, name=[plain(name) for name in ranking.name])
+        return dataclasses.replace(ranking, name=[shown(name) for name in ranking.name])
 
     def _greet(self) -> None:
         log = self._loop.log
@@ -227,37 +229,21 @@ class Session:
         )
 
 
-class _Ended(BaseException):
-    """The process was told to end."""
-
-
-@contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """On SIGTERM leave as by Ctrl-C: else the terminal is left without echo, on another screen."""
-
-    def end(number: int, frame: object) -> None:
-        raise _Ended
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _plural(count: int, thing: str) -> str:
     return f"{count} {thing} is" if count == 1 else f"{count} {thing}s are"
 
 
 def _key() -> str:
     """The next key; those pressed before the question was there do not count."""
-    key = click.getchar()
+    with waiting():
+        key = click.getchar()
     return key if key.startswith("\x1b") else key[:1]
 
 
 def _line() -> str:
     """The next line of standard input."""
-    line = sys.stdin.readline()
+    with waiting():
+        line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line.strip()

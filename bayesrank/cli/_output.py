@@ -1,20 +1,38 @@
-"""A results folder that is either complete or untouched."""
+"""A results folder that is either complete or untouched.
 
+Results are written to a hidden folder and forced to the disk. Where there is no folder of results
+yet, the hidden one takes its name. Where there is, the two change places in one step of the system
+(``renameat2`` on Linux), so that at every moment, also when the power fails, the folder holds one
+run's results. Where that cannot be done (other systems, a folder that holds folders of the person's
+own, the folder that one stands in), files are exchanged one at a time, no signal comes between, and
+all are put back if one fails.
+"""
+
+import contextlib
+import csv
+import ctypes
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
+
+from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync
+from bayesrank.cli._interrupt import at_the_end, keep, look, undivided
+
+_EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
+_CRLF = "\r\n"
+_OLD = "replaced"  # folder of the draft, for what stood in the place of results
 
 
 class OutputError(Exception):
     """The results cannot be written; the message is one line with the cure."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) -> Iterator[Path]:
-    """Give an empty folder, and move what was written there to `out` if all went well.
+    """Give an empty folder, and publish what was written there as `out` if all went well.
 
     The folder is made on entering, so that an `out` that cannot be written is refused before any
     work. On an error inside the block it is removed, and `out` is as it was.
@@ -39,52 +57,145 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
     OutputError
         If `out` is not a folder or cannot be written, or a result would replace an input.
     """
-    out = Path(os.path.abspath(out))
-    _check(out, files, inputs)
+    place = Path(os.path.realpath(out))
+    _check(out, place, files, inputs)
     try:
-        draft = Path(tempfile.mkdtemp(prefix=".bayesrank-", dir=_nearest_folder(out)))
+        with contextlib.ExitStack() as stack:
+            remove_stale(place)  # an earlier version had its drafts there
+            draft = _draft(place, stack)
+            stack.enter_context(at_the_end(lambda: shutil.rmtree(draft, ignore_errors=True)))
+            yield draft
+            look()
+            with undivided():
+                _publish(draft, place, files)
+                keep(f"the results are in {out}")
     except OSError as error:
-        raise _unwritable(out, error) from None
-    try:
-        yield draft
-        _publish(draft, out, files)
-    except OSError as error:
-        raise _unwritable(out, error) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        reason = error.strerror or type(error).__name__
+        raise OutputError(
+            f"{out}: the results cannot be written ({reason}); use another --out"
+        ) from error
 
 
-def _check(out: Path, files: Sequence[str], inputs: Sequence[Path]) -> None:
-    if out.exists() and not out.is_dir():
+def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as comma-separated UTF-8 text, with every cell quoted that needs to be.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    with published(path) as file:
+        # Python before 3.13 quotes a carriage return only where lines end with one.
+        csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
+
+
+def write_frame(path: Path, frame: Any) -> None:
+    """Write a data frame of pandas, without its index, as `write_csv` does.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    write_csv(path, [list(frame.columns), *frame.itertuples(index=False, name=None)])
+
+
+class _Lines:
+    """Takes the lines that a writer of CSV gives, one a call, and ends them as Unix does."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, line: str) -> None:
+        """Write one line."""
+        self._file.write(f"{line.removesuffix(_CRLF)}\n".encode())
+
+
+def _check(out: Path, place: Path, files: Sequence[str], inputs: Sequence[Path]) -> None:
+    if place.exists() and not place.is_dir():
         raise OutputError(f"{out}: this is a file; give a folder for the results")
     taken = {path.resolve() for path in inputs}
     for name in files:
-        if (out / name).resolve() in taken:
+        if (place / name).resolve() in taken:
             raise OutputError(f"{out / name}: the results would replace this input; use --out")
-        if (out / name).is_dir():
+        if (place / name).is_dir():
             raise OutputError(f"{out / name}: a folder is in the way of a result; use --out")
 
 
-def _nearest_folder(out: Path) -> Path:
-    """Return `out` or the nearest of its parents that exists: the same file system as `out`."""
-    return next(path for path in (out, *out.parents) if path.exists())
+def _draft(place: Path, stack: contextlib.ExitStack) -> Path:
+    """Make a draft beside the results, or, where nothing can be made there, among them."""
+    if not place.exists():
+        parent = next(path for path in place.parents if path.exists())
+        return stack.enter_context(draft_folder(parent))
+    try:
+        if place.stat().st_dev == place.parent.stat().st_dev:
+            return stack.enter_context(draft_folder(place.parent))
+    except PermissionError:
+        pass
+    return stack.enter_context(draft_folder(place))
 
 
-def _publish(draft: Path, out: Path, files: Sequence[str]) -> None:
-    if out.exists():
-        results = sorted(draft.iterdir())
-        for path in results:
-            os.replace(path, out / path.name)
-        for name in set(files) - {path.name for path in results}:
-            (out / name).unlink(missing_ok=True)
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    mask = os.umask(0)
-    os.umask(mask)
-    draft.chmod(0o777 & ~mask)  # a temporary folder is closed to others, a results folder is not
-    draft.rename(out)
+def _publish(draft: Path, place: Path, files: Sequence[str]) -> None:
+    for path in draft.iterdir():
+        sync(path)
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft.chmod(ordinary_mode(0o777))  # a draft is closed to others, a results folder is not
+        sync(draft)
+        draft.rename(place)
+        sync(place.parent)
+    elif not _exchange(draft, place, files):
+        _replace(draft, place, files)
 
 
-def _unwritable(out: Path, error: OSError) -> OutputError:
-    reason = error.strerror or type(error).__name__
-    return OutputError(f"{out}: the results cannot be written ({reason}); use another --out")
+def _exchange(draft: Path, place: Path, files: Sequence[str]) -> bool:
+    """Let the two folders change places in one step; return whether that could be done."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # not on this system
+        return False
+    if place == draft.parent or place in (Path.cwd(), *Path.cwd().parents):
+        return False
+    before = place.stat()
+    others = [path for path in place.iterdir() if path.name not in files]
+    try:
+        for path in others:  # in both folders, for a moment
+            os.link(path, draft / path.name, follow_symlinks=False)
+        draft.chmod(stat.S_IMODE(before.st_mode))
+        if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(draft, before.st_uid, before.st_gid)
+        sync(draft)
+        paths = os.fsencode(draft), os.fsencode(place)
+        done = rename(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0
+    except OSError:  # a folder, or a file of somebody else
+        done = False
+    if done:
+        sync(place.parent)
+        for path in draft.iterdir():
+            if path.name not in {*files, *(other.name for other in others)}:  # came just now
+                os.rename(path, place / path.name)
+        return True
+    for path in others:
+        (draft / path.name).unlink(missing_ok=True)
+    return False
+
+
+def _replace(draft: Path, place: Path, files: Sequence[str]) -> None:
+    """Put files in the place of others one at a time; if one fails, put all back."""
+    old = draft / _OLD
+    results = {path.name for path in draft.iterdir()}
+    old.mkdir()
+    try:
+        for name in files:
+            if os.path.lexists(place / name):
+                os.rename(place / name, old / name)
+            if name in results:
+                os.rename(draft / name, place / name)
+        sync(place)
+    except BaseException:
+        for name in files:
+            if name in results and not (draft / name).exists():
+                (place / name).unlink()
+            if os.path.lexists(old / name):
+                os.rename(old / name, place / name)
+        raise

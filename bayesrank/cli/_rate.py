@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
+from bayesrank._names import shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -140,7 +142,7 @@ def rate(
     console.print(_table(fitted.items, rows))
     where = f"Results are in {out}: {', '.join(written)}."
     for note in (*fitted.notes, where):
-        console.print(f"\n{note}", markup=False, highlight=False)
+        console.print(f"\n{shown(note)}", markup=False, highlight=False)
 
 
 def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame":
@@ -260,14 +262,15 @@ def _write(fitted: _Fitted, folder: Path) -> list[str]:
     import matplotlib
 
     matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
+    from bayesrank.cli._output import write_frame
     from bayesrank.plots import plot_similarity, plot_tastes
 
     written = ["rankings.csv", "items.csv", "tastes.png"]
     if fitted.predictions is not None:
-        fitted.predictions.to_csv(folder / "predictions.csv", index=False)
+        write_frame(folder / "predictions.csv", fitted.predictions)
         written.insert(0, "predictions.csv")
-    fitted.rankings.to_csv(folder / "rankings.csv", index=False)
-    fitted.items.round(4).to_csv(folder / "items.csv", index=False)
+    write_frame(folder / "rankings.csv", fitted.rankings)
+    write_frame(folder / "items.csv", fitted.items.round(4))
     table = fitted.items
     ax = plot_tastes(table["liking"], table["disagreement"], list(table["item"]))
     ax.figure.savefig(folder / "tastes.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
@@ -286,7 +289,7 @@ def _table(items: "pd.DataFrame", rows: int) -> Any:
     table.add_column("Most controversial", overflow="fold")
     for title in ("Ratings", "Liking", "Disagreement"):
         table.add_column(title, justify="right", no_wrap=True)
-    shown = items[["item", "ratings", "liking", "disagreement"]].head(rows)
-    for name, count, liking, disagreement in shown.itertuples(index=False):
-        table.add_row(Text(str(name)), f"{count}", f"{liking:+.2f}", f"{disagreement:.2f}")
+    first = items[["item", "ratings", "liking", "disagreement"]].head(rows)
+    for name, count, liking, disagreement in first.itertuples(index=False):
+        table.add_row(Text(shown(str(name))), f"{count}", f"{liking:+.2f}", f"{disagreement:.2f}")
     return table

@@ -1,5 +1,6 @@
 """Progress on standard error while the work goes on."""
 
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -8,6 +9,9 @@ from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from bayesrank._names import shown
+from bayesrank.cli._interrupt import look
 
 
 class Advance(Protocol):
@@ -58,21 +62,24 @@ class Steps:
     def step(self, title: str) -> Iterator[Advance]:
         """Show one step; call what it gives to move the bar, or leave it going to and fro."""
         start = time.perf_counter()
+        look()
         if self._quiet:
-            yield _ignore
+            yield _only_look
         elif self._console.is_terminal:
             task = self._bars.add_task(title, total=None, note="")
 
             def advance(share: float | None, note: str = "") -> None:
+                _only_look(share, note)
                 total = None if share is None else 1.0
                 self._bars.update(task, completed=share, total=total, note=note)
 
             yield advance
             self._bars.update(task, completed=1.0, total=1.0)
         else:
-            yield _ignore
+            yield _only_look
             elapsed = time.perf_counter() - start
             self._console.print(f"{title}: {elapsed:.1f} s", markup=False, highlight=False)
+        look()
 
     def _show_warning(
         self,
@@ -83,7 +90,7 @@ class Steps:
         file: object = None,
         line: str | None = None,
     ) -> None:
-        text = " ".join(str(message).split())
+        text = shown(" ".join(str(message).split()))
         if text.startswith("Glyph") and "missing from font" in text:  # one for each letter
             text = "pictures lack some letters of the names, for which the font has no glyphs"
         if text in self._said:
@@ -92,5 +99,7 @@ class Steps:
         self._console.print(f"Warning: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _ignore(share: float | None, note: str = "") -> None:
-    """Take no notice of progress."""
+def _only_look(share: float | None, note: str = "") -> None:
+    """Show no progress, but end here if the process was told to."""
+    if threading.current_thread() is threading.main_thread():
+        look()

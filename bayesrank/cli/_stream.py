@@ -2,11 +2,13 @@
 
 import math
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from bayesrank._names import shown
 
 if TYPE_CHECKING:
     from bayesrank.cli._stream_run import Tally
@@ -137,6 +139,7 @@ def stream_command(
     data: Path, levels: int | None, features: int | None, form: str | None, **options: Any
 ) -> int:
     """Set a run up, follow the stream, and say how it went."""
+    from bayesrank.cli._interrupt import Interrupted, kept
     from bayesrank.cli._notes import count_of
     from bayesrank.cli._stream_run import Run
 
@@ -152,24 +155,41 @@ def stream_command(
         skip=options["on_error"] == "skip",
         every=options["every"],
         report=_report,
-        complain=lambda sentence: click.echo(sentence, err=True),
+        complain=lambda sentence: click.echo(shown(sentence), err=True),
     )
     form_name = {"csv": "CSV", "svmlight": "svmlight"}[layout.form]
     features_read = count_of(layout.num_features, "feature")
     click.echo(f"{form_name} lines, {layout.num_levels:,} levels, {features_read}.")
-    if run.resume():
-        click.echo(f"Going on from {options['checkpoint']}, after line {run.tally.lines:,}.")
-        _report(run.tally)
-    try:
-        with nullcontext(sys.stdin.buffer) if standard_input else data.open("rb") as lines:
-            run.follow(lines)
-    except KeyboardInterrupt:
-        kept = f"{options['checkpoint']} holds what was last reported"
-        left = kept if options["checkpoint"].exists() else "nothing was written"
-        click.echo(f"Interrupted; {left}.", err=True)
-        return 130
+    with ExitStack() as stack:
+        _lock(stack, options["checkpoint"])
+        if run.resume():
+            click.echo(f"Going on from {options['checkpoint']}, after line {run.tally.lines:,}.")
+            _report(run.tally)
+        try:
+            with nullcontext(sys.stdin.buffer) if standard_input else data.open("rb") as lines:
+                run.follow(lines)
+        except (KeyboardInterrupt, Interrupted) as error:
+            click.echo(f"Interrupted; {kept()}.", err=True)
+            return getattr(error, "code", 130)
     click.echo(f"Done; what was learned is in {options['checkpoint']}.")
     return 0
+
+
+def _lock(stack: ExitStack, checkpoint: Path) -> None:
+    """Refuse a checkpoint that another run is writing to, or that cannot be written."""
+    from bayesrank._files import locked
+    from bayesrank.cli._output import OutputError
+
+    try:
+        stack.enter_context(locked(checkpoint))
+    except BlockingIOError:
+        raise OutputError(
+            f"{checkpoint}: another run keeps there what it learns; wait until it has ended, or "
+            "use another --checkpoint"
+        ) from None
+    except OSError as error:
+        problem = f"the checkpoint cannot be written ({error.strerror or type(error).__name__})"
+        raise OutputError(f"{checkpoint}: {problem}; use --checkpoint") from None
 
 
 def _layout(data: Path, levels: int | None, features: int | None, form: str | None) -> "Layout":

@@ -7,6 +7,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from bayesrank.cli._interrupt import keep, waiting
 from bayesrank.cli._output import OutputError
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.stream import BadLine, Example, Layout, parse_line
@@ -75,6 +76,10 @@ class Run:
         self._waiting: list[Example] = []
         self._reached = self.tally  # with the lines behind `_waiting`
 
+    @property
+    def _left_behind(self) -> str:
+        return f"{self.checkpoint} holds what was last reported"
+
     def resume(self) -> bool:
         """Take up an earlier run's checkpoint, if there is one.
 
@@ -96,6 +101,7 @@ class Run:
             known = f"{notes['source']} with {notes['layout'][1]} levels"
             raise self._other(f"it was saved for {known}, {notes['layout'][2]} features")
         self.tally = self._reached = tally
+        keep(self._left_behind)
         return True
 
     def _other(self, reason: str) -> DataError:
@@ -148,6 +154,7 @@ class Run:
             except OSError as error:
                 problem = f"the checkpoint cannot be written ({_reason(error)})"
                 raise OutputError(f"{self.checkpoint}: {problem}; use --checkpoint") from None
+            keep(self._left_behind)
         if changed and self.tally.examples:
             self.report(self.tally)
 
@@ -159,8 +166,14 @@ class Run:
                 lines.seek(self.tally.offset)
             else:
                 for _ in range(self.tally.lines):
-                    lines.readline()
-            yield from lines
+                    with waiting():
+                        lines.readline()
+            while True:
+                with waiting():
+                    raw = lines.readline()
+                if not raw:
+                    return
+                yield raw
         except OSError as error:
             raise DataError(
                 self.source, f"it cannot be read ({_reason(error)})", "check it"

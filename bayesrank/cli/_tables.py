@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bayesrank._names import shown
 from bayesrank.ranking import RankSummary
 
 _WIDE = 10_000  # a file or a pipe has no edge to fold at
@@ -55,7 +56,7 @@ def _cells(summary: RankSummary, places: range) -> Iterator[tuple[str | Text, ..
     for i in places:
         yield (
             str(i + 1),
-            Text(summary.name[i]),  # never read as markup
+            Text(shown(summary.name[i])),  # never read as markup
             f"{summary.mean[i]:+.2f} ± {summary.sd[i]:.2f}",
             _percent(float(summary.prob_best[i])),
             f"{summary.rank_lower[i]:.0f} to {summary.rank_upper[i]:.0f}",

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
+from bayesrank._names import shown
 from bayesrank.cli._notes import notes_on
-from bayesrank.cli._output import output_folder
+from bayesrank.cli._output import output_folder, write_frame
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
 from bayesrank.cli._tables import ranking_table, stdout_console
@@ -57,7 +58,8 @@ def run(data: ComparisonData, settings: Settings) -> None:
     steps = Steps(console, quiet=settings.quiet)
     with output_folder(settings.out, FILES, settings.inputs) as folder, steps.running():
         if data.ignored_columns and not settings.quiet:
-            console.print(f"Columns not used: {', '.join(data.ignored_columns)}", markup=False)
+            columns = shown(", ".join(data.ignored_columns))
+            console.print(f"Columns not used: {columns}", markup=False)
         analysis = analyse(data, settings, steps)
         with steps.step("Writing the results"):
             _write(analysis, folder)
@@ -68,7 +70,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
     written = ["ranking.csv", "posterior.nc", *analysis.figures]
     where = f"Results are in {settings.out}: {', '.join(written)}."
     for note in (*analysis.notes, *settings.notes, where):
-        out.print(f"\n{note}", markup=False, highlight=False)
+        out.print(f"\n{shown(note)}", markup=False, highlight=False)
 
 
 def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
@@ -186,7 +188,7 @@ def _to_arviz(data: ComparisonData, result: "EPResult") -> Any:
 
 
 def _write(analysis: Analysis, folder: Path) -> None:
-    analysis.summary.to_dataframe().to_csv(folder / "ranking.csv", index=False)
+    write_frame(folder / "ranking.csv", analysis.summary.to_dataframe())
     analysis.posterior.to_netcdf(str(folder / "posterior.nc"), engine="h5netcdf")
     for name, figure in analysis.figures.items():
         figure.savefig(folder / name, dpi=150)

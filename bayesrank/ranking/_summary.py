@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._names import shown
 from bayesrank._validate import check_names
 from bayesrank.ranking._ranks import equal_tailed, mean_rank, rank_bounds, top_k_share
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
@@ -96,7 +97,7 @@ class RankSummary:
         """Return the cells of row ``i`` as text."""
         return (
             str(i + 1),
-            self.name[i],
+            shown(self.name[i]),
             f"{self.mean[i]:.3f} ± {self.sd[i]:.3f}",
             f"{self.prob_best[i]:.1%}",
             f"{self.prob_top_k[i]:.1%}",

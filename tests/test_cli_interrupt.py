@@ -1,0 +1,220 @@
+"""Ctrl-C and SIGTERM: never lost, never half-way, and no traceback."""
+
+import gc
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from bayesrank.cli._interrupt import Interrupted, look, waiting, watched
+
+ROOT = Path(__file__).parents[1]
+
+# `rank` with a stand-in for the inference, which says when it is at work: no JAX is loaded.
+RANK = """
+    import sys, time
+    from pathlib import Path
+    import numpy as np
+    from bayesrank.cli import _interrupt, main, pipeline
+    from bayesrank.ranking import summarize
+
+    class Posterior:
+        def to_netcdf(self, filename, engine):
+            Path(filename).write_text("new")
+
+    def analyse(data, settings, steps):
+        with steps.step("First"):
+            print("ready", flush=True)
+            {work}
+        with steps.step("Second"):
+            pass
+        summary = summarize(np.random.default_rng(0).normal(size=(9, data.num_items)), data.names)
+        return pipeline.Analysis(summary, (), Posterior(), {{}})
+
+    pipeline.analyse = analyse
+    {before}
+    main(["rank", "c.csv", "--out", "out"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "c.csv").write_text("winner,loser\nA,B\nB,C\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "ranking.csv").write_text("old")
+    return tmp_path
+
+
+def start(folder, code, **options):
+    program = textwrap.dedent(code)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+        **{**streams, **options},
+    )
+
+
+def rank(folder, work="time.sleep(60)", before="pass"):
+    process = start(folder, RANK.format(work=work, before=before))
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def untouched(folder):
+    assert sorted(path.name for path in folder.iterdir()) == ["c.csv", "out"]
+    return [path.read_text() for path in (folder / "out").iterdir()] == ["old"]
+
+
+def test_a_signal_that_an_exception_would_be_lost_in_is_seen_between_steps():
+    """As in JAX's hook of the garbage collector, whose exceptions go nowhere."""
+
+    def hook(phase, info):
+        if phase == "start":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    handler = signal.getsignal(signal.SIGINT)
+    with watched():
+        look()
+        gc.callbacks.append(hook)
+        try:
+            gc.collect()
+        finally:
+            gc.callbacks.remove(hook)
+        with pytest.raises(Interrupted) as caught:
+            look()
+        assert caught.value.code == 130
+    assert signal.getsignal(signal.SIGINT) is handler
+    with watched():
+        look()  # forgotten
+
+
+def test_what_waits_for_input_is_ended_at_once():
+    with watched():
+        with pytest.raises(Interrupted) as caught, waiting():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        assert caught.value.code == 143
+        with pytest.raises(Interrupted), waiting():
+            pass
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_signal_ends_between_steps(folder, number, code):
+    process = rank(folder, work="time.sleep(0.3)")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code and "Traceback" not in err
+    assert err.endswith("Error: Interrupted; nothing was written.\n")
+    assert "Second" not in err and untouched(folder)
+
+
+def test_a_second_one_ends_at_once_and_leaves_nothing(folder):
+    process = rank(folder)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "\nError: Interrupted; nothing was written.\n" and untouched(folder)
+
+
+def test_patience_has_an_end(folder):
+    process = rank(folder, before="_interrupt._QUIET = _interrupt._PATIENCE = 0.1")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 143 and untouched(folder)
+    assert err.startswith("\nInterrupted; ending. Ctrl-C again ends at once.\n\nError: Inter")
+
+
+def test_a_draft_of_a_killed_run_is_removed_by_the_next(folder):
+    process = rank(folder)
+    process.kill()
+    process.communicate()
+    assert len(list(folder.iterdir())) == 3
+    process = rank(folder, work="pass")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert sorted(path.name for path in folder.iterdir()) == ["c.csv", "out"]
+    assert (folder / "out" / "posterior.nc").read_text() == "new"
+
+
+def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
+    (folder / "slow.py").write_text(
+        textwrap.dedent("""
+        import os, signal
+        output = sys.modules["bayesrank.cli._output"]
+        publish = output._publish
+        def slow(*args):
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.2)
+            publish(*args)
+        output._publish = slow
+    """)
+    )
+    process = rank(folder, work="pass", before="exec(open('slow.py').read())")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.endswith("Interrupted; the results are in out.\n")
+    assert {path.name for path in (folder / "out").iterdir()} == {"posterior.nc", "ranking.csv"}
+    assert (folder / "out" / "posterior.nc").read_text() == "new"
+
+
+@pytest.mark.parametrize("module", ["bayesrank.cli._app", "click", "numpy"])
+def test_ctrl_c_during_imports_shows_no_traceback(folder, module):
+    code = f"""
+        import os, signal, sys
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Finder())
+        sys.argv = ["bayesrank", "rank", "c.csv", "--out", "out"]
+        import runpy
+        runpy.run_module("bayesrank", run_name="__main__")
+    """
+    process = start(folder, code)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == ""
+    assert err.strip() == "Error: Interrupted; nothing was written." and untouched(folder)
+
+
+def test_what_the_shell_has_it_ignore_is_ignored(folder):
+    code = RANK.format(work="time.sleep(0.3)", before="pass")
+    process = start(folder, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+                    + textwrap.dedent(code))  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+def test_on_a_terminal_the_cursor_comes_back(folder):
+    mine, theirs = pty.openpty()
+    code = RANK.format(work="time.sleep(60)", before="pass")
+    process = start(folder, code, stdin=theirs, stdout=theirs, stderr=theirs)
+    screen, pressed, end = b"", 0, time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        if select.select([mine], [], [], 0.1)[0]:
+            screen += os.read(mine, 65536)
+        if b"First" in screen and pressed < 2:
+            process.send_signal(signal.SIGINT)
+            pressed += 1
+            time.sleep(0.1)
+    process.kill()
+    while select.select([mine], [], [], 0.1)[0]:
+        screen += os.read(mine, 65536)
+    os.close(mine)
+    os.close(theirs)
+    assert process.returncode == 130 and untouched(folder)
+    assert b"\x1b[?25l" in screen  # progress hid it
+    assert screen.rindex(b"\x1b[?25h") > screen.rindex(b"\x1b[?25l")
+    assert b"Interrupted; nothing was written." in screen and b"Traceback" not in screen

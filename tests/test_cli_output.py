@@ -1,0 +1,164 @@
+"""Results are complete or untouched, whatever fails, and whenever the process is killed."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from bayesrank.cli import _output
+from bayesrank.cli._output import OutputError, output_folder, write_csv
+
+ROOT = Path(__file__).parents[1]
+FILES = ("ranking.csv", "posterior.nc", "pairs.png")
+
+
+def publish(out, content, files=FILES):
+    with output_folder(out, FILES) as folder:
+        for name in files:
+            (folder / name).write_text(content)
+
+
+def contents(out):
+    return {path.name: path.read_text() for path in out.iterdir() if path.is_file()}
+
+
+def all_of(content, files=FILES):
+    return dict.fromkeys(files, content)
+
+
+@pytest.fixture(params=["exchanged", "beside a folder", "one at a time"])
+def out(request, tmp_path, monkeypatch):
+    """A folder of results, and each way of replacing them."""
+    out = tmp_path / "out"
+    publish(out, "old")
+    if request.param == "beside a folder":
+        (out / "mine").mkdir()
+    if request.param == "one at a time":
+        monkeypatch.chdir(out)  # whoever stands in the folder goes on standing in it
+    return out
+
+
+def test_results_are_replaced_and_others_stay(out, tmp_path):
+    (out / "notes.txt").write_text("mine")
+    (out / "link").symlink_to("notes.txt")
+    out.chmod(0o750)
+    publish(out, "new", FILES[:2])
+    assert contents(out) == {**all_of("new", FILES[:2]), "notes.txt": "mine", "link": "mine"}
+    assert out.stat().st_mode & 0o777 == 0o750
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    publish(out, "newer")
+    assert {**all_of("newer"), "notes.txt": "mine"}.items() <= contents(out).items()
+
+
+@pytest.mark.parametrize("broken", range(6))
+def test_a_disk_that_fails_in_the_middle_leaves_all_as_it_was(out, monkeypatch, broken):
+    (out / "ranking.csv").unlink()  # a result that there was not before
+    real, calls = os.rename, []
+
+    def rename(*paths):
+        calls.append(paths)
+        if len(calls) == broken + 1:
+            raise OSError(28, "No space left on device")
+        real(*paths)
+
+    before = contents(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        patch.setattr(_output.ctypes, "CDLL", lambda *args, **options: object())  # no exchange
+        if broken < 5:
+            with pytest.raises(OutputError, match="cannot be written .No space left on device"):
+                publish(out, "new")
+            assert contents(out) == before
+        else:
+            publish(out, "new")
+            assert contents(out) == all_of("new")
+
+
+def test_a_disk_that_fails_while_results_are_synced(out, monkeypatch):
+    def fail(path):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_output, "sync", fail)
+        with pytest.raises(OutputError, match=r"cannot be written \(Input/output error\)"):
+            publish(out, "new")
+    assert contents(out) == all_of("old")
+
+
+def test_a_file_that_comes_in_the_last_moment_stays(tmp_path, monkeypatch):
+    out, real = tmp_path / "out", os.link
+    publish(out, "old")
+    (out / "notes.txt").write_text("mine")
+
+    def link(source, *args, **options):
+        real(source, *args, **options)
+        (out / "late.txt").write_text("late")
+
+    monkeypatch.setattr(os, "link", link)
+    publish(out, "new")
+    assert contents(out) == {**all_of("new"), "notes.txt": "mine", "late.txt": "late"}
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path):
+    publish(tmp_path / "real", "old")
+    (tmp_path / "out").symlink_to("real")
+    publish(tmp_path / "out", "new")
+    assert (tmp_path / "out").is_symlink() and contents(tmp_path / "real") == all_of("new")
+
+
+def test_killed_at_random_moments_the_results_are_of_one_run(tmp_path):
+    """A process publishes as fast as it can: results of unlike runs never stand side by side."""
+    code = """
+        import sys
+        from pathlib import Path
+        from bayesrank.cli._output import output_folder
+        files, run = ("a", "b", "c", "d"), int(sys.argv[2])
+        while True:
+            run += 1
+            with output_folder(Path(sys.argv[1]), files) as folder:
+                for name in files:
+                    (folder / name).write_text(str(run))
+            print(run, flush=True)
+    """
+    out, last = tmp_path / "out", 0
+    for k in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code), str(out), str(last)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert process.stdout is not None
+        said = int(process.stdout.readline())
+        time.sleep(0.02 + 0.013 * k)
+        process.send_signal(signal.SIGKILL)
+        said = max([said, *map(int, process.communicate()[0].split())])
+        found = contents(out)
+        assert found.keys() == set("abcd") and len(set(found.values())) == 1
+        last = int(found["a"])
+        assert last in (said, said + 1)
+    publish(out, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_cells_that_hold_ends_of_lines_are_quoted(tmp_path):
+    rows = [
+        ["item", "x"],
+        ["a\rb", 1.5],
+        ["c\nd", 2],
+        ['e"f', 3],
+        ["g,h", 4],
+        ["=1+1", 5],
+        ["é", 6],
+    ]
+    write_csv(tmp_path / "t.csv", rows)
+    raw = (tmp_path / "t.csv").read_bytes()
+    assert raw.startswith(b'item,x\n"a\rb",1.5\n"c\nd",2\n"e""f",3\n"g,h",4\n=1+1,5\n')
+    with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [[str(cell) for cell in row] for row in rows]
