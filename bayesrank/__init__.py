@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bayesrank._version import __version__ as __version__
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
+    from bayesrank.estimators import ConeRank as ConeRank
     from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PreferenceGP as PreferenceGP
     from bayesrank.estimators import RankRLS as RankRLS
@@ -24,6 +25,7 @@ _EXPORTS = {
     "__version__": "bayesrank._version",
     "CollaborativeGP": "bayesrank.estimators",
     "CollaborativeOrdinalGP": "bayesrank.estimators",
+    "ConeRank": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
     "RankRLS": "bayesrank.estimators",
@@ -33,6 +35,7 @@ _EXPORTS = {
 __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
+    "ConeRank",
     "OrdinalGP",
     "PreferenceGP",
     "RankRLS",

@@ -3,6 +3,7 @@
 from bayesrank.estimators.collaborative import CollaborativeGP as CollaborativeGP
 from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
+from bayesrank.estimators.cone_rank import ConeRank as ConeRank
 from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
 from bayesrank.estimators.preference import PreferenceGP as PreferenceGP
 from bayesrank.estimators.rank_rls import RankRLS as RankRLS
@@ -10,6 +11,7 @@ from bayesrank.estimators.rank_rls import RankRLS as RankRLS
 __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
+    "ConeRank",
     "OrdinalGP",
     "PreferenceGP",
     "RankRLS",

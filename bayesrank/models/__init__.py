@@ -10,6 +10,7 @@ file                 programs
 ``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
                      ``collaborative_preference_gp``: functions of items from what many users say,
                      with shared mean and kernel
+``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
 ``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
@@ -22,6 +23,7 @@ from bayesrank.models.collaborative import (
     collaborative_preference_gp as collaborative_preference_gp,
 )
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
+from bayesrank.models.cone_rank import cone_of_differences as cone_of_differences
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
 from bayesrank.models.preference import preference_gp as preference_gp
 from bayesrank.models.preference import thurstone as thurstone
@@ -31,6 +33,7 @@ __all__ = [
     "collaborative_ordinal_gp",
     "collaborative_preference_gp",
     "collaborative_rating_gp",
+    "cone_of_differences",
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",

@@ -1,0 +1,279 @@
+"""`ConeRank`: a cone of feature differences, and the score that it makes."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank._validate import check_count
+from bayesrank.datasets import QueryLists, group_queries
+from bayesrank.estimators.lists import ListEstimator
+from bayesrank.metrics import pairwise_error
+from bayesrank.solvers.cone_rank import (
+    Cone,
+    Pairs,
+    direction,
+    fit_exact,
+    fit_gradient,
+    ordered_pairs,
+    random_atoms,
+)
+
+__all__ = ["ConeRank"]
+
+Array = NDArray[np.float64]
+_FOLDS = 3
+_RIDGES = np.concatenate([[0.0], 10.0 ** np.arange(-3.0, 4.0)])  # in units of the mean eigenvalue
+
+
+class ConeRank(ListEstimator):
+    """Ranking as learning generalized inequalities [1]_: differences of features fill a cone.
+
+    Parameters
+    ----------
+    num_atoms : int, default 10
+        Number K of vectors that span the cone.
+    method : {"exact", "sg", "eg"}, default "exact"
+        Alternating minimisation, or the paper's stochastic or exponentiated gradients.
+    fold_in : {"projection", "printed"}, default "projection"
+        How "sg" finds the weights: by projection onto the simplex, or by the printed step, which
+        does not reach the minimum.
+    ridge : {"held-out"} or float, default "held-out"
+        Ridge tau of the score's direction ``U (U'U + tau I)^-1 1``: that with the least pairwise
+        error on queries held out, or a number; 0 is as printed.
+    rho : float, optional
+        Length that differences are scaled to; the root of the number of features by default.
+    alpha : float, default 1.0
+        Length of a difference below which it counts less.
+    bound : float, optional
+        Largest length of an atom; twice `rho` by default.
+    learning_rate : float, optional
+        Of "sg" and "eg"; .001 and .005 by default, as in the paper.
+    num_iterations : int, default 10
+        Iterations of "exact", or passes over the queries of the others. More fit better, and do
+        not rank better.
+    standardize : bool, default True
+        Whether to divide each feature by its standard deviation over the items of `fit`.
+    random_state : int, RandomState instance or None, default 0
+        Seed of the first atoms, and of the order of queries.
+
+    Attributes
+    ----------
+    atoms_ : ndarray of shape (K, d)
+        The learned atoms, on standardised features.
+    coef_ : ndarray of shape (d,)
+        Weights of the features in the score.
+    ridge_ : float
+        The ridge that was used.
+    objective_ : float
+        Mean weighted squared distance of a difference from the simplex of the atoms.
+    feature_scale_ : ndarray of shape (d,)
+        What features are divided by.
+
+    References
+    ----------
+    .. [1] Tran, T. and Pham, D.-S. ConeRANK: ranking as learning generalized inequalities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank import ConeRank
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [0.5, 1.0], [3.0, 2.0]])
+    >>> model = ConeRank(num_atoms=2, ridge=1.0).fit(X, [0, 1, 2, 0, 2], ["a", "a", "a", "b", "b"])
+    >>> model.predict(X).shape
+    (5,)
+    """
+
+    def __init__(
+        self,
+        *,
+        num_atoms: int = 10,
+        method: Literal["exact", "sg", "eg"] = "exact",
+        fold_in: Literal["projection", "printed"] = "projection",
+        ridge: float | Literal["held-out"] = "held-out",
+        rho: float | None = None,
+        alpha: float = 1.0,
+        bound: float | None = None,
+        learning_rate: float | None = None,
+        num_iterations: int = 10,
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.num_atoms = num_atoms
+        self.method = method
+        self.fold_in = fold_in
+        self.ridge = ridge
+        self.rho = rho
+        self.alpha = alpha
+        self.bound = bound
+        self.learning_rate = learning_rate
+        self.num_iterations = num_iterations
+        self.standardize = standardize
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
+        """Learn the cone, and choose the ridge.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            Features of the items.
+        y : array-like of shape (m,)
+            Grades, any finite numbers; they compare within a query only.
+        query : array-like of shape (m,), optional
+            Names of the items' queries, in any order; without it all items are one list.
+
+        Returns
+        -------
+        ConeRank
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used; the message names it.
+        """
+        rows, grades, lists = self._check_lists(X, y, query)
+        self._check_options()
+        scale = _scales(rows) if self.standardize else np.ones(rows.shape[1])
+        rows = _scaled(rows, scale)
+        rho = np.sqrt(rows.shape[1]) if self.rho is None else float(self.rho)
+        pairs = ordered_pairs(rows, grades, lists, float(rho), float(self.alpha))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        cone = self._learn(pairs, rho, seed)
+        if isinstance(self.ridge, str):
+            share = self._held_out_share(rows, grades, lists, pairs, rho, seed)
+            self.ridge_ = float(share * _mean_eigenvalue(cone.atoms))
+        else:
+            self.ridge_ = float(self.ridge)
+        self.atoms_, self.objective_ = cone.atoms, cone.objective
+        self.feature_scale_ = scale
+        self.coef_ = direction(cone.atoms, self.ridge_) / scale
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Scores of items, ``coef_ . x``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of the items.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Scores, higher is better; in no unit.
+        """
+        check_is_fitted(self)
+        return np.asarray(self._check_features(X) @ self.coef_)
+
+    def vote(self, X: Any, query: Any = None) -> NDArray[np.int64]:
+        """Algorithm 2: how many items of its query each item beats.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of the items.
+        query : array-like of shape (n,), optional
+            Names of the items' queries.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Votes, which rank as `predict` does: the sum of a difference's coefficients is linear.
+        """
+        scores = self.predict(X)
+        lists = group_queries(query, len(scores))
+        ordered = scores[lists.order]
+        votes = np.empty(len(scores), np.int64)
+        for start, size in zip(lists.starts, lists.sizes, strict=True):
+            mine = ordered[start : start + size]
+            votes[start : start + size] = (mine[:, None] > mine).sum(axis=1)
+        return lists.unsort(votes)
+
+    def _learn(self, pairs: Pairs, rho: float, seed: int) -> Cone:
+        rng = np.random.default_rng(seed)
+        bound = 2.0 * rho if self.bound is None else float(self.bound)
+        atoms = random_atoms(self.num_atoms, pairs.z.shape[1], bound, rng)
+        if self.method == "exact":
+            return fit_exact(pairs, atoms, bound, num_iterations=self.num_iterations)
+        usual = 0.001 if self.method == "sg" else 0.005
+        return fit_gradient(
+            pairs,
+            atoms,
+            bound,
+            rng,
+            method=self.method,
+            fold_in=self.fold_in,
+            rate=usual if self.learning_rate is None else float(self.learning_rate),
+            num_epochs=self.num_iterations,
+        )
+
+    def _held_out_share(
+        self, rows: Any, grades: Array, lists: QueryLists, pairs: Pairs, rho: float, seed: int
+    ) -> float:
+        """Ridge, in mean eigenvalues, with the least pairwise error on queries held out."""
+        judged = np.unique(pairs.lists)
+        if len(judged) < _FOLDS:
+            return 1.0  # too few to hold any out
+        folds = np.random.default_rng(seed).permutation(len(judged)) % _FOLDS
+        codes, errors = lists.codes, np.zeros(len(_RIDGES))
+        for fold in range(_FOLDS):
+            atoms = self._learn(pairs.of_lists(judged[folds != fold]), rho, seed).atoms
+            mine = np.isin(codes, judged[folds == fold])
+            unit = _mean_eigenvalue(atoms)
+            for k, share in enumerate(_RIDGES):
+                scores = rows[mine] @ direction(atoms, max(share, 1e-9) * unit)
+                error = pairwise_error(scores, grades[mine], query=codes[mine])
+                errors[k] += np.nansum(error.values)
+        return float(max(_RIDGES[int(np.argmin(errors))], 1e-9))
+
+    def _check_options(self) -> None:
+        """Refuse options that are out of range.
+
+        Raises
+        ------
+        ValueError
+            The message names the option.
+        """
+        check_count(self.num_atoms, "num_atoms")
+        check_count(self.num_iterations, "num_iterations")
+        choices = {"method": ("exact", "sg", "eg"), "fold_in": ("projection", "printed")}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {known}")
+        for name in ("rho", "alpha", "bound", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0.0 < float(value) < np.inf):
+                raise ValueError(f"{name} is {value!r}; pass a positive number")
+        if self.ridge != "held-out" and not (
+            isinstance(self.ridge, Real) and 0.0 <= float(self.ridge) < np.inf
+        ):
+            raise ValueError(f"ridge is {self.ridge!r}; pass 'held-out' or a number from 0 on")
+
+
+def _mean_eigenvalue(atoms: Array) -> float:
+    return float((atoms**2).sum() / len(atoms))
+
+
+def _scales(rows: Any) -> Array:
+    """Standard deviation of each feature; 1 where it is constant, which compares nothing."""
+    if sparse.issparse(rows):
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
+        sd = np.sqrt(np.maximum(square - mean**2, 0.0))
+    else:
+        sd = rows.std(axis=0)
+    return np.where(sd > 0.0, sd, 1.0)
+
+
+def _scaled(rows: Any, scale: Array) -> Any:
+    return (
+        (rows @ sparse.diags_array(1.0 / scale)).tocsr() if sparse.issparse(rows) else rows / scale
+    )

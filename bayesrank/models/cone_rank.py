@@ -1,0 +1,94 @@
+r"""Differences of features as mixtures of a few atoms: a cone seen from its inside.
+
+Where one item is better than another of its query, the difference :math:`z` of their features lies
+near the simplex of :math:`K` atoms: :math:`z_j = \sum_k w_{jk} u_k` plus noise, the smaller the
+more the grades differ. The log density is minus ConeRank's objective over :math:`2 \sigma^2`, up to
+a constant, with the bound of the atoms' lengths as a normal prior.
+
+References
+----------
+.. [1] Tran, T. and Pham, D.-S. ConeRANK: ranking as learning generalized inequalities.
+"""
+
+import math
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax.typing import ArrayLike
+
+from bayesrank._validate import check_count, check_features
+
+__all__ = ["cone_of_differences"]
+
+
+def cone_of_differences(
+    z: ArrayLike,
+    phi: ArrayLike | None = None,
+    *,
+    num_atoms: int = 10,
+    bound: ArrayLike = 1.0,
+    noise: ArrayLike = 1.0,
+    ridge: ArrayLike = 0.0,
+    observed: bool = True,
+) -> None:
+    r"""Ordered differences as mixtures of atoms.
+
+    ================ ===================================== =====================================
+    site             prior                                 meaning
+    ================ ===================================== =====================================
+    ``U``            Normal(0, bound / sqrt N), (K, N)     atoms
+    ``w``            Dirichlet(1), shape (J, K)            weights of the atoms in a difference
+    ``direction``    deterministic, shape (N,)             of the score, ``U (U'U + ridge)^-1 1``
+    ``z``            observed, shape (J, N)                differences
+    ================ ===================================== =====================================
+
+    Atoms can change names, so that ``U`` has many modes; ``direction`` is the same in all of them.
+
+    Parameters
+    ----------
+    z : ArrayLike
+        Differences of features, better minus worse, shape (J, N).
+    phi : ArrayLike, optional
+        Weights of the differences, positive, shape (J,); ones without it. The noise of a difference
+        is ``noise / sqrt(phi)``.
+    num_atoms : int
+        Number of atoms K.
+    bound : ArrayLike
+        Usual length of an atom.
+    noise : ArrayLike
+        Standard deviation of the noise, positive.
+    ridge : ArrayLike
+        Of the direction, not negative.
+    observed : bool, default True
+        Whether `z` is observed; else it says how many there are, and is drawn.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from numpyro.infer import Predictive
+    >>> prior = Predictive(cone_of_differences, num_samples=5)
+    >>> prior(jax.random.key(0), np.ones((4, 2)), num_atoms=2)["direction"].shape
+    (5, 2)
+    """
+    z = check_features(z, "z")
+    num_pairs, num_features = z.shape
+    num_atoms = check_count(num_atoms, "num_atoms")
+    weights = jnp.ones(num_pairs) if phi is None else jnp.asarray(phi)
+    if weights.shape != (num_pairs,):
+        raise ValueError(f"`phi` has shape {weights.shape}; pass ({num_pairs},), one for each row.")
+    scale = jnp.asarray(bound) / math.sqrt(num_features)
+    prior = dist.Normal(0.0, scale).expand([num_atoms, num_features]).to_event(2)
+    U = jnp.asarray(numpyro.sample("U", prior))
+    gram = U @ U.T + jnp.asarray(ridge) * jnp.eye(num_atoms)
+    numpyro.deterministic("direction", U.T @ jnp.linalg.solve(gram, jnp.ones(num_atoms)))
+    with numpyro.plate("pairs", num_pairs):
+        w = jnp.asarray(numpyro.sample("w", dist.Dirichlet(jnp.ones(num_atoms))))
+        sd = jnp.asarray(noise) / jnp.sqrt(weights)
+        law = dist.Normal(w @ U, sd[:, None]).to_event(1)
+        numpyro.sample("z", law, obs=z if observed else None)

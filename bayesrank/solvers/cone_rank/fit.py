@@ -1,0 +1,183 @@
+"""Learning the cone: alternating minimisation, and the paper's two gradient methods.
+
+Minimise ``sum_j a_j |z_j - w_j U|^2 + penalty |U|^2`` over atoms U (rows, no longer than a bound)
+and weights w_j on the simplex.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.solvers.cone_rank.fold_in import (
+    eg_fold_in,
+    printed_fold_in,
+    projection_fold_in,
+)
+from bayesrank.solvers.cone_rank.pairs import Pairs
+
+__all__ = ["Cone", "direction", "fit_exact", "fit_gradient", "objective", "random_atoms"]
+
+Array = NDArray[np.float64]
+_INNER = 40  # steps of folding in between two updates of the atoms
+
+
+class Cone(NamedTuple):
+    """A learned cone: atoms, shape (K, N); weights, shape (J, K); the objective."""
+
+    atoms: Array
+    weights: Array
+    objective: float
+
+
+def objective(atoms: Array, weights: Array, z: Array, a: Array, penalty: float = 0.0) -> float:
+    """``sum_j a_j |z_j - w_j U|^2 + penalty |U|^2``."""
+    residual = z - weights @ atoms
+    return float(a @ (residual**2).sum(axis=1) + penalty * (atoms**2).sum())
+
+
+def direction(atoms: Array, ridge: float = 0.0) -> Array:
+    """Direction ``U (U'U + ridge I)^-1 1`` of the score, shape (N,); it does not see atoms' names.
+
+    Parameters
+    ----------
+    atoms
+        Shape (K, N).
+    ridge
+        Not negative; with 0 the score is the sum of the unconstrained coefficients.
+
+    Raises
+    ------
+    ValueError
+        If the atoms are linearly dependent and `ridge` is 0.
+    """
+    gram = atoms @ atoms.T
+    values = np.linalg.eigvalsh(gram)
+    if ridge == 0.0 and values[0] <= len(gram) * 1e-12 * values[-1]:
+        raise ValueError(
+            "ridge is 0 and the atoms are linearly dependent; pass a positive ridge, or fewer atoms"
+        )
+    return atoms.T @ np.linalg.solve(gram + ridge * np.eye(len(gram)), np.ones(len(gram)))
+
+
+def random_atoms(
+    num_atoms: int, num_features: int, bound: float, rng: np.random.Generator
+) -> Array:
+    """Atoms of normal entries, shortened to the bound, shape (K, N)."""
+    atoms = rng.normal(size=(num_atoms, num_features)) * bound / np.sqrt(num_features)
+    return _within(atoms, bound)
+
+
+def fit_exact(
+    pairs: Pairs,
+    atoms: Array,
+    bound: float,
+    *,
+    penalty: float = 0.0,
+    num_iterations: int = 100,
+    tol: float = 1e-6,
+) -> Cone:
+    """Alternate between the weights, by projected gradients, and the atoms, one after the other.
+
+    The objective is a quadratic of one atom with the same curvature in all directions, so that its
+    minimum within the bound is the shortened minimum without: each update is exact, and the
+    objective never rises.
+
+    Parameters
+    ----------
+    pairs
+        The differences.
+    atoms
+        Where to start, shape (K, N).
+    bound
+        Largest length of an atom; may be infinite.
+    penalty
+        Of the atoms' squares.
+    num_iterations, tol
+        Iterations, and the relative gain of one below which to stop.
+    """
+    a, z = pairs.weight, pairs.z
+    weights = np.full((len(z), len(atoms)), 1.0 / len(atoms))
+    best = np.inf
+    for _ in range(num_iterations):
+        weights = projection_fold_in(atoms @ atoms.T, z @ atoms.T, weights, _INNER)
+        moments, target = (weights * a[:, None]).T @ weights, (weights * a[:, None]).T @ z
+        for _ in range(3):
+            atoms = _update_atoms(atoms, moments, target, bound, penalty)
+        value = objective(atoms, weights, z, a, penalty)
+        if value > best * (1.0 - tol):
+            best = value
+            break
+        best = value
+    return Cone(atoms, weights, best)
+
+
+def _update_atoms(
+    atoms: Array, moments: Array, target: Array, bound: float, penalty: float
+) -> Array:
+    """One exact update of each atom in turn."""
+    atoms = atoms.copy()
+    for k in range(len(atoms)):
+        curvature = moments[k, k] + penalty
+        if curvature <= 0.0:
+            continue  # no difference uses it
+        rest = target[k] - moments[k] @ atoms + moments[k, k] * atoms[k]
+        atoms[k] = _within((rest / curvature)[None], bound)[0]
+    return atoms
+
+
+def fit_gradient(
+    pairs: Pairs,
+    atoms: Array,
+    bound: float,
+    rng: np.random.Generator,
+    *,
+    method: str = "sg",
+    fold_in: str = "projection",
+    rate: float = 1e-3,
+    num_epochs: int = 20,
+    num_inner: int = 20,
+) -> Cone:
+    """Algorithm 1: stochastic steps, one list at a time; EG where `method` says so.
+
+    The gradients are those of the list's own loss, the mean over its pairs.
+    """
+    starts = np.flatnonzero(np.r_[True, np.diff(pairs.lists) != 0])
+    blocks = np.split(np.arange(len(pairs.z)), starts[1:])
+    for _ in range(num_epochs):
+        for number in rng.permutation(len(blocks)):
+            rows = blocks[number]
+            z, phi = pairs.z[rows], pairs.phi[rows]
+            weights = rng.dirichlet(np.ones(len(atoms)), len(rows))
+            weights = _fold(atoms, z, phi, weights, method, fold_in, rate, num_inner)
+            residual = (z - weights @ atoms) * (phi / len(rows))[:, None]
+            atoms = _within(atoms + 2.0 * rate * weights.T @ residual, bound)
+    uniform = np.full((len(pairs.z), len(atoms)), 1.0 / len(atoms))
+    weights = projection_fold_in(atoms @ atoms.T, pairs.z @ atoms.T, uniform, 200)
+    return Cone(atoms, weights, objective(atoms, weights, pairs.z, pairs.weight))
+
+
+def _fold(
+    atoms: Array,
+    z: Array,
+    phi: Array,
+    weights: Array,
+    method: str,
+    fold_in: str,
+    rate: float,
+    num_inner: int,
+) -> Array:
+    G, B = atoms @ atoms.T, z @ atoms.T
+    if method == "eg":
+        return eg_fold_in(G, B, weights, rate * phi, num_inner)
+    if fold_in == "printed":
+        return printed_fold_in(G, B, weights, rate * phi, num_inner)
+    return projection_fold_in(G, B, weights, num_inner)
+
+
+def _within(atoms: Array, bound: float) -> Array:
+    """Shorten what is longer than the bound."""
+    norm = np.linalg.norm(atoms, axis=1, keepdims=True)
+    return atoms * np.where(norm > bound, bound / np.maximum(norm, 1e-300), 1.0)

@@ -1,0 +1,75 @@
+"""Ordered pairs of a list's items as differences of their features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from bayesrank.datasets import QueryLists
+
+__all__ = ["Pairs", "normalised", "ordered_pairs"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Differences of items that one grade sets above another.
+
+    Attributes
+    ----------
+    z
+        Shape (J, N): features of the better item minus those of the other, normalised.
+    phi
+        Shape (J,): differences of grade.
+    lists
+        Shape (J,): number of each pair's list; pairs of one list stand together.
+    """
+
+    z: Array
+    phi: Array
+    lists: NDArray[np.intp]
+
+    @property
+    def weight(self) -> Array:
+        """Weight of each pair in the empirical risk, ``phi / (P n_q)``, shape (J,)."""
+        _, place, count = np.unique(self.lists, return_inverse=True, return_counts=True)
+        return self.phi / (len(count) * count[place])
+
+    def of_lists(self, kept: Any) -> Pairs:
+        """Return the pairs of some lists."""
+        rows = np.isin(self.lists, kept)
+        return Pairs(self.z[rows], self.phi[rows], self.lists[rows])
+
+
+def normalised(differences: Array, rho: float, alpha: float) -> Array:
+    """Equation (5): ``rho z / (alpha + |z|)``, which is shorter than rho."""
+    norm = np.linalg.norm(differences, axis=1, keepdims=True)
+    return rho * differences / (alpha + norm)
+
+
+def ordered_pairs(X: Any, y: Array, lists: QueryLists, rho: float, alpha: float) -> Pairs:
+    """All pairs of rows of one list with different grades; rows stand list after list.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    found, numbers = [], []
+    for q, (start, size) in enumerate(zip(lists.starts, lists.sizes, strict=True)):
+        mine = y[start : start + size]
+        pairs = np.argwhere(mine[:, None] > mine) + start
+        found.append(pairs)
+        numbers.append(np.full(len(pairs), q))
+    rows = np.concatenate(found)
+    if not len(rows):
+        raise ValueError("y is the same within every list; give lists with two different grades")
+    difference = X[rows[:, 0]] - X[rows[:, 1]]
+    dense = difference.toarray() if sparse.issparse(difference) else difference
+    phi = y[rows[:, 0]] - y[rows[:, 1]]
+    return Pairs(normalised(dense, rho, alpha), phi, np.concatenate(numbers))

@@ -1,0 +1,66 @@
+"""Generalisation of ConeRank by stability: the paper's two theorems as functions.
+
+References
+----------
+.. [1] Tran, T. and Pham, D.-S. ConeRANK: ranking as learning generalized inequalities.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["risk_bound", "stability_bound"]
+
+
+def stability_bound(
+    atoms: NDArray[np.float64],
+    left_out: list[NDArray[np.float64]],
+    *,
+    rho: float,
+    bound: float,
+    largest_sum: float = 1.0,
+) -> float:
+    """Theorem 2: how far the loss of any pair can move when one query is left out.
+
+    Parameters
+    ----------
+    atoms
+        Atoms from all queries, shape (K, N).
+    left_out
+        Atoms from all queries but one, for each; in the same order of atoms.
+    rho
+        Largest length of a normalised difference.
+    bound
+        Largest length c of an atom.
+    largest_sum
+        Largest sum of weights; 1 on the simplex.
+
+    Returns
+    -------
+    float
+        Upper bound of the stability beta, for the loss without grades' weights.
+    """
+    s_max = max(float(np.linalg.norm(atoms - other, ord=2)) for other in left_out)
+    level = rho + math.sqrt(len(atoms)) * bound * largest_sum
+    return 2.0 * s_max * largest_sum * level + (s_max * largest_sum) ** 2
+
+
+def risk_bound(
+    empirical: float, beta: float, largest_loss: float, num_queries: int, epsilon: float = 0.1
+) -> float:
+    """Theorem 1: what the expected risk is below of with probability ``1 - epsilon``.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` is not between 0 and 1, or `num_queries` not positive.
+    """
+    if not 0.0 < epsilon < 1.0:
+        raise ValueError(f"epsilon is {epsilon}; pass a probability between 0 and 1")
+    if num_queries < 1:
+        raise ValueError(f"num_queries is {num_queries}; pass a positive number")
+    spread = math.sqrt(math.log(1.0 / epsilon) / (2.0 * num_queries))
+    return empirical + 2.0 * beta + (4.0 * num_queries * beta + largest_loss) * spread
