@@ -23,6 +23,7 @@ __all__ = [
     "check_names",
     "check_outcomes",
     "check_weight",
+    "check_weights",
     "known",
 ]
 
@@ -155,6 +156,30 @@ def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
             "difference, 0 if the second wins."
         )
     return jnp.asarray(outcomes)
+
+
+def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
+    """Return how often each comparison counts as a floating array of shape (K,).
+
+    Raises
+    ------
+    ValueError
+        If there is not a positive finite number for each comparison.
+    """
+    values = known(weights)
+    if values.shape != (num_comparisons,) or values.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`weights` has shape {values.shape} and dtype {values.dtype}; pass "
+            f"({num_comparisons},), a number for each row of `comparisons`."
+        )
+    if isinstance(values, np.ndarray) and not ((values > 0) & (values < np.inf)).all():
+        row = int(np.argmin((values > 0) & (values < np.inf)))
+        raise ValueError(
+            f"`weights` is {values[row]} in row {row}; pass positive numbers, and leave a "
+            "comparison out that is not to count."
+        )
+    result = jnp.asarray(weights)
+    return result.astype(jnp.result_type(result.dtype, float))
 
 
 def check_weight(weight: Any) -> Any:

@@ -1,5 +1,6 @@
 """Checks of what a person hands to an estimator, with one clear message for each."""
 
+import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayesrank import gp
+from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array
 from bayesrank._validate import check_comparisons as check_program_comparisons
 from bayesrank._validate import check_laplacian
@@ -67,15 +69,15 @@ def check_hyperparameters(
     Raises
     ------
     ValueError
-        If it is not "evidence", "prior" or a mapping to positive values of these shapes.
+        If it is not "maximum", "prior" or a mapping to positive values of these shapes.
     """
     if not isinstance(hyperparameters, Mapping):
-        if hyperparameters not in ("evidence", "prior"):
+        if hyperparameters not in ("maximum", "prior"):
             raise ValueError(
-                f"hyperparameters is {hyperparameters!r}; choose 'evidence', 'prior' or a mapping "
+                f"hyperparameters is {hyperparameters!r}; choose 'maximum', 'prior' or a mapping "
                 "from names to values"
             )
-        return {}, hyperparameters == "evidence"
+        return {}, hyperparameters == "maximum"
     values = {}
     for name, value in hyperparameters.items():
         if name not in shapes:
@@ -91,18 +93,22 @@ def check_hyperparameters(
 def location_and_scale(features: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of each feature, both of shape (d,).
 
-    Raises
-    ------
-    ValueError
-        If a feature is the same for every item.
+    A feature that is the same for every item has scale one.
+
+    Warns
+    -----
+    UserWarning
+        If there is such a feature: it cannot tell these items apart.
     """
-    constant = np.flatnonzero(np.ptp(features, axis=0) == 0.0)
-    if constant.size:
-        raise ValueError(
-            f"X has the same value for every item in column {constant[0]}; remove the column: it "
-            "cannot tell items apart"
+    constant = np.ptp(features, axis=0) == 0.0
+    if constant.any():
+        warnings.warn(
+            f"X has the same value for every item in column {np.argmax(constant)}, which is scaled "
+            "by one: nothing is learned of how items depend on it",
+            UserWarning,
+            stacklevel=outside(),
         )
-    return features.mean(axis=0), features.std(axis=0)
+    return features.mean(axis=0), np.where(constant, 1.0, features.std(axis=0))
 
 
 def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:

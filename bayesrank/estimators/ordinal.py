@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.base import EPEstimator, engine_of
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.predict import prior_covariances
 from bayesrank.infer import maximize_evidence
@@ -52,8 +52,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     levels : sequence, optional
         All levels from the lowest to the highest; by default those in `y`, sorted, or the
         categories of `y` if they are ordered.
-    hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
-        "evidence" learns them as those under which the data are most probable, their priors
+    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
+        "maximum" learns them as those under which the data are most probable, their priors
         included. "prior" takes the medians of their priors. A mapping fixes those that it names
         (``amplitude``, ``lengthscale``, ``stretch``, ``gaps``) and learns the others.
     standardize : bool, default True
@@ -86,9 +86,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
 
     Notes
     -----
-    Compiled code is kept between calls of `fit` and shared with clones, so that a fit to data of
-    the same shape is quick. It is not part of a copy or a pickle. Computations are in double
-    precision, of order n cubed for n items.
+    All estimators of this class share compiled code, so that a fit to data of a shape that came
+    before is quick. Computations are in double precision, of order n cubed for n items.
 
     References
     ----------
@@ -113,7 +112,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         likelihood: Literal["probit", "logit"] = "probit",
         predict_as: Literal["median", "mode"] = "median",
         levels: Sequence[Any] | None = None,
-        hyperparameters: str | Mapping[str, Any] = "evidence",
+        hyperparameters: str | Mapping[str, Any] = "maximum",
         standardize: bool = True,
         num_restarts: int = 0,
         random_state: int | np.random.RandomState | None = 0,
@@ -168,7 +167,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}
         params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
 
-        engine = self._engine_of(ordinal_gp)
+        engine = engine_of(ordinal_gp)
         data = (checked - mean) / scale, numbers
         options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
         seed = check_random_state(self.random_state).randint(2**31 - 1)

@@ -10,7 +10,7 @@ and to outcomes by averaging the likelihood over the difference of two skills: f
 likelihood, :math:`\Phi((m_i - m_j) / \sqrt{2 \sigma^2 + \mathrm{Var}(f_i - f_j)})`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from scipy.linalg import cho_factor, cho_solve
 from tinygp.kernels import Kernel
 
 from bayesrank import gp
-from bayesrank.infer import EPResult
 from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.models.preference import LIKELIHOODS
 
@@ -61,26 +60,37 @@ class NewItems(NamedTuple):
         return self.prior + self.weights.T @ self.change
 
 
-def new_items(result: EPResult, features: Array, *, joint: bool) -> NewItems:
+def new_items(
+    params: Mapping[str, Any],
+    mean: Array,
+    covariance: Array,
+    known: Array,
+    features: Array,
+    *,
+    joint: bool,
+) -> NewItems:
     """Carry the posterior of `bayesrank.models.preference_gp` to new items.
 
     Parameters
     ----------
-    result
-        EP's result on that program.
+    params
+        Hyperparameters.
+    mean, covariance
+        Of the skills given these, shapes (n,) and (n, n).
+    known
+        Features that the program was given, shape (n, d).
     features
-        Features of the new items on the scale of those that the program was given, shape (m, d).
+        Features of the new items on the scale of those, shape (m, d).
     joint
         Whether the covariance of the new items will be wanted, and not the variances alone.
     """
     with jax.enable_x64(True):
-        scales = [result.params[k] for k in ("amplitude", "lengthscale")]
-        known = result.model_args[0]
+        scales = [params[k] for k in ("amplitude", "lengthscale")]
         arrays = prior_covariances(gp.rbf, scales, known, features, joint)
-        covariance, across, prior = map(np.asarray, arrays)
-    weights = cho_solve(cho_factor(covariance, lower=True), across)
-    change = result.covariance["f"] @ weights - across
-    return NewItems(weights.T @ result.mean["f"], prior, weights, change)
+        gram, across, prior = map(np.asarray, arrays)
+    weights = cho_solve(cho_factor(gram, lower=True), across)
+    change = covariance @ weights - across
+    return NewItems(weights.T @ mean, prior, weights, change)
 
 
 @partial(jax.jit, static_argnums=(0, 4))

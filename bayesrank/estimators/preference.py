@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, Self, overload
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
-from bayesrank._validate import check_count
-from bayesrank.estimators.base import EPEstimator
-from bayesrank.estimators.checks import (
-    check_comparisons,
-    check_hyperparameters,
-    check_pairs,
-    check_ties,
-    graph_laplacian,
-    location_and_scale,
-)
-from bayesrank.estimators.predict import NewItems, new_items, outcome_probability
+from bayesrank.estimators.checks import check_pairs
+from bayesrank.estimators.comparisons import read_comparisons
+from bayesrank.estimators.predict import NewItems, new_items
 from bayesrank.estimators.query import questions
-from bayesrank.infer import maximize_evidence
-from bayesrank.models import preference_gp
-from bayesrank.ranking import RankSummary, summarize
+from bayesrank.estimators.skills import Component, Outcome, SkillEstimator, components
 
 __all__ = ["PreferenceGP"]
 
 Array = NDArray[np.float64]
 
-_OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
+_CURE = "the index of X holds the items' names"
 
 
-class PreferenceGP(EPEstimator):
+class PreferenceGP(SkillEstimator):
     """Skills of items with features, learned from comparisons of two items at a time.
 
     The skill is a Gaussian process of the features with a squared-exponential kernel, and varies
     little between neighbours in a graph of the items if there is one. It is on the scale on which
     ``noise``, the standard deviation of a performance about its skill, is about one; only
-    differences of skill matter.
+    differences of skill matter. It is `bayesrank.PairwiseRanker` with features and items by their
+    row numbers, and predicts further items from their features.
 
     Parameters
     ----------
@@ -47,8 +36,8 @@ class PreferenceGP(EPEstimator):
         Whether each feature has a lengthscale of its own, so that some can turn out not to matter.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
-        "evidence" learns them as those under which the data are most probable, their priors
+    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
+        "maximum" learns them as those under which the data are most probable, their priors
         included. "prior" takes the medians of their priors. A mapping fixes those that it names
         (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``, ``graph_weight``) and learns the
         others.
@@ -80,15 +69,16 @@ class PreferenceGP(EPEstimator):
         The Laplacian that was used.
     feature_mean_, feature_scale_ : ndarray of shape (d,)
         What features are centred and divided by.
+    names_ : list or None
+        Names of the items, if the index of `X` holds text.
     n_features_in_, feature_names_in_ : int, ndarray
         As everywhere in scikit-learn.
 
     Notes
     -----
-    Compiled code is kept between calls of `fit` and shared with clones, so that a fit to data of
-    the same shape is quick. It is not part of a copy or a pickle. Computations are in double
-    precision; `fit` takes memory of order n squared for n items and time of order n cubed, and
-    little for each comparison.
+    All estimators of this class share compiled code, so that a fit to data of a shape that came
+    before is quick. Computations are in double precision; `fit` takes memory of order n squared for
+    n items and time of order n cubed, and little for each comparison.
 
     Examples
     --------
@@ -109,7 +99,7 @@ class PreferenceGP(EPEstimator):
         *,
         ard: bool = False,
         likelihood: Literal["probit", "logit"] = "probit",
-        hyperparameters: str | Mapping[str, Any] = "evidence",
+        hyperparameters: str | Mapping[str, Any] = "maximum",
         laplacian: Any = None,
         standardize: bool = True,
         num_restarts: int = 0,
@@ -125,19 +115,33 @@ class PreferenceGP(EPEstimator):
         self.num_samples = num_samples
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, comparisons: ArrayLike, *, ties: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        comparisons: Any,
+        *,
+        ties: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> Self:
         """Learn the hyperparameters, then the skills.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Features of the items.
-        comparisons : array-like of shape (K, 2)
-            Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. The
-            columns of a table are told apart by these names if they have them.
+        comparisons : array-like of shape (K, 2), or table
+            Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. Or the
+            items' names, if `X` is a table whose index holds text. The columns of a table are told
+            apart by these names if they have them; ``tie`` and ``weight`` may be among them.
         ties : array-like of shape (K,), optional
             True where the two were judged equal and their order means nothing. If any is, a tie
             is a third outcome, with a width of its own to be learned.
+        sample_weight : array-like of shape (K,), optional
+            How often each comparison counts, from zero on.
+        callback : callable, optional
+            Called as the search for hyperparameters goes on, see `bayesrank.infer`'s
+            ``maximize_evidence``.
 
         Returns
         -------
@@ -154,46 +158,11 @@ class PreferenceGP(EPEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
-        check_count(self.num_samples, "num_samples")
         features = self._check_features(X, ensure_min_samples=2)
-        num_features = features.shape[1]
-        pairs = check_comparisons(comparisons, len(features))
-        tied = check_ties(ties, len(pairs))
-        mean, scale = np.zeros(num_features), np.ones(num_features)
-        if self.standardize:
-            mean, scale = location_and_scale(features)
-        shapes = {"amplitude": (), "lengthscale": (num_features,) if self.ard else (), "noise": ()}
-        options: dict[str, Any] = {"ard": bool(self.ard), "likelihood": self.likelihood}
-        if tied.any():
-            shapes["tie_width"] = ()
-            options["outcomes"] = np.where(tied, _OUTCOMES["tie"], _OUTCOMES["win"])
-        data = (features - mean) / scale, pairs
-        graph = graph_laplacian(self.laplacian, data[0])
-        if graph is not None:
-            shapes["graph_weight"] = ()
-            options["laplacian"] = graph
-        params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
-
-        engine = self._engine_of(preference_gp)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        search_key, draw_key = jax.random.split(jax.random.key(seed))
-        if to_learn:
-            maximum = maximize_evidence(
-                engine,
-                *data,
-                params=params,
-                num_restarts=self.num_restarts,
-                rng_key=search_key,
-                **options,
-            )
-            params = maximum.params
-        self.result_ = engine.run(
-            draw_key, *data, params=params, num_samples=self.num_samples, **options
-        )
-        self.params_ = self.result_.params
-        self.log_evidence_ = self.result_.log_evidence
-        self.laplacian_ = graph
-        self.feature_mean_, self.feature_scale_ = mean, scale
+        known = _names(X) or len(features)
+        said = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
+        self.names_ = None if isinstance(known, int) else list(known)
+        self._fit_features(features, said, callback)
         return self
 
     @overload
@@ -235,8 +204,12 @@ class PreferenceGP(EPEstimator):
         if X is None:
             mean, stddev = result.mean["f"].copy(), result.stddev["f"].copy()
         else:
-            new = self._new_items(X, joint=False)
-            mean, stddev = new.mean, np.sqrt(new.variance)
+            weights = np.array([part.weight for part in components(result)])
+            new = [self._new_items(part, X, joint=False) for part in components(result)]
+            means = np.array([each.mean for each in new])
+            mean = weights @ means
+            variance = weights @ (np.array([each.variance for each in new]) + (means - mean) ** 2)
+            stddev = np.sqrt(variance)
         return (mean, stddev) if return_std else mean
 
     def predict_proba(
@@ -244,7 +217,7 @@ class PreferenceGP(EPEstimator):
         pairs: ArrayLike,
         X: ArrayLike | None = None,
         *,
-        outcome: Literal["win", "tie", "loss"] = "win",
+        outcome: Outcome = "win",
     ) -> Array:
         """Probability that the first item of each pair wins a comparison with the second.
 
@@ -273,56 +246,39 @@ class PreferenceGP(EPEstimator):
         ValueError
             If `X` or `pairs` do not fit, or `outcome` is not possible.
         """
-        result = self.result
-        if outcome not in _OUTCOMES:
-            raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(_OUTCOMES)}")
-        with_ties = "tie_width" in result.params
-        if outcome == "tie" and not with_ties:
-            raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
-        if X is None:
-            mean, covariance = result.mean["f"], result.covariance["f"]
-        else:
-            new = self._new_items(X, joint=True)
-            mean, covariance = new.mean, new.covariance
-        first, second = check_pairs(pairs, len(mean)).T
-        own = np.diagonal(covariance)
-        variance = own[first] + own[second] - 2.0 * covariance[first, second]
-        value = _OUTCOMES[outcome] if with_ties else int(outcome == "win")
-        return outcome_probability(
-            self.likelihood, result.params, value, mean[first] - mean[second], variance
-        )
+        parts = components(self.result) if X is None else self._parts_at(X)
+        pairs = check_pairs(pairs, len(parts[0].mean))
+        return self._probability(parts, pairs, outcome)
 
-    def rank(
-        self, names: Sequence[object] | None = None, *, prob: float = 0.9, k: int | None = None
-    ) -> RankSummary:
-        """Rank the items of `fit`, with uncertainty.
-
-        Skills are reported as they stand above or below the average of these items: comparisons say
-        nothing of the level that all skills share, whose uncertainty would swamp that of each.
+    def score(
+        self,
+        X: ArrayLike,
+        comparisons: Any,
+        *,
+        ties: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Mean log probability of the outcomes of comparisons, in nats; higher is better.
 
         Parameters
         ----------
-        names : sequence, optional
-            One name for each item; its row number if not given.
-        prob : float, default 0.9
-            Probability of the intervals of skills and ranks.
-        k : int, optional
-            Report the probability of being among the best `k`; 3 if not given.
+        X : array-like of shape (m, d)
+            Features of items, those of `fit` or others.
+        comparisons, ties, sample_weight
+            As for `fit`, with the rows of this `X`.
 
         Returns
         -------
-        RankSummary
-            ``print`` it, or call ``to_dataframe()``.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an argument does not fit.
+        float
+            At most zero; a guess by a coin has -0.69.
         """
-        skills = self.result.get_samples()["f"]
-        return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
+        parts = self._parts_at(X)
+        known = _names(X) or len(parts[0].mean)
+        said = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
+        return self._log_score(parts, said)
+
+    def _names(self) -> list[Hashable] | None:
+        return self.names_
 
     def query(self, n: int = 1, *, candidates: ArrayLike | None = None) -> NDArray[np.intp]:
         """Pairs of items whose comparison is expected to tell most about the skills (BALD).
@@ -351,7 +307,28 @@ class PreferenceGP(EPEstimator):
         """
         return questions(self.result, self.likelihood, n, candidates)
 
-    def _new_items(self, X: ArrayLike, *, joint: bool) -> NewItems:
+    def _new_items(self, part: Component, X: ArrayLike, *, joint: bool) -> NewItems:
         features = self._check_features(X, reset=False)
         features = (features - self.feature_mean_) / self.feature_scale_
-        return new_items(self.result_, features, joint=joint)
+        known = self.result_.model_args[0]
+        return new_items(part.params, part.mean, part.covariance, known, features, joint=joint)
+
+    def _parts_at(self, X: ArrayLike) -> list[Component]:
+        """What the posterior of other items' skills is made of."""
+        parts = []
+        for part in components(self.result):
+            new = self._new_items(part, X, joint=True)
+            parts.append(part._replace(mean=new.mean, covariance=new.covariance))
+        return parts
+
+
+def _names(X: Any) -> dict[Hashable, int] | None:
+    """Numbers of items by their names, if the index of a table holds text."""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or not any(isinstance(name, str) for name in index):
+        return None
+    names = list(index)
+    if len(set(names)) < len(names):
+        again = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two rows for item {again!r}; keep one of them")
+    return {name: number for number, name in enumerate(names)}

@@ -22,7 +22,7 @@ def questions(
     Parameters
     ----------
     result
-        EP's result on `bayesrank.models.preference_gp`.
+        EP's result on a program of `bayesrank.models.preference`.
     likelihood
         "probit", or "logit": its noise on the difference then counts as normal noise of the same
         variance.
@@ -39,7 +39,7 @@ def questions(
     ValueError
         If an argument does not fit.
     """
-    mean, noise = result.mean["f"], float(result.params["noise"])
+    mean, noise = result.mean["f"], float(result.params.get("noise", 1.0))
     if likelihood == "logit":
         noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
     n = check_count(n, "n")

@@ -27,6 +27,9 @@ __all__ = [
 
 Result = TypeVar("Result")
 
+# An engine that serves a process for long meets data of many shapes.
+_MOST_KEPT = 128
+
 # The newer of the two code generators for processors in jaxlib 0.10 takes half as long again to
 # compile what EP does, and the result is no faster.  Later ones have a single one, without choice.
 _IS_0_10 = version("jaxlib").startswith("0.10.")
@@ -124,7 +127,9 @@ class CompileCache:
         key = (function.__qualname__, structure, _signature(leaves), arguments.key)
         if key not in self._entries:
             self._entries[key] = _compile(function, dynamic, arguments)
-        compiled, static = self._entries[key]
+        self._entries[key] = compiled, static = self._entries.pop(key)  # the last one used is last
+        if len(self._entries) > _MOST_KEPT:
+            del self._entries[next(iter(self._entries))]
         arrays = compiled(dynamic, arguments.arrays)
         return arrays, static["static"]
 

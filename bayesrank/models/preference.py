@@ -19,6 +19,7 @@ References
 """
 
 import math
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
+from numpyro import handlers
 
 from bayesrank import gp
 from bayesrank._validate import (
@@ -34,6 +36,7 @@ from bayesrank._validate import (
     check_features,
     check_laplacian,
     check_outcomes,
+    check_weights,
 )
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
@@ -48,6 +51,7 @@ def preference_gp(
     *,
     X_new: ArrayLike | None = None,
     outcomes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     likelihood: Literal["probit", "logit"] = "probit",
     ard: bool = False,
     laplacian: Any = None,
@@ -85,6 +89,8 @@ def preference_gp(
     outcomes : ArrayLike, optional
         Integers of shape (K,) that make ties possible: 2 if the first item of the row wins, 1 if
         there is no difference, 0 if the second wins. Without it the first item wins.
+    weights : ArrayLike, optional
+        How often each comparison counts, positive numbers of shape (K,). Without it, once.
     likelihood : {"probit", "logit"}
         Normal noise (Thurstone), or logistic noise of scale ``noise`` on the difference
         (Bradley-Terry).
@@ -131,7 +137,7 @@ def preference_gp(
         X_new = check_features(X_new, "X_new", columns=num_features)
         # Of other items the graph says nothing once f is known: no Laplacian here.
         numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
-    _compare(f, comparisons, outcomes, likelihood, noise)
+    _compare(f, comparisons, outcomes, weights, likelihood, noise)
 
 
 def thurstone(
@@ -140,6 +146,7 @@ def thurstone(
     *,
     scale: ArrayLike | None = None,
     outcomes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     likelihood: Literal["probit", "logit"] = "probit",
 ) -> None:
     """Independent skills of items without features, compared two at a time.
@@ -164,6 +171,8 @@ def thurstone(
         Prior standard deviation of a skill, positive. Without it ``scale`` is a site.
     outcomes : ArrayLike, optional
         Integers of shape (K,) that make ties possible, as for ``preference_gp``.
+    weights : ArrayLike, optional
+        How often each comparison counts, as for ``preference_gp``.
     likelihood : {"probit", "logit"}
         Normal noise of standard deviation 1 on each performance (Thurstone), or logistic noise of
         scale 1 on their difference (Bradley-Terry).
@@ -178,13 +187,14 @@ def thurstone(
         scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
     with numpyro.plate("items", num_items):
         f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
-    _compare(f, comparisons, outcomes, likelihood, 1.0)
+    _compare(f, comparisons, outcomes, weights, likelihood, 1.0)
 
 
 def _compare(
     f: Array,
     comparisons: ArrayLike | None,
     outcomes: ArrayLike | None,
+    weights: ArrayLike | None,
     likelihood: str,
     noise: ArrayLike,
 ) -> None:
@@ -194,6 +204,8 @@ def _compare(
     if comparisons is None:
         if outcomes is not None:
             raise ValueError("`outcomes` is given without `comparisons`; pass the pairs compared.")
+        if weights is not None:
+            raise ValueError("`weights` is given without `comparisons`; pass the pairs compared.")
         return
     pairs = check_comparisons(comparisons, f.shape[-1])
     margin = f[pairs[:, 0]] - f[pairs[:, 1]]
@@ -204,5 +216,8 @@ def _compare(
         observed = check_outcomes(outcomes, pairs.shape[0])
         tie_width = numpyro.sample("tie_width", dist.LogNormal(math.log(0.5), 1.0))
         law = with_ties(margin, tie_width, noise)
-    with numpyro.plate("comparisons", pairs.shape[0]):
+    counted = nullcontext()
+    if weights is not None:
+        counted = handlers.scale(scale=check_weights(weights, pairs.shape[0]))
+    with counted, numpyro.plate("comparisons", pairs.shape[0]):
         numpyro.sample("comparison", law, obs=observed)

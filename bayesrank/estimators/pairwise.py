@@ -1,0 +1,396 @@
+"""`PairwiseRanker`: skills of named items, from comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.estimators.collaborative_features import read_item_table
+from bayesrank.estimators.comparisons import numbers_of, read_comparisons, read_pairs
+from bayesrank.estimators.query import questions
+from bayesrank.estimators.skills import Component, Outcome, SkillEstimator, components
+
+__all__ = ["PairwiseRanker"]
+
+Array = NDArray[np.float64]
+Unknown = Literal["error", "population"]
+
+
+class PairwiseRanker(SkillEstimator):
+    """Rank named items from comparisons of two at a time.
+
+    Where something is known of the items, their skill is a Gaussian process of their features
+    (`bayesrank.models.preference_gp`); else skills are independent (`bayesrank.models.thurstone`).
+    Skill is in units of the noise of a performance about it; only differences matter.
+
+    Parameters
+    ----------
+    item_features : table, mapping, array-like of shape (n, d) or None, default None
+        Features of all items, those in no comparison included: a DataFrame whose index are the
+        names of the items, a mapping from names to rows of numbers, or an array whose rows are
+        those of `items`, or of items ``0 .. n - 1``.
+    items : sequence or None, default None
+        Names of all items. By default those of `item_features`, or, without features, those that
+        are compared. A name is anything that can be told from others: text or a number.
+    ard, laplacian, standardize
+        Of items with features, see `bayesrank.PreferenceGP`.
+    likelihood : {"probit", "logit"}, default "probit"
+        Normal noise (Thurstone) or logistic noise (Bradley-Terry).
+    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
+        "maximum" learns them as those under which the data are most probable, their priors
+        included. "prior" takes the medians of their priors. A mapping fixes those that it names
+        (with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
+        ``tie_width``) and learns the others.
+    num_restarts : int, default 0
+        Number of further starts of the search for hyperparameters, from random points.
+    num_samples : int, default 2000
+        Number of posterior draws that `rank` is computed from.
+    random_state : int, RandomState instance or None, default 0
+        Seed of these draws and starts.
+
+    Attributes
+    ----------
+    names_ : list
+        Names of the items, in the order of the result's entries.
+    result_ : EPResult
+        The posterior of the skills, site ``f``; also as `result`.
+    params_ : dict
+        Values of the hyperparameters that were used.
+    log_evidence_ : float
+        EP's log evidence at them, in nats.
+
+    Notes
+    -----
+    A row of data is a comparison, so that scikit-learn's ``GridSearchCV`` and ``cross_val_score``
+    hold comparisons out: ``GridSearchCV(PairwiseRanker(), {"likelihood": ["probit", "logit"]}
+    ).fit(comparisons)``. All rankers share compiled code, so that folds of one size compile once.
+
+    Examples
+    --------
+    >>> from bayesrank import PairwiseRanker
+    >>> wins = [("tea", "milk"), ("coffee", "tea"), ("coffee", "milk"), ("tea", "milk")]
+    >>> ranker = PairwiseRanker(hyperparameters="prior").fit(wins)
+    >>> ranker.rank().name
+    ('coffee', 'tea', 'milk')
+    >>> ranker.predict_proba([("coffee", "milk")]).round(2)
+    array([0.78])
+    """
+
+    def __init__(
+        self,
+        *,
+        item_features: Any = None,
+        items: Sequence[Hashable] | None = None,
+        ard: bool = False,
+        laplacian: Any = None,
+        standardize: bool = True,
+        likelihood: Literal["probit", "logit"] = "probit",
+        hyperparameters: str | Mapping[str, Any] = "maximum",
+        num_restarts: int = 0,
+        num_samples: int = 2000,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.item_features = item_features
+        self.items = items
+        self.ard = ard
+        self.laplacian = laplacian
+        self.standardize = standardize
+        self.likelihood = likelihood
+        self.hyperparameters = hyperparameters
+        self.num_restarts = num_restarts
+        self.num_samples = num_samples
+        self.random_state = random_state
+
+    def fit(
+        self,
+        comparisons: Any,
+        y: None = None,
+        *,
+        ties: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> Self:
+        """Learn the hyperparameters, then the skills.
+
+        Parameters
+        ----------
+        comparisons : table, or array-like of shape (K, 2)
+            Names of winner and loser of each comparison; repeats count. A table has the columns
+            ``winner`` and ``loser``, and perhaps ``tie`` (1 where the two were judged equal) and
+            ``weight``.
+        y : None
+            Not used; scikit-learn passes it.
+        ties : array-like of shape (K,), optional
+            True where the two were judged equal and their order means nothing. If any is, a tie
+            is a third outcome, with a width of its own to be learned.
+        sample_weight : array-like of shape (K,), optional
+            How often each comparison counts, from zero on.
+        callback : callable, optional
+            Called as the search for hyperparameters goes on, with the number of values that were
+            tried and the best objective.
+
+        Returns
+        -------
+        PairwiseRanker
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used; the message names it.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EP or the search for hyperparameters has not converged.
+        """
+        names, features = self._read_items(comparisons)
+        if len(names) < 2:
+            raise ValueError(f"there is one item, {names[0]!r}; compare two or more")
+        known = {name: number for number, name in enumerate(names)}
+        cure = "it is not in item_features" if features is not None else "it is not in items"
+        said = read_comparisons(comparisons, known, ties, sample_weight, cure)
+        if features is None:
+            self._fit_independent(len(names), said, callback)
+        else:
+            self._fit_features(features, said, callback)
+        self.names_ = names
+        return self
+
+    @overload
+    def predict(
+        self, items: Sequence[Hashable] | None = ..., *, return_std: Literal[True] = ...
+    ) -> tuple[Array, Array]: ...
+
+    @overload
+    def predict(
+        self, items: Sequence[Hashable] | None = ..., *, return_std: Literal[False]
+    ) -> Array: ...
+
+    def predict(
+        self, items: Sequence[Hashable] | None = None, *, return_std: bool = True
+    ) -> Array | tuple[Array, Array]:
+        """Skills and how well they are known.
+
+        Comparisons say nothing of the level that all skills share, and its prior mean is zero;
+        `rank` reports skills above or below the average item's instead.
+
+        Parameters
+        ----------
+        items : sequence of shape (m,), optional
+            Names of items; without it, all in the order of ``names_``.
+        return_std : bool, default True
+            Whether to return the standard deviations.
+
+        Returns
+        -------
+        ndarray of shape (m,), or two of them
+            Posterior means of the skills, and posterior standard deviations.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If an item is not known.
+        """
+        result = self.result
+        ids = self.names_ if items is None else id_list(items, "items")
+        at = numbers_of((ids, ids), self._known(), self._cure("error"))[:, 0]
+        mean, stddev = result.mean["f"][at], result.stddev["f"][at]
+        return (mean, stddev) if return_std else mean
+
+    def predict_proba(
+        self, pairs: Any, *, outcome: Outcome = "win", unknown: Unknown = "error"
+    ) -> Array:
+        """Probability that the first item of each pair wins a comparison with the second.
+
+        It allows for all that is uncertain: the skills, and the noise of a comparison. For the
+        probability that the first item's skill is higher, see `bayesrank.ranking`.
+
+        Parameters
+        ----------
+        pairs : table, or array-like of shape (P, 2)
+            Names of items; the columns of a table as for `fit`.
+        outcome : {"win", "tie", "loss"}, default "win"
+            What the first item is to do. The probabilities of the three add up to one; those of a
+            win and a loss do where no comparison in `fit` was tied.
+        unknown : {"error", "population"}, default "error"
+            What an item is that was not in `fit` and of which nothing else is known: refused, or
+            one drawn from the population of items, whose skill is as the prior says.
+
+        Returns
+        -------
+        ndarray of shape (P,)
+            Probabilities.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If an item is not known, or `outcome` is not possible.
+        """
+        parts = components(self.result)
+        numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), self._cure(unknown))
+        return self._probability(_with_others(parts, numbers), numbers, outcome)
+
+    def score(
+        self,
+        comparisons: Any,
+        y: None = None,
+        *,
+        ties: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Mean log probability of the outcomes of comparisons, in nats; higher is better.
+
+        Items that were not in `fit`, and have no features, are predicted as the population is.
+
+        Parameters
+        ----------
+        comparisons, y, ties, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        float
+            At most zero; a guess by a coin has -0.69.
+        """
+        parts = components(self.result)
+        said = read_comparisons(
+            comparisons, self._known(), ties, sample_weight, self._cure("population")
+        )
+        return self._log_score(_with_others(parts, said.pairs), said)
+
+    def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
+        """Pairs of items whose comparison is expected to tell most about the skills (BALD).
+
+        For a loop of questions, with a journal, see `bayesrank.active.QueryLoop`.
+
+        Parameters
+        ----------
+        n : int, default 1
+            Number of pairs, chosen jointly: each for what it tells beyond those before it.
+        candidates : table, or array-like of shape (m, 2), optional
+            Names in the pairs to choose from; without it, all pairs.
+
+        Returns
+        -------
+        list of tuple
+            Names in pairs, the best question first; fewer if there are fewer pairs. No pair that
+            `fit` was given is among them.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If an argument does not fit.
+        """
+        result, pairs = self.result, None
+        if candidates is not None:
+            names = read_pairs(candidates, "candidates")
+            pairs = numbers_of(names, self._known(), self._cure("error"))
+        chosen = questions(result, self.likelihood, n, pairs)
+        return [(self.names_[first], self.names_[second]) for first, second in chosen]
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted ranker to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. Names have to be text or numbers.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If a name or an option cannot be written.
+        OSError
+            If the file cannot be written.
+        """
+        from bayesrank.estimators.storage import write_ranker
+
+        write_ranker(path, self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a ranker that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, or damaged; the message names it.
+        FileNotFoundError
+            If there is no file.
+        """
+        from bayesrank.estimators.storage import read_ranker
+
+        return read_ranker(path, cls)
+
+    def _names(self) -> list[Hashable]:
+        return self.names_
+
+    def _known(self) -> dict[Hashable, int]:
+        return {name: number for number, name in enumerate(self.names_)}
+
+    def _cure(self, unknown: Unknown) -> str | None:
+        """What to do about an item that is not known, if anything has to be done."""
+        if unknown not in ("error", "population"):
+            raise ValueError(f"unknown is {unknown!r}; choose 'error' or 'population'")
+        if self.item_features is not None:
+            return "fit the ranker with its features among item_features"
+        return None if unknown == "population" else "pass unknown='population' to have a guess"
+
+    def _read_items(self, comparisons: Any) -> tuple[list[Hashable], Array | None]:
+        """Names of all items, and their features if there are any."""
+        named = None if self.items is None else id_list(self.items, "items")
+        if named is not None and len(set(named)) < len(named):
+            again = next(name for name in named if named.count(name) > 1)
+            raise ValueError(f"items names {again!r} twice; keep one of them")
+        if self.item_features is None:
+            return named or _in_order(*read_pairs(comparisons, "comparisons")), None
+        table = read_item_table(self.item_features)
+        names = list(table.items)
+        if named is None:
+            return names, table.values
+        if len(named) != len(names):
+            raise ValueError(f"items names {len(named)}, but item_features has {len(names)} rows")
+        if names != list(range(len(names))):
+            return named, table.rows(named)
+        return named, table.values
+
+
+def _in_order(winners: list[Hashable], losers: list[Hashable]) -> list[Hashable]:
+    """All names, sorted if they can be."""
+    names: list[Any] = list(dict.fromkeys([*winners, *losers]))
+    if not names:
+        raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
+    try:
+        return sorted(names)
+    except TypeError:
+        return names
+
+
+def _with_others(parts: list[Component], numbers: NDArray[np.int64]) -> list[Component]:
+    """Add items from the population, whose skills are independent, if pairs name any."""
+    count = len(parts[0].mean)
+    others = int(numbers.max(initial=count - 1)) + 1 - count
+    if not others:
+        return parts
+    extended = []
+    for part in parts:
+        covariance = np.zeros((count + others, count + others))
+        covariance[:count, :count] = part.covariance
+        np.fill_diagonal(covariance[count:, count:], part.params["scale"] ** 2)
+        mean = np.append(part.mean, np.zeros(others))
+        extended.append(part._replace(mean=mean, covariance=covariance))
+    return extended

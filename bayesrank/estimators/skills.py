@@ -1,0 +1,205 @@
+"""What estimators of skills share: the fit of a program, probabilities, ranking, questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from bayesrank._validate import check_count
+from bayesrank.estimators.base import EPEstimator, engine_of
+from bayesrank.estimators.checks import (
+    check_hyperparameters,
+    graph_laplacian,
+    location_and_scale,
+)
+from bayesrank.estimators.comparisons import Comparisons
+from bayesrank.estimators.predict import outcome_probability
+from bayesrank.infer import EPResult, maximize_evidence
+from bayesrank.models import preference_gp, thurstone
+from bayesrank.ranking import RankSummary, summarize
+
+__all__ = ["OUTCOMES", "Component", "Outcome", "SkillEstimator", "components"]
+
+Array = NDArray[np.float64]
+Outcome = Literal["win", "tie", "loss"]
+
+OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
+
+
+class Component(NamedTuple):
+    """Skills given the hyperparameters; the posterior is a mixture of one such, or several.
+
+    Attributes
+    ----------
+    weight
+        Its share.
+    params
+        Values of the hyperparameters.
+    mean, covariance
+        Of the skills, shapes (n,) and (n, n).
+    """
+
+    weight: float
+    params: dict[str, NDArray[Any]]
+    mean: Array
+    covariance: Array
+
+
+def components(result: EPResult) -> list[Component]:
+    """Return what the posterior of the skills, site ``f``, is made of."""
+    return [Component(1.0, result.params, result.mean["f"], result.covariance["f"])]
+
+
+class SkillEstimator(EPEstimator):
+    """Skills of items, learned from comparisons; derived classes say what is known of the items."""
+
+    ard: bool
+    laplacian: Any
+    standardize: bool
+    likelihood: Literal["probit", "logit"]
+    hyperparameters: str | Mapping[str, Any]
+    num_restarts: int
+    num_samples: int
+    random_state: int | np.random.RandomState | None
+    params_: dict[str, NDArray[Any]]
+    log_evidence_: float
+    laplacian_: sparse.csr_array | None
+    feature_mean_: Array
+    feature_scale_: Array
+
+    def rank(
+        self, names: Sequence[object] | None = None, *, prob: float = 0.9, k: int | None = None
+    ) -> RankSummary:
+        """Rank the items of `fit`, with uncertainty.
+
+        Skills are reported as they stand above or below the average of these items: comparisons say
+        nothing of the level that all skills share, whose uncertainty would swamp that of each.
+
+        Parameters
+        ----------
+        names : sequence, optional
+            One name for each item, in place of those of `fit`.
+        prob : float, default 0.9
+            Probability of the intervals of skills and ranks.
+        k : int, optional
+            Report the probability of being among the best `k`; 3 if not given.
+
+        Returns
+        -------
+        RankSummary
+            ``print`` it, or call ``to_dataframe()``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If an argument does not fit.
+        """
+        skills = self.result.get_samples()["f"]
+        names = self._names() if names is None else names
+        return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
+
+    def _names(self) -> Sequence[object] | None:
+        """Names of the items of `fit`, if they have any."""
+        return None
+
+    def _fit_features(
+        self, features: Array, said: Comparisons, callback: Callable[[int, float], None] | None
+    ) -> None:
+        """Learn the skills of items with features, shape (n, d)."""
+        d = features.shape[1]
+        mean, scale = location_and_scale(features) if self.standardize else (np.zeros(d), np.ones(d))
+        scaled = (features - mean) / scale
+        shapes = {"amplitude": (), "lengthscale": (d,) if self.ard else (), "noise": ()}
+        options: dict[str, Any] = {"ard": bool(self.ard)}
+        graph = graph_laplacian(self.laplacian, scaled)
+        if graph is not None:
+            shapes["graph_weight"] = ()
+            options["laplacian"] = graph
+        self._fit_program(preference_gp, scaled, said, shapes, options, callback)
+        self.laplacian_, self.feature_mean_, self.feature_scale_ = graph, mean, scale
+
+    def _fit_independent(
+        self, num_items: int, said: Comparisons, callback: Callable[[int, float], None] | None
+    ) -> None:
+        """Learn the skills of items of which nothing is known."""
+        self._fit_program(thurstone, num_items, said, {"scale": ()}, {}, callback)
+
+    def _fit_program(
+        self,
+        program: Callable[..., Any],
+        items: Array | int,
+        said: Comparisons,
+        shapes: dict[str, tuple[int, ...]],
+        options: dict[str, Any],
+        callback: Callable[[int, float], None] | None,
+    ) -> None:
+        """Learn hyperparameters of these shapes, then the posterior of the skills."""
+        check_count(self.num_samples, "num_samples")
+        options["likelihood"] = self.likelihood
+        if said.tied.any():
+            shapes["tie_width"] = ()
+            options["outcomes"] = np.where(said.tied, OUTCOMES["tie"], OUTCOMES["win"])
+        if said.weights is not None:
+            options["weights"] = said.weights
+        params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
+        engine = engine_of(program)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        search_key, draw_key = jax.random.split(jax.random.key(seed))
+        if to_learn:
+            maximum = maximize_evidence(
+                engine,
+                items,
+                said.pairs,
+                params=params,
+                num_restarts=self.num_restarts,
+                rng_key=search_key,
+                callback=callback,
+                **options,
+            )
+            params = maximum.params
+        self.result_ = engine.run(
+            draw_key, items, said.pairs, params=params, num_samples=self.num_samples, **options
+        )
+        self.params_ = self.result_.params
+        self.log_evidence_ = self.result_.log_evidence
+
+    def _with_ties(self) -> bool:
+        return "outcomes" in self.result.model_kwargs
+
+    def _probability(
+        self, parts: list[Component], pairs: NDArray[Any], outcome: Outcome
+    ) -> Array:
+        """Probability of an outcome of each pair of rows, shape (P,)."""
+        if outcome not in OUTCOMES:
+            raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(OUTCOMES)}")
+        with_ties = self._with_ties()
+        if outcome == "tie" and not with_ties:
+            raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
+        value = OUTCOMES[outcome] if with_ties else int(outcome == "win")
+        first, second = pairs.T
+        probability = np.zeros(len(pairs))
+        for weight, params, mean, covariance in parts:
+            own = np.diagonal(covariance)
+            variance = own[first] + own[second] - 2.0 * covariance[first, second]
+            probability += weight * outcome_probability(
+                self.likelihood, params, value, mean[first] - mean[second], variance
+            )
+        return probability
+
+    def _log_score(self, parts: list[Component], said: Comparisons) -> float:
+        """Mean log probability of what happened."""
+        probability = self._probability(parts, said.pairs, "win")
+        if said.tied.any():
+            if not self._with_ties():
+                raise ValueError("some comparisons are tied, but none that were given to fit")
+            tied = self._probability(parts, said.pairs, "tie")
+            probability = np.where(said.tied, tied, probability)
+        return float(np.average(np.log(probability), weights=said.weights))
