@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import ConeRank as ConeRank
     from bayesrank.estimators import OrdinalGP as OrdinalGP
+    from bayesrank.estimators import PairwiseRanker as PairwiseRanker
     from bayesrank.estimators import PreferenceGP as PreferenceGP
     from bayesrank.estimators import RankRLS as RankRLS
     from bayesrank.inferencedata import to_arviz as to_arviz
@@ -27,6 +28,7 @@ _EXPORTS = {
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "ConeRank": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",
+    "PairwiseRanker": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
     "RankRLS": "bayesrank.estimators",
     "to_arviz": "bayesrank.inferencedata",
@@ -37,6 +39,7 @@ __all__ = [
     "CollaborativeOrdinalGP",
     "ConeRank",
     "OrdinalGP",
+    "PairwiseRanker",
     "PreferenceGP",
     "RankRLS",
     "__version__",

@@ -89,7 +89,6 @@ def test_what_is_said_below_the_table(job):
     steps = [line.split(":")[0] for line in done.stderr.splitlines()]
     assert steps == [
         "Loading JAX and NumPyro",
-        "Learning the scales of skill",
         "Fitting the skills (EP)",
         "Checking against simulation (NUTS)",
         "Ranking and drawing",

@@ -38,7 +38,7 @@ def test_refusals(fitted):
         PreferenceGP().query()
     with pytest.raises(ValueError, match="candidates names item 7 in row 0"):
         fitted.query(candidates=[(7, 1)])
-    with pytest.raises(ValueError, match="`n` is 0"):
+    with pytest.raises(ValueError, match="n is 0"):
         fitted.query(0)
     assert fitted.query(candidates=[]).shape == (0, 2)
 

@@ -13,7 +13,7 @@ from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
 from bayesrank.cli._tables import ranking_table, stdout_console
 from bayesrank.datasets import ComparisonData
-from bayesrank.ranking import RankSummary, summarize
+from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,54 +94,37 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         import jax
 
         from bayesrank.diagnostics import crosscheck
-        from bayesrank.infer import EP, maximize_evidence
-    fit_key, check_key = jax.random.split(jax.random.key(settings.seed))
-    program, args, kwargs = _question(data)
-    engine = EP(program)
-    with steps.step("Learning the scales of skill") as advance:
-        maximum = maximize_evidence(
-            engine,
-            *args,
+        from bayesrank.estimators import PairwiseRanker
+    with steps.step("Fitting the skills (EP)") as advance:
+        names = np.array(data.names, object)
+        ranker = PairwiseRanker(
+            item_features=data.features,
+            items=data.names,
+            ard=True,
+            num_samples=_DRAWS,
+            random_state=settings.seed,
+        ).fit(
+            names[data.comparisons],
+            ties=data.tied,
             callback=lambda number, best: advance(None, f"{number} values tried"),
-            **kwargs,
         )
-    with steps.step("Fitting the skills (EP)"):
-        result = engine.run(fit_key, *args, params=maximum.params, num_samples=_DRAWS, **kwargs)
-    check = None
+    result, check = ranker.result, None
     if settings.crosscheck:
         with steps.step("Checking against simulation (NUTS)") as advance:
             check = crosscheck(
                 result,
                 engines=("ep", "nuts"),
                 contrast="pairs",
-                rng_key=check_key,
+                rng_key=jax.random.key(settings.seed),
                 progress_bar=False,
                 progress=lambda engine, share: advance(share),
                 **_NUTS,
             )
     with steps.step("Ranking and drawing"):
-        skills = result.get_samples()["f"]
-        # Comparisons say nothing of the level that all skills share: it is taken out.
-        skills = skills - skills.mean(axis=1, keepdims=True)
-        summary = summarize(skills, data.names)
-        figures = _draw(data, summary, skills, check)
+        summary = ranker.rank()
+        figures = _draw(data, summary, result.get_samples()["f"], check)
         posterior = _to_arviz(data, result)
     return Analysis(summary, notes_on(data, result, check), posterior, figures)
-
-
-def _question(data: ComparisonData) -> tuple[Any, tuple, dict[str, Any]]:
-    """Choose the program for the data, and its arguments."""
-    from bayesrank.models import preference_gp, thurstone
-
-    kwargs: dict[str, Any] = {}
-    if data.tied.any():
-        kwargs["outcomes"] = np.where(data.tied, 1, 2)
-    if data.features is None:
-        return thurstone, (data.num_items, data.comparisons), kwargs
-    # The program's priors suppose standardised features; the reader refuses constant ones.
-    features = data.features - data.features.mean(axis=0)
-    features /= features.std(axis=0)
-    return preference_gp, (features, data.comparisons), kwargs | {"ard": True}
 
 
 def _draw(

@@ -5,6 +5,7 @@ from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as Collabo
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
 from bayesrank.estimators.cone_rank import ConeRank as ConeRank
 from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
+from bayesrank.estimators.pairwise import PairwiseRanker as PairwiseRanker
 from bayesrank.estimators.preference import PreferenceGP as PreferenceGP
 from bayesrank.estimators.rank_rls import RankRLS as RankRLS
 
@@ -13,6 +14,7 @@ __all__ = [
     "CollaborativeOrdinalGP",
     "ConeRank",
     "OrdinalGP",
+    "PairwiseRanker",
     "PreferenceGP",
     "RankRLS",
     "correlation_kernel",

@@ -38,7 +38,7 @@ class ItemTable(NamedTuple):
 
 
 def read_item_table(features: Any) -> ItemTable:
-    """Read a DataFrame whose index are item ids, a Series, or a mapping from item ids to rows.
+    """Read a DataFrame whose index are item ids, a Series, a mapping from item ids, or an array.
 
     Raises
     ------
@@ -57,10 +57,13 @@ def read_item_table(features: Any) -> ItemTable:
         if len({row.shape for row in rows}) > 1:
             raise ValueError("item_features has rows of unlike length; give each item as many")
         values = np.asarray(rows)
+    elif isinstance(features, np.ndarray) and features.ndim == 2:
+        column, values = range(len(features)), features
     else:
         raise ValueError(
             f"item_features is a {type(features).__name__}; pass a DataFrame of pandas whose index "
-            "are the ids of the items, or a mapping from ids to rows of numbers"
+            "are the ids of the items, a mapping from ids to rows of numbers, or an array with a "
+            "row for each of the items 0, 1, ..."
         )
     ids = id_list(column, "the index of item_features")
     items = Labels.of(ids)[0]

@@ -116,7 +116,7 @@ def read_pairs(pairs: Any, name: str) -> tuple[list[Hashable], list[Hashable]]:
             raise ValueError(f"{name} has shape {array.shape}; pass two columns (winner, loser)")
         two = array[:, 0], array[:, 1]
     else:
-        rows = [tuple(row) if np.iterable(row) else (row,) for row in pairs]
+        rows = [list(row) if np.iterable(row) else [row] for row in pairs]
         wrong = [number for number, row in enumerate(rows) if len(row) != 2]
         if wrong:
             raise ValueError(f"{name} has no pair in row {wrong[0]}; pass (winner, loser)")

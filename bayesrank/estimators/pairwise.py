@@ -14,6 +14,7 @@ from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.comparisons import numbers_of, read_comparisons, read_pairs
 from bayesrank.estimators.query import questions
 from bayesrank.estimators.skills import Component, Outcome, SkillEstimator, components
+from bayesrank.estimators.storage import read_ranker, write_ranker
 
 __all__ = ["PairwiseRanker"]
 
@@ -76,9 +77,9 @@ class PairwiseRanker(SkillEstimator):
     >>> wins = [("tea", "milk"), ("coffee", "tea"), ("coffee", "milk"), ("tea", "milk")]
     >>> ranker = PairwiseRanker(hyperparameters="prior").fit(wins)
     >>> ranker.rank().name
-    ('coffee', 'tea', 'milk')
+    ['coffee', 'tea', 'milk']
     >>> ranker.predict_proba([("coffee", "milk")]).round(2)
-    array([0.78])
+    array([0.81])
     """
 
     def __init__(
@@ -317,8 +318,6 @@ class PairwiseRanker(SkillEstimator):
         OSError
             If the file cannot be written.
         """
-        from bayesrank.estimators.storage import write_ranker
-
         write_ranker(path, self)
 
     @classmethod
@@ -332,8 +331,6 @@ class PairwiseRanker(SkillEstimator):
         FileNotFoundError
             If there is no file.
         """
-        from bayesrank.estimators.storage import read_ranker
-
         return read_ranker(path, cls)
 
     def _names(self) -> list[Hashable]:

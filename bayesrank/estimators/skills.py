@@ -115,7 +115,9 @@ class SkillEstimator(EPEstimator):
     ) -> None:
         """Learn the skills of items with features, shape (n, d)."""
         d = features.shape[1]
-        mean, scale = location_and_scale(features) if self.standardize else (np.zeros(d), np.ones(d))
+        mean, scale = (
+            location_and_scale(features) if self.standardize else (np.zeros(d), np.ones(d))
+        )
         scaled = (features - mean) / scale
         shapes = {"amplitude": (), "lengthscale": (d,) if self.ard else (), "noise": ()}
         options: dict[str, Any] = {"ard": bool(self.ard)}
@@ -174,9 +176,7 @@ class SkillEstimator(EPEstimator):
     def _with_ties(self) -> bool:
         return "outcomes" in self.result.model_kwargs
 
-    def _probability(
-        self, parts: list[Component], pairs: NDArray[Any], outcome: Outcome
-    ) -> Array:
+    def _probability(self, parts: list[Component], pairs: NDArray[Any], outcome: Outcome) -> Array:
         """Probability of an outcome of each pair of rows, shape (P,)."""
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(OUTCOMES)}")

@@ -1,0 +1,270 @@
+"""`PairwiseRanker`: names in every form, held-out comparisons, weights, files, and refusals."""
+
+from typing import Any, cast
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from numpyro.infer.util import log_density
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+
+from bayesrank import PairwiseRanker, PreferenceGP
+from bayesrank.infer import EP
+from bayesrank.models import thurstone
+
+NAMES = np.array(["ash", "elm", "fir", "oak", "yew"], object)
+ROWS = np.array([(0, 1), (1, 2), (0, 2), (3, 4), (4, 2), (0, 3), (1, 4), (3, 1)])
+WINS = NAMES[ROWS]
+X = np.random.default_rng(0).normal(size=(5, 2))
+FEATURES = pd.DataFrame(X, index=NAMES, columns=["height", "width"])
+
+
+def _like(ranker: PairwiseRanker, **options: Any) -> PairwiseRanker:
+    return cast(PairwiseRanker, clone(ranker)).set_params(**options)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """Skills of items without features."""
+    return PairwiseRanker(hyperparameters={"scale": 1.3}).fit(WINS)
+
+
+@pytest.fixture(scope="module")
+def featured():
+    return PairwiseRanker(item_features=FEATURES, hyperparameters="prior").fit(WINS)
+
+
+def test_without_features_it_is_the_program_of_independent_skills(alone):
+    result = EP(thurstone).run(jax.random.key(0), 5, ROWS, params={"scale": 1.3})
+    skill, sd = alone.predict()
+    np.testing.assert_allclose(skill, result.mean["f"], atol=1e-6)
+    np.testing.assert_allclose(sd, result.stddev["f"], atol=1e-6)
+    spread = np.sqrt(np.array([1, 0, -1, 0, 0]) @ result.covariance["f"] @ [1, 0, -1, 0, 0] + 2.0)
+    expected = norm.cdf((skill[0] - skill[2]) / spread)
+    np.testing.assert_allclose(alone.predict_proba([("ash", "fir")]), expected, rtol=1e-6)
+    assert alone.rank().name[0] == "ash"
+    np.testing.assert_array_equal(alone.predict(["yew", "ash"])[0], skill[[4, 0]])
+
+
+def test_with_features_it_is_preference_gp(featured):
+    rows = PreferenceGP(hyperparameters="prior").fit(X, ROWS)
+    named = PreferenceGP(hyperparameters="prior").fit(FEATURES, WINS)
+    np.testing.assert_array_equal(featured.predict(), rows.predict())
+    np.testing.assert_array_equal(named.predict(), rows.predict())
+    assert named.rank().name == featured.rank().name
+    expected = rows.predict_proba([(0, 4)])
+    np.testing.assert_array_equal(featured.predict_proba([("ash", "yew")]), expected)
+    np.testing.assert_allclose(named.score(FEATURES, WINS), featured.score(WINS), atol=1e-3)
+    np.testing.assert_allclose(rows.score(X, ROWS), featured.score(WINS), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        WINS.tolist(),
+        [tuple(pair) for pair in WINS],
+        pd.DataFrame(WINS, columns=["winner", "loser"]),
+        pd.DataFrame({"Loser": WINS[:, 1], "Winner": WINS[:, 0], "weight": 1.0, "tie": 0}),
+        pd.DataFrame(WINS),
+    ],
+    ids=["lists", "tuples", "table", "other order", "table without names"],
+)
+def test_comparisons_in_every_form(alone, given):
+    other = _like(alone).fit(given)
+    np.testing.assert_allclose(other.predict(), alone.predict(), atol=2e-3)
+    assert other.names_ == alone.names_ == NAMES.tolist()
+
+
+@pytest.mark.parametrize(
+    ("features", "items"),
+    [
+        (dict(zip(NAMES, X, strict=True)), None),
+        (X, NAMES),
+        (FEATURES[::-1], NAMES),
+    ],
+    ids=["mapping", "array and names", "table in another order"],
+)
+def test_features_in_every_form(featured, features, items):
+    other = _like(featured, item_features=features, items=items).fit(WINS)
+    np.testing.assert_allclose(other.predict(), featured.predict(), atol=1e-9)
+
+
+def test_rows_of_an_array_are_names(featured):
+    other = _like(featured, item_features=X).fit(ROWS)
+    np.testing.assert_array_equal(other.predict([3]), featured.predict(["oak"]))
+
+
+def test_ties_are_a_third_outcome(alone):
+    table = pd.DataFrame(WINS, columns=["winner", "loser"])
+    tied = np.arange(len(WINS)) % 3 == 0
+    by_column = PairwiseRanker(hyperparameters="prior").fit(table.assign(tie=tied))
+    by_argument = PairwiseRanker(hyperparameters="prior").fit(WINS, ties=tied)
+    np.testing.assert_array_equal(by_column.predict(), by_argument.predict())
+    pair = [("ash", "elm")]
+    shares = [by_column.predict_proba(pair, outcome=each) for each in ("win", "tie", "loss")]
+    np.testing.assert_allclose(sum(shares), 1.0, rtol=1e-9)
+    assert by_column.score(pair, ties=[True]) == pytest.approx(np.log(shares[1][0]))
+    with pytest.raises(ValueError, match="some comparisons are tied, but none"):
+        alone.score(pair, ties=[True])
+
+
+def test_weights_are_powers_of_the_likelihood():
+    f, weights = np.array([0.3, -0.2, 0.4, 0.0, -1.0]), np.linspace(0.5, 3.0, len(ROWS))
+    values = {"f": f, "scale": np.array(1.0)}
+    density, _ = log_density(thurstone, (5, ROWS), {"weights": weights}, values)
+    won = norm.logcdf((f[ROWS[:, 0]] - f[ROWS[:, 1]]) / np.sqrt(2.0))
+    prior = norm.logpdf(f).sum() + norm.logpdf(0.0)
+    np.testing.assert_allclose(density, prior + weights @ won, rtol=1e-6)
+
+
+def test_a_weight_counts_as_so_many_rows(alone):
+    weights = np.array([2, 1, 0, 1, 3, 1, 1, 1])
+    weighted = _like(alone).fit(WINS, sample_weight=weights)
+    repeated = _like(alone).fit(np.repeat(WINS, weights, axis=0))
+    # One site of a weight of two is not quite two sites.
+    np.testing.assert_allclose(weighted.predict(), repeated.predict(), atol=0.01)
+    np.testing.assert_allclose(weighted.log_evidence_, repeated.log_evidence_, atol=0.02)
+    share = np.log(weighted.predict_proba(WINS))
+    score = weighted.score(WINS, sample_weight=weights)
+    np.testing.assert_allclose(score, np.average(share, weights=weights))
+
+
+def test_the_mean_log_probability_of_held_out_wins_chooses(alone):
+    options = {"hyperparameters": [{"scale": 1e-3}, {"scale": 1.5}]}
+    search = GridSearchCV(alone, options, cv=2).fit(np.tile(WINS, (3, 1)))
+    assert search.best_params_ == {"hyperparameters": {"scale": 1.5}}
+    worst = search.cv_results_["mean_test_score"][0]
+    np.testing.assert_allclose(worst, np.log(0.5), atol=1e-3)  # all items alike: a coin
+
+
+def test_unknown_items_are_drawn_from_the_population(alone):
+    with pytest.raises(ValueError, match="item 'gum' in row 1 is not known; pass unknown="):
+        alone.predict_proba([("ash", "elm"), ("ash", "gum")])
+    pairs = [("gum", "ivy"), ("ash", "gum"), ("gum", "ash")]
+    guess = alone.predict_proba(pairs, unknown="population")
+    skill, sd = alone.predict(["ash"])
+    expected = norm.cdf(skill / np.sqrt(2.0 + sd**2 + 1.3**2))[0]
+    np.testing.assert_allclose(guess, [0.5, expected, 1.0 - expected], rtol=1e-6)
+    assert alone.score(pairs[:1]) == pytest.approx(np.log(0.5))
+
+
+def test_questions_by_name(alone):
+    [pair] = alone.query()
+    assert set(pair) <= set(NAMES)
+    assert set(pair) not in [set(row) for row in WINS]
+    candidates = [("ash", "yew"), ("elm", "ash")]
+    assert [set(pair) for pair in alone.query(3, candidates=candidates)] == [{"ash", "yew"}]
+
+
+@pytest.mark.parametrize("which", ["alone", "featured", "graph"])
+def test_a_saved_ranker_answers_as_before(which, request, tmp_path):
+    if which == "graph":
+        tied, weights = [True] + [False] * 7, np.linspace(1, 2, 8)
+        ranker = PairwiseRanker(item_features=FEATURES, laplacian=2, hyperparameters="prior")
+        ranker.fit(WINS, ties=tied, sample_weight=weights)
+    else:
+        ranker = request.getfixturevalue(which)
+    ranker.save(tmp_path / "ranker.npz")
+    other = PairwiseRanker.load(tmp_path / "ranker.npz")
+    np.testing.assert_array_equal(other.predict(), ranker.predict())
+    np.testing.assert_array_equal(other.predict_proba(WINS), ranker.predict_proba(WINS))
+    assert str(other.rank()) == str(ranker.rank())
+    assert other.query() == ranker.query()
+    assert other.log_evidence_ == ranker.log_evidence_
+    assert other.names_ == ranker.names_
+    again = other.fit(WINS)
+    assert again.names_ == ranker.names_
+
+
+def test_damaged_files_are_refused_by_name(alone, tmp_path):
+    path = tmp_path / "ranker.npz"
+    alone.save(path)
+    whole = path.read_bytes()
+    for broken in (b"", b"nothing", whole[:-20], whole[: len(whole) // 2]):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match=r"ranker.npz is not a state that was saved by a Pair"):
+            PairwiseRanker.load(path)
+    rng = np.random.default_rng(0)
+    for place in rng.integers(len(whole), size=60):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        try:
+            other = PairwiseRanker.load(path)
+        except ValueError as error:
+            assert "ranker.npz is not a state" in str(error)
+        else:  # a bit that means nothing, of a date say
+            np.testing.assert_array_equal(other.predict(), alone.predict())
+    np.savez(path, mean=np.zeros(3))
+    with pytest.raises(ValueError, match="ranker.npz is not a state"):
+        PairwiseRanker.load(path)
+    with pytest.raises(FileNotFoundError):
+        PairwiseRanker.load(tmp_path / "none.npz")
+
+
+def test_names_that_cannot_be_written(tmp_path):
+    days = pd.date_range("2026-01-01", periods=2)
+    ranker = PairwiseRanker(hyperparameters="prior").fit([(days[0], days[1])])
+    with pytest.raises(ValueError, match="a Timestamp cannot be written"):
+        ranker.save(tmp_path / "ranker.npz")
+    assert not list(tmp_path.iterdir())
+
+
+TABLE = pd.DataFrame(WINS, columns=["winner", "loser"])
+BAD_FITS = {
+    "none": ({}, [], {}, "has no rows"),
+    "itself": ({}, [("a", "b"), ("c", "c")], {}, "item 'c' with itself in row 1"),
+    "missing": ({}, [("a", "b"), ("a", None)], {}, "comparisons has no id in row 1"),
+    "three": ({}, [("a", "b"), ("a", "b", "c")], {}, "no pair in row 1"),
+    "three columns": ({}, ROWS[:, [0, 1, 0]], {}, r"has shape \(8, 3\)"),
+    "a column": ({}, TABLE.assign(weights=1.0), {}, "column 'weights' that is not understood"),
+    "no winner": ({}, TABLE.assign(tie=0)[["loser", "tie", "tie"]], {}, "name those of the items"),
+    "two ties": ({}, TABLE.assign(tie=0), {"ties": [False] * 8}, "'tie' and ties is given"),
+    "two weights": ({}, TABLE.assign(weight=1), {"sample_weight": [1] * 8}, "sample_weight is giv"),
+    "weights": ({}, WINS, {"sample_weight": [1.0]}, r"shape \(1,\) and dtype float64; pass \(8"),
+    "negative": ({}, WINS, {"sample_weight": [-1] + [1] * 7}, "sample_weight is -1 in row 0"),
+    "zero": ({}, WINS, {"sample_weight": [0] * 8}, "sample_weight is zero in all rows"),
+    "unknown": (
+        {"items": ["ash", "elm"]},
+        WINS,
+        {},
+        "'oak' in row 3 is not known; it is not i",
+    ),
+    "no features": ({"item_features": FEATURES[:4]}, WINS, {}, "'yew' .* not in item_features"),
+    "twice": ({"items": ["ash", "ash"]}, WINS, {}, "items names 'ash' twice"),
+    "too few names": ({"items": ["ash"], "item_features": X}, WINS, {}, "items names 1, but"),
+    "one item": ({"items": ["ash"]}, WINS, {}, "there is one item, 'ash'"),
+    "scale": ({"hyperparameters": {"noise": 1.0}}, WINS, {}, "names 'noise'; there are"),
+}
+
+
+@pytest.mark.parametrize(("options", "given", "named", "message"), BAD_FITS.values(), ids=BAD_FITS)
+def test_what_fit_refuses(options, given, named, message):
+    with pytest.raises(ValueError, match=message):
+        PairwiseRanker(**{"hyperparameters": "prior"} | options).fit(given, **named)
+
+
+def test_what_questions_are_refused(alone, featured):
+    with pytest.raises(NotFittedError):
+        PairwiseRanker().predict()
+    with pytest.raises(ValueError, match="unknown is 'prior'; choose"):
+        alone.predict_proba(WINS, unknown="prior")
+    with pytest.raises(ValueError, match="item 'gum' in row 0 is not known; fit the ranker with"):
+        featured.predict_proba([("gum", "ash")], unknown="population")
+    with pytest.raises(ValueError, match="item 'gum' in row 0 is not known"):
+        alone.predict(["gum"])
+    with pytest.raises(ValueError, match="outcome is 'draw'"):
+        alone.predict_proba(WINS, outcome="draw")
+
+
+def test_a_constant_feature_is_scaled_by_one_and_said():
+    constant = FEATURES.assign(width=2.0)
+    with pytest.warns(UserWarning, match="same value for every item in column 1, which is scaled"):
+        ranker = PairwiseRanker(item_features=constant, hyperparameters="prior").fit(WINS)
+    assert ranker.feature_scale_[1] == 1.0
+    alone = PairwiseRanker(item_features=FEATURES[["height"]], hyperparameters={"lengthscale": 1.4})
+    assert np.isfinite(alone.fit(WINS).score(WINS))
