@@ -3,6 +3,8 @@
 from bayesrank.gp.conditional import conditional as conditional
 from bayesrank.gp.graphs import knn_graph as knn_graph
 from bayesrank.gp.graphs import laplacian as laplacian
+from bayesrank.gp.kernel_prior import KernelPrior as KernelPrior
+from bayesrank.gp.kernel_prior import Tier as Tier
 from bayesrank.gp.kernels import JITTER as JITTER
 from bayesrank.gp.kernels import gram as gram
 from bayesrank.gp.kernels import rbf as rbf
@@ -14,6 +16,8 @@ from bayesrank.gp.warped import warped_prior as warped_prior
 
 __all__ = [
     "JITTER",
+    "KernelPrior",
+    "Tier",
     "Warped",
     "conditional",
     "gram",
