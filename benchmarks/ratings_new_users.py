@@ -77,7 +77,7 @@ def _split(
 def _losses(result: EMResult, judged: Ratings) -> Array:
     """Mean log loss of each user's ratings."""
     users, items, levels = judged
-    if result.setting.likelihood == "gaussian":
+    if result.setting.likelihood.name == "gaussian":
         mean, variance = result.predict_number(users, items)
         loss = -norm.logpdf(levels, mean, np.sqrt(variance))
     else:

@@ -91,6 +91,7 @@ def _errors(
         likelihood,
         collaborative=collaborative,
         strength=strength,
+        user_thresholds=0.3 if collaborative else 1.0,  # nobody else's to learn from
         max_iterations=iterations,
         tol=1e-4,
     )

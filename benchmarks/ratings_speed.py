@@ -55,8 +55,8 @@ def settled(name: str, further: int = 100, seed: int = 0) -> Iterator[dict[str, 
     Yields
     ------
     dict
-        Figures of the two fits; ``spread`` is that of users' log gaps between thresholds, and
-        ``moved`` the root mean square change of the probability of what was said.
+        Figures of the two fits; ``moved`` is the root mean square change of the probability of the
+        levels held out.
     """
     data = load(name)
     test = np.random.default_rng(seed).random(len(data.users)) < 0.2
@@ -86,7 +86,6 @@ def _figures(result: EMResult, said: np.ndarray, before: np.ndarray) -> dict[str
     return {
         "iterations": float(result.num_iterations),
         "objective": float(result.trace[-1]) / len(result.observations.users),
-        "spread": float(result.state.spread[0]),
         "log loss": float(-np.log(said).mean()),
         "moved": float(np.sqrt(((said - before) ** 2).mean())),
     }

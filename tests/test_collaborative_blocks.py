@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bayesrank.solvers.collaborative.blocks import Observations, make_blocks
+from bayesrank.solvers.collaborative.blocks import make_blocks
+from bayesrank.solvers.collaborative.types import Observations
 
 
 def test_padding_and_blocks_change_nothing():
@@ -11,7 +12,7 @@ def test_padding_and_blocks_change_nothing():
     users = rng.permutation(np.repeat(np.arange(40), counts))
     items = np.arange(len(users))[:, None] % 30
     observations = Observations(users, items, (1.0,), rng.normal(size=len(users)), 41, 30)
-    blocks = make_blocks(observations, multiple=3, worth=0.0)
+    blocks = make_blocks(observations, multiple=3, block_cost=0.0)
     assert len(blocks) > 2 and len(make_blocks(observations)) == 1
     entries = np.concatenate([np.ravel(b.entries) for b in blocks])
     found = entries[entries < len(users)]
@@ -32,7 +33,7 @@ def test_few_users_are_in_blocks_alike():
     many = Observations(np.repeat(np.arange(5), 9), np.tile(np.arange(9), 5)[:, None], (1.0,),
                         np.zeros(45), 5, 9)  # fmt: skip
     assert np.shape(make_blocks(many, alike=True)[0].items) == (1, 8, 16, 1)
-    assert np.shape(make_blocks(many, alike=True, worth=1e4)[0].items) == (1, 5, 9, 1)
+    assert np.shape(make_blocks(many, alike=True, block_cost=1e4)[0].items) == (1, 5, 9, 1)
 
 
 def test_batches_are_small_where_rows_are_long():

@@ -11,17 +11,16 @@ from scipy import stats
 
 from bayesrank.solvers.collaborative import EM
 from bayesrank.solvers.collaborative.blocks import make_blocks
-from bayesrank.solvers.collaborative.data import check_observations
-from bayesrank.solvers.collaborative.items import Items
+from bayesrank.solvers.collaborative.data import ItemOrder, check_observations
 
 N, M, CORE = 14, 6, 3
 STRENGTH, MEAN_STRENGTH = 5.0, 3.0
 SETTINGS: dict[str, Any] = {
     "likelihood": "gaussian",
-    "user_scales": False,
+    "user_scales": 0,
     "strength": STRENGTH,
     "mean_strength": MEAN_STRENGTH,
-    "kernel_items": CORE,
+    "num_kernel_items": CORE,
     "learn_base": False,
 }
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
@@ -169,7 +168,7 @@ def test_levels_of_items_outside_of_the_core_are_learned_from(data):
     (users, items, ratings), kernel = data
     levels = np.digitize(ratings, np.quantile(ratings, [0.3, 0.7]))
     few, all_of_them = (
-        EM("probit", kernel_items=size, tol=1e-4).run(
+        EM("probit", num_kernel_items=size, tol=1e-4).run(
             users, items, levels, kernel=kernel, progress_bar=False
         )
         for size in (CORE, M)
@@ -186,17 +185,17 @@ def test_the_core_is_what_most_was_said_of():
     users = np.array([0, 0, 0, 1, 1, 2])
     items = np.array([2, 0, 3, 2, 3, 3])
     observations = check_observations("gaussian", users, items, np.zeros(6), None, 5)
-    chosen = Items(observations, [2])
-    assert chosen.order.tolist() == [2, 3, 0, 1, 4] and chosen.size == 2
+    chosen = ItemOrder(observations, [2])
+    assert chosen.order.tolist() == [2, 3, 0, 1, 4] and chosen.num_core == 2
     inside = chosen.observations(observations)
     assert chosen.order[inside.items[:, 0]].tolist() == items.tolist()
     assert len(make_blocks(inside)) == len(make_blocks(observations))
-    assert Items(observations, [5]).order.tolist() == [0, 1, 2, 3, 4]
-    tiers = Items(observations, [1, 3])
-    assert tiers.order.tolist() == [3, 0, 2, 1, 4] and tiers.size == 3
+    assert ItemOrder(observations, [5]).order.tolist() == [0, 1, 2, 3, 4]
+    tiers = ItemOrder(observations, [1, 3])
+    assert tiers.order.tolist() == [3, 0, 2, 1, 4] and tiers.num_core == 3
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, None])
 def test_numbers_of_items_are_whole(wrong):
-    with pytest.raises(ValueError, match=r"kernel_items is .*pass a whole number"):
-        EM(kernel_items=wrong)
+    with pytest.raises(ValueError, match=r"num_kernel_items is .*pass a whole number"):
+        EM(num_kernel_items=wrong)

@@ -13,6 +13,8 @@ from bayesrank.solvers.collaborative import EM
         ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
         ({"strength": -1.0}, "strength must not be negative"),
         ({"strength": "many"}, "strength is 'many'; pass a number of users"),
+        ({"user_thresholds": True}, "user_thresholds is True; pass a standard deviation"),
+        ({"user_scales": -0.1}, "user_scales must not be negative"),
         ({"damping": 0.0}, "damping must be in"),
         ({"damping": "half"}, "damping must be in .*, got 'half'"),
         ({"max_iterations": 0}, "max_iterations is 0; pass a whole number from 1"),
@@ -30,24 +32,32 @@ def test_settings_are_checked(options, message):
     ("args", "options", "message"),
     [
         (([0, 0], [1, 1], [0, 1]), {}, "user 0 has rated item 1 before row 1"),
-        (([0, -1], [0, 1], [0, 1]), {}, "users holds -1"),
-        (([0, 1], [0, 9], [0, 1]), {"num_items": 3}, "items holds 9; numbers go from 0 to 2"),
-        (([0, 1], [0, 1], [0, 1.5]), {}, "levels holds 1.5"),
+        (([0, -1], [0, 1], [0, 1]), {}, "`users` is -1 in row 1; they are numbered"),
+        (
+            ([0, 1], [0, 9], [0, 1]),
+            {"num_items": 3},
+            "`items` is 9 .* numbered 0 to 2",
+        ),
+        (
+            ([0, 1], [0, 1], [0, 1.5]),
+            {},
+            "`levels` has .* dtype float64; pass .2,. integers",
+        ),
         (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
         (([0, 1], [0, 1], [0, 10**12]), {}, "nobody used level 1"),
-        (([0, 1], [0, 1], [0, 1e300]), {}, "nobody used level 1"),
+        (([0, 1], [0, 1], [0, 1e300]), {}, "`levels` has shape .* dtype float64"),
         (([0, 10**9], [0, 1], [0, 1]), {}, "users goes up to 1000000000, but few .*numpy.unique"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 3}, "nobody used level 2"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 2.0}, "num_levels is 2.0; pass a whole number"),
-        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan in row 1"),
-        (([0, 1], [0, 1], ["0", "1"]), {}, "levels has shape .2,. and dtype <U1; pass"),
+        (([0, 1], [0, 1], [0, np.nan]), {}, "`levels` is nan in row 1"),
+        (([0, 1], [0, 1], ["0", "1"]), {}, "`levels` has shape .2,. and dtype <U1; pass"),
         (([0, 1], [0, 1], [0, 1]), {"num_users": 2.5}, "num_users is 2.5; pass a whole number"),
         (([0, 1], [0, 1], [0, 1]), {"num_items": 0}, "num_items is 0; pass a whole number"),
-        (([0, 1], [0, 1], None), {}, "levels has shape"),
-        (([0, 1], [0], [0, 1]), {}, "items has shape"),
-        (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
+        (([0, 1], [0, 1], None), {}, "`levels` has shape"),
+        (([0, 1], [0], [0, 1]), {}, "`items` has shape"),
+        (([0.0, 1.0], [0, 1], [0, 1]), {}, "`users` has shape .* dtype float64"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
-        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "`kernel` has shape"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": [[1j, 0], [0, 1]]}, "kernel has dtype complex"),
@@ -88,7 +98,7 @@ def test_runs_are_checked():
 
 
 def test_comparisons_are_checked():
-    with pytest.raises(ValueError, match="compares item 1 with itself in row 0"):
+    with pytest.raises(ValueError, match="`losers` is 1 in row 0, and so is `winners`"):
         EM("pairwise").run([0], [[1, 1]], progress_bar=False)
     with pytest.raises(ValueError, match="levels is given for comparisons"):
         EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)

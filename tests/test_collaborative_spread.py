@@ -1,4 +1,4 @@
-"""How much users differ, against evidence with their deviations integrated out by brute force."""
+"""Users who differ in thresholds and noise: against the truth, EP on the program, and new users."""
 
 from functools import cache, partial
 
@@ -6,25 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
-from scipy.special import logsumexp
 from scipy.stats import norm
 
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import collaborative_ordinal_gp
-from bayesrank.solvers.collaborative import EM, extend, iterate, loop
-from bayesrank.solvers.collaborative.curvature import theta_curvature
-from bayesrank.solvers.collaborative.e_step import UserSums
-from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
-from bayesrank.solvers.collaborative.posterior import Told, UserState
-from bayesrank.solvers.collaborative.sweep import sweep
-from bayesrank.solvers.collaborative.thresholds import Theta, log_volume, update_theta
+from bayesrank.solvers.collaborative import EM, e_step, loop, new_data
+from bayesrank.solvers.collaborative.data import LIKELIHOODS
+from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianStatistics
+from bayesrank.solvers.collaborative.likelihood_ordinal import OrdinalStatistics
+from bayesrank.solvers.collaborative.types import LikelihoodParams, UserState, UserStatistics
 
 USERS, ITEMS = 200, 10
-GAPS = np.linspace(-1.6, 1.6, 17)
-NOISES, WEIGHTS = np.polynomial.hermite_e.hermegauss(3)
 NOISE_SPREAD = 0.3  # what EM takes it to be
-SPREADS = np.linspace(0.1, 0.8, 71)
 
 
 def _levels(spread):
@@ -55,69 +48,18 @@ def fits(engine):
     return fit
 
 
-@pytest.fixture(scope="module")
-def sweeps():
-    """Log evidence and curvature of users at parameters, shapes (q, n) and (q, n, p, p)."""
-    law = LIKELIHOODS["probit"]
-
-    def one(levels, theta, mean, kernel):
-        told = Told(levels, jnp.ones(ITEMS, bool), mean, kernel)
-        zero = jnp.zeros(ITEMS)
-        state = UserState(zero, zero, theta, jnp.zeros(()), jnp.ones(()))
-
-        def again(state, _):
-            after, swept, at = sweep(law, told, state, 1.0)
-            curvature = theta_curvature(law, theta, at, swept.posterior.half)
-            return after, (swept.log_evidence, curvature)
-
-        evidence, curvature = lax.scan(again, state, length=6)[1]
-        return evidence[-1], curvature[-1]
-
-    users = jax.vmap(one, in_axes=(0, None, None, None))
-
-    @jax.jit
-    def several(theta, levels, *prior):
-        return lax.map(lambda t: users(levels, t, *prior), theta)
-
-    def run(result, levels):
-        gap, noise = np.meshgrid(GAPS, NOISE_SPREAD * NOISES, indexing="ij")
-        theta = result.state.shared_theta + np.stack([gap, noise], axis=-1).reshape(-1, 2)
-        with jax.enable_x64(True):
-            found = several(theta, levels * 1.0, result.mean, result.kernel)
-        return (np.asarray(x).reshape(len(GAPS), len(NOISES), *x.shape[1:]) for x in found)
-
-    return run
-
-
-def _of_spreads(evidence):
-    """Log evidence of all users for each spread, and where nobody's gaps differ."""
-    noise = (WEIGHTS / WEIGHTS.sum())[:, None]
-    evidence = np.asarray(logsumexp(evidence, axis=1, b=noise))
-    weights = norm.pdf(GAPS, scale=SPREADS[:, None])
-    weights /= weights.sum(axis=1, keepdims=True)
-    total = np.asarray(logsumexp(evidence[None], axis=1, b=weights[:, :, None]))
-    return total.sum(axis=1), evidence[len(GAPS) // 2].sum()
-
-
-@pytest.mark.parametrize("true", [0.5, 0.0])
-def test_spread_is_where_the_evidence_is_largest(fits, sweeps, true):
-    levels, result = fits(true)
-    assert result.converged and result.num_iterations < 40
-    evidence, curvature = sweeps(result, levels)
-    total, nobody = _of_spreads(evidence)
-    found = result.state.spread[0]
-    if true == 0:
-        assert found == 0
-        assert np.all(result.state.theta[:, 0] == result.state.shared_theta[0])
-        assert nobody > total.max() - 0.1
-        return
-    np.testing.assert_allclose(found, true, atol=0.1)
-    np.testing.assert_allclose(found, SPREADS[total.argmax()], atol=0.05)
-    assert np.interp(found, SPREADS, total) > total.max() - 0.5 > nobody + 10
-    # Second differences of the evidence in the gap, mean of users.
-    middle, step = len(GAPS) // 2, GAPS[1] - GAPS[0]
-    second = np.diff(evidence[middle - 1 : middle + 2, 1], 2, axis=0)[0] / step**2
-    np.testing.assert_allclose(curvature[middle, 1, :, 0, 0].mean(), -second.mean(), rtol=0.02)
+def test_what_users_differ_in_is_found(fits):
+    """Users' own gaps, drawn to the shared one as ten ratings deserve, rise with the true ones."""
+    for true in (0.5, 0.0):
+        result = fits(true)[1]
+        assert result.converged and result.num_iterations < 40
+    own = np.log(np.diff(result.thresholds)[:, 0])
+    assert own.std() < 0.15  # where nobody differs, three tenths are much too wide
+    rng = np.random.default_rng(5)
+    rng.normal(size=(USERS, 1)), rng.normal(size=(USERS, ITEMS)), rng.normal(size=(USERS, 1))
+    rng.normal(size=(USERS, ITEMS))
+    gaps = rng.normal(size=USERS)
+    assert np.corrcoef(np.log(np.diff(fits(0.5)[1].thresholds)[:, 0]), gaps)[0, 1] > 0.5
 
 
 @pytest.fixture(scope="module")
@@ -140,14 +82,14 @@ def test_users_of_the_fit_would_get_the_same_as_new_ones(fits, new, monkeypatch)
 
     def expect(*args):
         traced.append(args)
-        return iterate.expect(*args)
+        return e_step.expect(*args)
 
-    monkeypatch.setattr(extend, "expect", expect)
+    monkeypatch.setattr(new_data, "expect", expect)
     few, more = (result.condition(who[:n], what[:n], levels[:n]) for n in (1, 8))
     assert len(traced) == 1  # compiled once for up to eight
     far = [np.linalg.norm(x.state.theta[0] - result.state.shared_theta) for x in (few, more, again)]
     assert far[0] < far[1] and far[0] < far[2]
-    monkeypatch.setattr(extend, "_STEPS", 1)
+    monkeypatch.setattr(new_data, "_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="parameters of the new users have not settled"):
         assert not result.condition(who, what, levels).converged
 
@@ -169,6 +111,7 @@ def test_their_thresholds_and_noise_are_stationary(fits, new):
         result = ep.run(
             jax.random.key(0), np.zeros(ITEMS, int), what, levels, 1, ITEMS,
             num_levels=3, params=params, num_samples=1, user_thresholds=0.3,
+            strength=again.kernel_prior, mean_strength=12.0,
         )  # fmt: skip
         return result.log_evidence + norm.logpdf(deviation + change, scale=state.spread).sum()
 
@@ -185,7 +128,7 @@ def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
     data = users, items, levels[users, items]
     states = []
     for blocks in (1, 2):
-        made = partial(loop.make_blocks, most=blocks, worth=0.0)
+        made = partial(loop.make_blocks, max_blocks=blocks, block_cost=0.0)
         with monkeypatch.context() as patched:
             patched.setattr(loop, "make_blocks", made)
             engine = EM("probit", accelerate=False, max_iterations=2)
@@ -194,17 +137,25 @@ def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
-def test_a_program_decomposes_one_batch_of_matrices():
+@pytest.mark.parametrize(("kind", "operation"), [("probit", "lu"), ("gaussian", "eigh")])
+def test_a_program_decomposes_one_batch_of_matrices(kind, operation):
     """Two at a time can wait for each other's threads for ever, on CPUs."""
     users, p = (3, 4), 3
     zero, square = jnp.zeros((*users, p)), jnp.zeros((*users, p, p))
     nothing = jnp.zeros(users)
     state = UserState(nothing, nothing, zero, nothing, nothing)
-    own = UserSums(zero, square, square, *[nothing] * 7)
-    theta, known = Theta(jnp.zeros(p), jnp.ones(p)), (nothing > 0,) * 2
-    step = partial(update_theta, learn_shared=True, learn_spread=True)
-    for program in (
-        jax.make_jaxpr(step)(theta, (state,) * 2, (own,) * 2, known),
-        jax.make_jaxpr(log_volume)(theta, (own,) * 2, known),
-    ):
-        assert str(program).count("= eigh[") == 1
+    own = {
+        "probit": OrdinalStatistics(zero, square),
+        "gaussian": GaussianStatistics(nothing, nothing, nothing),
+    }[kind]
+    statistics = UserStatistics(*[nothing] * 4, own)
+    params, known = LikelihoodParams(jnp.zeros(p), jnp.ones(p)), (nothing > 0,) * 2
+    step = partial(LIKELIHOODS[kind].m_step, pooled=True)
+    program = str(jax.make_jaxpr(step)(params, (state,) * 2, (statistics,) * 2, known))
+    batches = [
+        line
+        for line in program.splitlines()
+        if any(f" {name}[" in line or f" {name} " in line for name in ("lu", "eigh", "cholesky"))
+        and f"[{2 * users[0] * users[1]}," in line
+    ]
+    assert len(batches) == 1 and f" {operation}" in batches[0]

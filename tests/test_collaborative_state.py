@@ -11,7 +11,7 @@ from bayesrank.solvers.collaborative import EM, EMState
 N, M = USERS_AND_ITEMS
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
 # Acceleration goes too far in its sixth iteration.
-TOO_FAR: dict[str, Any] = {"strength": 1.0, "mean_strength": 0.0, "user_scales": False}
+TOO_FAR: dict[str, Any] = {"strength": 1.0, "mean_strength": 0.0, "user_scales": 0}
 
 
 class Interrupted(Exception):
@@ -61,9 +61,9 @@ def test_files_hold_nothing_that_nobody_has_looked_at(data, tmp_path):
 @pytest.mark.parametrize(
     ("likelihood", "options"),
     [
-        ("gaussian", {"kernel_items": M - 1}),
+        ("gaussian", {"num_kernel_items": M - 1}),
         ("gaussian", {"collaborative": False}),
-        ("probit", {"kernel_items": 2, "learn_base": True}),
+        ("probit", {"num_kernel_items": 2, "learn_base": True}),
     ],
 )
 def test_a_run_that_was_interrupted_goes_on(data, tmp_path, likelihood, options):

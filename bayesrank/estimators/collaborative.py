@@ -30,15 +30,16 @@ class CollaborativeOrdinalGP(Collaborative):
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
         How many users the prior of the shared kernel is worth. If not given, as many as there are
-        items; beyond 500 of them, 500 for those that most is said of, and 5,000 for how the others
+        items; beyond 500 of them, 500 for those rated most often, and 5,000 for how the others
         follow these, so that rare items cannot spoil what is known of frequent ones.
     mean_strength : float, default 12.0
         How many users the prior of the shared mean is worth.
-    kernel_items : int, default 1500
-        Of how many items, those that most is said of, the shared kernel is learned. Further items
+    num_kernel_items : int, default 1500
+        Of how many items, those rated most often, the shared kernel is learned. Further items
         have a mean of their own and otherwise follow these, as new items do.
-    user_thresholds : bool, default True
-        Whether users may differ in how they use the levels.
+    user_thresholds : float, default 0.3
+        How much users differ in how they use the levels: spread of the logarithms of their gaps
+        between thresholds and of their noise. 0 gives all users the same.
     max_iterations : int, default 200
         Iterations of EM after which to give up.
     tol : float, default 1e-4
@@ -77,8 +78,8 @@ class CollaborativeOrdinalGP(Collaborative):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
-        kernel_items: int = 1500,
-        user_thresholds: bool = True,
+        num_kernel_items: int = 1500,
+        user_thresholds: float = 0.3,
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,
@@ -87,7 +88,7 @@ class CollaborativeOrdinalGP(Collaborative):
             collaborative=collaborative,
             strength=strength,
             mean_strength=mean_strength,
-            kernel_items=kernel_items,
+            num_kernel_items=num_kernel_items,
             max_iterations=max_iterations,
             tol=tol,
             progress_bar=progress_bar,
@@ -137,11 +138,11 @@ class CollaborativeOrdinalGP(Collaborative):
         ConvergenceWarning
             If EM has not converged.
         """
-        who, what, said = check_triples(users, items, levels)
-        known, numbers = level_numbers(said, num_levels)
+        who, what, ratings = check_triples(users, items, levels)
+        known, numbers = level_numbers(ratings, num_levels)
         return self._fit(who, what, numbers.astype(float), item_features, levels_=known)
 
-    def _law(self) -> str:
+    def _likelihood(self) -> str:
         if self.likelihood not in ("probit", "logit"):
             raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
         return self.likelihood
@@ -149,7 +150,7 @@ class CollaborativeOrdinalGP(Collaborative):
     def _options(self) -> dict[str, Any]:
         return {"user_thresholds": self.user_thresholds}
 
-    def _said(self, levels: NDArray) -> Array:
+    def _to_numbers(self, levels: NDArray) -> Array:
         unknown = ~np.isin(levels, self.levels_)
         if unknown.any():
             raise ValueError(
@@ -158,7 +159,7 @@ class CollaborativeOrdinalGP(Collaborative):
             )
         return np.searchsorted(self.levels_, levels).astype(float)
 
-    def _as_said(self, numbers: Array) -> NDArray:
+    def _from_numbers(self, numbers: Array) -> NDArray:
         return self.levels_[numbers.astype(int)]
 
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
@@ -215,10 +216,11 @@ class CollaborativeGP(Collaborative):
 
     Parameters
     ----------
-    collaborative, strength, mean_strength, kernel_items, max_iterations, tol, progress_bar
+    collaborative, strength, mean_strength, num_kernel_items, max_iterations, tol, progress_bar
         As of `CollaborativeOrdinalGP`.
-    user_scales : bool, default True
-        Whether users may differ in how far apart their ratings are, and how far they scatter.
+    user_scales : float, default 0.3
+        How much users differ in how far apart their ratings are, and how far they scatter: spread
+        of the logarithms of both. 0 gives all users the same.
 
     Attributes
     ----------
@@ -242,8 +244,8 @@ class CollaborativeGP(Collaborative):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
-        kernel_items: int = 1500,
-        user_scales: bool = True,
+        num_kernel_items: int = 1500,
+        user_scales: float = 0.3,
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,
@@ -252,14 +254,14 @@ class CollaborativeGP(Collaborative):
             collaborative=collaborative,
             strength=strength,
             mean_strength=mean_strength,
-            kernel_items=kernel_items,
+            num_kernel_items=num_kernel_items,
             max_iterations=max_iterations,
             tol=tol,
             progress_bar=progress_bar,
         )
         self.user_scales = user_scales
 
-    def _law(self) -> str:
+    def _likelihood(self) -> str:
         return "gaussian"
 
     def _options(self) -> dict[str, Any]:
@@ -290,10 +292,10 @@ class CollaborativeGP(Collaborative):
         ValueError
             If an argument cannot be used; the message says which row, and the cure.
         """
-        who, what, said = check_triples(users, items, levels)
-        return self._fit(who, what, self._said(said), item_features)
+        who, what, ratings = check_triples(users, items, levels)
+        return self._fit(who, what, self._to_numbers(ratings), item_features)
 
-    def _said(self, levels: NDArray) -> Array:
+    def _to_numbers(self, levels: NDArray) -> Array:
         if levels.dtype.kind not in "biuf":
             raise ValueError(f"levels has dtype {levels.dtype}; pass numbers")
         wrong = ~np.isfinite(levels)

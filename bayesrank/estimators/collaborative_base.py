@@ -49,7 +49,7 @@ class Collaborative(BaseEstimator):
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
-        kernel_items: int = 1500,
+        num_kernel_items: int = 1500,
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,
@@ -57,7 +57,7 @@ class Collaborative(BaseEstimator):
         self.collaborative = collaborative
         self.strength = strength
         self.mean_strength = mean_strength
-        self.kernel_items = kernel_items
+        self.num_kernel_items = num_kernel_items
         self.max_iterations = max_iterations
         self.tol = tol
         self.progress_bar = progress_bar
@@ -66,7 +66,7 @@ class Collaborative(BaseEstimator):
         self,
         users: list[Hashable],
         items: list[Hashable],
-        said: Array,
+        ratings: Array,
         features: Any,
         **learned: Any,
     ) -> Self:
@@ -80,11 +80,11 @@ class Collaborative(BaseEstimator):
             item_labels, names = Labels([*item_labels, *further]), table.names
             kernels = BaseKernels(table.rows(item_labels))
         engine = EM(
-            self._law(),
+            self._likelihood(),
             collaborative=self.collaborative,
             strength=self.strength,
             mean_strength=self.mean_strength,
-            kernel_items=self.kernel_items,
+            num_kernel_items=self.num_kernel_items,
             max_iterations=self.max_iterations,
             tol=self.tol,
             **self._options(),
@@ -92,7 +92,7 @@ class Collaborative(BaseEstimator):
         result = engine.run(
             who,
             what,
-            said,
+            ratings,
             num_users=len(user_labels),
             num_items=len(item_labels),
             num_levels=len(learned["levels_"]) if "levels_" in learned else None,
@@ -106,7 +106,7 @@ class Collaborative(BaseEstimator):
         self.result_ = result
         return self
 
-    def _law(self) -> str:
+    def _likelihood(self) -> str:
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
@@ -277,9 +277,11 @@ class Collaborative(BaseEstimator):
             If an item or a level is not known.
         """
         result = self.result
-        who, what, said = check_triples(users, items, levels)
+        who, what, ratings = check_triples(users, items, levels)
         labels, numbers = Labels.of(who)
-        conditioned = result.condition(numbers, self.items_.numbers(what, "item"), self._said(said))
+        conditioned = result.condition(
+            numbers, self.items_.numbers(what, "item"), self._to_numbers(ratings)
+        )
         return self._copy(result_=conditioned, users_=labels)
 
     def to_arviz(
@@ -322,7 +324,7 @@ class Collaborative(BaseEstimator):
                 "scales": (("base_kernel",), result.state.scales),
             },
             observed={
-                "rating": ("rating_number", self._as_said(seen.levels[mine])),
+                "rating": ("rating_number", self._from_numbers(seen.levels[mine])),
                 "rating_user": (
                     "rating_number",
                     np.asarray([str(self.users_[j]) for j in seen.users[mine]]),
@@ -331,17 +333,17 @@ class Collaborative(BaseEstimator):
             },
             attrs={
                 "inference_library": "bayesrank",
-                "inference_method": f"EM, {result.setting.likelihood}",
+                "inference_method": f"EM, {result.setting.likelihood.name}",
                 "log_evidence": result.log_evidence,
                 "converged": int(result.converged),
             },
         )
 
-    def _said(self, levels: NDArray) -> Array:
+    def _to_numbers(self, levels: NDArray) -> Array:
         raise NotImplementedError
 
-    def _as_said(self, numbers: Array) -> NDArray:
-        """Undo `_said`."""
+    def _from_numbers(self, numbers: Array) -> NDArray:
+        """Undo `_to_numbers`."""
         return numbers
 
     def _copy(self, **changes: Any) -> Self:

@@ -113,10 +113,10 @@ def check_triples(
             f"{'items' if items is None else 'levels'} is missing; pass users, items and levels, "
             "or a DataFrame with these columns"
         )
-    who, what, said = id_list(users, "users"), id_list(items, "items"), plain_array(levels)
-    if not who or not len(who) == len(what) == (len(said) if said.ndim == 1 else -1):
+    who, what, ratings = id_list(users, "users"), id_list(items, "items"), plain_array(levels)
+    if not who or not len(who) == len(what) == (len(ratings) if ratings.ndim == 1 else -1):
         raise ValueError(
-            f"there are {len(who)} users, {len(what)} items and levels of shape {said.shape}; "
+            f"there are {len(who)} users, {len(what)} items and levels of shape {ratings.shape}; "
             "pass one of each a row"
         )
     first: dict[tuple[Hashable, Hashable], int] = {}
@@ -127,7 +127,7 @@ def check_triples(
                 f"{row}; keep one of the two"
             )
         first[pair] = row
-    return who, what, said
+    return who, what, ratings
 
 
 def _columns(table: Any, columns: list[Any]) -> tuple[Any, Any, Any]:

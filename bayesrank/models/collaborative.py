@@ -10,17 +10,13 @@ are themselves learned, so that what one user rates says something about what an
 no probability, and nor does adding one to :math:`h` and to the thresholds: the noise of levels is
 one, or one in the median over users, and thresholds have mean zero.
 
-**Prior.** With ``strength`` the mean and kernel get a Normal-Inverse-Wishart prior, as a
-``numpyro.factor``: ``strength`` users drawn from a base process
-:math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`, so that the log density is, up to a
-constant,
-
-.. math::
-    -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
-    - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
-
-Its maximum together with the evidence is the MAP estimate;
-``bayesrank.solvers.collaborative.EM`` derives the steps that lead to it.
+**Prior.** With ``strength`` and ``mean_strength`` kernel and mean get a prior, as a
+``numpyro.factor``: so many users drawn from a base process :math:`N(l 1, \Psi)`,
+:math:`\Psi = \sum_c s_c K_c`. That of the kernel is an inverse Wishart density, or any other
+`bayesrank.gp.KernelPrior`; that of the mean has the log density
+:math:`-\frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1)`. Their maximum together with the evidence
+is the MAP estimate, which ``bayesrank.solvers.collaborative.EM`` finds: ``result.params`` are the
+values of a program's sites, and ``result.kernel_prior`` is the ``strength`` that states its prior.
 
 References
 ----------
@@ -38,10 +34,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from bayesrank._validate import check_count
-from bayesrank.distributions import BradleyTerry
-from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.models._rating_checks import (
+from bayesrank._rating_checks import (
     check_base_kernels,
     check_different,
     check_levels,
@@ -50,6 +43,10 @@ from bayesrank.models._rating_checks import (
     check_numbers,
     check_pairs_of_items,
 )
+from bayesrank._validate import check_count
+from bayesrank.distributions import BradleyTerry
+from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
+from bayesrank.gp import KernelPrior
 
 __all__ = ["collaborative_ordinal_gp", "collaborative_preference_gp", "collaborative_rating_gp"]
 
@@ -62,7 +59,7 @@ def collaborative_rating_gp(
     num_items: int,
     *,
     kernel: ArrayLike | None = None,
-    strength: float = 0.0,
+    strength: float | KernelPrior = 0.0,
     mean_strength: float = 0.0,
     user_scales: float = 0.0,
 ) -> None:
@@ -95,8 +92,11 @@ def collaborative_rating_gp(
         Base kernel of the items, shape (m, m), or several to be mixed, (C, m, m); their sum is the
         first value of ``Sigma``. Without it items are exchangeable: half a constant, half
         independent.
-    strength, mean_strength : float, default 0.0
-        How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
+    strength : float or KernelPrior, default 0.0
+        How many users the prior of ``Sigma`` is worth; 0 for none. A prior with tiers may say that
+        only its core has a free kernel, ``Sigma``, which other items follow by the base kernels.
+    mean_strength : float, default 0.0
+        How many users the prior of ``h`` is worth; 0 for none.
     user_scales : float, default 0.0
         Spread ``s`` of users' scales and noise; 0 gives all users the same. A user's numbers are
         the function, stretched by the scale about the mean of all ratings, and noise.
@@ -110,15 +110,15 @@ def collaborative_rating_gp(
     observed = check_numbers(ratings, "ratings", who.shape[0])
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
     noise = jnp.asarray(numpyro.param("noise", jnp.ones(()), constraint=constraints.positive))
-    told = f[who, what]
+    predictor = f[who, what]
     if check_not_negative(user_scales, "user_scales"):
         spread = dist.LogNormal(0.0, user_scales)
         with numpyro.plate("users", num_users):
             noise = noise * jnp.asarray(numpyro.sample("noise_factor", spread))[who]
             scale = jnp.asarray(numpyro.sample("scale_factor", spread))[who]
-        told = observed.mean() + scale * (told - observed.mean())
+        predictor = observed.mean() + scale * (predictor - observed.mean())
     with numpyro.plate("ratings", who.shape[0]):
-        numpyro.sample("rating", dist.Normal(told, noise), obs=observed)
+        numpyro.sample("rating", dist.Normal(predictor, noise), obs=observed)
 
 
 def collaborative_ordinal_gp(
@@ -131,7 +131,7 @@ def collaborative_ordinal_gp(
     num_levels: int | None = None,
     likelihood: Literal["probit", "logit"] = "probit",
     kernel: ArrayLike | None = None,
-    strength: float = 0.0,
+    strength: float | KernelPrior = 0.0,
     mean_strength: float = 0.0,
     user_thresholds: float = 0.0,
 ) -> None:
@@ -166,8 +166,11 @@ def collaborative_ordinal_gp(
         Normal or logistic noise.
     kernel : ArrayLike, optional
         Base kernel of the items, or several, as for ``collaborative_rating_gp``.
-    strength, mean_strength : float, default 0.0
-        How many users the prior of ``Sigma`` and of ``h`` is worth; 0 for none.
+    strength : float or KernelPrior, default 0.0
+        How many users the prior of ``Sigma`` is worth; 0 for none. A prior with tiers may say that
+        only its core has a free kernel, ``Sigma``, which other items follow by the base kernels.
+    mean_strength : float, default 0.0
+        How many users the prior of ``h`` is worth; 0 for none.
     user_thresholds : float, default 0.0
         Spread ``s`` of users' gaps and noise; 0 gives all users the same.
 
@@ -177,7 +180,7 @@ def collaborative_ordinal_gp(
         If an argument cannot be used; the message names it and what to do.
     """
     who, what = check_pairs_of_items(users, items, num_users, num_items)
-    law = LIKELIHOODS[check_likelihood(likelihood)]
+    ordered = LIKELIHOODS[check_likelihood(likelihood)]
     observed, num_levels = check_levels(levels, who.shape[0], num_levels)
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
     gaps = jnp.zeros(0)
@@ -193,7 +196,7 @@ def collaborative_ordinal_gp(
                 spread = spread.expand([num_levels - 2]).to_event(1)
                 gaps = gaps * jnp.asarray(numpyro.sample("gap_factor", spread))[who]
     with numpyro.plate("ratings", who.shape[0]):
-        rating = law(f[who, what], centred_thresholds(gaps), noise)
+        rating = ordered(f[who, what], centred_thresholds(gaps), noise)
         numpyro.sample("rating", rating, obs=observed)
 
 
@@ -205,7 +208,7 @@ def collaborative_preference_gp(
     num_items: int,
     *,
     kernel: ArrayLike | None = None,
-    strength: float = 0.0,
+    strength: float | KernelPrior = 0.0,
     mean_strength: float = 0.0,
 ) -> None:
     """Comparisons by users whose functions share mean and kernel: collaborative RankNet.
@@ -251,34 +254,46 @@ def _functions(
     num_users: int,
     num_items: int,
     kernel: ArrayLike | None,
-    strength: float,
+    strength: float | KernelPrior,
     mean_strength: float,
 ) -> Array:
     """Sample every user's function at the items, shape (n, m)."""
     n, m = check_count(num_users, "num_users"), check_count(num_items, "num_items")
-    kernels = check_base_kernels(kernel, m)
-    strength = check_not_negative(strength, "strength")
+    kernels, prior = check_base_kernels(kernel, m), _kernel_prior(strength, m)
     mean_strength = check_not_negative(mean_strength, "mean_strength")
     mean = jnp.asarray(numpyro.param("h", jnp.zeros(m)))
+    first = prior.core(kernels.sum(0))
     covariance = jnp.asarray(
-        numpyro.param("Sigma", kernels.sum(0), constraint=constraints.positive_definite)
+        numpyro.param("Sigma", first, constraint=constraints.positive_definite)
     )
-    if strength or mean_strength:
+    base = kernels.sum(0)
+    if prior.informative or mean_strength:
         level = jnp.asarray(numpyro.param("level", jnp.zeros(())))
         scales = numpyro.param("scales", jnp.ones(len(kernels)), constraint=constraints.positive)
         base = jnp.einsum("c,cij->ij", jnp.asarray(scales), kernels)
-        density = _log_prior(mean, covariance, level, base, strength, mean_strength)
+        factors = (jnp.linalg.cholesky(x) for x in (covariance, prior.core(base)))
+        density = prior.log_density(*factors)
+        covariance = prior.all_items(covariance, base)
+        gap = mean - level
+        density -= 0.5 * mean_strength * gap @ jnp.linalg.solve(covariance, gap)
         numpyro.factor("prior", density)
+    elif prior.num_core < m:
+        covariance = prior.all_items(covariance, base)
     with numpyro.plate("users", n, dim=-1):
-        prior = dist.MultivariateNormal(mean, covariance_matrix=covariance)
-        return jnp.asarray(numpyro.sample("f", prior))
+        process = dist.MultivariateNormal(mean, covariance_matrix=covariance)
+        return jnp.asarray(numpyro.sample("f", process))
 
 
-def _log_prior(
-    mean: Array, covariance: Array, level: Array, base: Array, strength: float, mean_strength: float
-) -> Array:
-    gap = mean - level
-    precision = jnp.linalg.inv(covariance)
-    ratio = jnp.linalg.slogdet(covariance)[1] - jnp.linalg.slogdet(base)[1]
-    divergence = ratio + jnp.trace(base @ precision) - mean.shape[0]
-    return -0.5 * (strength * divergence + mean_strength * (gap @ precision @ gap))
+def _kernel_prior(strength: float | KernelPrior, num_items: int) -> KernelPrior:
+    if not isinstance(strength, KernelPrior):
+        strength = check_not_negative(strength, "strength")
+        return KernelPrior.for_items(num_items, strength)
+    if strength.items is not None and sorted(strength.items) != list(range(num_items)):
+        raise ValueError(
+            f"`strength` orders {len(strength.items)} items; give it each of the {num_items} once."
+        )
+    if strength.num_core > num_items:
+        raise ValueError(
+            f"`strength` has tiers of {strength.num_core} items, but there are {num_items}."
+        )
+    return strength

@@ -27,9 +27,9 @@ from jax.typing import ArrayLike
 from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
+from bayesrank._rating_checks import check_levels, check_likelihood, check_numbers
 from bayesrank._validate import check_features
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.models._rating_checks import check_levels, check_likelihood, check_numbers
 
 __all__ = ["ordinal_gp", "ordinal_kernel"]
 

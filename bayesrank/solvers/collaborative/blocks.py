@@ -8,103 +8,43 @@ Code is compiled for each, which takes some seconds: there are as many as save m
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-__all__ = ["Block", "Observations", "make_blocks", "restore", "take"]
+from bayesrank.solvers.collaborative.types import Observations, UserBlock
 
-_MOST_BLOCKS = 6
+__all__ = ["make_blocks", "restore", "take"]
+
+_MAX_BLOCKS = 6
 # Sum of cubes of a sweep that takes as long, in some fifty sweeps, as compiling for another block.
-_WORTH = 1e8
+_BLOCK_COST = 1e8
 _FEWEST_ROWS = 8  # of the blocks that are rounded up
 _NUMBERS_IN_BATCH = 2_000_000  # 16 MB for each temporary array of a batch
-
-
-class Observations(NamedTuple):
-    """What users said, an entry each, in any order.
-
-    Attributes
-    ----------
-    users
-        Number of the user, shape (K,), from 0 to ``num_users - 1``.
-    items
-        Numbers of the items seen, shape (K, w): one for a rating, two for a comparison.
-    weights
-        What each is multiplied by in the predictor, shape (w,): 1, or 1 and -1.
-    levels
-        The outcome: a level from 0, a number, or 1 for a comparison won by the first; shape (K,).
-    num_users, num_items
-        Numbers of users and items.
-    """
-
-    users: NDArray[np.int64]
-    items: NDArray[np.int64]
-    weights: tuple[float, ...]
-    levels: NDArray[np.float64]
-    num_users: int
-    num_items: int
-
-
-class Block(NamedTuple):
-    """Users with at most ``s`` observations, in ``c`` batches of ``b``.
-
-    Attributes
-    ----------
-    items
-        Shape (c, b, s, w).
-    weights
-        Shape (c, b, s, w); zero in empty rows.
-    levels
-        Shape (c, b, s).
-    users
-        Numbers of the users, shape (c, b); the number of users where there is none.
-    entries
-        Places of the observations among all, shape (c, b, s); the number of all where there is
-        none.
-    """
-
-    items: ArrayLike
-    weights: ArrayLike
-    levels: ArrayLike
-    users: ArrayLike
-    entries: ArrayLike
-
-    @property
-    def filled(self) -> Array:
-        """Which rows hold an observation, shape (c, b, s)."""
-        return jnp.asarray(self.weights)[..., 0] != 0
-
-    @property
-    def known(self) -> Array:
-        """Which places hold a user, shape (c, b)."""
-        return self.filled.any(axis=-1)
 
 
 def make_blocks(
     observations: Observations,
     *,
     multiple: int = 1,
-    most: int = _MOST_BLOCKS,
-    worth: float = _WORTH,
+    max_blocks: int = _MAX_BLOCKS,
+    block_cost: float = _BLOCK_COST,
     alike: bool = False,
     columns: int = 0,
-) -> tuple[Block, ...]:
+) -> tuple[UserBlock, ...]:
     """Sort users into blocks.
 
     Parameters
     ----------
     observations
-        What users said. Users without observations are in no block.
+        Observations. Users without observations are in no block.
     multiple
         The number of batches of each block is a multiple of this, for as many devices.
-    most
+    max_blocks
         Largest number of blocks.
-    worth
+    block_cost
         What a further block must save of the sum, over users, of the cubes of the blocks' sizes.
     alike
         Whether numbers of users and of rows are rounded up to powers of two where users are few, so
@@ -121,10 +61,10 @@ def make_blocks(
     order = np.argsort(observations.users, kind="stable")
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     blocks, smaller = [], 0
-    for size in _cuts(counts[counts > 0], most, worth):
+    for size in _cuts(counts[counts > 0], max_blocks, block_cost):
         members = np.flatnonzero((counts > smaller) & (counts <= size))
         smaller, room = size, len(members)
-        if alike and _rounded(room) * max(_rounded(size), _FEWEST_ROWS) ** 3 <= worth:
+        if alike and _rounded(room) * max(_rounded(size), _FEWEST_ROWS) ** 3 <= block_cost:
             room, size = _rounded(room), max(_rounded(size), _FEWEST_ROWS)
         in_batch = max(1, min(room, _NUMBERS_IN_BATCH // (size * max(size, columns))))
         batches = -(-room // in_batch)
@@ -133,7 +73,7 @@ def make_blocks(
     return tuple(blocks)
 
 
-def _cuts(counts: NDArray[np.int64], most: int, worth: float) -> list[int]:
+def _cuts(counts: NDArray[np.int64], max_blocks: int, block_cost: float) -> list[int]:
     """Sizes of the blocks: those that make the sum of their cubes, and their price, smallest."""
     sizes, users = np.unique(counts, return_counts=True)
     before = np.concatenate([[0], np.cumsum(users)])
@@ -141,7 +81,7 @@ def _cuts(counts: NDArray[np.int64], most: int, worth: float) -> list[int]:
     cost = np.full(len(sizes) + 1, np.inf)
     cost[0] = 0.0
     choices, totals = [], []
-    for _ in range(min(most, len(sizes))):
+    for _ in range(min(max_blocks, len(sizes))):
         # From cut i to cut k, users between them have the k-th size.
         between = (before[None, 1:] - before[:-1, None]) * sizes[None, :].astype(float) ** 3
         between[np.tril_indices(len(sizes), -1)] = np.inf
@@ -149,7 +89,7 @@ def _cuts(counts: NDArray[np.int64], most: int, worth: float) -> list[int]:
         choices.append(table.argmin(axis=0))
         cost = np.concatenate([[np.inf], table.min(axis=0)])
         totals.append(cost[-1])
-    number = int(np.argmin(np.add(totals, worth * np.arange(len(totals))))) + 1
+    number = int(np.argmin(np.add(totals, block_cost * np.arange(len(totals))))) + 1
     cuts, k = [], len(sizes)
     for choice in reversed(choices[:number]):
         cuts.append(int(sizes[k - 1]))
@@ -171,7 +111,7 @@ def _block(
     counts: NDArray[np.int64],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
-) -> Block:
+) -> UserBlock:
     in_batch = -(-room // batches)  # spread evenly, so that few users are empty
     places = np.full((batches * in_batch, size), len(order))
     column = np.arange(size)
@@ -183,7 +123,7 @@ def _block(
     safe = np.where(known, places, 0)
     shape = (batches, in_batch, size)
     weights = known[..., None] * np.asarray(observations.weights)
-    return Block(
+    return UserBlock(
         np.where(known[..., None], observations.items[safe], 0).reshape(*shape, -1),
         weights.reshape(*shape, -1),
         np.where(known, observations.levels[safe], 0.0).reshape(shape),

@@ -1,48 +1,74 @@
-"""Checks of what a person hands to EM, with one clear message for each."""
+"""What a person hands to EM: checks, with one clear message each, and the order of the items."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._rating_checks import (
+    check_base_kernels,
+    check_different,
+    check_levels,
+    check_numbers,
+    check_pairs_of_items,
+)
 from bayesrank._validate import check_count
-from bayesrank.solvers.collaborative.blocks import Observations
-from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
+from bayesrank.solvers.collaborative.kernel_prior import CoreKernels
+from bayesrank.solvers.collaborative.likelihood_gaussian import Gaussian
+from bayesrank.solvers.collaborative.likelihood_ordinal import Logit, Probit
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Pairwise
 from bayesrank.solvers.collaborative.state import EMState
+from bayesrank.solvers.collaborative.types import Observations
 
-__all__ = ["check_kernels", "check_observations", "check_run", "check_settings"]
+__all__ = [
+    "LIKELIHOODS",
+    "ItemOrder",
+    "check_kernels",
+    "check_observations",
+    "check_run",
+    "check_settings",
+]
+
+LIKELIHOODS: dict[str, Likelihood] = {
+    likelihood.name: likelihood for likelihood in (Gaussian(), Probit(), Logit(), Pairwise())
+}
 
 # Of as many numbers one is there, or the numbers are somebody else's.
 _MOST_ABSENT = 100
+_LARGEST_LEVEL = 2**53
 # Of a kernel in single precision, relative to its largest eigenvalue.
 _ROUNDING = 1e-6
 
 
 def check_settings(
     likelihood: str,
-    strength: float,
-    mean_strength: float,
-    kernel_items: int,
+    strengths: dict[str, float],
+    spreads: dict[str, float],
+    num_kernel_items: int,
     damping: float,
     max_iterations: int,
     tol: float,
 ) -> None:
     """Refuse settings that make no sense."""
-    known = ("gaussian", *LIKELIHOODS)
-    if likelihood not in known:
-        raise ValueError(f"likelihood is {likelihood!r}; choose one of {known}")
-    for name, value in (("strength", strength), ("mean_strength", mean_strength)):
-        if not isinstance(value, Real):
-            raise ValueError(f"{name} is {value!r}; pass a number of users")
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"likelihood is {likelihood!r}; choose one of {tuple(LIKELIHOODS)}")
+    units = dict.fromkeys(strengths, "a number of users") | dict.fromkeys(
+        spreads, "a standard deviation, such as 0.3, or 0 for none"
+    )
+    for name, value in (strengths | spreads).items():
+        if not isinstance(value, Real) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}; pass {units[name]}")
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative or infinite, got {value}")
-    check_count(kernel_items, "kernel_items")
+    check_count(num_kernel_items, "num_kernel_items")
     if not isinstance(damping, Real) or not 0 < damping <= 1:
         raise ValueError(f"damping must be in (0, 1], got {damping!r}")
     check_count(max_iterations, "max_iterations")
@@ -91,68 +117,41 @@ def check_observations(
         If they do not fit each other, or an item is seen twice by a user (of a pair: by itself).
     """
     pairwise = likelihood == "pairwise"
-    who = _numbers(users, "users", 1, num_users)
-    what = _numbers(items, "items", 2 if pairwise else 1, num_items)
-    if what.shape != (len(who), 2)[: what.ndim]:
-        wanted = (len(who), 2) if pairwise else (len(who),)
-        raise ValueError(f"items has shape {what.shape}; pass {wanted}, as many as users")
-    n = num_users or int(who.max()) + 1
-    m = num_items or int(what.max()) + 1
+    n, m = _count(users, "users", num_users), _count(items, "items", num_items)
+    who, what = np.asarray(users), np.asarray(items)
+    if pairwise and what.shape != (len(who), 2):
+        raise ValueError(f"`items` has shape {what.shape}; pass ({len(who)}, 2), the better first.")
+    for column in what.T if pairwise else [what]:
+        check_pairs_of_items(who, column, n, m, unique=not pairwise)
+    who, what = who.astype(np.int64), what.astype(np.int64)
     if pairwise:
         if levels is not None:
             raise ValueError("levels is given for comparisons; pass None, the better item is first")
-        if (what[:, 0] == what[:, 1]).any():
-            row = int(np.argmax(what[:, 0] == what[:, 1]))
-            raise ValueError(f"items compares item {what[row, 0]} with itself in row {row}")
+        check_different(*what.T)
         return Observations(who, what, (1.0, -1.0), np.ones(len(who)), n, m)
-    said = _levels(levels, len(who), likelihood)
-    key = who * m + what
-    first = np.unique(key, return_index=True)[1]
-    if len(first) < len(key):
-        row = int(np.setdiff1d(np.arange(len(key)), first)[0])
-        raise ValueError(
-            f"user {who[row]} has rated item {what[row]} before row {row}; keep one of the two"
-        )
-    return Observations(who, what[:, None], (1.0,), said, n, m)
+    outcomes = np.asarray(levels)
+    check_numbers(outcomes, "levels", len(who))
+    if likelihood != "gaussian":
+        whole = (outcomes == np.round(outcomes)) & (np.abs(outcomes) < _LARGEST_LEVEL)
+        check_levels(outcomes.astype(int) if whole.all() else outcomes, len(who), None)
+    return Observations(who, what[:, None], (1.0,), outcomes.astype(float), n, m)
 
 
-def _numbers(values: ArrayLike, name: str, ndim: int, count: int | None) -> NDArray[np.int64]:
+def _count(values: ArrayLike, name: str, count: int | None) -> int:
+    """How many users or items there are; one more than the largest if not given."""
     if count is not None:
-        check_count(count, f"num_{name}")
+        return check_count(count, f"num_{name}")
     array = np.asarray(values)
-    if array.ndim != ndim or array.dtype.kind not in "iu" or not len(array):
+    if array.dtype.kind not in "iu" or not array.size:
         raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; pass whole numbers from 0, "
-            f"with {ndim} axis" + ("es" if ndim > 1 else "")
+            f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass whole numbers from 0."
         )
-    if array.min() < 0 or (count is not None and array.max() >= count):
-        raise ValueError(
-            f"{name} holds {array.min() if array.min() < 0 else array.max()}; numbers go from 0"
-            + ("" if count is None else f" to {count - 1}")
-        )
-    if count is None and array.max() > _MOST_ABSENT * max(len(np.unique(array)), _MOST_ABSENT):
+    if array.max() > _MOST_ABSENT * max(len(np.unique(array)), _MOST_ABSENT):
         raise ValueError(
             f"{name} goes up to {array.max()}, but few of the numbers below are there; number them "
             f"without gaps, as numpy.unique does with return_inverse, or pass num_{name}"
         )
-    return array.astype(np.int64)
-
-
-def _levels(levels: Any, count: int, likelihood: str) -> NDArray[np.float64]:
-    array = np.asarray(levels)
-    if levels is None or array.shape != (count,) or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"levels has shape {array.shape} and dtype {array.dtype}; pass ({count},) numbers, one "
-            "for each of users"
-        )
-    array = array.astype(float)
-    if not np.isfinite(array).all():
-        row = int(np.argmin(np.isfinite(array)))
-        raise ValueError(f"levels is {array[row]} in row {row}; remove the row")
-    if likelihood != "gaussian" and ((array < 0) | (array != np.round(array))).any():
-        wrong = array[(array < 0) | (array != np.round(array))][0]
-        raise ValueError(f"levels holds {wrong:g}; number the levels 0, 1, 2, ...")
-    return array
+    return max(int(array.max()), 0) + 1
 
 
 def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float64]:
@@ -163,19 +162,14 @@ def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float6
     ValueError
         If they are not covariance matrices of all items.
     """
+    if kernel is not None:
+        kernel = np.asarray(kernel)
+        if kernel.dtype.kind not in "biuf":
+            raise ValueError(f"kernel has dtype {kernel.dtype}; pass numbers")
+    with jax.enable_x64(True):
+        array = np.asarray(check_base_kernels(kernel, num_items))
     if kernel is None:
-        return np.stack([np.eye(num_items), np.ones((num_items, num_items))])
-    array = np.asarray(kernel)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"kernel has dtype {array.dtype}; pass numbers")
-    array = array.astype(float)
-    array = array[None] if array.ndim == 2 else array
-    if array.ndim != 3 or array.shape[1:] != (num_items, num_items) or not len(array):
-        raise ValueError(
-            f"kernel has shape {np.shape(kernel)}; pass ({num_items}, {num_items}), or several such"
-        )
-    if not np.isfinite(array).all() or not np.allclose(array, np.swapaxes(array, 1, 2)):
-        raise ValueError("kernel is not symmetric, or not finite; pass a covariance matrix")
+        return array
     sizes = np.trace(array, axis1=1, axis2=2) / num_items
     if not (sizes > 0).all():
         raise ValueError(f"kernel {int(sizes.argmin())} of {len(array)} is zero; leave it out")
@@ -196,3 +190,54 @@ def _positive(matrix: NDArray[np.float64]) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
+
+
+class ItemOrder:
+    """The core's tiers, of the items that were observed most often, before the others.
+
+    Parameters
+    ----------
+    observations
+        Observations.
+    ends
+        Number of items in the first tier, in the first two, and so on.
+
+    Attributes
+    ----------
+    order
+        Numbers of the items as the steps see them, shape (m,).
+    num_core
+        Number of core items, ``c``.
+    """
+
+    def __init__(self, observations: Observations, ends: Sequence[int]) -> None:
+        m = observations.num_items
+        self.num_core = ends[-1]
+        counts = np.bincount(observations.items.ravel(), minlength=m)
+        ranked = np.argsort(-counts, kind="stable")
+        parts = np.split(ranked, [end for end in ends if end < m])
+        self.order = np.concatenate([np.sort(part) for part in parts])
+        self._place = np.argsort(self.order)
+
+    def base_kernels(self, kernels: Any) -> CoreKernels:
+        """Cut base kernels of all items, shape (C, m, m), to what the steps need of them."""
+        if self.num_core == len(self.order):
+            kernels = kernels[:, self.order[:, None], self.order]
+            return CoreKernels(kernels, kernels[:, :, :0], kernels[:, 0, :0])
+        core, rest = np.split(self.order, [self.num_core])
+        rows = kernels[:, core]
+        return CoreKernels(rows[:, :, core], rows[:, :, rest], kernels[:, rest, rest])
+
+    def observations(self, observations: Observations) -> Observations:
+        """Number the items of observations as the steps do."""
+        return observations._replace(items=self._place[observations.items])
+
+    def enter(self, state: EMState) -> EMState:
+        """Turn a state of all items into what the steps work on: of the kernel, the core's."""
+        core = self.order[: self.num_core]
+        return state._replace(mean=state.mean[self.order], kernel=state.kernel[np.ix_(core, core)])
+
+    def leave(self, state: EMState) -> EMState:
+        """Number items as they were; the state's kernel is of all items."""
+        place = self._place
+        return state._replace(mean=state.mean[place], kernel=state.kernel[np.ix_(place, place)])

@@ -1,17 +1,14 @@
 r"""EM for many users who share a Gaussian-process prior: collaborative (ordinal) regression.
 
-User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and says things about some
-of them: numbers, levels between thresholds, or which of two is better. The E-step finds every
+User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and rates some of them,
+with numbers or levels between thresholds, or says which of two is better. The E-step finds every
 user's posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns
 the shared mean and kernel, the noise and the thresholds. The programs are in
 `bayesrank.models.collaborative`; this engine fits them where users are many.
 
-**Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
-no probability, and nor does adding one to :math:`h` and the thresholds. So the shared noise of an
-ordinal rating is one, which is the unit of :math:`f`, and thresholds have mean zero. Of numbers,
-the unit is theirs. Base kernels start with half of the variance of numbers (for levels: four times
-the noise's; for comparisons: one), split evenly. Where a base kernel is given their scales are
-learned, of numbers each, otherwise in proportion.
+Base kernels start with half of the variance of numbers (for levels: four times the noise's; for
+comparisons: one), split evenly. Where a base kernel is given their scales are learned, of numbers
+each, otherwise in proportion. The steps are derived in ``docs/systems/collaborative.md``.
 
 References
 ----------
@@ -36,20 +33,20 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from bayesrank._stack import outside
+from bayesrank.gp import KernelPrior
 from bayesrank.infer.ep import ConvergenceWarning
-from bayesrank.solvers.collaborative.blocks import Observations
 from bayesrank.solvers.collaborative.data import (
+    LIKELIHOODS,
+    ItemOrder,
     check_kernels,
     check_observations,
     check_run,
     check_settings,
 )
-from bayesrank.solvers.collaborative.items import Items
-from bayesrank.solvers.collaborative.iterate import Setting
-from bayesrank.solvers.collaborative.kernel_prior import make_tiers
 from bayesrank.solvers.collaborative.loop import Loop
 from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.state import EMState, initial_state
+from bayesrank.solvers.collaborative.types import Observations, Setting
 
 __all__ = ["EM"]
 
@@ -64,30 +61,30 @@ class EM:
     Parameters
     ----------
     likelihood
-        What users say: "gaussian" (numbers), "probit" or "logit" (levels), "pairwise" (which of two
-        items is better, by the logistic of the difference).
+        What the observations are: "gaussian" (numbers), "probit" or "logit" (levels), "pairwise"
+        (which of two items is better, by the logistic of the difference).
     collaborative
         Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
         own, with ``K`` the base kernel, and learns its level, scale and noise alone. (From numbers
         that are all the same there is no noise to learn: such a user's becomes ever smaller.)
     strength
-        How many users the prior of the kernel is worth, see
-        `bayesrank.solvers.collaborative.m_step`. If not given, for the 500 items that most is said
-        of as many as they are, and for how further items follow these 5,000, see
-        `bayesrank.solvers.collaborative.kernel_prior`. 0 is maximum likelihood, which overfits.
+        How many users the prior of the kernel is worth. If not given, for the 500 items that were
+        observed most often as many as they are, and for how further items follow these 5,000, see
+        `bayesrank.gp.KernelPrior`. 0 is maximum likelihood, which overfits.
     mean_strength
         How many users the prior of the mean is worth: an item that two users have rated should not
         follow these two alone. On held-out ratings of 30, 100, 670 and 3,000 users, 12 is about as
         good as anything from 5 to 40, and better than 1.
-    kernel_items
-        Of how many items, those that most is said of, users share a kernel that is learned. Further
+    num_kernel_items
+        Of how many items, those observed most often, users share a kernel that is learned. Further
         items have means of their own, and follow these as new ones do, by the base kernel,
         independent of each other given these [3]_: an iteration takes time of order
-        ``m**2 * kernel_items`` then, and memory for a few ``m x m`` matrices.
+        ``m**2 * num_kernel_items`` then, and memory for a few ``m x m`` matrices.
     user_thresholds
-        Whether gaps between thresholds, and noise, may differ between users, shrunk to the shared.
+        Spread of users' gaps between thresholds, and of their noise, about the shared ones: the
+        standard deviation of their logarithms, as in the programs. 0 gives all users the same.
     user_scales
-        Whether users who share mean and kernel may differ in scale and noise of their numbers.
+        The same of users' scales and noise of numbers, where they share mean and kernel.
     learn_base
         Whether the base kernels' scales are learned, if there is a strength; by default where a
         kernel is given to `run`. They matter most for items that nobody has rated.
@@ -121,9 +118,9 @@ class EM:
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
-        kernel_items: int = 1500,
-        user_thresholds: bool = True,
-        user_scales: bool = True,
+        num_kernel_items: int = 1500,
+        user_thresholds: float = 0.3,
+        user_scales: float = 0.3,
         learn_base: bool | None = None,
         learn_likelihood: bool = True,
         accelerate: bool = True,
@@ -131,12 +128,19 @@ class EM:
         max_iterations: int = 300,
         tol: float = 1e-5,
     ) -> None:
-        worth = 0.0 if strength is None else strength
-        check_settings(likelihood, worth, mean_strength, kernel_items, damping, max_iterations, tol)
+        check_settings(
+            likelihood,
+            {"strength": 0.0 if strength is None else strength, "mean_strength": mean_strength},
+            {"user_thresholds": user_thresholds, "user_scales": user_scales},
+            num_kernel_items,
+            damping,
+            max_iterations,
+            tol,
+        )
         self.likelihood, self.collaborative = likelihood, bool(collaborative)
         self.strength, self.mean_strength = strength, float(mean_strength)
-        self.kernel_items = kernel_items
-        self.user_thresholds, self.user_scales = bool(user_thresholds), bool(user_scales)
+        self.num_kernel_items = num_kernel_items
+        self.user_thresholds, self.user_scales = float(user_thresholds), float(user_scales)
         self.learn_base, self.learn_likelihood = learn_base, bool(learn_likelihood)
         self.accelerate, self.damping = bool(accelerate), float(damping)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
@@ -167,7 +171,7 @@ class EM:
         items
             What, shape (K,), numbers from 0; for "pairwise" (K, 2), the better item first.
         levels
-            What they said, shape (K,): numbers for "gaussian", levels from 0 for "probit" and
+            Their ratings, shape (K,): numbers for "gaussian", levels from 0 for "probit" and
             "logit", nothing for "pairwise".
         num_users, num_items, num_levels
             Numbers of users, items and levels; one more than the largest if not given.
@@ -215,8 +219,8 @@ class EM:
         if checkpoint is not None:
             result.state.save(checkpoint)
         if not result.converged:
-            said = _not_converged(loop, self, delta)
-            warnings.warn(said, ConvergenceWarning, stacklevel=outside())
+            message = _not_converged(loop, self, delta)
+            warnings.warn(message, ConvergenceWarning, stacklevel=outside())
         return result
 
     def _begin(
@@ -228,10 +232,10 @@ class EM:
         mesh: Mesh | None,
     ) -> Loop:
         setting = self._setting(observations.num_items, kernel is not None)
-        items = Items(observations, [tier.end for tier in setting.tiers])
+        items = ItemOrder(observations, [tier.end for tier in setting.kernel_prior.tiers])
         kernels = check_kernels(kernel, observations.num_items)
         if init_state is None:
-            start = initial_state(setting, observations, kernels, num_levels, self._users_differ)
+            start = initial_state(setting, observations, kernels, num_levels, self._user_spread)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
             start.check(observations, setting.model, len(kernels))
@@ -244,30 +248,27 @@ class EM:
 
     def _setting(self, num_items: int, kernel_given: bool) -> Setting:
         """Settings for so many items."""
-        levels = self.likelihood in ("probit", "logit")
         if self.collaborative:
-            tiers = make_tiers(min(num_items, self.kernel_items), self.strength)
+            core = min(num_items, self.num_kernel_items)
+            kernel_prior = KernelPrior.for_items(core, self.strength)
         else:
-            tiers = make_tiers(num_items, 0.0)  # each user has the base kernel
+            kernel_prior = KernelPrior.for_items(num_items, 0.0)  # each user has the base kernel
         return Setting(
-            self.likelihood,
+            LIKELIHOODS[self.likelihood],
             self.collaborative,
-            tiers,
+            kernel_prior,
             self.mean_strength,
             learn_base=kernel_given if self.learn_base is None else bool(self.learn_base),
-            learn_theta=self.learn_likelihood,
-            learn_spread=levels and self.collaborative and self._users_differ,
+            learn_likelihood=self.learn_likelihood,
             damping=self.damping,
         )
 
     @property
-    def _users_differ(self) -> bool:
-        """Whether users have parameters of the likelihood of their own."""
-        asked = {
-            "gaussian": self.user_scales and self.collaborative,
-            "pairwise": False,
-        }.get(self.likelihood, self.user_thresholds)
-        return asked and self.learn_likelihood
+    def _user_spread(self) -> float:
+        """Spread of users' own parameters of the likelihood."""
+        if not self.learn_likelihood:
+            return 0.0
+        return self.user_scales if self.likelihood == "gaussian" else self.user_thresholds
 
     def _iterate(
         self,
@@ -297,7 +298,7 @@ def _not_converged(loop: Loop, engine: EM, delta: float) -> str:
         return (
             f"EM has not converged: after {len(loop.trace)} iterations the objective was no longer "
             "a number, and the result is the state before that. It may have no maximum, where "
-            "something fits what users say exactly; give it a larger strength"
+            "something fits the observations exactly; give it a larger strength"
         )
     return (
         f"EM has not converged after {len(loop.trace)} iterations: the last ones changed the "

@@ -1,112 +1,218 @@
-r"""How much the kernel's prior is worth, which need not be the same for all items.
+r"""The base process in the M-step: items outside of the core, and the scales of the base kernels.
 
-With items in the order of how much was said of them, in tiers, the kernel of all is that of the
-first tier and, tier by tier, how items follow those of the tiers before:
-
-.. math::
-    f_k = h_k + W_k'(f_{<k} - h_{<k}) + \epsilon_k, \quad
-    W_k = \Sigma_{<k}^{-1} \Sigma_{<k,k}, \quad
-    \epsilon_k \sim N(0, \Sigma_{k \mid <k}).
-
-The logarithms of determinants, and the divergence of the base process from the users', are sums
-over tiers, and each tier's part may be worth a number :math:`\tau_k` of users of its own: a
-generalised inverse Wishart density [1]_. With second moments :math:`T`, the part of tier :math:`k`
-is greatest at the :math:`W_k` and :math:`\Sigma_{k \mid <k}` of the matrix
-
-.. math:: \frac{T + \tau_k \Psi}{n + \tau_k},
-
-as if that were the kernel of all items up to this tier. One tier is the inverse Wishart density.
-In the limit of large :math:`\tau_k` the tier follows the others as the base process has it, as
-items do that are not in the core, see `bayesrank.solvers.collaborative.carry`.
-
-An item that few have rated has as many weights on others as one that many have: where both are
-learned with one strength, it is too large for the one, or too small for the other.
+Items outside of the core follow it as new items do, by the base process :math:`\Psi = \sum_c s_c
+K_c`, and are independent given the core [1]_: with :math:`W = \Psi_{CC}^{-1} \Psi_{CR}`,
+:math:`D = \mathrm{diag}(\Psi_{RR} - W' \Psi_{CR})` and :math:`A' = [I, W]`, the kernel of all items
+is :math:`\Sigma = A \Sigma_{CC} A' + \mathrm{diag}(0, D)`, see `bayesrank.gp.KernelPrior`. The
+M-step takes matrices of the size of the core apart, not of all items. How scales are learned is
+derived in ``docs/systems/collaborative.md``.
 
 References
 ----------
-.. [1] Brown, P. J., Le, N. D. and Zidek, J. V. (1994). Inference for a covariance matrix. In
-   Aspects of Uncertainty: a Tribute to D. V. Lindley, 77-92. Wiley.
+.. [1] Snelson, E. and Ghahramani, Z. (2006). Sparse Gaussian processes using pseudo-inputs. NIPS.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jax import Array
-from jax.scipy.linalg import cho_solve, solve_triangular
+from jax import Array, lax
+from jax.scipy.linalg import cho_solve
 
-__all__ = ["Tier", "divergence", "draw_as", "draw_towards", "make_tiers"]
+from bayesrank.gp import KernelPrior
+from bayesrank.solvers.collaborative.newton import ascent_step
+from bayesrank.solvers.collaborative.types import SharedPrior
 
-# Where nothing else is asked for: the first items' prior is worth as many users as they are, that
-# of how further ones follow them so many. Chosen on ratings of 1,303 films by 671 users, where
-# 2,500 to 8,000 are about as good, and confirmed on 1,128 lecturers rated by 2,972 students.
-_FIRST_ITEMS = 500
-_FURTHER = 5000.0
+__all__ = [
+    "CoreConditional",
+    "CoreKernels",
+    "FunctionMoments",
+    "all_items",
+    "columns",
+    "condition_on_core",
+    "inverse_product",
+    "mix",
+    "multiply",
+    "update_scales",
+]
+
+# No kernel's variance is below this part of the largest one's: what keeps the mixture positive
+# definite may be a kernel that the data have no use for.
+_SMALLEST = 1e-6
+_SHORTEST_SHARE = 1e-3  # of a step: what is shorter is none
 
 
-class Tier(NamedTuple):
-    """Items `start` to `end`, and how many users the prior of what they add to the kernel is worth.
+class CoreKernels(NamedTuple):
+    """What is needed of the base kernels; the core items come first.
 
-    All known when code is compiled.
+    Attributes
+    ----------
+    core
+        Of the core items, shape (C, c, c).
+    across
+        Between core and other items, shape (C, c, k).
+    own
+        Variances of the other items, shape (C, k).
     """
 
-    start: int
-    end: int
-    worth: float
+    core: Array
+    across: Array
+    own: Array
 
 
-def make_tiers(size: int, strength: float | None = None) -> tuple[Tier, ...]:
-    """Tiers of so many items: one if a strength is given, else by the number of items."""
-    if strength is not None:
-        return (Tier(0, size, float(strength)),)
-    first = min(size, _FIRST_ITEMS)
-    tiers = (Tier(0, first, float(first)), Tier(first, size, _FURTHER))
-    return tiers[: 1 if first == size else 2]
+class CoreConditional(NamedTuple):
+    """The base process at its scales: how the other items follow the core.
+
+    Attributes
+    ----------
+    factor
+        Cholesky factor of ``Psi_CC``, shape (c, c).
+    weights
+        ``W``, shape (c, k).
+    own
+        The diagonal of ``D``, shape (k,).
+    """
+
+    factor: Array
+    weights: Array
+    own: Array
 
 
-def divergence(factor: Array, target: Array, tiers: tuple[Tier, ...]) -> Array:
-    """Twice the divergence of the base process from the users', each tier's times its worth.
+def mix(scales: Array, kernels: Array) -> Array:
+    """Mix base kernels, stacked along the first axis, by their scales."""
+    return jnp.einsum("c,cij->ij", scales, kernels)
+
+
+def condition_on_core(scales: Array, kernels: CoreKernels) -> CoreConditional:
+    """Mix the base kernels by their scales, and condition the other items on the core."""
+    factor = jnp.linalg.cholesky(mix(scales, kernels.core))
+    across, own = mix(scales, kernels.across), scales @ kernels.own
+    weights = cho_solve((factor, True), across) if across.shape[1] else across
+    return CoreConditional(factor, weights, own - jnp.sum(across * weights, axis=0))
+
+
+def columns(kernel: Array, conditional: CoreConditional) -> Array:
+    """``A Sigma_CC``, the columns of the core in the kernel of all items, shape (c + k, c)."""
+    return jnp.concatenate([kernel, conditional.weights.T @ kernel])
+
+
+def all_items(prior: SharedPrior, conditional: CoreConditional) -> SharedPrior:
+    """Return mean and kernel of all items, from the mean of all and the kernel of the core."""
+    across = prior.kernel @ conditional.weights
+    rest = conditional.weights.T @ across + jnp.diag(conditional.own)
+    return prior._replace(kernel=jnp.block([[prior.kernel, across], [across.T, rest]]))
+
+
+def multiply(kernel: Array, conditional: CoreConditional, vector: Array) -> Array:
+    """Multiply the kernel of all items by a vector, shape (c + k,)."""
+    core, rest = jnp.split(vector, [kernel.shape[0]])
+    product = kernel @ (core + conditional.weights @ rest)
+    return jnp.concatenate([product, product @ conditional.weights + conditional.own * rest])
+
+
+def inverse_product(factor: Array, conditional: CoreConditional, u: Array, v: Array) -> Array:
+    """``u' Sigma^-1 v``, with the Cholesky factor of ``Sigma_CC``."""
+    (core, rest), (other, its_rest) = (jnp.split(x, [factor.shape[0]]) for x in (u, v))
+    left, right = rest - core @ conditional.weights, its_rest - other @ conditional.weights
+    return core @ cho_solve((factor, True), other) + jnp.sum(left * right / conditional.own)
+
+
+class FunctionMoments(NamedTuple):
+    """Second moments of users' functions about the mean, summed over users.
+
+    Attributes
+    ----------
+    core
+        Of the core items, ``T``, shape (c, c).
+    across
+        Between the core and what is left of the other items by their present weights, (c, k).
+    rest
+        Of what is left of the other items, shape (k,).
+    """
+
+    core: Array
+    across: Array
+    rest: Array
+
+
+def update_scales(
+    scales: Array,
+    kernels: CoreKernels,
+    conditional: CoreConditional,
+    moments: FunctionMoments,
+    num_users: Array,
+    prior: KernelPrior,
+    *,
+    hold_size: bool,
+) -> Array:
+    """Make a step of Newton's in the log scales that does not lower the objective.
 
     Parameters
     ----------
-    factor, target
-        Cholesky factors of ``Sigma`` and ``Psi``, shape (c, c).
-    tiers
-        Tiers.
-    """
-    root = solve_triangular(factor, target, lower=True)
-    log_ratio = 2.0 * (jnp.log(jnp.diagonal(factor)) - jnp.log(jnp.diagonal(target)))
-    each = log_ratio + jnp.sum(root**2, axis=1) - 1.0
-    parts = [tier.worth * jnp.sum(each[tier.start : tier.end]) for tier in tiers]
-    return sum(parts, jnp.zeros((), factor.dtype))
-
-
-def draw_as(tier: Tier, moments: Array, target: Array, num_users: Array) -> Array:
-    """Return what `draw_towards` would, had all items up to this tier its strength."""
-    part = slice(tier.end), slice(tier.end)
-    return (moments[part] + tier.worth * target[part]) / (num_users + tier.worth)
-
-
-def draw_towards(moments: Array, target: Array, num_users: Array, tiers: tuple[Tier, ...]) -> Array:
-    """Return the kernel that is most probable given second moments, summed over users.
-
-    Parameters
-    ----------
-    moments, target
-        ``T`` and ``Psi``, shape (c, c).
+    scales
+        ``s``, shape (C,).
+    kernels
+        Base kernels.
+    conditional
+        The base process at the present scales, which the moments were found with.
+    moments
+        What the E-step found.
     num_users
         ``n``.
-    tiers
-        Tiers.
+    prior
+        Of the kernel, informative.
+    hold_size
+        Whether only the scales' ratios are learned, and the mean variance stays as it is.
     """
-    kernel = draw_as(tiers[0], moments, target, num_users)
-    for tier in tiers[1:]:
-        both = draw_as(tier, moments, target, num_users)
-        before, here = jnp.split(both, [tier.start], axis=1)
-        known, (across, own) = before[: tier.start], jnp.split(here, [tier.start])
-        weights = cho_solve((jnp.linalg.cholesky(known), True), across)
-        follows = kernel @ weights
-        own += weights.T @ follows - across.T @ weights
-        kernel = jnp.block([[kernel, follows], [follows.T, own]])
-    return 0.5 * (kernel + kernel.T)
+    size = jnp.mean(jax.vmap(jnp.diagonal)(kernels.core), axis=1)
+
+    def scales_at(log_scales: Array) -> Array:
+        new = jnp.exp(log_scales)
+        return new * (scales @ size) / (new @ size) if hold_size else new
+
+    def objective(log_scales: Array) -> Array:
+        return _objective(scales_at(log_scales), kernels, conditional, moments, num_users, prior)
+
+    start = jnp.log(scales)
+    present, gradient = jax.value_and_grad(objective)(start)
+    # A column at a time: a batch of LAPACK's calls may wait for its own threads for ever.
+    slopes = jax.grad(objective)
+    hessian = lax.map(lambda v: jax.jvp(slopes, (start,), (v,))[1], jnp.eye(len(scales)))
+    # What is as small as may be, and should be smaller, must not shorten the step of the others.
+    free = (scales * size > 1.01 * _SMALLEST * jnp.max(scales * size)) | (gradient > 0)
+    step = ascent_step(gradient, hessian, free)
+
+    def moved(share: Array) -> Array:
+        new = jnp.exp(start + share * step)
+        return jnp.log(jnp.maximum(new, _SMALLEST * jnp.max(new * size) / size))
+
+    def too_long(share: Array) -> Array:
+        return ~(objective(moved(share)) >= present) & (share > _SHORTEST_SHARE)
+
+    share = lax.while_loop(too_long, lambda share: 0.5 * share, jnp.ones((), step.dtype))
+    return jnp.where(share > _SHORTEST_SHARE, scales_at(moved(share)), scales)
+
+
+def _objective(
+    scales: Array,
+    kernels: CoreKernels,
+    present: CoreConditional,
+    moments: FunctionMoments,
+    num_users: Array,
+    prior: KernelPrior,
+) -> Array:
+    """Expected log joint density with the kernel that the M-step would choose, up to a constant."""
+    base, target = condition_on_core(scales, kernels), mix(scales, kernels.core)
+    value = jnp.zeros((), base.own.dtype)
+    for tier in prior.tiers:
+        chosen = prior.posterior_mode(tier, moments.core, target, num_users)
+        ours, theirs = (
+            jnp.sum(jnp.log(jnp.diagonal(factor)[tier.start : tier.end]))
+            for factor in (base.factor, jnp.linalg.cholesky(chosen))
+        )
+        value += tier.strength * ours - (num_users + tier.strength) * theirs
+    change, (core, across, rest) = base.weights - present.weights, moments
+    left = rest - jnp.sum(change * (2.0 * across - core @ change), axis=0)
+    return value - 0.5 * jnp.sum(num_users * jnp.log(base.own) + left / base.own)

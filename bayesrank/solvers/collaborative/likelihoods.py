@@ -1,122 +1,147 @@
-r"""The likelihoods that EP is for, each met through moments of one cavity at a time.
+"""What a likelihood is to EM: an object with its prior, sufficient statistics and M-step.
 
-========== ================================== ===========================================
-name       observation of a predictor x       parameters of a user
-========== ================================== ===========================================
-probit     a level, x plus normal noise       log gaps between thresholds, log noise
-           between two thresholds
-logit      the same with logistic noise       the same
-pairwise   the first item wins, by the        none
-           logistic of x = f(a) - f(b)
-========== ================================== ===========================================
+=============== ================================== ===========================================
+class           observation of a predictor x       parameters ``theta`` of a user
+=============== ================================== ===========================================
+``Gaussian``    ``a + c (x - a)`` plus normal      anchor ``a``, log scale ``log c``, log noise
+                noise
+``Probit``      a level: x plus normal noise       log gaps between thresholds, log noise
+                between two thresholds
+``Logit``       the same with logistic noise       the same
+``Pairwise``    the first item wins, by the        none
+                logistic of x = f(a) - f(b)
+=============== ================================== ===========================================
 
-Thresholds are made of their ``r - 2`` gaps, and their mean is zero: the level of ``f`` carries the
-rest. Numbers need no EP, see `bayesrank.solvers.collaborative.numbers`.
-
-References
-----------
-.. [1] Andrews, D. F. and Mallows, C. L. (1974). Scale mixtures of normal distributions. Journal of
-   the Royal Statistical Society B, 36, 99-102.
+The anchor is the mean of all numbers. Thresholds have mean zero, and users' shared noise of levels
+is one: the level and the scale of ``f`` carry the rest. A user's parameters are the shared ones
+plus normal deviations of a given spread, as in `bayesrank.models.collaborative`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
-from scipy.stats import kstwobign
 
-from bayesrank.distributions.ordinal import OrderedProbit, centred_thresholds
+from bayesrank.distributions import logistic_interval_moments
 from bayesrank.infer.quadrature import Moments
+from bayesrank.solvers.collaborative.posterior import sweep
+from bayesrank.solvers.collaborative.types import (
+    LikelihoodParams,
+    Observations,
+    SharedPrior,
+    UserBlock,
+    UserData,
+    UserFit,
+    UserState,
+    UserStatistics,
+)
 
-__all__ = ["LIKELIHOODS", "Likelihood", "thresholds"]
+__all__ = ["Inferred", "Likelihood", "Pairwise", "Start", "Users", "join", "split"]
 
-# Standard logistic noise is normal noise whose standard deviation is twice a number of Kolmogorov's
-# law [1]_. By the trapezoidal rule in its logarithm probabilities are right to 1e-9, relative to
-# themselves 10 away from zero, and to 1e-5 if 20 away, whatever the cavity.
-_HALVES = np.geomspace(0.25, 6.0, 24)
-_LOG_SCALES = np.log(2.0 * _HALVES)
-_LOG_WEIGHTS = kstwobign.logpdf(_HALVES) + np.log(_HALVES * np.diff(np.log(_HALVES[:2])))
+Users = tuple[UserState, ...]
+Inferred = tuple[UserState, UserFit, Any]
 
 
-class Likelihood(NamedTuple):
-    """One way of saying something about an item.
+class Start(NamedTuple):
+    """Where EM starts: parameters (p,), level and variance of the functions."""
+
+    theta: np.ndarray
+    level: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """One kind of observation.
 
     Attributes
     ----------
-    moments
-        ``moments(theta, level, mean, variance) -> Moments`` of one observation.
-    score
-        ``score(theta, level, mean, variance, log_z)``, the gradient of ``log_z`` in ``theta``.
+    name
+        What `EM` knows it by.
+    exact
+        Whether posterior and evidence are exact; if not, they are EP's.
+    sets_unit
+        Whether the noise is the unit of the functions, so that only ratios of scales are learned.
     """
 
-    moments: Callable[[Array, Array, Array, Array], Moments]
-    score: Callable[[Array, Array, Array, Array, Array], Array]
+    name: ClassVar[str]
+    exact: ClassVar[bool] = False
+    sets_unit: ClassVar[bool] = True
+
+    def start(
+        self, observations: Observations, num_levels: int | None, *, collaborative: bool
+    ) -> Start:
+        """First values of what is estimated."""
+        return Start(np.zeros(0), 0.0, 1.0)
+
+    def spread(self, size: int, user_spread: float, *, collaborative: bool) -> np.ndarray:
+        """Spread of users' parameters, shape (p,), where that of those that may differ is given."""
+        return np.full(size, user_spread)
+
+    def log_prior(self, params: LikelihoodParams, theta: Array, known: Array) -> Array:
+        """Log density of users' deviations, those of no user left out; a scalar."""
+        free = params.spread > 0
+        spread = jnp.where(free, params.spread, 1.0)
+        density = norm.logpdf(theta, params.shared, spread)
+        return jnp.sum(jnp.where(free & known[..., None], density, 0.0))
+
+    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+        """Make one user's E-step: the next state, the fit, and statistics for `m_step`."""
+        raise NotImplementedError
+
+    def m_step(
+        self,
+        params: LikelihoodParams,
+        users: Users,
+        statistics: tuple[UserStatistics, ...],
+        known: tuple[Array, ...],
+        *,
+        pooled: bool,
+    ) -> tuple[LikelihoodParams, Users]:
+        """Improve what users share, if `pooled`, and what is their own; of all blocks together."""
+        return params, users
+
+    def alone(
+        self, params: LikelihoodParams, prior: SharedPrior, users: UserState, block: UserBlock
+    ) -> tuple[UserState, Array]:
+        """Maximise in new users' own parameters before their E-step, if that is better than EM.
+
+        Returns
+        -------
+        tuple
+            The users, and the longest last step.
+        """
+        return users, jnp.zeros(())
 
 
-def thresholds(log_gaps: Array) -> Array:
-    """Thresholds from the logs of their gaps, mean zero; shape (..., r - 2) to (..., r - 1)."""
-    return centred_thresholds(jnp.exp(log_gaps))
+class Pairwise(Likelihood):
+    """Comparisons of two items by the logistic of their difference; nothing to learn."""
+
+    name = "pairwise"
+
+    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+        """Make a sweep of EP."""
+
+        def tilt(level: Array, mean: Array, variance: Array) -> tuple[Moments, tuple[()]]:
+            return Moments(*logistic_interval_moments(0.0, jnp.inf, mean, variance)), ()
+
+        return sweep(tilt, data, state, damping)
 
 
-def _probit(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-    law = OrderedProbit(0.0, thresholds(theta[:-1]), jnp.exp(theta[-1]), validate_args=False)
-    return Moments(*law.tilted_moments(level, mean, variance))
+def join(parts: list[Array]) -> Array:
+    """Users of all blocks, one after the other."""
+    return jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in parts])
 
 
-def _probit_score(theta: Array, level: Array, mean: Array, variance: Array, log_z: Array) -> Array:
-    """Gradient by the density at the ends of the level's interval, shape (p,)."""
-    noise = jnp.exp(2.0 * theta[-1])
-    sd = jnp.sqrt(noise + variance)
-    edges = thresholds(theta[:-1])
-    number = jnp.arange(edges.shape[0])
-    sign = jnp.where(number == level, 1.0, 0.0) - jnp.where(number == level - 1, 1.0, 0.0)
-    ends = (edges - mean) / sd
-    # Elsewhere the density may be any number of times the mass of the level.
-    density = sign * jnp.exp(jnp.where(sign != 0, norm.logpdf(ends) - log_z, -jnp.inf))
-    by_gap = (density / sd) @ jax.jacfwd(thresholds)(theta[:-1])
-    return jnp.append(by_gap, -noise / sd**2 * (density @ ends))
-
-
-def _by_scales(theta: Array) -> Array:
-    """Parameters with normal noise of each of the scales, shape (p,) to (24, p)."""
-    return jnp.tile(theta, (len(_LOG_SCALES), 1)).at[:, -1].add(_LOG_SCALES)
-
-
-def _logit(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-    each = jax.vmap(lambda t: _probit(t, level, mean, variance))(_by_scales(theta))
-    log_z = logsumexp(_LOG_WEIGHTS + each.log_z)
-    share = jnp.exp(_LOG_WEIGHTS + each.log_z - log_z)
-    d1 = share @ each.d1
-    d2 = share @ (each.d2 + (each.d1 - d1) ** 2)
-    # The likelihood is log-concave: what is above zero is the rule's error far out.
-    return Moments(log_z, d1, jnp.minimum(d2, 0.0))
-
-
-def _logit_score(theta: Array, level: Array, mean: Array, variance: Array, log_z: Array) -> Array:
-    each = jax.vmap(lambda t: _probit_score(t, level, mean, variance, log_z))
-    return jnp.exp(_LOG_WEIGHTS) @ each(_by_scales(theta))
-
-
-def _pairwise(theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-    """The better of two levels, above a threshold at zero."""
-    return _logit(jnp.zeros(1, mean.dtype), jnp.ones(()), mean, variance)
-
-
-def _pairwise_score(
-    theta: Array, level: Array, mean: Array, variance: Array, log_z: Array
-) -> Array:
-    return theta  # has no entries
-
-
-LIKELIHOODS = {
-    "probit": Likelihood(_probit, _probit_score),
-    "logit": Likelihood(_logit, _logit_score),
-    "pairwise": Likelihood(_pairwise, _pairwise_score),
-}
+def split(theta: Array, users: Users) -> Users:
+    """Undo `join`."""
+    ends = np.cumsum([user.theta.shape[0] * user.theta.shape[1] for user in users])
+    return tuple(
+        user._replace(theta=x.reshape(user.theta.shape))
+        for user, x in zip(users, jnp.split(theta, ends[:-1]), strict=True)
+    )

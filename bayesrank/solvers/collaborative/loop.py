@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from bayesrank.infer.compiled import jit
 from bayesrank.solvers.collaborative.acceleration import Anderson
-from bayesrank.solvers.collaborative.blocks import Observations, make_blocks
-from bayesrank.solvers.collaborative.carry import Carried, carry, whole
-from bayesrank.solvers.collaborative.items import Items
-from bayesrank.solvers.collaborative.iterate import (
-    Found,
-    Setting,
-    State,
-    density,
-    expect,
-    maximise,
-    place,
+from bayesrank.solvers.collaborative.blocks import make_blocks
+from bayesrank.solvers.collaborative.data import ItemOrder
+from bayesrank.solvers.collaborative.e_step import expect, place
+from bayesrank.solvers.collaborative.kernel_prior import (
+    CoreConditional,
+    all_items,
+    condition_on_core,
 )
-from bayesrank.solvers.collaborative.posterior import Prior
+from bayesrank.solvers.collaborative.m_step import log_prior, maximise
 from bayesrank.solvers.collaborative.result import EMResult
-from bayesrank.solvers.collaborative.state import EMState, pack, unpack
+from bayesrank.solvers.collaborative.state import (
+    EMState,
+    from_coordinates,
+    pack,
+    to_coordinates,
+    unpack,
+)
+from bayesrank.solvers.collaborative.types import EStep, Observations, Setting, State
 
 __all__ = ["Loop"]
 
@@ -36,9 +43,31 @@ _SLACK = 1e-5
 
 # The steps, compiled for each setting and all shapes, whichever engine asks. Each is a program of
 # its own: with several blocks in one, XLA for CPUs may wait for ever.
-_carry, _whole = jit(carry), jit(whole)
+_condition, _all_items = jit(condition_on_core), jit(all_items)
 _expect = jit(expect, static_argnums=(0, 1))
-_density, _maximise = jit(density, static_argnums=0), jit(maximise, static_argnums=0)
+_log_prior, _maximise = jit(log_prior, static_argnums=0), jit(maximise, static_argnums=0)
+
+
+@jit
+def _flat(state: State) -> Array:
+    return ravel_pytree(to_coordinates(state))[0]
+
+
+@jit
+def _from_flat(point: Array, state: State) -> State:
+    return from_coordinates(ravel_pytree(state)[1](point), state)
+
+
+@jit
+def _residual(before: State, after: State, unit: Array) -> Array:
+    """Change of mean, kernel and shared parameters, in units that are alike."""
+    old, new = to_coordinates(before), to_coordinates(after)
+    factor = new.prior.kernel - old.prior.kernel
+    logs = jnp.diagonal(factor)
+    rest = (factor - jnp.diag(logs)).ravel()
+    mean = new.prior.mean - old.prior.mean
+    parts = mean / unit, rest / unit, logs, new.params.shared - old.params.shared
+    return jnp.concatenate(parts)
 
 
 class Loop:
@@ -47,7 +76,7 @@ class Loop:
     Attributes
     ----------
     state
-        The present one, which nobody may have looked at yet.
+        The present one, of which the objective may not be known yet.
     trace
         The objective at the states so far.
     broken
@@ -59,7 +88,7 @@ class Loop:
         setting: Setting,
         observations: Observations,
         kernels: NDArray[np.float64],
-        items: Items,
+        items: ItemOrder,
         start: EMState,
         *,
         mesh: Mesh | None,
@@ -70,20 +99,20 @@ class Loop:
         multiple = 1 if mesh is None else mesh.size
         self.host_blocks = make_blocks(items.observations(observations), multiple=multiple)
         state = unpack(items.enter(start), self.host_blocks)
-        prior, base, theta = place(mesh, state[:3], split=False)
-        self.state = State(prior, base, theta, place(mesh, state.users, split=True))
+        prior, base, params = place(mesh, state[:3], split=False)
+        self.state = State(prior, base, params, place(mesh, state.users, split=True))
         self.blocks = place(mesh, self.host_blocks, split=True)
         self.kernels = place(mesh, items.base_kernels(kernels), split=False)
         self.trace: list[float] = []
         self.broken = False
         self._sound: State | None = None  # the last whose objective is known
         self._plain: State | None = None  # EM's own next, if the present state is a proposal
-        self._carried: Carried | None = None
-        self._slack = 0.0 if setting.numbers else _SLACK * len(observations.users)
+        self._conditional: CoreConditional | None = None
+        self._slack = 0.0 if setting.likelihood.exact else _SLACK * len(observations.users)
         # Whatever unit numbers are in, the acceleration is the same.
-        unit = float(np.std(observations.levels)) if setting.numbers else 1.0
-        self._anderson = Anderson(unit or 1.0)
-        self._accelerate = accelerate and setting.collaborative
+        own_unit = not setting.likelihood.sets_unit
+        self._unit = (float(np.std(observations.levels)) or 1.0) if own_unit else 1.0
+        self._anderson = Anderson() if accelerate and setting.collaborative else None
 
     @property
     def per_observation(self) -> float:
@@ -98,21 +127,28 @@ class Loop:
         self.trace.append(self.log_evidence + self.log_prior)
         self._sound = self.state
         new = _maximise(self.setting, self.state, found, self.blocks, self.kernels)
-        further = self._anderson.propose(self.state, new) if self._accelerate else None
-        self._plain, self.state = (None, new) if further is None else (new, further)
+        self._plain, self.state = self._further(self.state, new)
 
-    def sweep(self, most: int, tol: float = 0.0) -> float:
+    def _further(self, old: State, new: State) -> tuple[State | None, State]:
+        """Go beyond EM's own step, if there is a proposal; that step, then, and where to go."""
+        if self._anderson is None:
+            return None, new
+        residual = _residual(old, new, self._unit)
+        point = self._anderson.propose(_flat(new), residual)
+        return (None, new) if point is None else (new, _from_flat(point, new))
+
+    def sweep(self, num_sweeps: int, tol: float = 0.0) -> float:
         """Improve the sites alone until they settle; return how far the last sweep moved them."""
         found, swept = self._checked(), 1
-        while swept < most and not float(found.sums.delta) <= tol:
+        while swept < num_sweeps and not float(found.sums.delta) <= tol:
             self.state = self.state._replace(users=found.users)
-            found, swept = self._expect(), swept + 1
+            found, swept = self._e_step(), swept + 1
         if swept > 1:
             self.evaluate(found)
         self.state = self.state._replace(users=found.users)
         return float(found.sums.delta)
 
-    def _checked(self) -> Found:
+    def _checked(self) -> EStep:
         """Make the E-step; take back a proposal that has lost, and what has no objective.
 
         Raises
@@ -120,12 +156,13 @@ class Loop:
         ValueError
             If it has none where EM starts.
         """
-        found = self._expect()
+        found = self._e_step()
         value = self.evaluate(found)
         if self._plain is not None and not value >= self.trace[-1] - self._slack:
             self.state = self._plain
-            self._anderson.reject()
-            found = self._expect()
+            if self._anderson is not None:
+                self._anderson.restart()
+            found = self._e_step()
             value = self.evaluate(found)
         self._plain = None
         if np.isfinite(value):
@@ -136,33 +173,33 @@ class Loop:
                 "large or too small; rescale them"
             )
         self.state, self.broken = self._sound, True
-        found = self._expect()
+        found = self._e_step()
         self.evaluate(found)
         return found
 
-    def _expect(self) -> Found:
+    def _e_step(self) -> EStep:
         """Make the E-step of all blocks."""
-        prior, carried = self._prior(self.state)
-        users, own = [], []
+        prior = self._with_all_items(self.state).prior
+        users, statistics = [], []
         sums: Any = None  # of no block
         for block, user in zip(self.blocks, self.state.users, strict=True):
-            after, its, sums = _expect(self.setting, self.mesh, prior, user, block, sums)
+            after, own, sums = _expect(self.setting, self.mesh, prior, user, block, sums)
             users.append(after)
-            own.append(its)
-        return Found(tuple(users), tuple(own), sums, carried)
+            statistics.append(own)
+        return EStep(tuple(users), tuple(statistics), sums, self._conditional)
 
-    def _prior(self, state: State) -> tuple[Prior, Carried]:
-        """What users share, with the kernel of all items, and how these follow the core."""
-        carried = self._carried
-        if carried is None or self.setting.learn_base:  # else it stays as it is
-            self._carried = carried = _carry(state.base.scales, self.kernels)
-        every = len(state.prior.kernel) == len(state.prior.mean)
-        return state.prior if every else _whole(state.prior, carried), carried
+    def _with_all_items(self, state: State) -> State:
+        """Return the state with the kernel of all items."""
+        if self._conditional is None or self.setting.learn_base:  # else it stays as it is
+            self._conditional = _condition(state.base.scales, self.kernels)
+        if len(state.prior.kernel) == len(state.prior.mean):
+            return state
+        return state._replace(prior=_all_items(state.prior, self._conditional))
 
-    def evaluate(self, found: Found) -> float:
+    def evaluate(self, found: EStep) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
         self.log_evidence = float(found.sums.log_evidence)
-        self.log_prior = float(_density(self.setting, self.state, found, self.blocks))
+        self.log_prior = float(_log_prior(self.setting, self.state, found.conditional, self.blocks))
         return self.log_evidence + self.log_prior
 
     def settled(self, tol: float) -> bool:
@@ -178,13 +215,11 @@ class Loop:
     def packed(self) -> EMState:
         """The state as NumPy arrays, in the order of the observations.
 
-        Nobody has looked at a proposal yet, which may be bad: EM's own state stands for it.
+        The objective of a proposal is not known, and it may be bad: EM's own state stands for it.
         """
-        state = self.state if self._plain is None else self._plain
-        state = state._replace(prior=self._prior(state)[0])
-        return self.items.leave(
-            pack(state, self.host_blocks, self.observations, self.setting.model)
-        )
+        state = self._with_all_items(self.state if self._plain is None else self._plain)
+        packed = pack(state, self.host_blocks, self.observations, self.setting.model)
+        return self.items.leave(packed)
 
     def result(self, *, converged: bool) -> EMResult:
         """What there is to return, as last evaluated."""
@@ -193,6 +228,7 @@ class Loop:
             self.setting,
             self.packed(),
             self.base_kernels,
+            replace(self.setting.kernel_prior, items=tuple(self.items.order.tolist())),
             log_evidence=self.log_evidence,
             log_prior=self.log_prior,
             trace=np.asarray(self.trace),

@@ -1,161 +1,160 @@
-r"""The M-step for mean and kernel that users share, and for the base that they are drawn towards.
+"""The M-step: mean and kernel that users share, the base that they are drawn towards, and users.
 
-The prior of mean and kernel is worth ``strength`` users drawn from the base process
-:math:`N(l 1, \Psi)`, :math:`\Psi = \sum_c s_c K_c`. Its log density is, up to a constant,
-
-.. math::
-    -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right)
-    - \frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1).
-
-The first part is :math:`\tau` times the divergence of :math:`N(0, \Psi)` from
-:math:`N(0, \Sigma)`; of many items it is a sum of such parts, see
-`bayesrank.solvers.collaborative.kernel_prior`. Together they are a Normal-Inverse-Wishart density
-with scale matrix :math:`\tau \Psi`, of :math:`\tau - 1` degrees of freedom with respect to the
-measure :math:`|\Sigma|^{-(m+1)/2} d\Sigma`, for which it makes no difference whether one estimates
-:math:`\Sigma` or its inverse. (For :math:`\tau \le m` it has no integral, and remains a penalty.)
-Setting derivatives of the expected
-log joint density to zero, with :math:`\bar f` the mean of the users' posterior means,
-
-.. math::
-    \hat h &= (n \bar f + \kappa l 1) / (n + \kappa), \\
-    \hat\Sigma &= \frac{1}{n + \tau} \Big( \sum_j \big[(\hat f_j - \bar f)(\hat f_j - \bar f)'
-        + \hat\Sigma_j\big] + \frac{n \kappa}{n + \kappa} (\bar f - l 1)(\bar f - l 1)'
-        + \tau \Psi \Big),
-
-where the level is :math:`l = 1'\Sigma^{-1} \bar f / 1'\Sigma^{-1} 1` with the present
-:math:`\Sigma`. For :math:`\tau = \kappa = 0` these are the paper's (3).
-
-Where only some of the items, the core, have a kernel that is learned, see
-`bayesrank.solvers.collaborative.carry`, the first part is of the core's :math:`\Sigma` and
-:math:`\Psi`, the second of all items. The mean is found as before, and the core's
-:math:`\hat\Sigma` from what users think of the core.
-
-The scales :math:`s_c` are learned from the same moments, see
-`bayesrank.solvers.collaborative.scales`. Where each user rates an item once, what a user thinks of
-one item alone cannot be told from noise: :math:`\Sigma + \epsilon I` with a noise variance less by
-:math:`\epsilon` gives the same evidence. The base process decides between them.
-
-References
-----------
-.. [1] Yu, S., Yu, K. and Tresp, V. (2005). Collaborative ordinal regression. NIPS Workshop on
-   Learning to Rank; equation (3).
-.. [2] Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
-   tasks. ICML.
+The equations are derived in ``docs/systems/collaborative.md``; without a prior those of mean and
+kernel are (3) of Yu, Yu and Tresp (2005), Collaborative ordinal regression, NIPS Workshop on
+Learning to Rank. Where only some of the items, the core, have a kernel that is learned, the kernel
+is the core's, and the mean that of all.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from bayesrank.solvers.collaborative.carry import (
-    Carried,
+from bayesrank.solvers.collaborative.kernel_prior import (
+    CoreConditional,
     CoreKernels,
+    FunctionMoments,
     columns,
     inverse_product,
     mix,
     multiply,
+    update_scales,
 )
-from bayesrank.solvers.collaborative.e_step import Sums
-from bayesrank.solvers.collaborative.kernel_prior import Tier, divergence, draw_towards
-from bayesrank.solvers.collaborative.posterior import Prior
-from bayesrank.solvers.collaborative.scales import Moments, update_scales
+from bayesrank.solvers.collaborative.types import (
+    Base,
+    EStep,
+    Setting,
+    SharedPrior,
+    State,
+    Sums,
+    UserBlock,
+    UserState,
+    UserStatistics,
+)
 
-__all__ = ["Base", "log_prior", "update_prior"]
-
-
-class Base(NamedTuple):
-    """What the prior is drawn towards.
-
-    Attributes
-    ----------
-    level
-        ``l``, a scalar.
-    scales
-        ``s``, shape (C,).
-    """
-
-    level: Array
-    scales: Array
+__all__ = ["log_prior", "log_prior_of_shared", "maximise"]
 
 
 def log_prior(
-    prior: Prior, level: Array, carried: Carried, tiers: tuple[Tier, ...], mean_strength: float
+    setting: Setting, state: State, conditional: CoreConditional, blocks: tuple[UserBlock, ...]
+) -> Array:
+    """Log prior density of what is estimated, up to a constant."""
+    total = jnp.zeros((), state.prior.mean.dtype)
+    for user, block in zip(state.users, blocks, strict=True):
+        total += setting.likelihood.log_prior(state.params, user.theta, block.known)
+    if not setting.collaborative:
+        return total
+    return total + log_prior_of_shared(setting, state.prior, state.base.level, conditional)
+
+
+def log_prior_of_shared(
+    setting: Setting, prior: SharedPrior, level: Array, conditional: CoreConditional
 ) -> Array:
     """Log density of mean and kernel, zero where they are the base's own."""
-    if not mean_strength and not any(tier.worth for tier in tiers):
+    if not setting.mean_strength and not setting.kernel_prior.informative:
         return jnp.zeros((), prior.mean.dtype)
     factor = jnp.linalg.cholesky(prior.kernel)
     gap = prior.mean - level
-    distance = inverse_product(factor, carried, gap, gap)
-    return -0.5 * (divergence(factor, carried.factor, tiers) + mean_strength * distance)
+    distance = inverse_product(factor, conditional, gap, gap)
+    of_kernel = setting.kernel_prior.log_density(factor, conditional.factor)
+    return of_kernel - 0.5 * setting.mean_strength * distance
 
 
-def update_prior(
-    prior: Prior,
-    base: Base,
+def maximise(
+    setting: Setting,
+    state: State,
+    found: EStep,
+    blocks: tuple[UserBlock, ...],
     kernels: CoreKernels,
-    carried: Carried,
-    sums: Sums,
-    num_users: Array,
-    tiers: tuple[Tier, ...],
-    mean_strength: float,
-    *,
-    learn_base: bool,
-    hold_size: bool,
-) -> tuple[Prior, Base]:
-    """Maximise the expected log joint density in mean, kernel and level; improve the scales.
+) -> State:
+    """Make the M-step.
 
     Parameters
     ----------
-    prior, base
-        Those that the E-step was made with: the mean of all items, the kernel of the core.
-    kernels, carried
-        Base kernels, and the base process that they make.
-    sums
+    setting
+        Settings.
+    state
+        The state before the E-step.
+    found
         What the E-step found.
-    num_users
-        Number of users with observations.
-    tiers, mean_strength
-        ``tau``, for each tier of items, and ``kappa``.
-    learn_base, hold_size
-        Whether the scales are learned, where there is a strength, and whether only their ratios.
+    blocks
+        The observations.
+    kernels
+        Base kernels.
     """
-    n = num_users
-    step = sums.shift / n
-    average = prior.mean + multiply(prior.kernel, carried, step)
-    strong = any(tier.worth for tier in tiers)
-    if strong or mean_strength:
+    known = tuple(block.known for block in blocks)
+    users, params, pooled = found.users, state.params, setting.collaborative
+    if pooled:
+        num_users = sum((jnp.sum(there) for there in known), jnp.zeros(()))
+        prior, base = _update_shared(setting, state, found, kernels, num_users)
+    else:
+        prior, base = state.prior, state.base
+        pairs = zip(users, found.statistics, known, strict=True)
+        has_level = setting.likelihood.name != "pairwise"  # comparisons say nothing of it
+        users = tuple(_update_individual(*pair, has_level=has_level) for pair in pairs)
+    if setting.learn_likelihood and params.shared.shape[0]:
+        params, users = setting.likelihood.m_step(
+            params, users, found.statistics, known, pooled=pooled
+        )
+    return State(prior, base, params, users)
+
+
+def _update_shared(
+    setting: Setting, state: State, found: EStep, kernels: CoreKernels, num_users: Array
+) -> tuple[SharedPrior, Base]:
+    """Maximise in mean, kernel and level; improve the scales of the base kernels."""
+    prior, base, sums, conditional = state.prior, state.base, found.sums, found.conditional
+    kernel_prior, kappa, n = setting.kernel_prior, setting.mean_strength, num_users
+    average = prior.mean + multiply(prior.kernel, conditional, sums.shift / n)
+    if kernel_prior.informative or kappa:
         factor, ones = jnp.linalg.cholesky(prior.kernel), jnp.ones_like(average)
-        sum_of = partial(inverse_product, factor, carried, ones)
+        sum_of = partial(inverse_product, factor, conditional, ones)
         base = base._replace(level=sum_of(average) / sum_of(ones))
     gap = average - base.level
-    mean = base.level + n / (n + mean_strength) * gap
-    moments = _moments(prior.kernel, carried, sums, n, gap, n * mean_strength / (n + mean_strength))
-    if learn_base and strong:
+    mean = base.level + n / (n + kappa) * gap
+    moments = _moments(prior.kernel, conditional, sums, n, gap, n * kappa / (n + kappa))
+    if setting.learn_base and kernel_prior.informative:
+        hold_size = setting.likelihood.sets_unit
         scales = update_scales(
-            base.scales, kernels, carried, moments, n, tiers, hold_size=hold_size
+            base.scales, kernels, conditional, moments, n, kernel_prior, hold_size=hold_size
         )
         base = base._replace(scales=scales)
-    target = mix(base.scales, kernels.core)
-    return Prior(mean, draw_towards(moments.core, target, n, tiers)), base
+    kernel = kernel_prior.maximise(moments.core, mix(base.scales, kernels.core), n)
+    return SharedPrior(mean, kernel), base
 
 
 def _moments(
-    kernel: Array, carried: Carried, sums: Sums, num_users: Array, gap: Array, worth: Array
-) -> Moments:
-    """Moments of the users' functions about their mean, and of its `gap`, `worth` so many users."""
-    core, step = columns(kernel, carried), sums.shift / num_users
+    kernel: Array,
+    conditional: CoreConditional,
+    sums: Sums,
+    num_users: Array,
+    gap: Array,
+    strength: Array,
+) -> FunctionMoments:
+    """Moments of the users' functions about their mean, and of its `gap`, so many users'."""
+    core, step = columns(kernel, conditional), sums.shift / num_users
     spread = sums.spread - num_users * step[:, None] * step
     product, size = spread @ core, len(kernel)
     inside, outside = jnp.split(gap, [size])
-    left = outside - inside @ carried.weights
-    rest = num_users + carried.own * jnp.diagonal(spread)[size:]
-    return Moments(
-        num_users * kernel + core.T @ product + worth * inside[:, None] * inside,
-        carried.own * product[size:].T + worth * inside[:, None] * left,
-        carried.own * rest + worth * left**2,
+    left = outside - inside @ conditional.weights
+    rest = num_users + conditional.own * jnp.diagonal(spread)[size:]
+    return FunctionMoments(
+        num_users * kernel + core.T @ product + strength * inside[:, None] * inside,
+        conditional.own * product[size:].T + strength * inside[:, None] * left,
+        conditional.own * rest + strength * left**2,
     )
+
+
+def _update_individual(
+    user: UserState, statistics: UserStatistics, known: Array, *, has_level: bool
+) -> UserState:
+    """Each user's own level and scale, as in a model of this user alone."""
+    count = jnp.maximum(statistics.num_observations, 1)
+    scale = user.scale * (1.0 + statistics.trace / count)
+    if not has_level:
+        return user._replace(scale=scale)
+    step = statistics.level_score / jnp.where(known, statistics.level_information, 1.0)
+    return user._replace(scale=scale, level=user.level + step)

@@ -1,7 +1,7 @@
 r"""One user's posterior, given the shared prior and the sites of the user's observations.
 
-User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` and :math:`m_j` observations, which see
-it through the rows of :math:`P_j`. With sites of precisions :math:`T_j` and precision-means
+User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` and observations that see it through
+the rows of :math:`P_j`. With sites of precisions :math:`T_j` and precision-means
 :math:`\nu_j + T_j P_j h`, so that :math:`\nu_j` is measured from the prior mean, and
 :math:`\Sigma_{jj} = P_j \Sigma P_j'`,
 
@@ -16,127 +16,44 @@ Sites may have precision zero: :math:`G_j` is computed as :math:`T_j^{1/2} (I + 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["Posterior", "Prior", "Told", "UserState", "told_by", "user_posterior"]
+from bayesrank.infer.sites import cavity, match
+from bayesrank.solvers.collaborative.types import (
+    SharedPrior,
+    UserData,
+    UserFit,
+    UserPosterior,
+    UserState,
+)
+
+__all__ = ["condition", "sweep", "user_data", "user_posterior"]
 
 
-class Prior(NamedTuple):
-    """What all users share, as the E-step sees it.
-
-    Attributes
-    ----------
-    mean
-        ``h``, shape (m,).
-    kernel
-        ``Sigma``, shape (m, m).
-    """
-
-    mean: Array
-    kernel: Array
-
-
-class UserState(NamedTuple):
-    """What a user keeps between iterations; arrays have further leading axes in a block.
-
-    Attributes
-    ----------
-    tau, nu
-        Sites of the observations, shape (s,).
-    theta
-        Parameters of the likelihood, see `bayesrank.solvers.collaborative.likelihoods`.
-    level, scale
-        Of individual models: the prior is ``N(h + level, scale * Sigma)``; 0 and 1 in
-        collaborative ones.
-    """
-
-    tau: Array
-    nu: Array
-    theta: Array
-    level: Array
-    scale: Array
-
-
-class Told(NamedTuple):
-    """One user's observations, with the prior of their predictors.
-
-    Attributes
-    ----------
-    levels
-        What was said, shape (s,).
-    filled
-        Which rows hold an observation, shape (s,).
-    mean, covariance
-        Prior of the predictors, ``P_j h`` and ``Sigma_jj``, shapes (s,) and (s, s).
-    """
-
-    levels: Array
-    filled: Array
-    mean: Array
-    covariance: Array
-
-
-class Posterior(NamedTuple):
-    """A user's posterior at the observations.
-
-    Attributes
-    ----------
-    shift
-        ``a``, shape (s,).
-    half
-        ``W`` with ``G = W' W``, shape (s, s).
-    mean, variance
-        Of the predictors, measured from the prior mean, shape (s,).
-    log_det
-        ``log |I + T Sigma_jj|``.
-    explained
-        ``tr(G Sigma_jj)``.
-    """
-
-    shift: Array
-    half: Array
-    mean: Array
-    variance: Array
-    log_det: Array
-    explained: Array
-
-
-def told_by(prior: Prior, items: Array, weights: Array, levels: Array, state: UserState) -> Told:
-    """Put one user's observations beside the prior of their predictors."""
-    mean, covariance = _prior_at(prior, items, weights)
-    mean = mean + state.level * jnp.sum(weights, axis=-1)  # comparisons' weights add up to zero
-    return Told(levels, weights[:, 0] != 0, mean, state.scale * covariance)
-
-
-def _prior_at(prior: Prior, items: Array, weights: Array) -> tuple[Array, Array]:
-    """Prior mean and covariance of one user's predictors, shapes (s,) and (s, s).
+def user_data(
+    prior: SharedPrior, items: Array, weights: Array, levels: Array, state: UserState
+) -> UserData:
+    """Put one user's observations beside the prior of their predictors.
 
     Empty rows have weight zero, and so mean and covariance zero.
     """
     width = items.shape[-1]
-    mean = jnp.sum(prior.mean[items] * weights, axis=-1)
+    mean = jnp.sum((prior.mean[items] + state.level) * weights, axis=-1)
     covariance = jnp.zeros((items.shape[0], items.shape[0]), prior.kernel.dtype)
     for p in range(width):
         for q in range(width):
             entries = prior.kernel[items[:, None, p], items[None, :, q]]
             covariance += weights[:, None, p] * entries * weights[None, :, q]
-    return mean, covariance
+    return UserData(levels, weights[:, 0] != 0, mean, state.scale * covariance)
 
 
-def user_posterior(covariance: Array, tau: Array, nu: Array) -> Posterior:
-    """Multiply ``N(0, Sigma_jj)`` by one user's sites; precisions are not negative.
-
-    Parameters
-    ----------
-    covariance
-        ``Sigma_jj``, shape (s, s).
-    tau, nu
-        Site precisions and precision-means, shape (s,).
-    """
+def user_posterior(covariance: Array, tau: Array, nu: Array) -> UserPosterior:
+    """Multiply ``N(0, Sigma_jj)``, shape (s, s), by one user's sites; no precision is negative."""
     root = jnp.sqrt(tau)
     identity = jnp.eye(tau.shape[0], dtype=tau.dtype)
     matrix = identity + root[:, None] * covariance * root
@@ -147,4 +64,64 @@ def user_posterior(covariance: Array, tau: Array, nu: Array) -> Posterior:
     mean = covariance @ shift
     variance = jnp.diagonal(covariance) - jnp.sum(across**2, axis=0)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return Posterior(shift, half, mean, variance, log_det, jnp.sum(half * across))
+    return UserPosterior(shift, half, mean, variance, log_det, jnp.sum(half * across))
+
+
+def condition(data: UserData, precision: Array) -> UserFit:
+    """Condition on one user's numbers, the predictors plus normal noise of these precisions."""
+    error = jnp.where(data.filled, data.levels - data.mean, 0.0)
+    posterior = user_posterior(data.covariance, precision, precision * error)
+    # Without the precision-means, which are large where noise is small.
+    shift = posterior.half.T @ (posterior.half @ error)
+    precisions = jnp.log(jnp.where(data.filled, precision / (2.0 * jnp.pi), 1.0))
+    log_evidence = 0.5 * (jnp.sum(precisions) - posterior.log_det - error @ shift)
+    posterior = posterior._replace(shift=shift, mean=data.covariance @ shift)
+    return UserFit(posterior, log_evidence, jnp.zeros_like(log_evidence))
+
+
+def sweep(
+    tilt: Callable[..., tuple[Any, Any]], data: UserData, state: UserState, damping: float
+) -> tuple[UserState, UserFit, Any]:
+    """Make one parallel sweep of EP.
+
+    Parameters
+    ----------
+    tilt
+        ``tilt(level, mean, variance)``, the moments of one observation's tilted distribution at a
+        cavity, and whatever else is wanted there.
+    data, state
+        One user's observations, and the state with their sites.
+    damping
+        Share of the change that the sites take.
+
+    Returns
+    -------
+    tuple
+        The state with the sites that follow; the fit of the sites as they were; what else was
+        wanted, of each observation.
+    """
+    # Precision-means are of the predictors; here they are measured from the prior mean.
+    tau, before = state.tau, state.nu - state.tau * data.mean
+    posterior = user_posterior(data.covariance, tau, before)
+    mean, variance, _ = cavity(tau, before, posterior.mean, posterior.variance)
+    moments, wanted = jax.vmap(tilt)(data.levels, data.mean + mean, variance)
+    new_tau, new_nu, _ = match(moments, mean, variance)
+    # The tilted mean against the posterior's, which EP makes equal.
+    moved = jnp.abs(mean + moments.d1 * variance - posterior.mean) / jnp.sqrt(variance)
+    sites = moments.log_z - _log_site(mean, variance, tau, before)
+    delta = jnp.max(jnp.where(data.filled, moved, 0.0))
+    log_evidence = jnp.sum(jnp.where(data.filled, sites, 0.0))
+    log_evidence += 0.5 * (before @ posterior.mean - posterior.log_det)
+    step_tau, step_nu = (
+        jnp.where(data.filled, new - old, 0.0)
+        for new, old in ((new_tau, tau), (new_nu + new_tau * data.mean, state.nu))
+    )
+    after = state._replace(tau=tau + damping * step_tau, nu=state.nu + damping * step_nu)
+    return after, UserFit(posterior, log_evidence, delta), wanted
+
+
+def _log_site(mean: Array, variance: Array, tau: Array, nu: Array) -> Array:
+    """Log of the integral of a cavity times a site."""
+    total = 1.0 + tau * variance
+    square = tau * mean**2 - 2.0 * mean * nu - nu**2 * variance
+    return -0.5 * (jnp.log(total) + square / total)

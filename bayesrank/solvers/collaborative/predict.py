@@ -1,9 +1,10 @@
-"""What users may say of items: from the shared prior and each user's sites."""
+"""Users' functions, and predictions of their ratings, from the shared prior and users' sites."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,16 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from bayesrank.infer.compiled import jit
-from bayesrank.solvers.collaborative.blocks import Block, Observations, make_blocks
-from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
-from bayesrank.solvers.collaborative.posterior import Prior, UserState, told_by, user_posterior
+from bayesrank.solvers.collaborative.blocks import make_blocks
+from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
+from bayesrank.solvers.collaborative.posterior import user_data, user_posterior
 from bayesrank.solvers.collaborative.state import EMState, unpack
+from bayesrank.solvers.collaborative.types import (
+    Observations,
+    SharedPrior,
+    UserBlock,
+    UserState,
+)
 
 __all__ = ["draws_of", "functions_of", "level_probabilities"]
 
@@ -49,31 +56,37 @@ def functions_of(
         yield rows, _functions_of(users[rows], state, observations)
 
 
-def _functions_of(
+def _only(
     users: NDArray[np.int64], state: EMState, observations: Observations
-) -> Functions:
-    level, scale = state.user_level[users], state.user_scale[users]
-    mean = state.mean + level[:, None]
-    variance = scale[:, None] * np.diagonal(state.kernel)
+) -> tuple[Observations, EMState]:
+    """Observations and state of some users, numbered as they are given."""
     place = np.full(observations.num_users, -1)
     place[users] = np.arange(len(users))
     kept = np.flatnonzero(place[observations.users] >= 0)
-    if not len(kept):
-        return mean, variance
     some = observations._replace(
         users=place[observations.users[kept]],
         items=observations.items[kept],
         levels=observations.levels[kept],
         num_users=len(users),
     )
-    part = state._replace(
+    return some, state._replace(
         tau=state.tau[kept],
         nu=state.nu[kept],
         theta=state.theta[users],
-        user_level=level,
-        user_scale=scale,
+        user_level=state.user_level[users],
+        user_scale=state.user_scale[users],
     )
-    blocks = make_blocks(some, most=_BLOCKS, alike=True, columns=len(state.mean))
+
+
+def _functions_of(
+    users: NDArray[np.int64], state: EMState, observations: Observations
+) -> Functions:
+    some, part = _only(users, state, observations)
+    mean = state.mean + part.user_level[:, None]
+    variance = part.user_scale[:, None] * np.diagonal(state.kernel)
+    if not len(some.users):
+        return mean, variance
+    blocks = make_blocks(some, max_blocks=_BLOCKS, alike=True, columns=len(state.mean))
     with jax.enable_x64(True):
         laid_out = unpack(part, blocks)
         prior = jax.device_put(laid_out.prior)
@@ -86,74 +99,78 @@ def _functions_of(
     return mean, variance
 
 
+def _function(
+    prior: SharedPrior, items: Array, weights: Array, levels: Array, user: UserState
+) -> tuple[Array, Array]:
+    """One user's mean at all items, (m,), and ``H`` with ``H' H`` what observations explain."""
+    data = user_data(prior, items, weights, levels, user)
+    posterior = user_posterior(data.covariance, user.tau, user.nu - user.tau * data.mean)
+    rows = user.scale * jnp.einsum("sw,swm->sm", weights, prior.kernel[items])
+    return prior.mean + user.level + posterior.shift @ rows, posterior.half @ rows
+
+
 @jit
-def _block_functions(prior: Prior, block: Block, user: UserState) -> tuple[Array, Array]:
+def _block_functions(prior: SharedPrior, block: UserBlock, user: UserState) -> tuple[Array, Array]:
     diagonal = jnp.diagonal(prior.kernel)
 
-    def one(items: Array, weights: Array, levels: Array, user: UserState) -> tuple[Array, Array]:
-        told = told_by(prior, items, weights, levels, user)
-        posterior = user_posterior(told.covariance, user.tau, user.nu - user.tau * told.mean)
-        rows = user.scale * jnp.einsum("sw,swm->sm", weights, prior.kernel[items])
-        mean = prior.mean + user.level + posterior.shift @ rows
-        return mean, user.scale * diagonal - jnp.sum((posterior.half @ rows) ** 2, axis=0)
+    def one(*args: Any) -> tuple[Array, Array]:
+        mean, explained = _function(prior, *args)
+        return mean, args[-1].scale * diagonal - jnp.sum(explained**2, axis=0)
 
     data = tuple(jnp.asarray(x) for x in (block.items, block.weights, block.levels))
     return lax.map(lambda batch: jax.vmap(one)(*batch), (*data, user))
+
+
+@jit
+def _covariance(prior: SharedPrior, block: UserBlock, user: UserState) -> tuple[Array, Array]:
+    """Mean and covariance at all items of the only user of a block."""
+    data = jax.tree.map(lambda x: jnp.asarray(x)[0, 0], (*block[:3], user))
+    mean, explained = _function(prior, *data)
+    return mean, data[-1].scale * prior.kernel - explained.T @ explained
 
 
 def draws_of(
     user: int, state: EMState, observations: Observations, normal: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Draws of one user's function at all items, from standard normals of shape (draws, m)."""
-    mine = observations.users == user
-    items, weights = observations.items[mine], np.asarray(observations.weights)
-    level, scale = state.user_level[user], state.user_scale[user]
-    rows = scale * np.einsum("w,kwm->km", weights, state.kernel[items])
-    covariance = np.einsum("w,klw->kl", weights, rows[:, items])
-    root = np.sqrt(state.tau[mine])
-    inner = np.eye(len(root)) + root[:, None] * covariance * root
-    half = np.linalg.solve(np.linalg.cholesky(inner), root[:, None] * rows)
-    nu = state.nu[mine] - state.tau[mine] * ((state.mean[items] + level) @ weights)
-    told = np.zeros(len(state.mean))  # P' nu
-    np.add.at(told, items, nu[:, None] * weights)
-    mean = state.mean + level + nu @ rows - half.T @ (half @ told)
-    values, vectors = np.linalg.eigh(scale * state.kernel - half.T @ half)
+    some, part = _only(np.array([user]), state, observations)
+    mean, covariance = state.mean + part.user_level, part.user_scale * state.kernel
+    if len(some.users):
+        with jax.enable_x64(True):
+            blocks = make_blocks(some, alike=True)
+            laid_out = unpack(part, blocks)
+            mean, covariance = _covariance(laid_out.prior, blocks[0], laid_out.users[0])
+    values, vectors = np.linalg.eigh(np.asarray(covariance))
     # Eigenvalues that are negative at rounding level are zero.
-    return mean + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    return np.asarray(mean) + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
 
 
 def level_probabilities(
-    likelihood: str,
+    likelihood: Ordinal,
     theta: NDArray[np.float64],
     mean: NDArray[np.float64],
     variance: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Probability of each level, the uncertainty of the function included.
+    """Probability of each level, the uncertainty of the function included, shape (K, p + 1).
 
     Parameters
     ----------
     likelihood
-        "probit" or "logit".
+        Of the levels.
     theta
         Parameters of the user of each row, shape (K, p).
     mean, variance
         Of the function at the item of each row, shape (K,).
-
-    Returns
-    -------
-    ndarray
-        Shape (K, p + 1).
     """
     with jax.enable_x64(True):
         return np.exp(np.asarray(_log_probabilities(likelihood, theta, mean, variance)))
 
 
 @partial(jit, static_argnums=0)
-def _log_probabilities(likelihood: str, theta: Array, mean: Array, variance: Array) -> Array:
-    law = LIKELIHOODS[likelihood]
+def _log_probabilities(likelihood: Ordinal, theta: Array, mean: Array, variance: Array) -> Array:
     levels = jnp.arange(theta.shape[1] + 1)
 
-    def row(theta: Array, mean: Array, variance: Array) -> Array:
-        return jax.vmap(lambda y: law.moments(theta, y, mean, variance).log_z)(levels)
+    def row(*args: Array) -> Array:
+        return jax.vmap(lambda y: likelihood.moments(args[0], y, *args[1:]).log_z)(levels)
 
     return jax.vmap(row)(theta, mean, variance)

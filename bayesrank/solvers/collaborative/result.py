@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
+from bayesrank.gp import KernelPrior
 from bayesrank.infer.ep import ConvergenceWarning
-from bayesrank.solvers.collaborative.blocks import Observations
-from bayesrank.solvers.collaborative.extend import extend_prior, fit_users
-from bayesrank.solvers.collaborative.iterate import Setting
-from bayesrank.solvers.collaborative.likelihoods import thresholds
+from bayesrank.solvers.collaborative.likelihood_gaussian import Gaussian
+from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal, thresholds
+from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users
 from bayesrank.solvers.collaborative.predict import draws_of, functions_of, level_probabilities
 from bayesrank.solvers.collaborative.state import EMState
+from bayesrank.solvers.collaborative.types import Observations, Setting
 
 __all__ = ["EMResult"]
 
@@ -41,16 +42,16 @@ class EMResult:
         init_state=path)`` goes on from there.
     base_kernels
         Base kernels of the items, shape (C, m, m).
+    kernel_prior
+        Prior of the kernel; a program states it where it is given as its ``strength``.
     log_evidence
         Log probability of the observations at the estimate (EP's approximation, unless they are
         numbers), in nats.
     log_prior
-        Log prior density of the estimate, up to a constant; with what it adds to integrate out how
-        users differ in thresholds.
+        Log prior density of the estimate, up to a constant.
     trace
         ``log_evidence + log_prior`` at the beginning of each iteration. Of numbers it never falls.
-        Of levels it may, by little: the evidence is EP's, and the steps for mean and kernel leave
-        out what integrating out how users differ adds.
+        Of levels it may, by little: the evidence is EP's, right at its fixed point only.
     converged
         Whether its last ten changes together were less than the tolerance, and the sites settled.
     """
@@ -59,6 +60,7 @@ class EMResult:
     setting: Setting
     state: EMState = field(repr=False)
     base_kernels: Array = field(repr=False)
+    kernel_prior: KernelPrior = field(repr=False)
     log_evidence: float
     log_prior: float
     trace: Array = field(repr=False)
@@ -88,7 +90,7 @@ class EMResult:
         ValueError
             If the observations are comparisons, whose noise is everybody's.
         """
-        if self.setting.likelihood == "pairwise":
+        if not self.state.theta.shape[1]:
             raise ValueError("users who compare do not differ in noise, which is one")
         return np.exp(self.state.theta[:, -1])
 
@@ -109,20 +111,22 @@ class EMResult:
     def params(self) -> dict[str, Array]:
         """Values of the hyperparameters of the program (`bayesrank.models`), by site.
 
-        Those of the program without a strength; with one there are ``state.level`` and
-        ``state.scales``, too.
+        ``Sigma`` is the kernel of the core items, in the order of `kernel_prior`; ``level`` and
+        ``scales`` are there if mean or kernel have a prior.
         """
-        values = {"h": self.mean, "Sigma": self.kernel}
-        if self.setting.likelihood == "gaussian":
-            values["noise"] = np.exp(self.state.shared_theta[-1])
-            if self.state.spread.any():
-                deviation = np.exp(self.state.theta - self.state.shared_theta)
-                values |= {"scale_factor": deviation[:, 1], "noise_factor": deviation[:, 2]}
-        elif self.setting.likelihood != "pairwise":
-            values["gaps"] = np.exp(self.state.shared_theta[:-1])
-            if self.state.spread.any():
-                deviation = np.exp(self.state.theta - self.state.shared_theta)
-                values |= {"gap_factor": deviation[:, :-1], "noise_factor": deviation[:, -1]}
+        prior, state = self.kernel_prior, self.state
+        values = {"h": self.mean, "Sigma": prior.core(self.kernel)}
+        if prior.informative or self.setting.mean_strength:
+            values |= {"level": state.level, "scales": state.scales}
+        factors = np.exp(state.theta - state.shared_theta) if state.spread.any() else None
+        if isinstance(self.setting.likelihood, Gaussian):
+            values["noise"] = np.exp(state.shared_theta[-1])
+            if factors is not None:
+                values |= {"scale_factor": factors[:, 1], "noise_factor": factors[:, 2]}
+        elif isinstance(self.setting.likelihood, Ordinal):
+            values["gaps"] = np.exp(state.shared_theta[:-1])
+            if factors is not None:
+                values |= {"gap_factor": factors[:, :-1], "noise_factor": factors[:, -1]}
         return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
@@ -227,9 +231,10 @@ class EMResult:
         ValueError
             As `predict_latent`; and if the observations are not numbers.
         """
-        if self.setting.likelihood != "gaussian":
+        likelihood = self.setting.likelihood
+        if not isinstance(likelihood, Gaussian):
             raise ValueError(
-                f"the observations are {self.setting.likelihood}, not numbers; use predict_proba, "
+                f"the observations are {likelihood.name}, not numbers; use predict_proba, "
                 "or predict_latent"
             )
         mean, variance = self.predict_latent(users, items)
@@ -255,10 +260,10 @@ class EMResult:
         ValueError
             As `predict_latent`; and if the observations are not levels.
         """
-        self._need_levels()
+        likelihood = self._need_levels()
         moments = self.predict_latent(users, items)
         theta = self.state.theta[np.asarray(users)]
-        return level_probabilities(self.setting.likelihood, theta, *moments)
+        return level_probabilities(likelihood, theta, *moments)
 
     def condition(
         self, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None = None
@@ -293,8 +298,8 @@ class EMResult:
             raise ValueError("individual models share nothing that a new user could start from")
         observations, state, figures = fit_users(self.setting, self.state, users, items, levels)
         if not figures["converged"]:
-            said = "parameters of the new users have not settled; predictions for them may be off"
-            warnings.warn(said, ConvergenceWarning, stacklevel=outside())
+            message = "parameters of the new users have not settled; predictions may be off"
+            warnings.warn(message, ConvergenceWarning, stacklevel=outside())
         return replace(self, observations=observations, state=state, trace=np.zeros(0), **figures)
 
     def extend_items(self, across: ArrayLike, own: ArrayLike) -> EMResult:
@@ -324,11 +329,17 @@ class EMResult:
         """
         state, kernels = extend_prior(self.state, self.base_kernels, across, own)
         observations = self.observations._replace(num_items=len(state.mean))
-        return replace(self, state=state, base_kernels=kernels, observations=observations)
+        order = *(self.kernel_prior.items or ()), *range(len(self.mean), len(state.mean))
+        prior = replace(self.kernel_prior, items=order)
+        return replace(
+            self, state=state, base_kernels=kernels, observations=observations, kernel_prior=prior
+        )
 
-    def _need_levels(self) -> None:
-        if self.setting.likelihood not in ("probit", "logit"):
-            raise ValueError(f"{self.setting.likelihood} observations have no levels")
+    def _need_levels(self) -> Ordinal:
+        likelihood = self.setting.likelihood
+        if not isinstance(likelihood, Ordinal):
+            raise ValueError(f"{likelihood.name} observations have no levels")
+        return likelihood
 
     @staticmethod
     def _known(numbers: ArrayLike, count: int, what: str) -> NDArray[Any]:

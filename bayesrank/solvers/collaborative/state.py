@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from scipy.stats import logistic, norm
 
 from bayesrank._states import no_state, read_arrays, write_arrays
-from bayesrank.solvers.collaborative.blocks import Block, Observations, restore, take
-from bayesrank.solvers.collaborative.iterate import Setting, State
-from bayesrank.solvers.collaborative.m_step import Base
-from bayesrank.solvers.collaborative.posterior import Prior, UserState
-from bayesrank.solvers.collaborative.thresholds import Theta
+from bayesrank.solvers.collaborative.blocks import restore, take
+from bayesrank.solvers.collaborative.types import (
+    Base,
+    LikelihoodParams,
+    Observations,
+    Setting,
+    SharedPrior,
+    State,
+    UserBlock,
+    UserState,
+)
 
-__all__ = ["EMState", "fingerprint", "initial_state", "pack", "unpack"]
+__all__ = [
+    "EMState",
+    "fingerprint",
+    "from_coordinates",
+    "initial_state",
+    "pack",
+    "to_coordinates",
+    "unpack",
+]
 
 Array = Any  # float64: NumPy's on the host, JAX's on devices
-
-_FIRST_SPREAD = 0.3
-# In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
-# what is too much goes to single items, the part of the base that is like noise.
-_BASE_VARIANCE = 4.0
-# Individual models have nobody to learn the spread of deviations from.
-_LONE_SPREAD = 1.0
 
 
 class EMState(NamedTuple):
@@ -123,70 +130,31 @@ def initial_state(
     observations: Observations,
     kernels: Array,
     num_levels: int | None,
-    users_differ: bool,
+    user_spread: float,
 ) -> EMState:
-    """Where to start: half of what varies in numbers is the users' taste, and half is noise."""
-    theta, level, variance = _first_likelihood(setting, observations, num_levels)
-    diagonal = np.array([np.diagonal(k).mean() for k in kernels])
-    scales = variance / len(kernels) / diagonal
+    """Where to start, by the likelihood; `user_spread` is that of users' own parameters."""
+    kind: Any = {"collaborative": setting.collaborative}
+    theta, level, variance = setting.likelihood.start(observations, num_levels, **kind)
+    scales = variance / len(kernels) / np.array([np.diagonal(k).mean() for k in kernels])
     n, count = observations.num_users, len(observations.users)
-    lone = not setting.collaborative
-    spread = np.zeros(len(theta))
-    if users_differ:
-        spread[:] = _LONE_SPREAD if lone else _FIRST_SPREAD
-        spread[-1] = 0.0 if lone else spread[-1]
-        if setting.likelihood == "gaussian":
-            spread[0] = 0.0  # the anchor is everybody's
-    mixed = np.einsum("c,cij->ij", scales, kernels)
     return EMState(
-        np.full(observations.num_items, level),
-        mixed,
-        np.asarray(level),
-        scales,
-        theta,
-        spread,
-        np.zeros(count),
-        np.zeros(count),
-        np.tile(theta, (n, 1)),
-        np.zeros(n),
-        np.ones(n),
-        setting.model,
-        fingerprint(observations),
+        mean=np.full(observations.num_items, level),
+        kernel=np.einsum("c,cij->ij", scales, kernels),
+        level=np.asarray(level),
+        scales=scales,
+        shared_theta=theta,
+        spread=setting.likelihood.spread(len(theta), user_spread, **kind),
+        tau=np.zeros(count),
+        nu=np.zeros(count),
+        theta=np.tile(theta, (n, 1)),
+        user_level=np.zeros(n),
+        user_scale=np.ones(n),
+        model=setting.model,
+        fingerprint=fingerprint(observations),
     )
 
 
-def _first_likelihood(
-    setting: Setting, observations: Observations, num_levels: int | None
-) -> tuple[Array, float, float]:
-    """Parameters of the likelihood, level of the functions, and their variance."""
-    if setting.likelihood == "pairwise":
-        return np.zeros(0), 0.0, 1.0
-    if setting.likelihood == "gaussian":
-        variance = float(np.var(observations.levels)) or 1.0
-        return (
-            np.array([observations.levels.mean(), 0.0, 0.5 * np.log(0.5 * variance)]),
-            float(observations.levels.mean()),
-            0.5 * variance,
-        )
-    used, counts = np.unique(observations.levels, return_counts=True)
-    top = int(used[-1])
-    r = top + 1 if num_levels is None else num_levels
-    if isinstance(r, bool) or not isinstance(r, Integral):
-        raise ValueError(f"num_levels is {r!r}; pass a whole number from 2")
-    if r < 2 or top >= r:
-        raise ValueError(f"num_levels is {r}, but levels go up to {used[-1]:g}; pass at least two")
-    if len(used) < r:
-        unused = int(np.argmax(np.append(used, -1) != np.arange(len(used) + 1)))
-        raise ValueError(f"nobody used level {unused}; number the levels in use without gaps")
-    below = np.cumsum(counts)[:-1] / counts.sum()
-    law, noise = (norm, 1.0) if setting.likelihood == "probit" else (logistic, np.pi**2 / 3)
-    # Individual models learn their scale, and start small; what users share keeps its size.
-    ratio = _BASE_VARIANCE if setting.collaborative else 1.0
-    edges, variance = law.ppf(below) * np.sqrt(1.0 + ratio), ratio * noise
-    return np.append(np.log(np.diff(edges)), 0.0), float(-edges.mean()), variance
-
-
-def unpack(state: EMState, blocks: tuple[Block, ...]) -> State:
+def unpack(state: EMState, blocks: tuple[UserBlock, ...]) -> State:
     """Lay the state out as the blocks."""
     users = tuple(
         UserState(
@@ -199,51 +167,74 @@ def unpack(state: EMState, blocks: tuple[Block, ...]) -> State:
         for b in blocks
     )
     return State(
-        Prior(state.mean, state.kernel),
+        SharedPrior(state.mean, state.kernel),
         Base(state.level, state.scales),
-        Theta(state.shared_theta, state.spread),
+        LikelihoodParams(state.shared_theta, state.spread),
         users,
     )
 
 
 def pack(
-    state: State, blocks: tuple[Block, ...], observations: Observations, model: str
+    state: State, blocks: tuple[UserBlock, ...], observations: Observations, model: str
 ) -> EMState:
     """Undo `unpack`. Users without observations get what is shared."""
+    prior, base, params, users = jax.tree.map(_on_host, state)
     n, count = observations.num_users, len(observations.users)
-    shared = _whole(state.theta.shared)
-    tau, nu = np.zeros(count), np.zeros(count)
-    theta, level, scale = np.tile(shared, (n, 1)), np.zeros(n), np.ones(n)
-    for block, user in zip(blocks, state.users, strict=True):
-        user = UserState(*(_whole(x) for x in user))
-        tau, nu = (
-            restore(x, found, block.entries) for x, found in ((tau, user.tau), (nu, user.nu))
-        )
-        theta, level, scale = (
-            restore(x, found, block.users)
-            for x, found in ((theta, user.theta), (level, user.level), (scale, user.scale))
-        )
-    return EMState(
-        _whole(state.prior.mean),
-        _whole(state.prior.kernel),
-        _whole(state.base.level),
-        _whole(state.base.scales),
-        shared,
-        _whole(state.theta.spread),
-        tau,
-        nu,
-        theta,
-        level,
-        scale,
-        model,
-        fingerprint(observations),
-    )
+    own: list[Any] = [np.zeros(count), np.zeros(count), np.tile(params.shared, (n, 1))]
+    own += [np.zeros(n), np.ones(n)]
+    for block, user in zip(blocks, users, strict=True):
+        places = block.entries, block.entries, *[block.users] * 3
+        own = [restore(*arrays) for arrays in zip(own, user, places, strict=True)]
+    estimate: list[Any] = [*prior, *base, *params, *own]
+    return EMState(*estimate, model=model, fingerprint=fingerprint(observations))
 
 
-def _whole(array: Any) -> Array:
+def _on_host(array: Any) -> Array:
     """All of an array that may be spread over several processes."""
     if not array.is_fully_addressable:
         from jax.experimental import multihost_utils
 
         array = multihost_utils.process_allgather(array, tiled=True)
     return np.asarray(array)
+
+
+def to_coordinates(state: State) -> State:
+    """Map a state to coordinates of which every combination is a state.
+
+    The kernel becomes its Cholesky factor with the logarithm of the diagonal; site precisions and
+    scales become logarithms. The first are those that choose the weights of an acceleration.
+    """
+    factor = jnp.linalg.cholesky(state.prior.kernel)
+    diagonal = jnp.diagonal(factor)
+    factor += jnp.diag(jnp.log(diagonal) - diagonal)
+    return state._replace(
+        prior=state.prior._replace(kernel=factor),
+        base=state.base._replace(scales=jnp.log(state.base.scales)),
+        users=tuple(user._replace(tau=_log(user.tau)) for user in state.users),
+    )
+
+
+def from_coordinates(point: State, state: State) -> State:
+    """Undo `to_coordinates`; what is no coordinate, and what has no logarithm, is as in `state`."""
+    diagonal = jnp.diagonal(point.prior.kernel)
+    factor = point.prior.kernel + jnp.diag(jnp.exp(diagonal) - diagonal)
+    differ, shared = state.params.spread > 0, point.params.shared
+    users = tuple(
+        new._replace(
+            tau=jnp.where(old.tau > 0, jnp.exp(new.tau), old.tau),
+            theta=jnp.where(differ, new.theta, shared),
+            level=old.level,
+            scale=old.scale,
+        )
+        for new, old in zip(point.users, state.users, strict=True)
+    )
+    return State(
+        point.prior._replace(kernel=factor @ factor.T),
+        point.base._replace(scales=jnp.exp(point.base.scales)),
+        state.params._replace(shared=shared),
+        users,
+    )
+
+
+def _log(values: Array) -> Array:
+    return jnp.where(values > 0, jnp.log(jnp.where(values > 0, values, 1.0)), 0.0)

@@ -27,14 +27,22 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from bayesrank.gp import KernelPrior
 from bayesrank.infer.compiled import jit
-from bayesrank.solvers.collaborative.blocks import Block, Observations, make_blocks
+from bayesrank.solvers.collaborative.blocks import make_blocks
 from bayesrank.solvers.collaborative.data import check_observations
-from bayesrank.solvers.collaborative.iterate import Setting, State, expect
-from bayesrank.solvers.collaborative.own_numbers import own_numbers
-from bayesrank.solvers.collaborative.posterior import Prior, UserState
+from bayesrank.solvers.collaborative.e_step import expect
+from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
 from bayesrank.solvers.collaborative.state import EMState, fingerprint, pack, unpack
-from bayesrank.solvers.collaborative.thresholds import Theta, log_deviations, update_theta
+from bayesrank.solvers.collaborative.types import (
+    LikelihoodParams,
+    Observations,
+    Setting,
+    SharedPrior,
+    State,
+    UserBlock,
+    UserState,
+)
 
 __all__ = ["extend_prior", "fit_users"]
 
@@ -72,10 +80,10 @@ def fit_users(
         Their observations, their state, and the figures of an `EMResult`.
     """
     observations = check_observations(
-        setting.likelihood, users, items, levels, None, len(state.mean)
+        setting.likelihood.name, users, items, levels, None, len(state.mean)
     )
     parameters = len(state.shared_theta)
-    if setting.likelihood in ("probit", "logit") and observations.levels.max() > parameters:
+    if isinstance(setting.likelihood, Ordinal) and observations.levels.max() > parameters:
         raise ValueError(
             f"levels go up to {observations.levels.max():g}, those known to {parameters}"
         )
@@ -88,7 +96,7 @@ def fit_users(
         user_scale=np.ones(n),
         fingerprint=fingerprint(observations),
     )
-    blocks = make_blocks(observations, most=2, alike=True)
+    blocks = make_blocks(observations, max_blocks=2, alike=True)
     with jax.enable_x64(True):
         laid_out, placed = jax.device_put((unpack(start, blocks), blocks))
         figures: dict[str, Any] = {}
@@ -100,23 +108,21 @@ def fit_users(
 
 
 def _round(
-    setting: Setting, state: State, blocks: tuple[Block, ...]
+    setting: Setting, state: State, blocks: tuple[UserBlock, ...]
 ) -> tuple[State, dict[str, Any]]:
     """Make a step of all blocks, and the figures of what it began with."""
-    curved = len(state.theta.shared) > 0 and not setting.numbers
     # Code is compiled for a kind of observation, whatever else was settled when EM was run.
     fixed = Setting(
         setting.likelihood,
         collaborative=False,
-        tiers=(),
+        kernel_prior=KernelPrior(()),
         mean_strength=0.0,
         learn_base=False,
-        learn_theta=True,
-        learn_spread=curved,
+        learn_likelihood=True,
         damping=setting.damping,
     )
     steps = [
-        _step(fixed, state.prior, state.theta, user, block)
+        _step(fixed, state.prior, state.params, user, block)
         for block, user in zip(blocks, state.users, strict=True)
     ]
     return state._replace(users=tuple(step.users for step in steps)), {
@@ -127,17 +133,20 @@ def _round(
 
 
 @partial(jit, static_argnums=0)
-def _step(setting: Setting, prior: Prior, theta: Theta, users: UserState, block: Block) -> _Step:
+def _step(
+    setting: Setting,
+    prior: SharedPrior,
+    params: LikelihoodParams,
+    users: UserState,
+    block: UserBlock,
+) -> _Step:
     """Make the E-step of a block, and the M-step for what is each user's own."""
-    known, moved = block.known, jnp.zeros(())
-    if setting.numbers:
-        users, moved = own_numbers(theta, prior, users, block)
-    log_prior = log_deviations(theta, users, known)
+    likelihood, known = setting.likelihood, block.known
+    users, moved = likelihood.alone(params, prior, users, block)
+    log_prior = likelihood.log_prior(params, users.theta, known)
     after, own, sums = expect(setting, None, prior, users, block)
-    if not setting.numbers and theta.shared.shape[0]:
-        after = update_theta(
-            theta, (after,), (own,), (known,), learn_shared=False, learn_spread=False
-        )[1][0]
+    if not likelihood.exact and params.shared.shape[0]:
+        after = likelihood.m_step(params, (after,), (own,), (known,), pooled=False)[1][0]
         change = jnp.abs(after.theta - users.theta)
         moved = jnp.max(jnp.where(known[..., None], change, 0.0))
     return _Step(after, sums.log_evidence, log_prior, jnp.maximum(moved, sums.delta))
@@ -178,8 +187,8 @@ def extend_prior(
     size = max(float(np.diagonal(x).max(initial=0.0)) for x in (mixed, rest))
     _check_residual(residual, weights, size * _rounding(*given))
     mean = np.append(state.mean, state.level + weights.T @ (state.mean - state.level))
-    carried = state.kernel @ weights
-    kernel = np.block([[state.kernel, carried], [carried.T, weights.T @ carried + residual]])
+    follow = state.kernel @ weights
+    kernel = np.block([[state.kernel, follow], [follow.T, weights.T @ follow + residual]])
     extended = np.block([[kernels, between], [np.swapaxes(between, 1, 2), among]])
     return state._replace(mean=mean, kernel=kernel), extended
 

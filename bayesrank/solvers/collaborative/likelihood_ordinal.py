@@ -1,0 +1,205 @@
+"""Levels: which of the intervals between a user's thresholds the function plus noise is in."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.stats import norm
+from scipy import stats
+
+from bayesrank.distributions import OrderedProbit, logistic_interval_moments
+from bayesrank.distributions.ordinal import centred_thresholds
+from bayesrank.infer.quadrature import Moments
+from bayesrank.solvers.collaborative.likelihoods import (
+    Inferred,
+    Likelihood,
+    Start,
+    Users,
+    join,
+    split,
+)
+from bayesrank.solvers.collaborative.posterior import sweep
+from bayesrank.solvers.collaborative.types import (
+    LikelihoodParams,
+    Observations,
+    UserData,
+    UserState,
+    UserStatistics,
+)
+
+__all__ = ["Logit", "Ordinal", "OrdinalStatistics", "Probit", "thresholds"]
+
+# In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
+# what is too much goes to single items, the part of the base that is like noise.
+_BASE_VARIANCE = 4.0
+_LONGEST_STEP = 0.5
+# Scores are those at the sites of the sweep before, which follow a user's parameters one iteration
+# later: whole steps of the users' own swing to and fro, half steps do not.
+_SHARE = 0.5
+_RIDGE = 1e-6  # keeps the step finite where nothing is known: a gap beside a level nobody used
+_LEAST_PROBABILITY = 1e-12
+
+
+class OrdinalStatistics(NamedTuple):
+    """Gradient of a user's log evidence in ``theta`` (p,), and its expected information (p, p)."""
+
+    score: Array
+    information: Array
+
+
+class Ordinal(Likelihood):
+    """Levels between thresholds.
+
+    At EP's fixed point the evidence is stationary in the sites, so that its gradient in the
+    parameters is the sum of those of the observations' ``log Z`` at their cavities. The information
+    is what these would be expected to have, by the predictions of the cavities.
+    """
+
+    probit_scale: ClassVar[float] = 1.0  # of the normal noise that is most alike
+
+    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
+        """``log Z`` of a level at a normal predictor, and its derivatives in `mean`."""
+        raise NotImplementedError
+
+    def start(
+        self, observations: Observations, num_levels: int | None, *, collaborative: bool
+    ) -> Start:
+        """Thresholds that give all levels their frequencies."""
+        frequencies = _frequencies(observations.levels, num_levels)
+        logistic = self.name == "logit"
+        variance = np.pi**2 / 3 if logistic else 1.0
+        # Individual models learn their scale, and start small; what users share keeps its size.
+        ratio = _BASE_VARIANCE if collaborative else 1.0
+        edges = (stats.logistic if logistic else stats.norm).ppf(np.cumsum(frequencies)[:-1])
+        edges *= np.sqrt(1.0 + ratio)
+        theta = np.append(np.log(np.diff(edges)), 0.0)
+        return Start(theta, float(-edges.mean()), ratio * variance)
+
+    def spread(self, size: int, user_spread: float, *, collaborative: bool) -> np.ndarray:
+        """Individual models have a scale, so that their noise is the unit."""
+        return user_spread * np.append(np.ones(size - 1), float(collaborative))
+
+    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+        """Make a sweep of EP."""
+
+        def log_z(theta: Array, *args: Array) -> tuple[Array, Moments]:
+            moments = self.moments(theta, *args)
+            return moments.log_z, moments
+
+        def tilt(level: Array, mean: Array, variance: Array) -> Any:
+            score, moments = jax.grad(log_z, has_aux=True)(state.theta, level, mean, variance)
+            return moments, (score, self.information(state.theta, mean, variance))
+
+        after, fit, each = sweep(tilt, data, state, damping)
+        sums = (jnp.einsum("s,s...->...", data.filled.astype(x.dtype), x) for x in each)
+        return after, fit, OrdinalStatistics(*sums)
+
+    def information(self, theta: Array, mean: Array, variance: Array) -> Array:
+        """Fisher's information of an observation at a normal predictor, shape (p, p)."""
+
+        def below(theta: Array) -> Array:
+            noise = self.probit_scale * jnp.exp(theta[-1])
+            return norm.cdf((thresholds(theta[:-1]) - mean) / jnp.sqrt(noise**2 + variance))
+
+        slopes = jnp.pad(jax.jacfwd(below)(theta), ((1, 1), (0, 0)))
+        probability = jnp.diff(jnp.pad(below(theta), (1, 1), constant_values=(0.0, 1.0)))
+        each = jnp.diff(slopes, axis=0)
+        return each.T @ (each / jnp.maximum(probability, _LEAST_PROBABILITY)[:, None])
+
+    def m_step(
+        self,
+        params: LikelihoodParams,
+        users: Users,
+        statistics: tuple[UserStatistics, ...],
+        known: tuple[Array, ...],
+        *,
+        pooled: bool,
+    ) -> tuple[LikelihoodParams, Users]:
+        r"""Make a step of Fisher's scoring, users' deviations maximised out.
+
+        With scores :math:`\gamma_j`, informations :math:`I_j`, deviations :math:`e_j` of precision
+        :math:`\Lambda` and :math:`R_j = (I_j + \Lambda)^{-1}` the shared step :math:`\delta` solves
+        :math:`\sum_j (I_j - I_j R_j I_j) \delta = \sum_j [\gamma_j - I_j R_j (\gamma_j - \Lambda
+        e_j)]`, and users' own are :math:`R_j (\gamma_j - \Lambda e_j - I_j \delta)`.
+        """
+        theta = join([user.theta for user in users])
+        score = join([x.likelihood.score for x in statistics])
+        information = join([x.likelihood.information for x in statistics])
+        shared, free = params.shared, params.spread > 0
+        precision = jnp.where(free, 1.0 / jnp.where(free, params.spread, 1.0) ** 2, 0.0)
+        deviation = theta - shared
+        inside = jnp.where(free[:, None] & free, information, 0.0)
+        inside += jnp.diag(jnp.where(free, precision, 1.0))
+        pulled = (score - deviation * precision)[..., None]
+        right = jnp.where(free[:, None], jnp.concatenate([information, pulled], axis=-1), 0.0)
+        # One batch of decompositions, of all blocks: two in one program may wait for each other's
+        # threads for ever, with jaxlib 0.10 on CPUs.
+        solved = jnp.linalg.solve(inside, right)
+        reach, gain = solved[..., :-1], solved[..., -1]
+        step, gaps = jnp.zeros_like(shared), shared.shape[0] - 1  # none if there are two levels
+        if pooled and gaps:
+            matrix = jnp.sum(information - information @ reach, axis=0) + _RIDGE * jnp.eye(gaps + 1)
+            total = jnp.sum(score - jnp.einsum("npq,nq->np", information, gain), axis=0)
+            # The shared noise, the last, is the unit.
+            step = jnp.append(_limited(jnp.linalg.solve(matrix[:-1, :-1], total[:-1])), 0.0)
+        deviation += _SHARE * _limited(gain - reach @ step)
+        new = shared + step + jnp.where(free, deviation, 0.0)
+        return params._replace(shared=shared + step), split(new, users)
+
+
+class Probit(Ordinal):
+    """Levels with normal noise."""
+
+    name = "probit"
+
+    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
+        """Closed form."""
+        edges, noise = thresholds(theta[:-1]), jnp.exp(theta[-1])
+        likelihood = OrderedProbit(0.0, edges, noise, validate_args=False)
+        return Moments(*likelihood.tilted_moments(level, mean, variance))
+
+
+class Logit(Ordinal):
+    """Levels with logistic noise."""
+
+    name = "logit"
+    probit_scale = 1.7
+
+    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
+        """By a rule for the logistic noise."""
+        ends = jnp.pad(thresholds(theta[:-1]), (1, 1), constant_values=(-jnp.inf, jnp.inf))
+        at = level.astype(int)
+        moments = logistic_interval_moments(
+            ends[at], ends[at + 1], mean, variance, jnp.exp(theta[-1])
+        )
+        return Moments(*moments)
+
+
+def thresholds(log_gaps: Array) -> Array:
+    """Thresholds from the logs of their gaps, mean zero; shape (..., r - 2) to (..., r - 1)."""
+    return centred_thresholds(jnp.exp(log_gaps))
+
+
+def _frequencies(levels: np.ndarray, num_levels: int | None) -> np.ndarray:
+    used, counts = np.unique(levels, return_counts=True)
+    top = int(used[-1])
+    r = top + 1 if num_levels is None else num_levels
+    if isinstance(r, bool) or not isinstance(r, Integral):
+        raise ValueError(f"num_levels is {r!r}; pass a whole number from 2")
+    if r < 2 or top >= r:
+        raise ValueError(f"num_levels is {r}, but levels go up to {used[-1]:g}; pass at least two")
+    if len(used) < r:
+        unused = int(np.argmax(np.append(used, -1) != np.arange(len(used) + 1)))
+        raise ValueError(f"nobody used level {unused}; number the levels in use without gaps")
+    return counts / counts.sum()
+
+
+def _limited(step: Array) -> Array:
+    """Shorten steps that no quadratic model is good for."""
+    longest = jnp.max(jnp.abs(step), axis=-1, keepdims=True)
+    return step * jnp.minimum(1.0, _LONGEST_STEP / jnp.maximum(longest, 1e-300))

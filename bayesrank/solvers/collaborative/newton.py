@@ -1,0 +1,55 @@
+"""Newton's method for a few numbers, safe where the objective is not concave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+__all__ = ["ascent_step", "newton"]
+
+_LONGEST_STEP = 1.0
+_LENGTHS = (0.0, 0.125, 0.25, 0.5, 1.0)
+_RIDGE = 1e-12
+
+
+def ascent_step(gradient: Array, hessian: Array, free: Array) -> Array:
+    """Newton's step of what is free, upwards in every direction, with no entry above one.
+
+    Parameters
+    ----------
+    gradient, hessian
+        Of the objective, shapes (p,) and (p, p).
+    free
+        Which entries may move, shape (p,).
+    """
+    inside = jnp.where(free[:, None] & free, hessian, jnp.diag(jnp.where(free, 0.0, -1.0)))
+    values, axes = jnp.linalg.eigh(0.5 * (inside + inside.T))
+    curvature = jnp.abs(values)
+    curvature = jnp.maximum(curvature, _RIDGE * jnp.max(curvature))
+    along = jnp.where(free, gradient, 0.0) @ axes
+    step = axes @ (along / jnp.where(curvature > 0, curvature, 1.0))
+    return step * jnp.minimum(1.0, _LONGEST_STEP / jnp.maximum(jnp.max(jnp.abs(step)), 1e-300))
+
+
+def newton(
+    objective: Callable[[Array], Array], start: Array, free: Array, num_steps: int
+) -> tuple[Array, Array]:
+    """Maximise, each step as long as is best of a few lengths, of which zero is one.
+
+    Returns
+    -------
+    tuple
+        Where the steps end, shape (p,), and the largest entry of the last one.
+    """
+
+    def improve(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        x = state[0]
+        step = ascent_step(jax.grad(objective)(x), jax.hessian(objective)(x), free)
+        tried = x + jnp.asarray(_LENGTHS)[:, None] * step
+        best = tried[jnp.argmax(jax.vmap(objective)(tried))]
+        return best, jnp.max(jnp.abs(step))
+
+    return lax.fori_loop(0, num_steps, improve, (start, jnp.zeros((), start.dtype)))
