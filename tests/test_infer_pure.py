@@ -22,6 +22,7 @@ from scipy.stats import norm
 import bayesrank
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning
+from bayesrank.infer.reader.inventory import take_inventory
 
 KEY = jax.random.key(2)
 K = rbf(np.linspace(0, 2, 5)[:, None], 0.7, 1.4)
@@ -158,12 +159,13 @@ def test_prior_medians():
     """By the quantile function where there is one, else by draws on the unconstrained scale."""
 
     def priors():
-        numpyro.sample("rate", dist.Gamma(2.0, 3.0))
-        numpyro.sample("share", dist.Dirichlet(jnp.array([4.0, 2.0, 1.0])))
-        numpyro.sample("width", dist.HalfNormal(2.0).expand([2]))
-        numpyro.sample("y", dist.Normal(numpyro.sample("f", dist.Normal(0, 1)), 1.0), obs=0.3)
+        rate: Any = numpyro.sample("rate", dist.Gamma(2.0, 3.0))
+        share: Any = numpyro.sample("share", dist.Dirichlet(jnp.array([4.0, 2.0, 1.0])))
+        width: Any = numpyro.sample("width", dist.HalfNormal(2.0).expand([2]))
+        noise = rate + share[0] + width[1]
+        numpyro.sample("y", dist.Normal(numpyro.sample("f", dist.Normal(0, 1)), noise), obs=0.3)
 
-    params = jax.jit(lambda: EP(priors).read({}).hyperparameters)()
+    params = jax.jit(lambda: take_inventory(priors, (), {}, {}).hyperparameters)()
     assert_allclose(params["rate"], 0.559449, rtol=0.1)
     assert_allclose(params["width"], 2.0 * norm.ppf(0.75), rtol=1e-6)
     assert_allclose(params["share"].sum(), 1.0)

@@ -30,13 +30,14 @@ def wins(f: Any, name: str = "win") -> None:
 # ---------------------------------------------------------------- latents
 
 
-def student_t_latent():
-    wins(items(dist.StudentT(4.0, 0.0, 1.0)))
+def student_t_vector():
+    root = jnp.eye(3)
+    wins(numpyro.sample("f", dist.MultivariateStudentT(4.0, jnp.zeros(3), root)))
 
 
-def laplace_latent_behind_a_gaussian_one():
-    level = numpyro.sample("level", dist.Laplace(0.0, 1.0))
-    wins(items() + level * jnp.arange(3))
+def laplace_latent_around_the_square_of_another():
+    level: Any = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    wins(items(dist.Laplace(level + level**2, 1.0)))
 
 
 def flat_latent():
@@ -135,8 +136,8 @@ def no_latent():
 
 
 REFUSED = {
-    student_t_latent: ["'f' (StudentT distribution) is not Gaussian", "params={'f': ...}"],
-    laplace_latent_behind_a_gaussian_one: ["'level' (Laplace", "Normal or MultivariateNormal"],
+    student_t_vector: ["'f' (MultivariateStudentT dis", "is not Gaussian", "params={'f': ...}"],
+    laplace_latent_around_the_square_of_another: ["'f' (Laplace", "Normal or MultivariateNormal"],
     flat_latent: ["'f' (ImproperUniform", "is not Gaussian"],
     discrete_latent: ["'better' is discrete", "Sum it out", "params={'better': ...}"],
     scale_of_a_latent: ["prior scale of latent site 'f'", "log_scale", "Fix", "params"],

@@ -16,7 +16,8 @@ from jax.typing import ArrayLike
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import as_working_dtype
 from bayesrank.infer.ep import EP
-from bayesrank.infer.reader.inventory import Inventory, run_with, take_inventory
+from bayesrank.infer.reader.hyperprior import log_hyperprior
+from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.sites import EPState, Sites
 
@@ -169,19 +170,12 @@ class Hyperparameters:
         kwargs: dict[str, Any],
         jacobian: bool,
     ) -> Evaluation:
-        log_prior = self._log_prior(params, args, kwargs)
+        known = {k: jnp.asarray(v) for k, v in params.items()}
+        log_prior = log_hyperprior(self.engine.model, args, kwargs, self.inventory, known)
         objective = log_evidence + log_prior
         if jacobian:
             objective += self.log_jacobian(flat)
         return Evaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
-
-    def _log_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Array:
-        names = [k for k in self.names if k in self.inventory.sampled]
-        zeros = {k: jnp.zeros(shape) for k, shape in self.inventory.latents.items()}
-        known = {**self.inventory.discrete, **zeros, **params}
-        traced = run_with(self.engine.model, args, kwargs, known)
-        densities = (jnp.sum(traced[k]["fn"].log_prob(traced[k]["value"])) for k in names)
-        return sum(densities, jnp.zeros(()))
 
     def evaluate_with_gradient(
         self,

@@ -22,7 +22,7 @@ from jax import Array
 
 from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind
 
-__all__ = ["Affine", "Degree", "Value", "identity", "walk"]
+__all__ = ["Affine", "Degree", "Value", "degree_of", "identity", "is_linear", "walk"]
 
 
 class Degree(Enum):
@@ -143,7 +143,7 @@ def walk(trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
 def _evaluate(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     if not any(isinstance(x, (Affine, Degree)) for x in operands):
         return bind(equation, operands)
-    degree = _degree(equation, operands)
+    degree = degree_of(equation, [_order(x) for x in operands])
     if degree == 1:
         return _affine_rule(equation, operands)
     outcome = Degree.QUADRATIC if degree == 2 else Degree.NONLINEAR
@@ -191,9 +191,23 @@ def _order(value: Any) -> int:
     return value.value if isinstance(value, Degree) else 0
 
 
-def _degree(equation: Equation, operands: list[Any]) -> int:
-    """Polynomial degree of an equation's result in the latents: 1, 2, or 3 for anything higher."""
-    orders = [_order(x) for x in operands]
+def is_linear(name: str) -> bool:
+    """Whether a primitive is linear in some of its operands."""
+    return name in _LINEAR or name in _STRUCTURAL
+
+
+def degree_of(equation: Equation, orders: Sequence[int]) -> int:
+    """Polynomial degree of an equation's result in the latents: 0, 1, 2, or 3 for anything higher.
+
+    Parameters
+    ----------
+    equation
+        The equation.
+    orders
+        Degree of each of its operands.
+    """
+    if not any(orders):
+        return 0
     name = equation.name
     if name in _BILINEAR:
         return min(sum(orders), 3)
@@ -202,7 +216,7 @@ def _degree(equation: Equation, operands: list[Any]) -> int:
     if name == "integer_pow" and equation.params["y"] == 1:
         return orders[0]
     if name in _LINEAR:
-        linear = _LINEAR[name](len(operands))
+        linear = _LINEAR[name](len(orders))
     elif name in _STRUCTURAL:
         linear = (0,)
     else:

@@ -30,7 +30,7 @@ from bayesrank.infer.reader.jaxpr import (
     flat_trace,
 )
 
-__all__ = ["Components", "find_components"]
+__all__ = ["Components", "find_components", "is_elementwise"]
 
 _ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
@@ -74,6 +74,11 @@ class Components(NamedTuple):
         """Whether predictors and outputs pair up one to one, in order."""
         order = np.arange(self.size)
         return np.array_equal(self.predictor, order) and np.array_equal(self.output, order)
+
+
+def is_elementwise(name: str) -> bool:
+    """Whether it is known which elements of its operands a primitive mixes."""
+    return name in _ELEMENTWISE | _MOVES | _REDUCTIONS | _CUMULATIVE
 
 
 def find_components(

@@ -1,14 +1,17 @@
 """The sites of a NumPyro program: which are latent, which are hyperparameters, which are observed.
 
-The program is run once with every unobserved site at a chosen value.  A site with real support is
-taken for a latent; whether the latents are jointly Gaussian is found out later, from the program's
-own densities.  Sites with any other continuous support, and `param` sites, are hyperparameters and
-get the value given in `params`, else their initial value or the median of their prior.
+The program is run once with every unobserved site at a chosen value.  A site with real support, or
+of a Gaussian family, is taken for a latent; whether the latents are jointly Gaussian is found out
+later, from the program's own densities.  Of the sites with bounded support, those that nothing
+depends on are left out, those that are used as latents are (see `bayesrank.infer.reader.roles`) are
+latents, and the others are hyperparameters, as `param` sites are: they get the value given in
+`params`, else their initial value or the median of their prior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +21,8 @@ from jax import Array
 from numpyro import handlers, validation_enabled
 from numpyro.distributions import constraints
 
-from bayesrank.infer.reader.prior import unwrap
+from bayesrank.infer.reader.prior import is_gaussian, unwrap
+from bayesrank.infer.reader.roles import Role, roles_of_bounded
 from bayesrank.infer.reader.validation import refuse_invalid_parameters
 
 __all__ = ["Inventory", "run_with", "take_inventory"]
@@ -32,17 +36,21 @@ class Inventory(NamedTuple):
     Attributes
     ----------
     latents
-        Shapes of the unobserved sites with real support, in order.
+        Shapes of the latent sites, in order.
     families
         Names of their distributions.
     discrete
         Values (draws) of the unobserved sites with discrete support.
+    childless
+        Names of the unobserved sites with bounded support that no other site depends on.
     hyperparameters
         Values of `param` sites and of all other unobserved sites, whether given or chosen.
     supports
         Supports of the hyperparameters that `params` does not hold fixed.
     sampled
-        Names of the hyperparameters that are `sample` sites, and so have a prior.
+        Names of the hyperparameters that are `sample` sites left free, and so have a prior.
+    given
+        Names of the `sample` sites that `params` holds fixed.
     observed
         Names of the observed sites, factors included, in order.
     factors
@@ -54,9 +62,11 @@ class Inventory(NamedTuple):
     latents: dict[str, tuple[int, ...]]
     families: dict[str, str]
     discrete: dict[str, Array]
+    childless: tuple[str, ...]
     hyperparameters: dict[str, Array]
     supports: dict[str, Any]
     sampled: tuple[str, ...]
+    given: tuple[str, ...]
     observed: tuple[str, ...]
     factors: frozenset[str]
     validates: bool
@@ -109,59 +119,95 @@ def take_inventory(
     _refuse_subsampling(sites)
     refuse_invalid_parameters(sites, validates)
     _check_params(sites, params)
-    latents, families, discrete, hyper, supports = {}, {}, {}, {}, {}
-    sampled, observed = [], []
-    for name, site in sites.items():
-        if site["type"] == "param":
-            hyper[name] = _as_float(site["value"])
-            if name not in params:
-                supports[name] = site["kwargs"].get("constraint", constraints.real)
-        if site["type"] != "sample":
-            continue
-        if site["is_observed"]:
-            observed.append(name)
-        elif name in params:
-            hyper[name] = _as_float(site["value"])
-        elif site["fn"].support.is_discrete:
-            discrete[name] = site["value"]
-        elif isinstance(site["fn"], dist.Delta):
-            continue
-        elif _is_real(site["fn"].support):
-            latents[name] = jnp.shape(site["value"])
-            base, mask = unwrap(site["fn"])
-            families[name] = ("" if mask is None else "masked ") + type(base).__name__
-        else:
-            hyper[name] = _as_float(site["value"])
-            supports[name] = site["fn"].support
-            sampled.append(name)
-    if not latents:
+    roles = {name: role for name, site in sites.items() if (role := _role(site, params))}
+    if Role.HYPERPARAMETER in roles.values():
+        held = {
+            name: _value(site)
+            for name, site in sites.items()
+            if site["type"] == "param" or roles.get(name) is Role.GIVEN
+        }
+        roles |= roles_of_bounded(partial(run_with, model, args, kwargs), sites, roles, held)
+    _refuse_empty(roles, params)
+    return _inventory(sites, roles, params, validates)
+
+
+def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
+    """Role of a `sample` site, as far as the site itself tells; a `Delta` site follows from others.
+
+    Sites with bounded support are called hyperparameters.
+    """
+    if site["type"] != "sample":
+        return None
+    if site["is_observed"]:
+        return Role.OBSERVED
+    if site["name"] in params:
+        return Role.GIVEN
+    fn = site["fn"]
+    if isinstance(fn, dist.Delta):
+        return None
+    if fn.support.is_discrete:
+        return Role.DISCRETE
+    return Role.LATENT if _is_real(fn.support) or is_gaussian(fn) else Role.HYPERPARAMETER
+
+
+def _refuse_empty(roles: Mapping[str, Role], params: Mapping[str, Any]) -> None:
+    if Role.LATENT not in roles.values():
         raise ValueError(
             "the model has no unobserved sample site with real support for EP to infer; give it "
             f"one, or leave it out of params (params names: {sorted(params)})"
         )
-    if not observed:
+    if Role.OBSERVED not in roles.values():
         raise ValueError(
             "the model has no observed site, so there is nothing to learn from; pass the data "
             "that it conditions on"
         )
-    factors = frozenset(k for k in observed if isinstance(sites[k]["fn"], dist.Unit))
+
+
+def _inventory(
+    sites: Mapping[str, Any],
+    roles: Mapping[str, Role],
+    params: Mapping[str, Any],
+    validates: bool,
+) -> Inventory:
+    def named(role: Role) -> tuple[str, ...]:
+        return tuple(name for name in sites if roles.get(name) is role)
+
+    hyper, supports = {}, {}
+    for name, site in sites.items():
+        if site["type"] == "param" or roles.get(name) in (Role.GIVEN, Role.HYPERPARAMETER):
+            hyper[name] = _value(site)
+            if site["type"] == "param" and name not in params:
+                supports[name] = site["kwargs"].get("constraint", constraints.real)
+            elif roles.get(name) is Role.HYPERPARAMETER:
+                supports[name] = site["fn"].support
+    observed = named(Role.OBSERVED)
     return Inventory(
-        latents,
-        families,
-        discrete,
+        {name: jnp.shape(sites[name]["value"]) for name in named(Role.LATENT)},
+        {name: _family(sites[name]["fn"]) for name in named(Role.LATENT)},
+        {name: sites[name]["value"] for name in named(Role.DISCRETE)},
+        named(Role.CHILDLESS),
         hyper,
         supports,
-        tuple(sampled),
-        tuple(observed),
-        factors,
+        named(Role.HYPERPARAMETER),
+        named(Role.GIVEN),
+        observed,
+        frozenset(name for name in observed if isinstance(sites[name]["fn"], dist.Unit)),
         validates,
     )
 
 
-def _as_float(value: Any) -> Array:
-    value = jnp.asarray(value)
-    is_float = jnp.issubdtype(value.dtype, jnp.floating)
-    return value if is_float else value.astype(jnp.result_type(float))
+def _family(fn: dist.Distribution) -> str:
+    base, mask = unwrap(fn)
+    return ("" if mask is None else "masked ") + type(base).__name__
+
+
+def _value(site: Mapping[str, Any]) -> Array:
+    """Value of a hyperparameter or of a site held fixed; that of a discrete one may be an index."""
+    value = jnp.asarray(site["value"])
+    discrete = site["type"] == "sample" and site["fn"].support.is_discrete
+    if discrete or jnp.issubdtype(value.dtype, jnp.floating):
+        return value
+    return value.astype(jnp.result_type(float))
 
 
 def _is_real(support: Any) -> bool:
@@ -178,7 +224,7 @@ def _initial_value(site: dict[str, Any]) -> Array | None:
     shape = site["kwargs"].get("sample_shape", ())
     if isinstance(fn, dist.Delta) or fn.support.is_discrete:
         return None
-    if _is_real(fn.support):
+    if _is_real(fn.support) or is_gaussian(fn):
         return jnp.zeros(fn.shape(shape), jnp.result_type(float))
     return _median(fn, key, shape)
 

@@ -56,6 +56,11 @@ class Equation(NamedTuple):
         """The primitive's name."""
         return self.primitive.name
 
+    @property
+    def variables(self) -> frozenset[int]:
+        """Numbers of the operands that are not literals."""
+        return frozenset(x for x in self.inputs if isinstance(x, int))
+
 
 class FlatTrace(NamedTuple):
     """A traced function without inner calls.

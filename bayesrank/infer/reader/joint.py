@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from numpyro import validation_enabled
 
 from bayesrank.infer.reader.affine import Value, identity, walk
+from bayesrank.infer.reader.densities import elementwise, log_density, with_trailing_axes
 from bayesrank.infer.reader.inventory import Inventory, run_with
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace
 from bayesrank.infer.reader.predictors import SupportsTiltedMoments
@@ -57,13 +57,16 @@ class Joint(NamedTuple):
         Value of every variable of the trace, see `walk`.
     latent, observed
         For each site its outputs' values; `GaussianForm` or the log density of a latent,
-        `ObservedOutputs`.
-    observed_numbers
-        Variable numbers of the observed sites' outputs.
+        `ObservedOutputs`.  Sites whose value is held fixed are observed if a latent reaches their
+        density.
+    latent_numbers, observed_numbers
+        Variable numbers of these outputs.
     reach
         For each variable, which inputs reach it.
     log_densities
         The summed, scaled log densities of named sites as a function of all latents.
+    sites_at_zero
+        NumPyro's trace of the program where all latents are zero.
     """
 
     inventory: Inventory
@@ -75,6 +78,7 @@ class Joint(NamedTuple):
     observed_numbers: dict[str, ObservedOutputs]
     reach: Callable[[Any], frozenset[str]]
     log_densities: Callable[[tuple[str, ...], Mapping[str, Array]], Array]
+    sites_at_zero: Callable[[], dict[str, Any]]
 
 
 def trace_joint(
@@ -97,7 +101,7 @@ def trace_joint(
             {name: _latent_outputs(name, sites[name]) for name in latents},
             {
                 name: _observed_outputs(sites[name], inventory.validates)
-                for name in inventory.observed
+                for name in (*inventory.observed, *inventory.given, *inventory.sampled)
             },
         )
 
@@ -125,6 +129,11 @@ def trace_joint(
     latent, observed = jax.tree.unflatten(structure, values)
     latent_numbers, observed_numbers = jax.tree.unflatten(structure, list(trace.outputs))
     reached = _reachability(trace, [*order, *discrete])
+    # The density of a hyperparameter is a factor only if it sees a latent.
+    held = [
+        k for k in (*inventory.given, *inventory.sampled) if reached(observed_numbers[k].log_prob)
+    ]
+    observed = {k: observed[k] for k in (*inventory.observed, *held)}
     return Joint(
         inventory,
         trace,
@@ -135,6 +144,7 @@ def trace_joint(
         observed_numbers,
         reached,
         log_densities,
+        lambda: run({**inventory.discrete, **zeros}),
     )
 
 
@@ -145,20 +155,18 @@ def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
     form = gaussian_form(site["fn"], jnp.shape(site["value"]))
     if form is not None:
         return form
-    # A check of the value, as a branch on it, would not be polynomial in it.
-    with validation_enabled(False):
-        return site["fn"].log_prob(site["value"])
+    return log_density(site["fn"], jnp.asarray(site["value"]))
 
 
 def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs:
-    fn, value, scale = _elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
+    fn, value, scale = elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
     base, mask = unwrap(fn)
     closed_form = None
     if scale is None and isinstance(base, SupportsTiltedMoments):
         predictor = getattr(base, base.predictor)
         closed_form = (base, predictor, value, mask)
     if scale is not None:
-        scale = _with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
+        scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
     return ObservedOutputs(
         fn.log_prob(value), scale, closed_form, _supported(fn, value, validating)
     )
@@ -170,26 +178,6 @@ def _supported(fn: dist.Distribution, value: Array, validating: bool) -> Any:
         return None
     inside = base.support(value)
     return inside if mask is None else inside | ~jnp.asarray(mask)
-
-
-def _elementwise(fn: dist.Distribution) -> dist.Distribution:
-    """The same distribution without `to_event`, which sums over independent elements."""
-    if isinstance(fn, dist.Independent):
-        return _elementwise(fn.base_dist)
-    if not isinstance(fn, (dist.ExpandedDistribution, dist.MaskedDistribution)):
-        return fn
-    inner = _elementwise(fn.base_dist)
-    split = fn.event_dim - inner.event_dim
-    if not split:
-        return fn
-    if isinstance(fn, dist.MaskedDistribution):
-        return inner.mask(_with_trailing_axes(fn._mask, split))
-    return inner.expand(fn.batch_shape + fn.event_shape[:split])
-
-
-def _with_trailing_axes(x: Any, count: int) -> Any:
-    """Append axes of length one, for the elements of an event; a scalar needs none."""
-    return jnp.reshape(x, jnp.shape(x) + (1,) * count) if jnp.ndim(x) else x
 
 
 def _reachability(trace: FlatTrace, names: list[str]) -> Callable[[Any], frozenset[str]]:

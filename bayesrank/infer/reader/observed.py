@@ -12,17 +12,15 @@ from jax import Array
 
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import Moments
-from bayesrank.infer.reader.affine import Affine, Degree, Value
-from bayesrank.infer.reader.components import Components, find_components
-from bayesrank.infer.reader.jaxpr import UnknownValueError, needed_equations
+from bayesrank.infer.reader.affine import Affine, Degree
+from bayesrank.infer.reader.components import Components
 from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.nonlinear import nonlinear_part
 from bayesrank.infer.reader.predictors import (
-    evaluate,
     gaussian_moments,
     predictors_of,
     quadrature_moments,
 )
-from bayesrank.infer.reader.refusals import Refusal
 
 __all__ = ["Factors", "observed_factors"]
 
@@ -52,8 +50,21 @@ class Factors(NamedTuple):
     gaussian: bool
 
 
-def observed_factors(joint: Joint, name: str, power: float) -> Factors | Array | None:
+def observed_factors(
+    joint: Joint, name: str, power: float, spread: Array
+) -> Factors | Array | None:
     """Factors of an observed site.
+
+    Parameters
+    ----------
+    joint
+        The program's densities.
+    name
+        The site.
+    power
+        Power of EP.
+    spread
+        Prior standard deviations of all latents, shape (n,).
 
     Returns
     -------
@@ -77,7 +88,7 @@ def observed_factors(joint: Joint, name: str, power: float) -> Factors | Array |
             return factors
     if isinstance(log_prob, Affine):
         return None
-    return _from_trace(joint, name, scale, power)
+    return _from_trace(joint, name, scale, power, spread)
 
 
 def _shape(joint: Joint, name: str) -> tuple[int, ...]:
@@ -117,41 +128,22 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
     return Factors(rows, flat.offset, moments, constant, None, False)
 
 
-def _from_trace(joint: Joint, name: str, scale: Any, power: float) -> Factors | None:
+def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array) -> Factors | None:
     """Factors whose likelihood is the nonlinear part of the trace."""
-    log_prob = joint.observed[name].log_prob
     output = joint.observed_numbers[name].log_prob
-    constants = [k for k, v in joint.env.items() if not isinstance(v, Degree)]
-    equations = needed_equations(joint.trace.equations, [output], constants)
-    inputs = dict.fromkeys(
-        x
-        for equation in equations
-        for x in equation.inputs
-        if isinstance(x, int) and isinstance(joint.env[x], Affine)
-    )
-    numbers = list(inputs)
-    arrays = [value for x in numbers if isinstance(value := joint.env[x], Affine)]
-    try:
-        shapes = dict(zip(numbers, [a.shape for a in arrays], strict=True))
-        components = find_components(joint.trace, equations, shapes, output)
-    except UnknownValueError as error:
-        raise Refusal("traced_structure", name).error() from error
-    quadratic = log_prob is Degree.QUADRATIC
-    if quadratic and not _one_each(components):
+    part = nonlinear_part(joint, name, output)
+    quadratic = joint.observed[name].log_prob is Degree.QUADRATIC
+    if quadratic and not _one_each(part.components):
         return None
-    predictors = predictors_of(arrays, components)
-    fixed: dict[int, Value] = {
-        k: v for k, v in joint.env.items() if not isinstance(v, (Affine, Degree))
-    }
+    predictors = predictors_of(part.arrays, part.components, spread)
 
     def elements(eta: Array) -> Array:
-        given = dict(zip(numbers, predictors.expand(eta), strict=True))
-        return (scale * evaluate(equations, fixed, given, output)).reshape(-1)
+        return (scale * part.evaluate(predictors.expand(eta))).reshape(-1)
 
     def log_likelihood(eta: Array) -> Array:
-        return power * _sum_by_component(elements(eta), components)
+        return power * _sum_by_component(elements(eta), part.components)
 
-    with_latents = jnp.asarray(components.output < 0)
+    with_latents = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
     kind = gaussian_moments if quadratic else quadrature_moments
     return Factors(

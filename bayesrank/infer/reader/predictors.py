@@ -79,11 +79,21 @@ def evaluate(
     return known[output]
 
 
-def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictors:
+def predictors_of(arrays: Sequence[Affine], components: Components, spread: Array) -> Predictors:
     """Choose one predictor for each component, and express the others by it.
 
     Elements of one component see the latents along one direction: row ``a_j`` is ``c_j`` times its
-    component's row.
+    component's row.  Whether they do is judged on the scale of the latents' prior: a small
+    coefficient of a latent that varies much is no small one.
+
+    Parameters
+    ----------
+    arrays
+        The affine arrays that enter the likelihood.
+    components
+        Which of their elements hang together.
+    spread
+        Prior standard deviations of all latents, shape (n,).
     """
     shapes = [a.shape for a in arrays]
     flat = [a.reshape((int(np.prod(a.shape, dtype=int)),)) for a in arrays]
@@ -104,25 +114,21 @@ def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictor
     owner = np.maximum(components.predictor, 0)
     used = jnp.asarray(components.predictor >= 0)
 
-    def product(left: Any, right: Any) -> Array:
-        if columns is None:
-            return jnp.sum(values[left] * values[right], axis=-1)
-        same = columns[left][:, :, None] == columns[right][:, None, :]
-        pairs = values[left][:, :, None] * values[right][:, None, :]
-        return jnp.sum(jnp.where(same, pairs, 0.0), axis=(-1, -2))
-
+    weighted = values * (spread if columns is None else spread[columns])
     every = np.arange(offsets.shape[0])
-    squared = jnp.where(used, product(every, every), -1.0)
+    squared = jnp.where(used, _squared_norm(weighted, columns), -1.0)
     # The longest row of a component stands for it: others may be zero (the reference category of a
     # softmax).
     longest = jnp.zeros(components.size, squared.dtype).at[owner].max(squared)
     candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
     first = jnp.full(components.size, every.size).at[owner].min(candidates)
     of_component = first[owner]
-    reference, cross = squared[of_component], product(every, of_component)
+    reference = squared[of_component]
+    cross = _inner_product(weighted, columns, of_component)
     scale = cross / jnp.where(reference > 0, reference, 1.0)
-    residual = jnp.abs(squared - scale * cross)
-    straight = ~used | (residual <= jnp.sqrt(jnp.finfo(values.dtype).eps) * squared)
+    residual = _squared_residual(weighted, columns, scale, of_component)
+    # Of a norm, this is the power 3/4 of rounding: 2e-12, or 6e-6 in single precision.
+    straight = ~used | (residual <= jnp.finfo(values.dtype).eps ** 1.5 * squared)
     collinear = jnp.ones(components.size, bool).at[owner].min(straight)
     cuts = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])[:-1]
 
@@ -133,6 +139,35 @@ def predictors_of(arrays: Sequence[Affine], components: Components) -> Predictor
 
     rows = Rows(values[first], None if columns is None else columns[first], flat[0].size)
     return Predictors(rows, offsets[first], expand, collinear)
+
+
+def _inner_product(values: Array, columns: Array | None, others: Array) -> Array:
+    """Products of rows with the rows at `others`, shape (E,)."""
+    if columns is None:
+        return jnp.sum(values * values[others], axis=-1)
+    same = columns[:, :, None] == columns[others][:, None, :]
+    pairs = values[:, :, None] * values[others][:, None, :]
+    return jnp.sum(jnp.where(same, pairs, 0.0), axis=(-1, -2))
+
+
+def _squared_norm(values: Array, columns: Array | None) -> Array:
+    """Squared lengths of rows, shape (E,), without differences of squares that cancel."""
+    if columns is None:
+        return jnp.sum(values**2, axis=-1)
+    same = columns[:, :, None] == columns[:, None, :]
+    total = jnp.sum(jnp.where(same, values[:, None, :], 0.0), axis=-1)
+    return jnp.sum(total**2 / jnp.sum(same, axis=-1), axis=-1)
+
+
+def _squared_residual(values: Array, columns: Array | None, scale: Array, others: Array) -> Array:
+    """Squared length of what rows have beside `scale` times the rows at `others`, shape (E,)."""
+    multiple = scale[:, None] * values[others]
+    if columns is None:
+        return _squared_norm(values - multiple, None)
+    return _squared_norm(
+        jnp.concatenate([values, -multiple], axis=-1),
+        jnp.concatenate([columns, columns[others]], axis=-1),
+    )
 
 
 def quadrature_moments(

@@ -10,14 +10,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
+from numpyro.distributions import transforms
 
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 
-__all__ = ["Conditional", "GaussianForm", "extend", "gaussian_form", "joint_prior", "unwrap"]
+__all__ = [
+    "Conditional",
+    "GaussianForm",
+    "block_diagonal",
+    "extend",
+    "gaussian_form",
+    "is_gaussian",
+    "joint_prior",
+    "unwrap",
+]
+
+_FAMILIES = (dist.Normal, dist.MultivariateNormal, dist.LowRankMultivariateNormal)
+# What these make of a Gaussian is one, of fewer dimensions than its own for some.
+_AFFINE_TRANSFORMS = (
+    transforms.AffineTransform,
+    transforms.DiscreteCosineTransform,
+    transforms.HaarTransform,
+    transforms.IdentityTransform,
+    transforms.LowerCholeskyAffine,
+    transforms.PackRealFastFourierCoefficientsTransform,
+    transforms.PermuteTransform,
+    transforms.RealFastFourierTransform,
+    transforms.RecursiveLinearTransform,
+    transforms.ReshapeTransform,
+    transforms.ZeroSumTransform,
+)
 
 
 class GaussianForm(NamedTuple):
@@ -88,6 +115,8 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
     if isinstance(base, dist.Normal):
         loc, scale = (jnp.broadcast_to(_float(x), shape) for x in (base.loc, base.scale))
         return GaussianForm(loc, scale, None, jnp.all(scale > 0))
+    if isinstance(base, dist.TransformedDistribution) and is_gaussian(base):
+        return _transformed_form(base, shape)
     if not isinstance(base, (dist.MultivariateNormal, dist.LowRankMultivariateNormal)):
         return None
     covariance = _float(base.covariance_matrix)
@@ -100,6 +129,43 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
     return GaussianForm(
         jnp.broadcast_to(_float(base.loc), shape), None, jnp.broadcast_to(covariance, batch), proper
     )
+
+
+def is_gaussian(fn: dist.Distribution) -> bool:
+    """Whether a distribution is of a known Gaussian family, or an affine transform of one.
+
+    A Gaussian on a subspace, as `ZeroSumNormal`, is one too: its covariance is singular.
+    """
+    base, _ = unwrap(fn)
+    if isinstance(base, dist.TransformedDistribution):
+        return is_gaussian(base.base_dist) and all(map(_is_affine, base.transforms))
+    return isinstance(base, _FAMILIES)
+
+
+def _is_affine(transform: Any) -> bool:
+    if isinstance(transform, transforms.ComposeTransform):
+        return all(map(_is_affine, transform.parts))
+    if isinstance(transform, transforms.IndependentTransform):
+        return _is_affine(transform.base_transform)
+    return any(isinstance(x, _AFFINE_TRANSFORMS) for x in (transform, transform.inv))
+
+
+def _transformed_form(fn: dist.TransformedDistribution, shape: tuple[int, ...]) -> GaussianForm:
+    """Location and covariance of an affine map of a Gaussian, all elements of a site at once."""
+    inner = fn.base_dist.expand(shape[: len(shape) - fn.event_dim])
+    form = gaussian_form(inner, inner.shape())
+    if form is None:
+        raise TypeError(f"{type(fn).__name__} is not Gaussian")
+    transform = transforms.ComposeTransform(fn.transforms)
+    # The map's slope is the same everywhere; at a constant, it depends on no latent.
+    at = jnp.zeros(inner.shape(), jnp.result_type(float))
+    slope = jax.jacfwd(transform)(at).reshape(-1, at.size)
+    if form.scale is not None:
+        root = slope * form.scale.reshape(-1)
+        covariance = root @ root.T
+    else:
+        covariance = slope @ block_diagonal(form.covariance) @ slope.T
+    return GaussianForm(jnp.asarray(transform(form.loc)), None, covariance, form.proper)
 
 
 def _float(x: Any) -> Array:

@@ -21,16 +21,19 @@ from jax import Array, lax
 
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.reader.affine import Affine, Degree
-from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.conditionals import (
+    Local,
+    conditional,
+    gaussian_local,
+    grouped,
+    parents_of,
+    positions,
+)
+from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.observed import Factors, observed_factors
-from bayesrank.infer.reader.prior import (
-    Conditional,
-    GaussianForm,
-    block_diagonal,
-    extend,
-    joint_prior,
-)
+from bayesrank.infer.reader.own_prior import own_prior
+from bayesrank.infer.reader.prior import Conditional, GaussianForm, extend, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import Block, Problem
 
@@ -113,20 +116,36 @@ def read_program(
         the cure.
     """
     inventory = take_inventory(model, args, kwargs, dict(params or {}))
+    _refuse_free_vectors(inventory)
     joint = trace_joint(model, args, kwargs, inventory)
-    core, leaves, dropped = _split_latents(joint)
-    conditionals = {name: _conditional(joint, name, core + leaves) for name in core + leaves}
-    mean, prior = joint_prior([conditionals[name] for name in core])
+    core_groups, leaf_groups, dropped = _split_latents(joint)
+    core, leaves = (
+        [name for group in groups for name in group] for groups in (core_groups, leaf_groups)
+    )
+    stated = {name: _local(joint, name, power) for name in core + leaves}
+    conditionals, order = [], []
+    for group in core_groups + leaf_groups:
+        conditionals.append(conditional(joint, group, order, [stated[k][0] for k in group]))
+        order += group
+    mean, prior = joint_prior(conditionals[: len(core_groups)])
     hyperparameters = ", ".join(sorted(inventory.hyperparameters))
     checks = [
-        (Refusal("improper_prior", name, hyperparameters), conditional.proper)
-        for name, conditional in conditionals.items()
+        (Refusal("improper_prior", name, hyperparameters), local.proper)
+        for name, (local, _) in stated.items()
     ]
+    own = {name: factors for name, (_, factors) in stated.items() if factors is not None}
+    for name, found in own.items():
+        if found.collinear is not None:
+            family = f"{inventory.families[name]} distribution"
+            checks.append((Refusal("not_gaussian", name, family), found.collinear))
     factors: dict[str, Factors] = {}
     quadratic: list[str] = []
     constant = jnp.zeros((), mean.dtype)
-    for name in inventory.observed:
-        found = observed_factors(joint, name, power)
+    spread = _spread(joint, core, jnp.diagonal(prior.alone().covariance))
+    for name in joint.observed:
+        if name in inventory.sampled:
+            raise _depends_on_latents(joint, name)
+        found = observed_factors(joint, name, power, spread)
         supported = joint.observed[name].supported
         if supported is not None and not isinstance(supported, (Affine, Degree)):
             checks.append((Refusal("unsupported_value", name), supported))
@@ -145,11 +164,12 @@ def read_program(
         mean, prior, log_factor, valid = product
         constant += log_factor
         checks.append((Refusal("improper_factor", ", ".join(quadratic)), valid))
+    factors |= own
     blocks = tuple(_block(joint, f, core, mean) for f in factors.values())
     return Program(
         Problem(prior, blocks, constant, power),
         mean,
-        tuple(conditionals[name] for name in leaves),
+        tuple(conditionals[len(core_groups) :]),
         {name: inventory.latents[name] for name in core + leaves},
         inventory.hyperparameters,
         inventory.sampled,
@@ -160,100 +180,66 @@ def read_program(
     )
 
 
-def _positions(joint: Joint, names: list[str]) -> np.ndarray:
-    """Where the named latents stand in the order in which the trace lays all latents end to end."""
-    start, spans = 0, {}
-    for name, shape in joint.inventory.latents.items():
-        size = int(np.prod(shape, dtype=int))
-        spans[name] = np.arange(start, start + size)
-        start += size
-    return np.concatenate([spans[name] for name in names]) if names else np.zeros(0, int)
+def _refuse_free_vectors(inventory: Inventory) -> None:
+    """A scale at its prior's median is a convention; twenty of them are another model."""
+    for name in inventory.sampled:
+        size = int(np.prod(inventory.hyperparameters[name].shape, dtype=int))
+        if size > 1:
+            raise Refusal("free_vector", name, str(size)).error()
+
+
+def _spread(joint: Joint, core: list[str], variances: Array) -> Array:
+    """Prior standard deviations of all latents; of those that no data touch, one."""
+    count = sum(int(np.prod(shape, dtype=int)) for shape in joint.inventory.latents.values())
+    return jnp.ones(count, variances.dtype).at[positions(joint, core)].set(jnp.sqrt(variances))
+
+
+def _depends_on_latents(joint: Joint, name: str) -> ValueError:
+    parents = ", ".join(sorted(joint.reach(joint.observed_numbers[name].log_prob)))
+    return Refusal("prior_of_hyperparameter", name, parents).error()
 
 
 # ---------------------------------------------------------------- latents
 
+Groups = list[list[str]]
 
-def _split_latents(joint: Joint) -> tuple[list[str], list[str], tuple[str, ...]]:
+
+def _split_latents(joint: Joint) -> tuple[Groups, Groups, tuple[str, ...]]:
     """Core latents, Gaussian leaves, and unobserved sites that can be dropped."""
-    latents, discrete = list(joint.inventory.latents), list(joint.inventory.discrete)
-    needed = set().union(
-        *(joint.reach(numbers.log_prob) for numbers in joint.observed_numbers.values())
-    )
-    for name in reversed(latents):
-        if name in needed:
-            needed |= joint.reach(joint.latent_numbers[name])
-    for name in discrete:
+    parents = {name: parents_of(joint, name) for name in joint.inventory.latents}
+    queue = [joint.reach(joint.observed_numbers[name].log_prob) for name in joint.observed]
+    needed: set[str] = set()
+    while queue:
+        new = queue.pop() - needed
+        needed |= new
+        queue += [parents[name] for name in new if name in parents]
+    for name in joint.inventory.discrete:
         if name in needed:
             raise Refusal("discrete", name).error()
-    core = [name for name in latents if name in needed]
-    leaves: list[str] = []
-    dropped = discrete
-    for name in latents:
-        if name in needed:
+    groups = grouped(list(parents), parents.__getitem__)
+    core = [group for group in groups if needed.issuperset(group)]
+    known, leaves = {name for group in core for name in group}, []
+    dropped = [*joint.inventory.discrete, *joint.inventory.childless]
+    for group in groups:
+        if known.issuperset(group):
             continue
-        parents = joint.reach(joint.latent_numbers[name]) - {name}
-        gaussian = isinstance(joint.latent[name], GaussianForm)
-        if gaussian and parents <= {*core, *leaves}:
-            leaves.append(name)
+        gaussian = all(isinstance(joint.latent[name], GaussianForm) for name in group)
+        if gaussian and all(parents[name] <= known | set(group) for name in group):
+            leaves.append(group)
+            known |= set(group)
         else:
-            dropped.append(name)
+            dropped += group
     # With no data on any latent, the posterior of all of them is their prior.
     return (core, leaves, tuple(dropped)) if core else (leaves, [], tuple(dropped))
 
 
-def _conditional(joint: Joint, name: str, order: list[str]) -> Conditional:
-    """A latent site given those before it in `order`."""
-    form = joint.latent[name]
-    before = _positions(joint, order[: order.index(name)])
-    if not isinstance(form, GaussianForm):
-        return _conditional_from_density(joint, name, order)
-    numbers = joint.latent_numbers[name]
-    spread = form.scale if form.scale is not None else form.covariance
-    if isinstance(spread, (Affine, Degree)):
-        parents = ", ".join(sorted(joint.reach((numbers.scale, numbers.covariance))))
-        raise Refusal("scale_not_constant", name, parents).error()
-    if isinstance(form.loc, Degree):
-        raise Refusal("loc_not_affine", name).error()
-    if form.scale is not None:
-        covariance = (spread**2).reshape(-1)
-    else:
-        covariance = block_diagonal(spread)
-    if not isinstance(form.loc, Affine):
-        return Conditional(form.loc.reshape(-1), None, covariance, form.proper)
-    rows = form.loc.dense().reshape(-1, form.loc.size)[:, before]
-    return Conditional(form.loc.offset.reshape(-1), rows, covariance, form.proper)
-
-
-def _conditional_from_density(joint: Joint, name: str, order: list[str]) -> Conditional:
-    """A latent site of an unknown family, from the derivatives of its log density.
-
-    A density that is quadratic in the latents is Gaussian: minus its Hessian is the precision.
-    """
+def _local(joint: Joint, name: str, power: float) -> tuple[Local, Factors | None]:
+    """A latent site given all others, with the factors that mend a prior that is not Gaussian."""
     if joint.inventory.families[name].startswith("masked "):
         raise Refusal("masked_latent", name).error()
-    if joint.latent[name] is not Degree.QUADRATIC:
-        family = f"{joint.inventory.families[name]} distribution"
-        raise Refusal("not_gaussian", name, family).error()
-    shapes = joint.inventory.latents
-    before = order[: order.index(name)]
-    zeros = {k: jnp.zeros(shape, jnp.result_type(float)) for k, shape in shapes.items()}
-
-    def slope(own: Array, others: dict[str, Array]) -> Array:
-        def log_density(value: Array) -> Array:
-            return joint.log_densities((name,), {**zeros, **others, name: value})
-
-        return jax.grad(log_density)(own.reshape(shapes[name])).reshape(-1)
-
-    own, others = zeros[name].reshape(-1), {k: zeros[k] for k in before}
-    precision = -jax.jacfwd(slope)(own, others)
-    covariance = jnp.linalg.inv(precision)
-    loc = covariance @ slope(own, others)
-    proper = jnp.all(jnp.linalg.eigvalsh(precision) > 0)
-    if not before:
-        return Conditional(loc, None, covariance, proper)
-    by_site = jax.jacfwd(slope, argnums=1)(own, others)
-    rows = jnp.concatenate([by_site[k].reshape(own.size, -1) for k in before], axis=1)
-    return Conditional(loc, covariance @ rows, covariance, proper)
+    if joint.latent[name] is Degree.NONLINEAR:
+        return own_prior(joint, name, power)
+    return gaussian_local(joint, name), None
 
 
 # ---------------------------------------------------------------- factors
@@ -261,14 +247,14 @@ def _conditional_from_density(joint: Joint, name: str, order: list[str]) -> Cond
 
 def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Block:
     """Factors over the core latents alone, measured from their mean."""
-    positions = _positions(joint, core)
+    kept = positions(joint, core)
     rows = factors.rows
     if rows.columns is None:
-        rows = rows._replace(values=rows.values[:, positions], size=positions.size)
+        rows = rows._replace(values=rows.values[:, kept], size=kept.size)
     else:
         place = np.zeros(rows.size, np.int32)
-        place[positions] = np.arange(positions.size, dtype=np.int32)
-        rows = rows._replace(columns=jnp.asarray(place)[rows.columns], size=positions.size)
+        place[kept] = np.arange(kept.size, dtype=np.int32)
+        rows = rows._replace(columns=jnp.asarray(place)[rows.columns], size=kept.size)
     return Block(rows, factors.offset + rows.apply(mean), factors.moments)
 
 

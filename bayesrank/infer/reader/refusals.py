@@ -14,8 +14,9 @@ _MESSAGES = {
         "or fix it with params={{{name!r}: ...}}"
     ),
     "not_gaussian": (
-        "latent site {name!r} ({detail}) is not Gaussian given the hyperparameters. Give it a "
-        "Normal or MultivariateNormal prior, or fix it with params={{{name!r}: ...}}"
+        "latent site {name!r} ({detail}) is not Gaussian given the hyperparameters, nor does each "
+        "of its elements see one direction of the latents. Give it a Normal or MultivariateNormal "
+        "prior, or fix it with params={{{name!r}: ...}}"
     ),
     "loc_not_affine": (
         "the prior mean of latent site {name!r} is not an affine function of the other latents, "
@@ -25,6 +26,16 @@ _MESSAGES = {
     "scale_not_constant": (
         "the prior scale of latent site {name!r} depends on latent site(s) {detail}, so they are "
         "not jointly Gaussian. Fix these with params={{...}}; they then count as hyperparameters"
+    ),
+    "prior_of_hyperparameter": (
+        "the prior of hyperparameter {name!r} depends on latent site(s) {detail}, and it has no "
+        "value, so what it says of them is not known. Fix it with params={{{name!r}: ...}}; or "
+        "integrate over it with NestedEP"
+    ),
+    "free_vector": (
+        "site {name!r} is a hyperparameter of {detail} elements without a value, and EP does not "
+        "hold so many at the medians of their priors. Learn them with maximize_evidence, integrate "
+        "over them with NestedEP, or fix them with params={{{name!r}: ...}}"
     ),
     "masked_latent": (
         "latent site {name!r} is masked, which leaves some of its elements without a prior. "

@@ -147,7 +147,10 @@ def white_program(
         # The latents are given as well, so that no engine factors a covariance at every step.
         values = split(z, white_shapes) | split(program.colour(z), shapes)
         with handlers.block():
-            return jnp.asarray(log_density(white, args, dict(kwargs), values)[0])
+            density, traced = log_density(white, args, dict(kwargs), values)
+        # A latent with bounded support has a density, of NumPyro's, outside of it as well.
+        inside = [jnp.all(s["fn"].support(s["value"])) for s in traced.values() if _is_latent(s)]
+        return jnp.where(jnp.stack(inside).all(), density, -jnp.inf)
 
     return program._replace(log_joint=log_joint)
 

@@ -1,0 +1,197 @@
+"""Each latent site given the others, and latents that follow from one another as one Gaussian.
+
+A program's latents are Gaussian given those before them: ``z = c + J z + e`` with ``e ~ N(0, Q)``.
+Mostly a site depends on earlier ones only.  In a scan over time its elements depend on one another,
+and those of several sites may: such sites make one group, and ``z = (I - J)^-1 (c + e)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg
+import numpy as np
+from jax import Array
+from scipy.sparse.csgraph import connected_components
+
+from bayesrank.infer.reader.affine import Affine, Degree
+from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.prior import Conditional, GaussianForm, block_diagonal
+from bayesrank.infer.reader.refusals import Refusal
+
+__all__ = ["Local", "conditional", "gaussian_local", "grouped", "parents_of", "positions"]
+
+
+class Local(NamedTuple):
+    """A latent site given all others, as the program states it.
+
+    Attributes
+    ----------
+    loc
+        Mean where the others are zero, shape (n_s,).
+    rows
+        Its coefficients of all latents, shape (n_s, n), or None when it depends on none.
+    covariance
+        Shape (n_s, n_s), or its diagonal (n_s,).
+    proper
+        Whether the site has a proper distribution.
+    """
+
+    loc: Array
+    rows: Array | None
+    covariance: Array
+    proper: Array
+
+
+def positions(joint: Joint, names: Sequence[str]) -> np.ndarray:
+    """Where the named latents stand in the order in which the trace lays all latents end to end."""
+    start, spans = 0, {}
+    for name, shape in joint.inventory.latents.items():
+        size = int(np.prod(shape, dtype=int))
+        spans[name] = np.arange(start, start + size)
+        start += size
+    return np.concatenate([spans[name] for name in names]) if names else np.zeros(0, int)
+
+
+def parents_of(joint: Joint, name: str) -> frozenset[str]:
+    """Inputs that a latent's distribution depends on; itself where its elements do on others."""
+    reached = joint.reach(joint.latent_numbers[name])
+    form = joint.latent[name]
+    if isinstance(form, GaussianForm):
+        return reached
+    affine = isinstance(form, Affine) and name in form.sites
+    return reached if affine else reached - {name}
+
+
+def grouped(names: Sequence[str], parents: Callable[[str], frozenset[str]]) -> list[list[str]]:
+    """Sort sites into groups that depend on one another, each after those that it depends on.
+
+    Parameters
+    ----------
+    names
+        The sites, in the order of the program, which is kept where it can be.
+    parents
+        The sites that a site depends on.
+    """
+    above = {name: parents(name) & frozenset(names) for name in names}
+    edges = np.array([[other in above[name] for other in names] for name in names], int)
+    labels = connected_components(edges, connection="strong")[1] if names else np.zeros(0, int)
+    of_label: dict[int, list[str]] = {}
+    for name, label in zip(names, labels, strict=True):
+        of_label.setdefault(int(label), []).append(name)
+    waiting, placed, order = list(of_label.values()), set(), []
+    while waiting:
+        group = next(g for g in waiting if all(above[name] <= placed | set(g) for name in g))
+        waiting.remove(group)
+        placed |= set(group)
+        order.append(group)
+    return order
+
+
+def conditional(
+    joint: Joint, group: Sequence[str], before: Sequence[str], locals_: Sequence[Local]
+) -> Conditional:
+    """A group of latents given those before it.
+
+    Parameters
+    ----------
+    joint
+        The program's densities.
+    group
+        The sites of the group.
+    before
+        The sites before it, in order.
+    locals_
+        Each site of the group given all others.
+    """
+    loc = jnp.concatenate([site.loc for site in locals_])
+    diagonal = all(site.covariance.ndim == 1 for site in locals_)
+    spreads = [site.covariance for site in locals_]
+    if diagonal:
+        covariance = jnp.concatenate(spreads)
+    else:
+        covariance = jax.scipy.linalg.block_diag(
+            *(jnp.diag(spread) if spread.ndim == 1 else spread for spread in spreads)
+        )
+    proper = jnp.stack([site.proper for site in locals_]).all()
+    if all(site.rows is None for site in locals_):
+        return Conditional(loc, None, covariance, proper)
+    size = sum(int(np.prod(shape, dtype=int)) for shape in joint.inventory.latents.values())
+    every = jnp.concatenate(
+        [
+            jnp.zeros((site.loc.size, size), loc.dtype) if site.rows is None else site.rows
+            for site in locals_
+        ]
+    )
+    rows = every[:, positions(joint, before)]
+    if any(parents_of(joint, name) & set(group) for name in group):
+        own = jnp.eye(loc.size, dtype=loc.dtype) - every[:, positions(joint, group)]
+        full = jnp.diag(covariance) if diagonal else covariance
+        solved = jnp.linalg.solve(own, jnp.concatenate([loc[:, None], rows, full], axis=1))
+        loc, rows = solved[:, 0], solved[:, 1 : 1 + rows.shape[1]]
+        covariance = jnp.linalg.solve(own, solved[:, 1 + rows.shape[1] :].T)
+        covariance = 0.5 * (covariance + covariance.T)
+    return Conditional(loc, rows if before else None, covariance, proper)
+
+
+def gaussian_local(joint: Joint, name: str) -> Local:
+    """A Gaussian latent given all others.
+
+    Raises
+    ------
+    ValueError
+        If it is not jointly Gaussian with them.
+    """
+    form = joint.latent[name]
+    if not isinstance(form, GaussianForm):
+        return _from_density(joint, name)
+    numbers = joint.latent_numbers[name]
+    spread = form.scale if form.scale is not None else form.covariance
+    if isinstance(spread, (Affine, Degree)):
+        parents = ", ".join(sorted(joint.reach((numbers.scale, numbers.covariance))))
+        raise Refusal("scale_not_constant", name, parents).error()
+    if isinstance(form.loc, Degree):
+        raise Refusal("loc_not_affine", name).error()
+    if form.scale is not None:
+        covariance = (spread**2).reshape(-1)
+    else:
+        covariance = block_diagonal(spread)
+    if not isinstance(form.loc, Affine):
+        return Local(form.loc.reshape(-1), None, covariance, form.proper)
+    rows = form.loc.dense().reshape(-1, form.loc.size)
+    return Local(form.loc.offset.reshape(-1), rows, covariance, form.proper)
+
+
+def _from_density(joint: Joint, name: str) -> Local:
+    """A latent site of an unknown family, from the derivatives of its log density.
+
+    A density that is quadratic in the latents is Gaussian: minus its Hessian is the precision.
+    """
+    if joint.latent[name] is not Degree.QUADRATIC:
+        family = f"{joint.inventory.families[name]} distribution"
+        raise Refusal("not_gaussian", name, family).error()
+    shapes = joint.inventory.latents
+    before = [k for k in shapes if k in parents_of(joint, name)]
+    zeros = {k: jnp.zeros(shape, jnp.result_type(float)) for k, shape in shapes.items()}
+
+    def slope(own: Array, others: dict[str, Array]) -> Array:
+        def log_density(value: Array) -> Array:
+            return joint.log_densities((name,), {**zeros, **others, name: value})
+
+        return jax.grad(log_density)(own.reshape(shapes[name])).reshape(-1)
+
+    own, others = zeros[name].reshape(-1), {k: zeros[k] for k in before}
+    precision = -jax.jacfwd(slope)(own, others)
+    covariance = jnp.linalg.inv(precision)
+    loc = covariance @ slope(own, others)
+    proper = jnp.all(jnp.linalg.eigvalsh(precision) > 0)
+    if not before:
+        return Local(loc, None, covariance, proper)
+    by_site = jax.jacfwd(slope, argnums=1)(own, others)
+    slopes = jnp.concatenate([by_site[k].reshape(own.size, -1) for k in before], axis=1)
+    size = positions(joint, list(shapes)).size
+    rows = jnp.zeros((own.size, size), loc.dtype).at[:, positions(joint, before)].set(slopes)
+    return Local(loc, covariance @ rows, covariance, proper)

@@ -1,0 +1,73 @@
+"""The log densities of sites, element by element, as they are traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import validation_enabled
+
+from bayesrank.infer.reader.prior import unwrap
+
+__all__ = ["bounds", "elementwise", "log_density", "with_trailing_axes"]
+
+
+def elementwise(fn: dist.Distribution) -> dist.Distribution:
+    """The same distribution without `to_event`, which sums over independent elements."""
+    if isinstance(fn, dist.Independent):
+        return elementwise(fn.base_dist)
+    if not isinstance(fn, (dist.ExpandedDistribution, dist.MaskedDistribution)):
+        return fn
+    inner = elementwise(fn.base_dist)
+    split = fn.event_dim - inner.event_dim
+    if not split:
+        return fn
+    if isinstance(fn, dist.MaskedDistribution):
+        return inner.mask(with_trailing_axes(fn._mask, split))
+    return inner.expand(fn.batch_shape + fn.event_shape[:split])
+
+
+def with_trailing_axes(x: Any, count: int) -> Any:
+    """Append axes of length one, for the elements of an event; a scalar needs none."""
+    return jnp.reshape(x, jnp.shape(x) + (1,) * count) if jnp.ndim(x) else x
+
+
+def bounds(fn: dist.Distribution) -> tuple[Any, Any]:
+    """Ends of the support of a site's elements, None where there is none."""
+    support = unwrap(fn)[0].support
+    return getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+
+
+def log_density(fn: dist.Distribution, value: Array) -> Array:
+    """Log density of a latent site's elements, minus infinity outside of its support.
+
+    NumPyro's own is a number there for some distributions, and for others none.
+
+    Parameters
+    ----------
+    fn
+        The site's distribution.
+    value
+        Its value, shape of the site.
+    """
+    fn = elementwise(fn)
+    lower, upper = bounds(fn)
+    # A check of the value, as a branch on it, would not be polynomial in it.
+    with validation_enabled(False):
+        if fn.event_dim or (lower is None and upper is None):
+            return jnp.asarray(fn.log_prob(value))
+        inside = jnp.ones_like(value, bool)
+        if lower is not None:
+            inside &= value > lower
+        if upper is not None:
+            inside &= value < upper
+        density = fn.log_prob(jnp.where(inside, value, _interior(lower, upper)))
+    return jnp.where(inside, density, -jnp.inf)
+
+
+def _interior(lower: Any, upper: Any) -> Any:
+    if lower is None:
+        return upper - 1.0
+    return lower + 1.0 if upper is None else 0.5 * (lower + upper)

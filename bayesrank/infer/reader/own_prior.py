@@ -1,0 +1,137 @@
+"""Latents that are not Gaussian: a wide Gaussian for the prior, and a factor that mends it.
+
+``p(z) = N(z; m, w^2) * [p(z) / N(z; m, w^2)]``: the bracket sees one element of the site, or what
+it differs from its prior mean, and EP takes it as it takes the factors of an observed site.  EP's
+fixed point does not depend on m and w.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.reader.conditionals import Local, positions
+from bayesrank.infer.reader.densities import bounds
+from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.nonlinear import nonlinear_part
+from bayesrank.infer.reader.observed import Factors
+from bayesrank.infer.reader.predictors import predictors_of, quadrature_moments
+from bayesrank.infer.reader.prior import unwrap
+from bayesrank.infer.reader.refusals import Refusal
+
+__all__ = ["OwnPrior", "own_prior"]
+
+_DRAWS = 1001
+_TAIL = 0.05
+# Of a Gaussian, the distance of these quantiles in standard deviations.
+_WIDTH = 3.29
+# Of its width, how near to an end of the support a density is looked at.
+_EDGE = 1e-7
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+
+
+class OwnPrior(NamedTuple):
+    """The prior of a latent that is not Gaussian.
+
+    Attributes
+    ----------
+    base
+        The Gaussian in its place.
+    factors
+        What mends it, one factor for each element.
+    """
+
+    base: Local
+    factors: Factors
+
+
+def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
+    """Split the prior of a latent into a Gaussian and factors.
+
+    Parameters
+    ----------
+    joint
+        The program's densities.
+    name
+        The latent.
+    power
+        Power of EP.
+
+    Raises
+    ------
+    ValueError
+        If its elements do not see one direction of the latents each.
+    """
+    part = nonlinear_part(joint, name, joint.latent_numbers[name])
+    own, components = positions(joint, [name]), part.components
+    if not np.array_equal(np.sort(components.output), np.arange(own.size)):
+        raise _not_gaussian(joint, name)
+    ones = jnp.ones(positions(joint, list(joint.inventory.latents)).size)
+    predictors = predictors_of(part.arrays, components, ones)
+    # Factor k is the density of element `element[k]` of the site.
+    element = np.argsort(components.output)
+    slope = _coefficients(predictors.rows, own[element])
+    at_zero = _at_zero(joint, name)
+    loc, width, lower, upper = (x[element] for x in at_zero)
+
+    def log_likelihood(eta: Array) -> Array:
+        own_part = (eta - predictors.offset) / slope
+        # Outside of the support it falls off, so that whoever looks for the mass finds the way.
+        inside = jnp.clip(own_part, lower + _EDGE * width, upper - _EDGE * width)
+        beyond = jnp.abs(own_part - inside) / width
+        log_prior = part.evaluate(predictors.expand(predictors.offset + slope * inside))
+        log_base = -0.5 * ((own_part - loc) / width) ** 2 - jnp.log(width) - _HALF_LOG_2PI
+        return power * (log_prior.reshape(-1)[element] - beyond / _EDGE - log_base)
+
+    factors = Factors(
+        predictors.rows,
+        predictors.offset,
+        quadrature_moments(log_likelihood),
+        jnp.zeros((), loc.dtype),
+        predictors.collinear,
+        False,
+    )
+    back = np.argsort(element)
+    proper = jnp.all(jnp.isfinite(loc) & jnp.isfinite(width) & (width > 0))
+    rows = None
+    if any(array.sites != {name} for array in part.arrays):
+        rows = (-predictors.rows.dense() / slope[:, None])[back].at[np.arange(own.size), own].add(1)
+    return OwnPrior(Local(loc[back], rows, width[back] ** 2, proper), factors)
+
+
+def _not_gaussian(joint: Joint, name: str) -> ValueError:
+    detail = f"{joint.inventory.families[name]} distribution"
+    return Refusal("not_gaussian", name, detail).error()
+
+
+def _coefficients(rows: Rows, columns: np.ndarray) -> Array:
+    """Of each row, the entry at a column of its own, shape (G,)."""
+    if rows.columns is None:
+        return rows.values[np.arange(columns.size), columns]
+    return jnp.sum(jnp.where(rows.columns == columns[:, None], rows.values, 0.0), axis=-1)
+
+
+def _at_zero(joint: Joint, name: str) -> tuple[Array, Array, Array, Array]:
+    """Of a site's elements where all other latents are zero: centre, width and ends.
+
+    Centre and width come from draws.
+    """
+    site: dict[str, Any] = joint.sites_at_zero()[name]
+    base, _ = unwrap(site["fn"])
+    draws = base.sample(jax.random.key(0), (_DRAWS,))
+    low, high = jnp.quantile(draws, jnp.array([_TAIL, 1 - _TAIL]), axis=0)
+    lower, upper = bounds(base)
+    return tuple(
+        lax.stop_gradient(jnp.broadcast_to(x, joint.inventory.latents[name]).reshape(-1))
+        for x in (
+            0.5 * (low + high),
+            (high - low) / _WIDTH,
+            -jnp.inf if lower is None else lower,
+            jnp.inf if upper is None else upper,
+        )
+    )  # type: ignore[return-value]
