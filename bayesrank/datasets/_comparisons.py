@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayesrank._memory import available, size_of
 from bayesrank.datasets._data import ComparisonData
 from bayesrank.datasets._preflib import SUFFIXES, read_orders
 from bayesrank.datasets.errors import DataError
@@ -127,6 +128,7 @@ def _from_orders(path: Path, known: Items | None) -> ComparisonData:
             for name in (name for group in order.groups for name in group):
                 if name not in index:
                     raise known.unknown(name, path, order.row)
+    _refuse_more_than_fit(path, sum(order.voters * order.num_pairs for order in orders))
     blocks = []
     for order in orders:
         pairs = [(index[winner], index[loser]) for winner, loser in order.pairs()]
@@ -135,6 +137,18 @@ def _from_orders(path: Path, known: Items | None) -> ComparisonData:
     if not len(comparisons):
         raise DataError(path, "no order puts one item above another", "give orders of two or more")
     return _build(names, comparisons, np.zeros(len(comparisons), dtype=bool), known, ())
+
+
+def _refuse_more_than_fit(path: Path, count: int) -> None:
+    """Refuse more comparisons than there is memory for; two copies are made of them."""
+    room = available()
+    if room is not None and 32 * count > room:
+        raise DataError(
+            path,
+            f"its orders make {count:,} comparisons, which take {size_of(32 * count)} of memory, "
+            f"and {size_of(room)} are free",
+            "see whether the counts of voters are right, or give fewer orders",
+        )
 
 
 def _build(

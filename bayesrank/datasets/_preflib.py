@@ -26,9 +26,12 @@ from bayesrank.datasets.table import read_text
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 
-_NAME = re.compile(r"#\s*ALTERNATIVE NAME (\d+)\s*:\s*(.+)", re.IGNORECASE)
-_ORDER = re.compile(r"(\d+):((?:\d+|\{\d+(?:,\d+)*\})(?:,(?:\d+|\{\d+(?:,\d+)*\}))*)")
-_GROUP = re.compile(r"\{([\d,]+)\}|(\d+)")
+_NAME = re.compile(r"#\s*ALTERNATIVE NAME ([0-9]+)\s*:(.*)", re.IGNORECASE)
+_COUNT = re.compile(r"#\s*NUMBER (ALTERNATIVES|VOTERS|UNIQUE ORDERS)\s*:(.*)", re.IGNORECASE)
+_GROUPS = r"(?:[0-9]+|\{[0-9]+(?:,[0-9]+)*\})"
+_ORDER = re.compile(rf"([0-9]+):({_GROUPS}(?:,{_GROUPS})*)")
+_GROUP = re.compile(r"\{([0-9,]+)\}|([0-9]+)")
+_LONGEST = 15  # digits of a number
 
 
 class Order(NamedTuple):
@@ -37,6 +40,12 @@ class Order(NamedTuple):
     row: int
     voters: int  #: number of voters who gave it
     groups: tuple[tuple[str, ...], ...]  #: names, best group first
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of pairs of items in different groups, of one voter."""
+        sizes = [len(group) for group in self.groups]
+        return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """(winner, loser) of every pair of items in different groups."""
@@ -51,19 +60,35 @@ def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
     Raises
     ------
     DataError
-        If the header names no alternatives or one twice, or an order is not written as
+        If the header names no alternatives or one twice, or promises more or less than the file
+        holds, or an order is not written as
         ``count: 3,1,{2,4}``, names an alternative twice or one that the header does not.
     """
     path = Path(path)
     names: dict[int, str] = {}
+    promised: dict[str, tuple[int, int]] = {}
     orders: list[Order] = []
     for row, line in enumerate(read_text(path).split("\n"), start=1):
         if line.startswith("#"):
             _read_name(path, row, line, names)
+            _read_count(path, row, line, promised)
         elif line.strip():
             orders.append(_read_order(path, row, line, names))
     if not orders:
         raise DataError(path, "there is a header but no order below it", "add the data")
+    held = {
+        "alternatives": len(names),
+        "voters": sum(order.voters for order in orders),
+        "unique orders": len(orders),
+    }
+    for what, (count, row) in promised.items():
+        if count not in (0, held[what]):  # PrefLib's own tools write 0 where they did not count
+            raise DataError(
+                path,
+                f"the header promises {count:,} {what}, and the file holds {held[what]:,}",
+                "see whether it is whole, or correct the header",
+                row=row,
+            )
     return tuple(names.values()), orders
 
 
@@ -71,12 +96,28 @@ def _read_name(path: Path, row: int, line: str, names: dict[int, str]) -> None:
     match = _NAME.match(line)
     if match is None:
         return
-    number, name = int(match[1]), match[2].strip()
+    number, name = _whole(path, row, match[1]), match[2].strip()
+    if not name:
+        problem = f"the name of alternative {number} is empty"
+        raise DataError(path, problem, "name it in the header", row=row)
     if number in names or name in names.values():
         raise DataError(
             path, f"alternative {number} ({name!r}) is named twice", "remove one", row=row
         )
     names[number] = name
+
+
+def _read_count(path: Path, row: int, line: str, promised: dict[str, tuple[int, int]]) -> None:
+    match = _COUNT.match(line)
+    if match is not None:
+        promised[match[1].lower()] = _whole(path, row, match[2].strip()), row
+
+
+def _whole(path: Path, row: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
+        short = text if len(text) <= 40 else f"{text[:40]}..."
+        raise DataError(path, f"{short!r} is no count or number", "correct it", row=row)
+    return int(text)
 
 
 def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order:
@@ -93,7 +134,7 @@ def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order
             path, f"{line.strip()[:40]!r} is not an order", "write it as 2: 3,1,{4,5}", row=row
         )
     groups = [
-        [int(number) for number in (tied or single).split(",")]
+        [_whole(path, row, number) for number in (tied or single).split(",")]
         for tied, single in _GROUP.findall(match[2])
     ]
     seen: set[int] = set()
@@ -107,4 +148,6 @@ def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order
                 path, f"alternative {number} is in the order twice", "correct the order", row=row
             )
         seen.add(number)
-    return Order(row, int(match[1]), tuple(tuple(names[n] for n in group) for group in groups))
+    return Order(
+        row, _whole(path, row, match[1]), tuple(tuple(names[n] for n in group) for group in groups)
+    )

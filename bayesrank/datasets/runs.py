@@ -1,6 +1,7 @@
 """Runs and relevance judgements read from comma-separated or TREC files."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,6 +15,10 @@ _SCORE = ("score",)
 _LABEL = ("label", "relevance", "rel", "grade")
 _DRAW = "draw"
 _LARGEST = 10**9
+# Lines and fields of TREC files end here alone: Python's own ideas of what ends a line, or is a
+# blank, include some that names contain, such as \x1c and \x85.
+_LINE = re.compile(r"\r\n|\n|\r")
+_FIELD = re.compile(r"[^ \t]+")
 
 
 class Run(NamedTuple):
@@ -184,8 +189,8 @@ def _records(
 
 def _is_trec(text: str, columns: _Columns) -> bool:
     """Whether the first line is one of a TREC file, right or wrong, and no header."""
-    first = next(line for line in text.splitlines() if line.strip())
-    fields = first.split()
+    first = next(line for line in _LINE.split(text) if line.strip())
+    fields = _FIELD.findall(first)
     if len(fields) == columns.trec_width and not math.isnan(_number(fields[columns.trec_value])):
         return True
     names = {*_QUERY, *_ITEM, *columns.value}
@@ -193,8 +198,8 @@ def _is_trec(text: str, columns: _Columns) -> bool:
 
 
 def _from_trec(path: Path, text: str, columns: _Columns) -> Iterator[_Record]:
-    for row, line in enumerate(text.splitlines(), start=1):
-        fields = line.split()
+    for row, line in enumerate(_LINE.split(text), start=1):
+        fields = _FIELD.findall(line)
         if not fields:
             continue
         if len(fields) != columns.trec_width:

@@ -15,6 +15,7 @@ __all__ = ["BadLine", "Example", "Layout", "parse_line", "sniff", "survey"]
 
 # Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
 LARGEST = 1e30
+_LONGEST = 15  # digits of an index
 
 
 class BadLine(ValueError):
@@ -197,9 +198,9 @@ def _number(text: str, what: str) -> float:
     try:
         number = math.nan if "_" in text else float(text)
     except ValueError:
-        raise BadLine(f"{what} is {text!r}, not a number") from None
+        raise BadLine(f"{what} is {_start(text)}, not a number") from None
     if not math.isfinite(number):
-        raise BadLine(f"{what} is {text}, not a finite number")
+        raise BadLine(f"{what} is {_start(text)}, not a finite number")
     return number
 
 
@@ -210,6 +211,11 @@ def _feature(text: str, index: int) -> float:
     return value
 
 
+def _start(text: str) -> str:
+    """A text as it is quoted in a message, which has no room for thousands of digits."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
 def _pairs(cells: list[str]) -> Iterable[str]:
     """Cells with an index and a value; a query's number has nothing to say here."""
     return (cell for cell in cells if not cell.startswith("qid:"))
@@ -217,8 +223,9 @@ def _pairs(cells: list[str]) -> Iterable[str]:
 
 def _pair(cell: str) -> tuple[int, str]:
     index, colon, value = cell.partition(":")
-    if not colon or not index.isascii() or not index.isdigit() or int(index) < 1:
-        raise BadLine(f"{cell!r} is not an index from 1 on, a colon and a value")
+    whole = colon and index.isascii() and index.isdigit() and len(index) <= _LONGEST
+    if not whole or int(index) < 1:
+        raise BadLine(f"{_start(cell)} is not an index from 1 on, a colon and a value")
     return int(index), value
 
 

@@ -94,6 +94,8 @@ def read_table(path: str | Path, text: str | None = None) -> Table:
     """
     path = Path(path)
     records = _records(path, read_text(path) if text is None else text)
+    if not records:
+        raise DataError(path, "no cell holds anything", "give a header and rows")
     (first, header), rows = (records[0].number, records[0].cells), records[1:]
     _check_header(path, first, header)
     if not rows:

@@ -1,0 +1,69 @@
+"""How much memory there is, so that what will not fit is refused before hours of work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["available", "size_of"]
+
+
+def available() -> int | None:
+    """Bytes that this process can still have, or None if the system does not tell.
+
+    The least of what the machine has free, what the container may have, and what the limit of the
+    process (``ulimit -v``) leaves.
+    """
+    bounds = [bound for bound in (_machine(), _container(), _limit()) if bound is not None]
+    return max(min(bounds), 0) if bounds else None
+
+
+def size_of(count: float) -> str:
+    """Return a number of bytes in words.
+
+    Examples
+    --------
+    >>> size_of(1.6e12), size_of(25e6)
+    ('1.46 TiB', '23.8 MiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:,.2f} TiB"
+
+
+def _machine() -> int | None:
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # another system
+        return None
+
+
+def _container() -> int | None:
+    most, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if not most or not used or not most[0].isdigit():
+        return None
+    return int(most[0]) - int(used[0])
+
+
+def _limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = _lines("/proc/self/statm")
+    if most == resource.RLIM_INFINITY or not pages:
+        return None
+    return most - int(pages[0].split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
