@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.infer import EP
+from bayesrank.infer import EP, IntegratedEPResult
 from bayesrank.models import thurstone
 
 NAMES = np.array(["ash", "elm", "fir", "oak", "yew"], object)
@@ -150,6 +150,30 @@ def test_unknown_items_are_drawn_from_the_population(alone):
     expected = norm.cdf(skill / np.sqrt(2.0 + sd**2 + 1.3**2))[0]
     np.testing.assert_allclose(guess, [0.5, expected, 1.0 - expected], rtol=1e-6)
     assert alone.score(pairs[:1]) == pytest.approx(np.log(0.5))
+
+
+@pytest.mark.parametrize("options", [{}, {"item_features": FEATURES}], ids=["alone", "featured"])
+def test_integrated_answers_are_averages_over_the_hyperparameters(options, tmp_path):
+    ranker = PairwiseRanker(hyperparameters="integrate", **options).fit(WINS)
+    result = ranker.result
+    assert isinstance(result, IntegratedEPResult)
+    points = list(result.components())
+    parts = [_like(ranker, hyperparameters=point.params).fit(WINS) for point in points[:3]]
+    weights, whole = result.weights, [point.moments.mean["f"] for point in points]
+    np.testing.assert_allclose(ranker.predict()[0], weights @ whole, atol=1e-10)
+    for part, mean in zip(parts, whole, strict=False):
+        np.testing.assert_allclose(part.predict()[0], mean, atol=0.01)
+    # Draws of a mixture's parts: their share of wins, against the mixture of probabilities.
+    draws = result.get_samples()
+    noise = np.asarray(draws.get("noise", 1.0)) * np.sqrt(2.0)
+    share = norm.cdf((draws["f"][:, 0] - draws["f"][:, 4]) / noise)
+    probability = ranker.predict_proba([("ash", "yew")])[0]
+    assert abs(share.mean() - probability) < 4.5 * share.std() / np.sqrt(len(share)) + 0.003
+    ranker.save(tmp_path / "ranker.npz")
+    other = PairwiseRanker.load(tmp_path / "ranker.npz")
+    np.testing.assert_array_equal(other.predict_proba(WINS), ranker.predict_proba(WINS))
+    assert str(other.rank()) == str(ranker.rank())
+    assert other.params_.keys() == ranker.params_.keys()
 
 
 def test_questions_by_name(alone):

@@ -24,7 +24,10 @@ BAD_FITS = {
     "ties too short": ({"ties": [True]}, "ties has shape .1,. and dtype bool; pass .2,."),
     "ties of another kind": ({"ties": [0, 2]}, "True or False for each row of comparisons"),
     "likelihood": ({"likelihood": "cloglog"}, "`likelihood` is 'cloglog'"),
-    "hyperparameters": ({"hyperparameters": "best"}, "'best'; choose 'maximum', 'prior'"),
+    "hyperparameters": (
+        {"hyperparameters": "best"},
+        "'best'; choose 'integrate', 'maximum', 'prior'",
+    ),
     "unknown name": ({"hyperparameters": {"scale": 1.0}}, "names 'scale'; there are"),
     "tie width without ties": ({"hyperparameters": {"tie_width": 1.0}}, "names 'tie_width'"),
     "negative": ({"hyperparameters": {"noise": -1.0}}, "'noise'. is -1.0; pass a positive"),

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesrank.infer import EP, EPResult
+from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 
-__all__ = ["EPEstimator", "engine_of"]
+__all__ = ["EPEstimator", "engine_of", "integrator_of"]
 
 
 @cache
@@ -22,13 +22,19 @@ def engine_of(program: Callable[..., Any]) -> EP:
     return EP(program)
 
 
+@cache
+def integrator_of(program: Callable[..., Any]) -> IntegratedEP:
+    """Return what integrates over a program's hyperparameters, by the engine that all share."""
+    return IntegratedEP(engine_of(program))
+
+
 class EPEstimator(BaseEstimator):
     """An estimator over one program, run by EP."""
 
-    result_: EPResult
+    result_: EPResult | IntegratedEPResult
 
     @property
-    def result(self) -> EPResult:
+    def result(self) -> EPResult | IntegratedEPResult:
         """The posterior of the function at the items of `fit`.
 
         Raises

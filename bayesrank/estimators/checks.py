@@ -1,7 +1,7 @@
 """Checks of what a person hands to an estimator, with one clear message for each."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -62,22 +62,26 @@ def _refuse_other_than_numbers(pairs: NDArray[Any]) -> None:
 
 
 def check_hyperparameters(
-    hyperparameters: Any, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, Array], bool]:
-    """Return the hyperparameters that are fixed, and whether any is to be learned.
+    hyperparameters: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    choices: Sequence[str] = ("maximum", "prior"),
+) -> tuple[dict[str, Array], str]:
+    """Return the hyperparameters that are fixed, and what is done about the others.
+
+    What a mapping does not name is learned, "maximum"; if it names all, they stand, "prior".
 
     Raises
     ------
     ValueError
-        If it is not "maximum", "prior" or a mapping to positive values of these shapes.
+        If it is not one of the choices or a mapping to positive values of these shapes.
     """
     if not isinstance(hyperparameters, Mapping):
-        if hyperparameters not in ("maximum", "prior"):
+        if hyperparameters not in choices:
             raise ValueError(
-                f"hyperparameters is {hyperparameters!r}; choose 'maximum', 'prior' or a mapping "
-                "from names to values"
+                f"hyperparameters is {hyperparameters!r}; choose {', '.join(map(repr, choices))} "
+                "or a mapping from names to values"
             )
-        return {}, hyperparameters == "maximum"
+        return {}, hyperparameters
     values = {}
     for name, value in hyperparameters.items():
         if name not in shapes:
@@ -87,7 +91,7 @@ def check_hyperparameters(
             wanted = f"{shapes[name][0]} positive numbers" if shapes[name] else "a positive number"
             raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
         values[name] = array
-    return values, len(values) < len(shapes)
+    return values, "maximum" if len(values) < len(shapes) else "prior"
 
 
 def location_and_scale(features: Array) -> tuple[Array, Array]:

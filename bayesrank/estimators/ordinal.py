@@ -165,14 +165,14 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         shapes: dict[str, tuple[int, ...]] = {"amplitude": (), "lengthscale": ()}
         shapes |= {"stretch": (d,)} if self.ard else {}
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}
-        params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
+        params, choice = check_hyperparameters(self.hyperparameters, shapes)
 
         engine = engine_of(ordinal_gp)
         data = (checked - mean) / scale, numbers
         options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         key = jax.random.key(seed)
-        if to_learn:
+        if choice == "maximum":
             params = maximize_evidence(
                 engine,
                 *data,

@@ -42,11 +42,12 @@ class PairwiseRanker(SkillEstimator):
         Of items with features, see `bayesrank.PreferenceGP`.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "maximum"
         "maximum" learns them as those under which the data are most probable, their priors
-        included. "prior" takes the medians of their priors. A mapping fixes those that it names
-        (with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
-        ``tie_width``) and learns the others.
+        included. "integrate" averages over them, which takes some dozens of fits and widens the
+        intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
+        fixes those that it names (with features ``amplitude``, ``lengthscale``, ``noise``,
+        ``graph_weight``; else ``scale``; ``tie_width``) and learns the others.
     num_restarts : int, default 0
         Number of further starts of the search for hyperparameters, from random points.
     num_samples : int, default 2000
@@ -58,10 +59,10 @@ class PairwiseRanker(SkillEstimator):
     ----------
     names_ : list
         Names of the items, in the order of the result's entries.
-    result_ : EPResult
+    result_ : EPResult or IntegratedEPResult
         The posterior of the skills, site ``f``; also as `result`.
     params_ : dict
-        Values of the hyperparameters that were used.
+        Values of the hyperparameters that were used; their means if they were integrated over.
     log_evidence_ : float
         EP's log evidence at them, in nats.
 

@@ -36,11 +36,12 @@ class PreferenceGP(SkillEstimator):
         Whether each feature has a lengthscale of its own, so that some can turn out not to matter.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "maximum"
         "maximum" learns them as those under which the data are most probable, their priors
-        included. "prior" takes the medians of their priors. A mapping fixes those that it names
-        (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``, ``graph_weight``) and learns the
-        others.
+        included. "integrate" averages over them, which takes some dozens of fits and widens the
+        intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
+        fixes those that it names (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``,
+        ``graph_weight``) and learns the others.
     laplacian : int, matrix of shape (n, n), callable or None, default None
         A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
         compared help to rank the others. An integer joins each item with so many nearest ones, by
@@ -59,10 +60,10 @@ class PreferenceGP(SkillEstimator):
 
     Attributes
     ----------
-    result_ : EPResult
+    result_ : EPResult or IntegratedEPResult
         The posterior of the skills, site ``f``; also as `result`.
     params_ : dict
-        Values of the hyperparameters that were used.
+        Values of the hyperparameters that were used; their means if they were integrated over.
     log_evidence_ : float
         EP's log evidence at them, in nats.
     laplacian_ : csr_array of shape (n, n) or None

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank._validate import check_count
 from bayesrank.active import Beliefs, bald, best_batch, best_pairs
 from bayesrank.estimators.checks import check_pairs
-from bayesrank.infer import EPResult
+from bayesrank.infer import EPResult, IntegratedEPResult
 
 __all__ = ["questions"]
 
 
 def questions(
-    result: EPResult, likelihood: str, n: int, candidates: ArrayLike | None
+    result: EPResult | IntegratedEPResult, likelihood: str, n: int, candidates: ArrayLike | None
 ) -> NDArray[np.intp]:
     """Choose pairs to compare next.
 
@@ -39,7 +39,8 @@ def questions(
     ValueError
         If an argument does not fit.
     """
-    mean, noise = result.mean["f"], float(result.params.get("noise", 1.0))
+    mean = result.mean["f"]
+    noise = float(result.params.get("noise", result.mean.get("noise", 1.0)))
     if likelihood == "logit":
         noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
     n = check_count(n, "n")

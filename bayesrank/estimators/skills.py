@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from bayesrank._validate import check_count
-from bayesrank.estimators.base import EPEstimator, engine_of
+from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of
 from bayesrank.estimators.checks import (
     check_hyperparameters,
     graph_laplacian,
@@ -20,7 +20,7 @@ from bayesrank.estimators.checks import (
 )
 from bayesrank.estimators.comparisons import Comparisons
 from bayesrank.estimators.predict import outcome_probability
-from bayesrank.infer import EPResult, maximize_evidence
+from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.ranking import RankSummary, summarize
 
@@ -51,8 +51,13 @@ class Component(NamedTuple):
     covariance: Array
 
 
-def components(result: EPResult) -> list[Component]:
+def components(result: EPResult | IntegratedEPResult) -> list[Component]:
     """Return what the posterior of the skills, site ``f``, is made of."""
+    if isinstance(result, IntegratedEPResult):
+        return [
+            Component(weight, params, moments.mean["f"], moments.covariance["f"])
+            for weight, params, moments in result.components()
+        ]
     return [Component(1.0, result.params, result.mean["f"], result.covariance["f"])]
 
 
@@ -151,11 +156,27 @@ class SkillEstimator(EPEstimator):
             options["outcomes"] = np.where(said.tied, OUTCOMES["tie"], OUTCOMES["win"])
         if said.weights is not None:
             options["weights"] = said.weights
-        params, to_learn = check_hyperparameters(self.hyperparameters, shapes)
+        params, choice = check_hyperparameters(
+            self.hyperparameters, shapes, ("integrate", "maximum", "prior")
+        )
         engine = engine_of(program)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         search_key, draw_key = jax.random.split(jax.random.key(seed))
-        if to_learn:
+        if choice == "integrate":
+            integrated = integrator_of(program).run(
+                draw_key,
+                items,
+                said.pairs,
+                num_samples=self.num_samples,
+                num_restarts=self.num_restarts,
+                callback=callback,
+                **options,
+            )
+            learned = {name: integrated.mean[name] for name in integrated.hyperparameters}
+            self.result_, self.params_ = integrated, {**integrated.params, **learned}
+            self.log_evidence_ = integrated.log_evidence
+            return
+        if choice == "maximum":
             maximum = maximize_evidence(
                 engine,
                 items,

@@ -14,7 +14,7 @@ from scipy import sparse
 from bayesrank._states import no_state, read_arrays, write_arrays
 from bayesrank._version import __version__
 from bayesrank.estimators.skills import components
-from bayesrank.infer import EPResult
+from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models import preference_gp, thurstone
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _OWNER = "a PairwiseRanker"
 _FORMAT = 1
 _HEADER = "header"
 _PROGRAMS = {"preference_gp": preference_gp, "thurstone": thurstone}
+_RESULTS = {"EPResult": EPResult, "IntegratedEPResult": IntegratedEPResult}
 _OPTIONS = ("ard", "standardize", "likelihood", "hyperparameters", "num_restarts", "num_samples")
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 
@@ -37,7 +38,8 @@ def write_ranker(path: str | Path, ranker: PairwiseRanker) -> None:
     result = ranker.result
     found = {each.name: getattr(result, each.name) for each in fields(result)}
     found["model"] = result.model.__name__
-    found["rng_key"] = np.asarray(jax.random.key_data(result.rng_key))
+    if "rng_key" in found:
+        found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
     seed = ranker.random_state
     arrays: dict[str, Any] = {}
     tree = _plain(
@@ -46,7 +48,9 @@ def write_ranker(path: str | Path, ranker: PairwiseRanker) -> None:
             "random_state": seed if isinstance(seed, int) else None,
             "names": tuple(ranker.names_),
             "scales": {name: getattr(ranker, name, None) for name in _SCALES},
+            "kind": type(result).__name__,
             "result": found,
+            "params": ranker.params_,
         },
         arrays,
     )
@@ -74,7 +78,8 @@ def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
 def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
     found, scales, names = tree["result"], tree["scales"], list(tree["names"])
     found["model"] = _PROGRAMS[found["model"]]
-    found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
+    if "rng_key" in found:
+        found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
     known = found["model_args"][0]
     features = None
     if scales["feature_mean_"] is not None:
@@ -86,14 +91,14 @@ def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
         random_state=tree["random_state"],
         **tree["options"],
     )
-    ranker.names_, ranker.result_ = names, EPResult(**found)
-    ranker.params_, ranker.log_evidence_ = ranker.result_.params, ranker.result_.log_evidence
+    ranker.names_, ranker.result_ = names, _RESULTS[tree["kind"]](**found)
+    ranker.params_, ranker.log_evidence_ = tree["params"], ranker.result_.log_evidence
     if features is not None:
         for name, value in scales.items():
             setattr(ranker, name, value)
-    [part] = components(ranker.result_)
-    if not part.covariance.shape == part.mean.shape * 2 == (len(names),) * 2:
-        raise ValueError("names and skills are not as many")
+    for part in components(ranker.result_):
+        if not part.covariance.shape == part.mean.shape * 2 == (len(names),) * 2:
+            raise ValueError("names and skills are not as many")
     return ranker
 
 
