@@ -96,6 +96,10 @@ def test_states_are_of_observations_and_of_a_model(data, tmp_path):
         engine.run(*data, init_state=file, kernel=np.eye(M), progress_bar=False)
     with pytest.raises(ValueError, match="init_state is of other observations"):
         engine.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
+    with pytest.raises(
+        ValueError, match=r"init_state has the spread \[0.0, 0.3, 0.3\] of users' p"
+    ):
+        EM("gaussian", user_scales=0.1).run(*data, init_state=state, progress_bar=False)
     alone = EM("gaussian", collaborative=False)
     with pytest.raises(
         ValueError, match="of the model 'gaussian, collaborative', not 'gaussian, i"

@@ -88,8 +88,6 @@ class EM:
     learn_base
         Whether the base kernels' scales are learned, if there is a strength; by default where a
         kernel is given to `run`. They matter most for items that nobody has rated.
-    learn_likelihood
-        Whether thresholds and noise, and how users differ in them, are learned.
     accelerate
         Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
         lower the objective. Individual models are not accelerated.
@@ -122,7 +120,6 @@ class EM:
         user_thresholds: float = 0.3,
         user_scales: float = 0.3,
         learn_base: bool | None = None,
-        learn_likelihood: bool = True,
         accelerate: bool = True,
         damping: float = 1.0,
         max_iterations: int = 300,
@@ -141,8 +138,11 @@ class EM:
         self.strength, self.mean_strength = strength, float(mean_strength)
         self.num_kernel_items = num_kernel_items
         self.user_thresholds, self.user_scales = float(user_thresholds), float(user_scales)
-        self.learn_base, self.learn_likelihood = learn_base, bool(learn_likelihood)
-        self.accelerate, self.damping = bool(accelerate), float(damping)
+        self.learn_base, self.accelerate, self.damping = (
+            learn_base,
+            bool(accelerate),
+            float(damping),
+        )
         self.max_iterations, self.tol = int(max_iterations), float(tol)
 
     def run(
@@ -238,7 +238,7 @@ class EM:
             start = initial_state(setting, observations, kernels, num_levels, self._user_spread)
         else:
             start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
-            start.check(observations, setting.model, len(kernels))
+            start.check(observations, setting, len(kernels), self._user_spread)
         loop = Loop(
             setting, observations, kernels, items, start, mesh=mesh, accelerate=self.accelerate
         )
@@ -259,15 +259,12 @@ class EM:
             kernel_prior,
             self.mean_strength,
             learn_base=kernel_given if self.learn_base is None else bool(self.learn_base),
-            learn_likelihood=self.learn_likelihood,
             damping=self.damping,
         )
 
     @property
     def _user_spread(self) -> float:
         """Spread of users' own parameters of the likelihood."""
-        if not self.learn_likelihood:
-            return 0.0
         return self.user_scales if self.likelihood == "gaussian" else self.user_thresholds
 
     def _iterate(

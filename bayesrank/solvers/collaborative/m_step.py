@@ -95,7 +95,7 @@ def maximise(
         pairs = zip(users, found.statistics, known, strict=True)
         has_level = setting.likelihood.name != "pairwise"  # comparisons say nothing of it
         users = tuple(_update_individual(*pair, has_level=has_level) for pair in pairs)
-    if setting.learn_likelihood and params.shared.shape[0]:
+    if params.shared.shape[0]:
         params, users = setting.likelihood.m_step(
             params, users, found.statistics, known, pooled=pooled
         )

@@ -118,7 +118,6 @@ def _round(
         kernel_prior=KernelPrior(()),
         mean_strength=0.0,
         learn_base=False,
-        learn_likelihood=True,
         damping=setting.damping,
     )
     steps = [

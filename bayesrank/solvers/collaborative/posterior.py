@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayesrank.infer.sites import cavity, match
+from bayesrank.infer.sites import cavity, log_sites, match
 from bayesrank.solvers.collaborative.types import (
     SharedPrior,
     UserData,
@@ -108,7 +108,7 @@ def sweep(
     new_tau, new_nu, _ = match(moments, mean, variance)
     # The tilted mean against the posterior's, which EP makes equal.
     moved = jnp.abs(mean + moments.d1 * variance - posterior.mean) / jnp.sqrt(variance)
-    sites = moments.log_z - _log_site(mean, variance, tau, before)
+    sites = moments.log_z - log_sites(tau, before, mean, variance)
     delta = jnp.max(jnp.where(data.filled, moved, 0.0))
     log_evidence = jnp.sum(jnp.where(data.filled, sites, 0.0))
     log_evidence += 0.5 * (before @ posterior.mean - posterior.log_det)
@@ -118,10 +118,3 @@ def sweep(
     )
     after = state._replace(tau=tau + damping * step_tau, nu=state.nu + damping * step_nu)
     return after, UserFit(posterior, log_evidence, delta), wanted
-
-
-def _log_site(mean: Array, variance: Array, tau: Array, nu: Array) -> Array:
-    """Log of the integral of a cavity times a site."""
-    total = 1.0 + tau * variance
-    square = tau * mean**2 - 2.0 * mean * nu - nu**2 * variance
-    return -0.5 * (jnp.log(total) + square / total)

@@ -90,29 +90,38 @@ class EMState(NamedTuple):
             raise no_state(path, "EM", f"it lacks {lacking}")
         return cls(**fields)
 
-    def check(self, observations: Observations, model: str, num_kernels: int) -> None:
+    def check(
+        self, observations: Observations, setting: Setting, num_kernels: int, user_spread: float
+    ) -> None:
         """Refuse what the state was not made with.
 
         Raises
         ------
         ValueError
-            If users, items, levels or their order differ, or the model, or the number of base
-            kernels.
+            If users, items, levels or their order differ, or the model, the number of base
+            kernels, or how much users differ.
         """
         if str(self.fingerprint) != fingerprint(observations):
             raise ValueError(
                 "init_state is of other observations; pass those that it was made with, in the "
                 "same order, or leave it out"
             )
-        if str(self.model) != model:
+        if str(self.model) != setting.model:
             raise ValueError(
-                f"init_state is of the model {str(self.model)!r}, not {model!r}; pass a state of "
-                "this model, or leave it out"
+                f"init_state is of the model {str(self.model)!r}, not {setting.model!r}; pass a state "
+                "of this model, or leave it out"
             )
         if len(self.scales) != num_kernels:
             raise ValueError(
                 f"init_state has scales of {len(self.scales)} base kernels, not of {num_kernels}; "
                 "pass the kernel that it was made with, or leave it out"
+            )
+        kind: Any = {"collaborative": setting.collaborative}
+        spread = setting.likelihood.spread(len(self.spread), user_spread, **kind)
+        if not np.array_equal(self.spread, spread):
+            raise ValueError(
+                f"init_state has the spread {self.spread.tolist()} of users' parameters, not "
+                f"{spread.tolist()}; give user_thresholds or user_scales as it was made with"
             )
 
 

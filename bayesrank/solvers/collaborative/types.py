@@ -94,7 +94,6 @@ class Setting(NamedTuple):
     kernel_prior: KernelPrior
     mean_strength: float
     learn_base: bool
-    learn_likelihood: bool
     damping: float
 
     @property
