@@ -221,9 +221,6 @@ class ItemOrder:
 
     def base_kernels(self, kernels: Any) -> CoreKernels:
         """Cut base kernels of all items, shape (C, m, m), to what the steps need of them."""
-        if self.num_core == len(self.order):
-            kernels = kernels[:, self.order[:, None], self.order]
-            return CoreKernels(kernels, kernels[:, :, :0], kernels[:, 0, :0])
         core, rest = np.split(self.order, [self.num_core])
         rows = kernels[:, core]
         return CoreKernels(rows[:, :, core], rows[:, :, rest], kernels[:, rest, rest])

@@ -64,6 +64,13 @@ class Gaussian(Likelihood):
         """The anchor is everybody's; individual models learn scale and noise anyway."""
         return np.array([0.0, 1.0, 1.0]) * (user_spread if collaborative else 0.0)
 
+    def program_params(self, shared: np.ndarray, factors: np.ndarray | None) -> dict[str, Any]:
+        """Noise, and users' scales and noise relative to it."""
+        values = {"noise": np.exp(shared[2])}
+        if factors is not None:
+            values |= {"scale_factor": factors[:, 1], "noise_factor": factors[:, 2]}
+        return values
+
     def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
         """Condition on the numbers."""
         anchor, log_scale, log_noise = state.theta

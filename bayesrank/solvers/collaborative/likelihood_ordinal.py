@@ -84,6 +84,13 @@ class Ordinal(Likelihood):
         """Individual models have a scale, so that their noise is the unit."""
         return user_spread * np.append(np.ones(size - 1), float(collaborative))
 
+    def program_params(self, shared: np.ndarray, factors: np.ndarray | None) -> dict[str, Any]:
+        """Gaps, and users' gaps and noise relative to the shared."""
+        values = {"gaps": np.exp(shared[:-1])}
+        if factors is not None:
+            values |= {"gap_factor": factors[:, :-1], "noise_factor": factors[:, -1]}
+        return values
+
     def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
         """Make a sweep of EP."""
 

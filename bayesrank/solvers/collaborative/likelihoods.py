@@ -67,11 +67,14 @@ class Likelihood:
         Whether posterior and evidence are exact; if not, they are EP's.
     sets_unit
         Whether the noise is the unit of the functions, so that only ratios of scales are learned.
+    sees_level
+        Whether an observation depends on the level of a function.
     """
 
     name: ClassVar[str]
     exact: ClassVar[bool] = False
     sets_unit: ClassVar[bool] = True
+    sees_level: ClassVar[bool] = True
 
     def start(
         self, observations: Observations, num_levels: int | None, *, collaborative: bool
@@ -82,6 +85,10 @@ class Likelihood:
     def spread(self, size: int, user_spread: float, *, collaborative: bool) -> np.ndarray:
         """Spread of users' parameters, shape (p,), where that of those that may differ is given."""
         return np.full(size, user_spread)
+
+    def program_params(self, shared: np.ndarray, factors: np.ndarray | None) -> dict[str, Any]:
+        """Sites of the program: shared parameters, and users' factors (n, p) where they differ."""
+        return {}
 
     def log_prior(self, params: LikelihoodParams, theta: Array, known: Array) -> Array:
         """Log density of users' deviations, those of no user left out; a scalar."""
@@ -123,6 +130,7 @@ class Pairwise(Likelihood):
     """Comparisons of two items by the logistic of their difference; nothing to learn."""
 
     name = "pairwise"
+    sees_level = False
 
     def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
         """Make a sweep of EP."""

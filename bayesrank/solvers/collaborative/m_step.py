@@ -93,8 +93,8 @@ def maximise(
     else:
         prior, base = state.prior, state.base
         pairs = zip(users, found.statistics, known, strict=True)
-        has_level = setting.likelihood.name != "pairwise"  # comparisons say nothing of it
-        users = tuple(_update_individual(*pair, has_level=has_level) for pair in pairs)
+        sees_level = setting.likelihood.sees_level
+        users = tuple(_update_individual(*pair, sees_level=sees_level) for pair in pairs)
     if params.shared.shape[0]:
         params, users = setting.likelihood.m_step(
             params, users, found.statistics, known, pooled=pooled
@@ -149,12 +149,12 @@ def _moments(
 
 
 def _update_individual(
-    user: UserState, statistics: UserStatistics, known: Array, *, has_level: bool
+    user: UserState, statistics: UserStatistics, known: Array, *, sees_level: bool
 ) -> UserState:
     """Each user's own level and scale, as in a model of this user alone."""
     count = jnp.maximum(statistics.num_observations, 1)
     scale = user.scale * (1.0 + statistics.trace / count)
-    if not has_level:
+    if not sees_level:
         return user._replace(scale=scale)
     step = statistics.level_score / jnp.where(known, statistics.level_information, 1.0)
     return user._replace(scale=scale, level=user.level + step)

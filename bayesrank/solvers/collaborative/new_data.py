@@ -18,7 +18,7 @@ tasks. ICML.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,25 +48,6 @@ __all__ = ["extend_prior", "fit_users"]
 
 _STEPS = 200
 _TOL = 1e-4
-
-
-class _Step(NamedTuple):
-    """What a step of a block of new users makes.
-
-    Attributes
-    ----------
-    users
-        Their states.
-    log_evidence, log_prior
-        Log evidence of the block, and log prior density of its users' deviations.
-    moved
-        Largest change of a user's parameter, or of a predictor's mean in standard deviations.
-    """
-
-    users: UserState
-    log_evidence: Array
-    log_prior: Array
-    moved: Array
 
 
 def fit_users(
@@ -120,14 +101,13 @@ def _round(
         learn_base=False,
         damping=setting.damping,
     )
-    steps = [
-        _step(fixed, state.prior, state.params, user, block)
-        for block, user in zip(blocks, state.users, strict=True)
-    ]
-    return state._replace(users=tuple(step.users for step in steps)), {
-        "log_evidence": sum(float(step.log_evidence) for step in steps),
-        "log_prior": sum(float(step.log_prior) for step in steps),
-        "converged": all(float(step.moved) < _TOL for step in steps),
+    pairs = zip(blocks, state.users, strict=True)
+    steps = [_step(fixed, state.prior, state.params, user, block) for block, user in pairs]
+    users, log_evidence, log_prior, moved = zip(*steps, strict=True)
+    return state._replace(users=users), {
+        "log_evidence": float(sum(log_evidence)),
+        "log_prior": float(sum(log_prior)),
+        "converged": float(max(moved)) < _TOL,
     }
 
 
@@ -138,8 +118,15 @@ def _step(
     params: LikelihoodParams,
     users: UserState,
     block: UserBlock,
-) -> _Step:
-    """Make the E-step of a block, and the M-step for what is each user's own."""
+) -> tuple[UserState, Array, Array, Array]:
+    """Make the E-step of a block, and the M-step for what is each user's own.
+
+    Returns
+    -------
+    tuple
+        The users; log evidence, and log prior density of their deviations, before the M-step; the
+        largest change of a parameter, or of a predictor's mean in standard deviations.
+    """
     likelihood, known = setting.likelihood, block.known
     users, moved = likelihood.alone(params, prior, users, block)
     log_prior = likelihood.log_prior(params, users.theta, known)
@@ -148,7 +135,7 @@ def _step(
         after = likelihood.m_step(params, (after,), (own,), (known,), pooled=False)[1][0]
         change = jnp.abs(after.theta - users.theta)
         moved = jnp.max(jnp.where(known[..., None], change, 0.0))
-    return _Step(after, sums.log_evidence, log_prior, jnp.maximum(moved, sums.delta))
+    return after, sums.log_evidence, log_prior, jnp.maximum(moved, sums.delta)
 
 
 def extend_prior(

@@ -119,14 +119,7 @@ class EMResult:
         if prior.informative or self.setting.mean_strength:
             values |= {"level": state.level, "scales": state.scales}
         factors = np.exp(state.theta - state.shared_theta) if state.spread.any() else None
-        if isinstance(self.setting.likelihood, Gaussian):
-            values["noise"] = np.exp(state.shared_theta[-1])
-            if factors is not None:
-                values |= {"scale_factor": factors[:, 1], "noise_factor": factors[:, 2]}
-        elif isinstance(self.setting.likelihood, Ordinal):
-            values["gaps"] = np.exp(state.shared_theta[:-1])
-            if factors is not None:
-                values |= {"gap_factor": factors[:, :-1], "noise_factor": factors[:, -1]}
+        values |= self.setting.likelihood.program_params(state.shared_theta, factors)
         return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:

@@ -108,8 +108,8 @@ class EMState(NamedTuple):
             )
         if str(self.model) != setting.model:
             raise ValueError(
-                f"init_state is of the model {str(self.model)!r}, not {setting.model!r}; pass a state "
-                "of this model, or leave it out"
+                f"init_state is of the model {str(self.model)!r}, not {setting.model!r}; pass a "
+                "state of this model, or leave it out"
             )
         if len(self.scales) != num_kernels:
             raise ValueError(
