@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from bayesrank.gp import KernelPrior, Tier
 from bayesrank.solvers.collaborative import EM
 
 
@@ -95,6 +96,12 @@ def test_runs_are_checked():
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("people",))
     with pytest.raises(ValueError, match="mesh has the axes .'people',.; give it one, named"):
         EM("gaussian").run(*data, mesh=mesh)
+
+
+def test_tiers_are_of_the_items_there_are():
+    for prior in (KernelPrior.for_items(3, 1.0), KernelPrior((Tier(0, 2, 1.0),), (1, 0))):
+        with pytest.raises(ValueError, match="strength has an order of items, or tiers of . items"):
+            EM("gaussian", strength=prior).run([0, 1], [0, 1], [0.0, 1.0], progress_bar=False)
 
 
 def test_comparisons_are_checked():

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from bayesrank.gp import KernelPrior, Tier
 from bayesrank.infer import EP
 from bayesrank.models import collaborative_rating_gp
-from bayesrank.solvers.collaborative import EM, em
+from bayesrank.solvers.collaborative import EM
 
 M, USERS = 5, 7.0
 TIERS = (Tier(0, 2, 3.0), Tier(2, 3, 8.0), Tier(3, M, 20.0))
@@ -141,12 +141,18 @@ def ratings():
 
 @pytest.mark.filterwarnings("ignore:EM has not converged")
 @pytest.mark.parametrize("size", [4, 6])
-def test_em_ends_at_a_stationary_point_of_the_program(ratings, monkeypatch, size):
+def test_em_ends_at_a_stationary_point_of_the_program(ratings, size):
     """Tiers, and items outside of the core: slopes of EP's evidence of the program vanish."""
     tiers = tuple(Tier(*x) for x in ((0, 2, 2.0), (2, 4, 9.0), (4, 6, 40.0)) if x[1] <= size)
-    monkeypatch.setattr(em.KernelPrior, "for_items", lambda num, strength: KernelPrior(tiers))
     kernel = np.stack([np.ones((6, 6)), np.eye(6)])
-    engine = EM("gaussian", mean_strength=2.0, max_iterations=600, tol=1e-12, user_scales=0)
+    engine = EM(
+        "gaussian",
+        strength=KernelPrior(tiers),
+        mean_strength=2.0,
+        max_iterations=600,
+        tol=1e-12,
+        user_scales=0,
+    )
     result = engine.run(*ratings, kernel=kernel, num_items=6, progress_bar=False)
     states = {"kernel": kernel, "strength": result.kernel_prior, "mean_strength": 2.0}
 
@@ -172,11 +178,15 @@ def test_em_ends_at_a_stationary_point_of_the_program(ratings, monkeypatch, size
 
 
 @pytest.mark.filterwarnings("ignore:EM has not converged")
-def test_em_climbs_with_tiers_and_ends_where_no_kernel_is_better(ratings, monkeypatch):
+def test_em_climbs_with_tiers_and_ends_where_no_kernel_is_better(ratings):
     tiers = (Tier(0, 2, 2.0), Tier(2, 4, 9.0), Tier(4, 6, 40.0))
-    monkeypatch.setattr(em.KernelPrior, "for_items", lambda size, strength: KernelPrior(tiers))
     kernel = np.stack([np.ones((6, 6)), np.eye(6)])
-    settings: dict[str, Any] = {"user_scales": 0, "accelerate": False, "learn_base": True}
+    settings: dict[str, Any] = {
+        "strength": KernelPrior(tiers),
+        "user_scales": 0,
+        "accelerate": False,
+        "learn_base": True,
+    }
     engine = EM("gaussian", mean_strength=2.0, max_iterations=400, tol=1e-11, **settings)
     result = engine.run(*ratings, kernel=kernel, progress_bar=False)
     assert np.diff(result.trace).min() > -1e-9

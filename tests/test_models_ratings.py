@@ -13,6 +13,7 @@ from scipy import stats
 
 from bayesrank.diagnostics import crosscheck
 from bayesrank.distributions.ordinal import centred_thresholds
+from bayesrank.gp import KernelPrior, Tier
 from bayesrank.infer import EP
 from bayesrank.models import (
     collaborative_ordinal_gp,
@@ -268,6 +269,18 @@ def test_levels_of_one_person_order_the_function():
             (USERS, ITEMS, ITEMS + 9, 3, 3),
             {},
             "`losers` is 9 in row 0",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"strength": KernelPrior.for_items(4, 1.0)},
+            "`strength` has tiers of 4 items, but there are 3",
+        ),
+        (
+            collaborative_ordinal_gp,
+            (USERS, ITEMS, LEVELS, 3, 3),
+            {"strength": KernelPrior((Tier(0, 2, 1.0),), (0, 1))},
+            "`strength` orders 2 items; give it each of the 3 once",
         ),
         (collaborative_preference_gp, (USERS, ITEMS, ITEMS, 3, 3), {}, "and so is `winners`"),
         (ordinal_gp, (X, LEVELS), {}, "`levels` has shape"),

@@ -70,7 +70,8 @@ class EM:
     strength
         How many users the prior of the kernel is worth. If not given, for the 500 items that were
         observed most often as many as they are, and for how further items follow these 5,000, see
-        `bayesrank.gp.KernelPrior`. 0 is maximum likelihood, which overfits.
+        `bayesrank.gp.KernelPrior`, which may be given, too: without ``items``, its tiers are of
+        those observed most often first. 0 is maximum likelihood, which overfits.
     mean_strength
         How many users the prior of the mean is worth: an item that two users have rated should not
         follow these two alone. On held-out ratings of 30, 100, 670 and 3,000 users, 12 is about as
@@ -114,7 +115,7 @@ class EM:
         likelihood: str = "probit",
         *,
         collaborative: bool = True,
-        strength: float | None = None,
+        strength: float | KernelPrior | None = None,
         mean_strength: float = 12.0,
         num_kernel_items: int = 1500,
         user_thresholds: float = 0.3,
@@ -127,7 +128,7 @@ class EM:
     ) -> None:
         check_settings(
             likelihood,
-            {"strength": 0.0 if strength is None else strength, "mean_strength": mean_strength},
+            {"strength": _number(strength), "mean_strength": mean_strength},
             {"user_thresholds": user_thresholds, "user_scales": user_scales},
             num_kernel_items,
             damping,
@@ -248,11 +249,18 @@ class EM:
 
     def _setting(self, num_items: int, kernel_given: bool) -> Setting:
         """Settings for so many items."""
-        if self.collaborative:
+        if not self.collaborative:
+            kernel_prior = KernelPrior.for_items(num_items, 0.0)  # each user has the base kernel
+        elif isinstance(self.strength, KernelPrior):
+            kernel_prior = self.strength
+            if kernel_prior.items is not None or kernel_prior.num_core > num_items:
+                raise ValueError(
+                    f"strength has an order of items, or tiers of {kernel_prior.num_core} items of "
+                    f"{num_items}; give tiers of no more items, without an order"
+                )
+        else:
             core = min(num_items, self.num_kernel_items)
             kernel_prior = KernelPrior.for_items(core, self.strength)
-        else:
-            kernel_prior = KernelPrior.for_items(num_items, 0.0)  # each user has the base kernel
         return Setting(
             LIKELIHOODS[self.likelihood],
             self.collaborative,
@@ -288,6 +296,11 @@ class EM:
                 if file is not None and len(loop.trace) % every == 0:
                     loop.packed().save(file)
         return loop.settled(self.tol)
+
+
+def _number(strength: float | KernelPrior | None) -> float:
+    """Check what is a number; tiers are checked when the number of items is known."""
+    return 0.0 if strength is None or isinstance(strength, KernelPrior) else strength
 
 
 def _not_converged(loop: Loop, engine: EM, delta: float) -> str:
