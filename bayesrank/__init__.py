@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import ConeRank as ConeRank
+    from bayesrank.estimators import LambdaRank as LambdaRank
     from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PairwiseRanker as PairwiseRanker
     from bayesrank.estimators import PreferenceGP as PreferenceGP
@@ -27,6 +28,7 @@ _EXPORTS = {
     "CollaborativeGP": "bayesrank.estimators",
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "ConeRank": "bayesrank.estimators",
+    "LambdaRank": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",
     "PairwiseRanker": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
@@ -38,6 +40,7 @@ __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",
+    "LambdaRank",
     "OrdinalGP",
     "PairwiseRanker",
     "PreferenceGP",

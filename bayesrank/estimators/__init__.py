@@ -4,6 +4,7 @@ from bayesrank.estimators.collaborative import CollaborativeGP as CollaborativeG
 from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
 from bayesrank.estimators.cone_rank import ConeRank as ConeRank
+from bayesrank.estimators.lambda_rank import LambdaRank as LambdaRank
 from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
 from bayesrank.estimators.pairwise import PairwiseRanker as PairwiseRanker
 from bayesrank.estimators.preference import PreferenceGP as PreferenceGP
@@ -13,6 +14,7 @@ __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",
+    "LambdaRank",
     "OrdinalGP",
     "PairwiseRanker",
     "PreferenceGP",

@@ -1,0 +1,295 @@
+"""`LambdaRank`: scores learned along a field of lambda."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank._validate import check_count
+from bayesrank.estimators.lists import ListEstimator
+from bayesrank.infer import EP, EPResult
+from bayesrank.models import weighted_preferences
+from bayesrank.solvers.lambda_rank import (
+    Field,
+    LambdaField,
+    apply_network,
+    check_labels,
+    fit_differentiable,
+    fit_trees,
+    frozen_pairs,
+    init_network,
+)
+
+__all__ = ["LambdaRank"]
+
+Array = NDArray[np.float64]
+
+
+class LambdaRank(ListEstimator):
+    """Learning to rank along a field of lambda [1]_: how each item of a list is to move.
+
+    Parameters
+    ----------
+    field : {"ranknet", "ndcg", "loss2", "loss2++"} or callable, default "ranknet"
+        "ranknet" counts all pairs of a list alike, and is the slope of a convex cost; the others
+        weigh pairs by ranks, see `bayesrank.solvers.lambda_rank.Field`. With few queries, hundreds,
+        rank weights hurt linear models; with thousands, or trees, try "ndcg". A function takes
+        ``(scores, labels, where)`` of one padded list, in JAX, and returns ``(lam, curvature)``.
+    model : {"linear", "network", "trees"}, default "linear"
+        Linear scores; a network with tanh layers; gradient-boosted trees of LightGBM, which is an
+        extra (``pip install 'bayesrank[trees]'``).
+    k : int, optional
+        Ranks that count in the field "ndcg"; all by default.
+    sigma : float, default 1.0
+        Steepness of the logistic.
+    l2 : float, default 0.01
+        Pull of the weights to zero, for "linear" and "network".
+    hidden : sequence of int, default (16,)
+        Widths of the network's layers.
+    num_steps : int, default 300
+        Steps of Adam for "linear" and "network".
+    learning_rate : float, default 0.01
+        Their size at the start.
+    num_trees : int, default 100
+        Trees of "trees".
+    tree_params : mapping, optional
+        Parameters of LightGBM.
+    random_state : int, RandomState instance or None, default 0
+        Seed of the network's first weights.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        Weights of the features, for the linear model.
+    booster_ : lightgbm.Booster
+        For trees.
+    feature_mean_, feature_scale_ : ndarray of shape (d,)
+        What features are centred and divided by, for "linear" and "network".
+
+    References
+    ----------
+    .. [1] Burges, C. J. C. (2005). Ranking as learning structured outputs. NIPS Workshop on
+       Learning to Rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank import LambdaRank
+    >>> X = np.array([[0.0], [1.0], [2.0], [0.5], [3.0]])
+    >>> model = LambdaRank(num_steps=50).fit(X, [0, 1, 2, 0, 2], ["a", "a", "a", "b", "b"])
+    >>> bool(model.predict([[4.0]])[0] > model.predict([[1.0]])[0])
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        field: Literal["ranknet", "ndcg", "loss2", "loss2++"] | LambdaField = "ranknet",
+        model: Literal["linear", "network", "trees"] = "linear",
+        k: int | None = None,
+        sigma: float = 1.0,
+        l2: float = 0.01,
+        hidden: Sequence[int] = (16,),
+        num_steps: int = 300,
+        learning_rate: float = 0.01,
+        num_trees: int = 100,
+        tree_params: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.field = field
+        self.model = model
+        self.k = k
+        self.sigma = sigma
+        self.l2 = l2
+        self.hidden = hidden
+        self.num_steps = num_steps
+        self.learning_rate = learning_rate
+        self.num_trees = num_trees
+        self.tree_params = tree_params
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
+        """Train along the field.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            Features of the items; made dense but for trees.
+        y : array-like of shape (m,)
+            Grades; whole numbers from 0 on, but for the field "ranknet".
+        query : array-like of shape (m,), optional
+            Names of the items' queries, in any order; without it all items are one list.
+
+        Returns
+        -------
+        LambdaRank
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used; the message names it.
+        ImportError
+            If LightGBM is needed and not installed.
+        """
+        rows, grades, lists = self._check_lists(X, y, query)
+        field = self._check_options()
+        if isinstance(field, Field) and field.name != "ranknet":
+            check_labels(lists.unsort(grades))
+        spread = np.maximum.reduceat(grades, lists.starts) - np.minimum.reduceat(
+            grades, lists.starts
+        )
+        if not spread.any():
+            raise ValueError(
+                "y is the same within every list; give lists with two different grades"
+            )
+        self._grades, self._lists = grades, lists
+        if self.model == "trees":
+            self.booster_ = fit_trees(
+                rows, grades, lists, field, num_trees=self.num_trees, params=self.tree_params or {}
+            )
+            return self
+        dense = _dense(rows)
+        sd = dense.std(axis=0)
+        self.feature_mean_ = dense.mean(axis=0)
+        self.feature_scale_ = np.where(sd > 0.0, sd, 1.0)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        hidden = tuple(self.hidden) if self.model == "network" else ()
+        self._rows = self._standard(dense)
+        self._layers = fit_differentiable(
+            self._rows,
+            grades,
+            lists,
+            field,
+            init_network(np.random.default_rng(seed), dense.shape[1], hidden),
+            num_steps=self.num_steps,
+            learning_rate=float(self.learning_rate),
+            l2=float(self.l2),
+        )
+        if self.model == "linear":
+            self.coef_ = self._layers[0][0][:, 0] / self.feature_scale_
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Scores of items.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of the items.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Scores, higher is better, in units of the logistic.
+        """
+        check_is_fitted(self)
+        rows = self._check_features(X)
+        if self.model == "trees":
+            return np.asarray(self.booster_.predict(rows))
+        return self._scores(self._standard(_dense(rows)))
+
+    def posterior(
+        self, *, field: str = "ndcg", scale: float = 1.0, num_samples: int = 1000, seed: int = 0
+    ) -> EPResult:
+        """Posterior of the linear weights where the field is frozen at the fitted scores.
+
+        A field of ranks has no potential, and so no posterior of its own. Its weights at these
+        scores, scaled so that those of a list sum to its items less one, make
+        `bayesrank.models.weighted_preferences`, which EP takes.
+
+        Parameters
+        ----------
+        field : str, default "ndcg"
+            The field to freeze.
+        scale : float, default 1.0
+            Prior standard deviation of a weight of standardised features.
+        num_samples, seed : int
+            Draws that the result keeps, and their seed.
+
+        Returns
+        -------
+        EPResult
+            Site ``w``, shape (d,), weights of standardised features; its `model_args` and
+            `model_kwargs` are what NUTS and SVI take as well.
+
+        Raises
+        ------
+        ValueError
+            If the model is not linear.
+        """
+        check_is_fitted(self)
+        if self.model != "linear":
+            raise ValueError(f"model is {self.model!r}; a posterior needs model='linear'")
+        frozen = Field(field, self.k, float(self.sigma))
+        if field != "ranknet":
+            check_labels(self._lists.unsort(self._grades))
+        pairs, weights = frozen_pairs(frozen, self._scores(self._rows), self._grades, self._lists)
+        codes = self._lists.codes[pairs[:, 0]]
+        total = np.bincount(codes, weights, minlength=len(self._lists.sizes))
+        weights = weights * ((self._lists.sizes - 1)[codes] / total[codes])
+        return EP(weighted_preferences).run(
+            jax.random.key(seed),
+            self._rows,
+            pairs,
+            weights,
+            scale=float(scale),
+            sigma=float(self.sigma),
+            num_samples=num_samples,
+        )
+
+    def score_draws(self, X: Any, posterior: EPResult) -> Array:
+        """Posterior draws of scores: with `bayesrank.metrics`, the distribution of a figure.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of items.
+        posterior : EPResult
+            What `posterior` returned.
+
+        Returns
+        -------
+        ndarray of shape (num_samples, n)
+            Scores.
+        """
+        rows = self._standard(_dense(self._check_features(X)))
+        return np.asarray(posterior.get_samples()["w"]) @ rows.T
+
+    def _standard(self, rows: Array) -> Array:
+        return (rows - self.feature_mean_) / self.feature_scale_
+
+    def _scores(self, rows: Array) -> Array:
+        with jax.enable_x64(True):
+            return np.asarray(apply_network(self._layers, rows))
+
+    def _check_options(self) -> LambdaField:
+        """Return the field.
+
+        Raises
+        ------
+        ValueError
+            If an option is out of range; the message names it.
+        """
+        if self.model not in ("linear", "network", "trees"):
+            raise ValueError(f"model is {self.model!r}; choose 'linear', 'network' or 'trees'")
+        for name in ("num_steps", "num_trees"):
+            check_count(getattr(self, name), name)
+        if not 0.0 < float(self.learning_rate) < np.inf:
+            raise ValueError(f"learning_rate is {self.learning_rate}; pass a positive number")
+        if not 0.0 <= float(self.l2) < np.inf:
+            raise ValueError(f"l2 is {self.l2}; pass a number from 0 on")
+        if callable(self.field):
+            return self.field
+        return Field(self.field, self.k, float(self.sigma))
+
+
+def _dense(rows: Any) -> Array:
+    return rows.toarray() if sparse.issparse(rows) else rows

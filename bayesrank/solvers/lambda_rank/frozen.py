@@ -1,0 +1,45 @@
+"""A field frozen at given scores: pairs with weights for `weighted_preferences`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.datasets import QueryLists
+from bayesrank.solvers.lambda_rank.fields import Field
+from bayesrank.solvers.lambda_rank.lists import bucketed
+
+__all__ = ["frozen_pairs"]
+
+
+def frozen_pairs(
+    field: Field, scores: Any, labels: Any, lists: QueryLists
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Pairs (better, worse) of rows that stand list after list, and the field's weights there.
+
+    Returns
+    -------
+    tuple of ndarray
+        Shapes (P, 2) and (P,); pairs of weight zero are left out.
+    """
+    pairs, weights = [], []
+    with jax.enable_x64(True):
+        for bucket in bucketed(lists):
+            rows, where = np.maximum(bucket, 0), bucket >= 0
+            s, grades = (jnp.asarray(np.asarray(v, np.float64)[rows]) for v in (scores, labels))
+            table = _table(field, s, grades, jnp.asarray(where))
+            number, better, worse = np.nonzero(np.asarray(table))
+            pairs.append(np.stack([rows[number, better], rows[number, worse]], axis=1))
+            weights.append(np.asarray(table)[number, better, worse])
+    return np.concatenate(pairs), np.concatenate(weights)
+
+
+@partial(jax.jit, static_argnums=0)
+def _table(field: Field, scores: jax.Array, labels: jax.Array, where: jax.Array) -> jax.Array:
+    """Weights of the pairs of each list, shape (lists, n, n)."""
+    return jax.lax.map(lambda args: field.pair_weights(*args), (scores, labels, where))

@@ -1,0 +1,186 @@
+"""Whether a field is the slope of a cost, and the cost convex.
+
+The paper's test is a symmetric Jacobian. That is enough where the field is smooth: fields of ranks
+jump where two scores change places, and a symmetric Jacobian almost everywhere says nothing of what
+the jumps add around a loop. So both are looked at: the Jacobian, and the circulation around loops,
+integrated piece by piece between the places where scores cross.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from bayesrank.solvers.lambda_rank.lists import LambdaField
+
+__all__ = ["Verdict", "circulation", "is_conservative", "is_convex"]
+
+
+class Verdict(NamedTuple):
+    """What was found.
+
+    Attributes
+    ----------
+    holds
+        Whether no counterexample was found.
+    reason
+        "" or what fails: "jacobian", "circulation", "curvature" or "monotonicity".
+    value
+        Size of the failure, or the largest that was seen.
+    witness
+        Scores at which it fails: a point, or the corners of a loop or a segment.
+    """
+
+    holds: bool
+    reason: str
+    value: float
+    witness: NDArray[np.float64] | None
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+
+def circulation(field: LambdaField, corners: Any, labels: Any) -> float:
+    """Integral of lambda along a closed polygon through score space, shape (corners, n)."""
+    corners = np.asarray(corners, np.float64)
+    total = 0.0
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        step = end - start
+        gap, speed = start[:, None] - start, step[:, None] - step
+        with np.errstate(divide="ignore", invalid="ignore"):
+            crossing = (-gap / speed)[np.triu_indices(len(start), 1)]
+        inside = crossing[np.isfinite(crossing) & (crossing > 0) & (crossing < 1)]
+        # Pieces of one length at most, between crossings: the field is smooth on each.
+        edges = np.unique(np.concatenate([np.linspace(0.0, 1.0, 9), inside]))
+        half = np.diff(edges) / 2
+        times = ((edges[:-1] + half)[:, None] + half[:, None] * nodes).ravel()
+        lam = _evaluate(field, start + times[:, None] * step, labels)
+        total += float((half[:, None] * weights).ravel() @ (lam @ step))
+    return total
+
+
+def is_conservative(
+    field: LambdaField,
+    scores: Any,
+    labels: Any,
+    *,
+    num_loops: int = 50,
+    spread: float = 1.0,
+    seed: int = 0,
+    tol: float = 1e-6,
+) -> Verdict:
+    """Whether the field has a potential, by its Jacobian and its circulation around loops.
+
+    Parameters
+    ----------
+    field
+        Of one list.
+    scores, labels
+        Shape (n,): where to look, and the grades.
+    num_loops, spread, seed
+        Triangles with normal corners around the scores, and their standard deviation.
+    tol
+        What counts as zero.
+
+    Returns
+    -------
+    Verdict
+        True in a condition if no counterexample was found.
+    """
+    rng = np.random.default_rng(seed)
+    centre = np.asarray(scores, np.float64)
+    worst = 0.0
+    for point in centre + spread * rng.normal(size=(5, len(centre))):
+        J = _jacobian(field, point, labels)
+        worst = max(worst, float(np.abs(J - J.T).max()))
+        if worst > tol:
+            return Verdict(False, "jacobian", worst, point)
+    for _ in range(num_loops):
+        corners = centre + spread * rng.normal(size=(3, len(centre)))
+        value = abs(circulation(field, corners, labels))
+        worst = max(worst, value)
+        if value > tol:
+            return Verdict(False, "circulation", value, corners)
+    return Verdict(True, "", worst, None)
+
+
+def is_convex(
+    field: LambdaField,
+    scores: Any,
+    labels: Any,
+    *,
+    num_points: int = 50,
+    spread: float = 1.0,
+    seed: int = 0,
+    tol: float = 1e-6,
+) -> Verdict:
+    """Whether going along the field goes down a convex cost, as far as points tell.
+
+    As lambda is minus the slope, *minus* its Jacobian has to be positive semidefinite; and between
+    any two points ``(lambda(b) - lambda(a)) . (b - a)`` must not be positive, jumps included.
+
+    Parameters
+    ----------
+    field, scores, labels, spread, seed, tol
+        As for `is_conservative`.
+    num_points
+        Points, and pairs of points, to look at.
+    """
+    rng = np.random.default_rng(seed)
+    centre = np.asarray(scores, np.float64)
+    points = centre + spread * rng.normal(size=(num_points, 2, len(centre)))
+    points = np.concatenate([points, _across(points[:, 0], rng)])
+    worst = 0.0
+    for a, b in points:
+        J = _jacobian(field, a, labels)
+        bend = float(np.linalg.eigvalsh((J + J.T) / 2)[-1])
+        if bend > tol:
+            return Verdict(False, "curvature", bend, a)
+        lam = _evaluate(field, np.stack([a, b]), labels)
+        rise = float((lam[1] - lam[0]) @ (b - a))
+        if rise > tol:
+            return Verdict(False, "monotonicity", rise, np.stack([a, b]))
+        worst = max(worst, bend, rise)
+    return Verdict(True, "", worst, None)
+
+
+def _across(points: Any, rng: np.random.Generator) -> Any:
+    """Short segments across places where two scores are equal, where a field of ranks jumps."""
+    middle = points.copy()
+    for row in middle:
+        i, j = rng.choice(len(row), 2, replace=False)
+        row[i] = row[j]
+    step = 1e-3 * rng.normal(size=middle.shape)
+    return np.stack([middle - step, middle + step], axis=1)
+
+
+def _evaluate(field: LambdaField, points: Any, labels: Any) -> NDArray[np.float64]:
+    """Lambda at many points, padded to a power of two so that few shapes are compiled."""
+    count = len(points)
+    padded = np.resize(points, (2 ** int(np.ceil(np.log2(count))), np.shape(points)[1]))
+    with jax.enable_x64(True):
+        return np.asarray(_lambda_at(field, padded, np.asarray(labels, float)))[:count]
+
+
+def _jacobian(field: LambdaField, point: Any, labels: Any) -> NDArray[np.float64]:
+    with jax.enable_x64(True):
+        return np.asarray(_slope_at(field, np.asarray(point), np.asarray(labels, float)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _lambda_at(field: LambdaField, points: Array, labels: Array) -> Array:
+    where = jnp.ones(labels.shape, bool)
+    return jax.vmap(lambda s: field(s, labels, where)[0])(points)
+
+
+@partial(jax.jit, static_argnums=0)
+def _slope_at(field: LambdaField, point: Array, labels: Array) -> Array:
+    where = jnp.ones(labels.shape, bool)
+    return jax.jacfwd(lambda s: field(s, labels, where)[0])(point)

@@ -1,0 +1,122 @@
+"""Training along a field: linear scores and a small network by Adam, trees by LightGBM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from bayesrank.datasets import QueryLists
+from bayesrank.solvers.lambda_rank.lists import LambdaField, bucketed, field_of_rows
+
+__all__ = ["apply_network", "fit_differentiable", "fit_trees", "init_network"]
+
+
+def init_network(rng: np.random.Generator, num_features: int, hidden: tuple[int, ...]) -> Any:
+    """Weights and biases of the layers; with no hidden layer zero weights, a linear score."""
+    sizes = (num_features, *hidden, 1)
+    scale = 1.0 if hidden else 0.0
+    return [
+        (scale * rng.normal(size=(a, b)) / np.sqrt(a), np.zeros(b))
+        for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+    ]
+
+
+def apply_network(layers: Any, X: Any) -> Array:
+    """Scores of rows, shape (m,); layers are joined by tanh."""
+    values = jnp.asarray(X)
+    for number, (weights, bias) in enumerate(layers):
+        values = values @ weights + bias
+        values = jnp.tanh(values) if number < len(layers) - 1 else values
+    return values[:, 0]
+
+
+def fit_differentiable(
+    X: NDArray[np.float64],
+    y: NDArray[np.float64],
+    lists: QueryLists,
+    field: LambdaField,
+    layers: Any,
+    *,
+    num_steps: int,
+    learning_rate: float,
+    l2: float,
+) -> Any:
+    """Move the parameters along the field, by Adam; return them.
+
+    The field is summed over rows and divided by the number of lists; `l2` pulls the weights to
+    zero, ``l2 / 2`` times their squares off the objective where there is one.
+    """
+    with jax.enable_x64(True):
+        evaluate = field_of_rows(field, bucketed(lists), y)
+        rows = jnp.asarray(X)
+        count = len(lists.sizes)
+
+        def direction(layers: Any) -> Any:
+            scores, back = jax.vjp(lambda p: apply_network(p, rows), layers)
+            (moved,) = back(evaluate(scores)[0] / count)
+            return jax.tree.map(lambda g, p: g - l2 * p, moved, layers)
+
+        layers = jax.tree.map(jnp.asarray, layers)
+        layers = jax.jit(_adam, static_argnums=(0, 2, 3))(
+            direction, layers, num_steps, learning_rate
+        )
+        return jax.tree.map(np.asarray, layers)
+
+
+def _adam(direction: Callable[[Any], Any], start: Any, num_steps: int, learning_rate: float) -> Any:
+    """Adam with a rate that falls to zero along half a cosine."""
+    zeros = jax.tree.map(jnp.zeros_like, start)
+
+    def step(t: Any, carry: Any) -> Any:
+        values, mean, square = carry
+        slope = direction(values)
+        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, slope)
+        square = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g**2, square, slope)
+        rate = learning_rate * (1.0 + jnp.cos(jnp.pi * t / num_steps)) / 2.0
+        first, second = 1.0 - 0.9 ** (t + 1.0), 1.0 - 0.99 ** (t + 1.0)
+
+        def move(p: Any, m: Any, v: Any) -> Any:
+            return p + rate * (m / first) / (jnp.sqrt(v / second) + 1e-12)
+
+        values = jax.tree.map(move, values, mean, square)
+        return values, mean, square
+
+    return lax.fori_loop(0, num_steps, step, (start, zeros, zeros))[0]
+
+
+def fit_trees(
+    X: Any,
+    y: NDArray[np.float64],
+    lists: QueryLists,
+    field: LambdaField,
+    *,
+    num_trees: int,
+    params: Mapping[str, Any],
+) -> Any:
+    """Gradient-boosted trees along the field, by LightGBM's custom objective; return the booster.
+
+    Raises
+    ------
+    ImportError
+        If LightGBM is not installed.
+    """
+    try:
+        import lightgbm
+    except ImportError:
+        raise ImportError("model='trees' needs LightGBM: pip install 'bayesrank[trees]'") from None
+    with jax.enable_x64(True):
+        evaluate = field_of_rows(field, bucketed(lists), y)
+
+    def objective(scores: Any, _: Any) -> tuple[Any, Any]:
+        with jax.enable_x64(True):
+            lam, curvature = evaluate(jnp.asarray(scores, jnp.float64))
+            return -np.asarray(lam), np.asarray(curvature)
+
+    options = {"verbosity": -1, **params, "objective": objective}
+    return lightgbm.train(options, lightgbm.Dataset(X, label=y), num_boost_round=num_trees)

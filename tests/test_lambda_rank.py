@@ -1,0 +1,268 @@
+"""LambdaRank: fields against brute force and LightGBM, potentials, and the frozen program."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from list_data import graded_lists
+from numpyro.infer import MCMC, NUTS
+from numpyro.infer.util import log_density
+from scipy import sparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bayesrank import LambdaRank
+from bayesrank.datasets import group_queries
+from bayesrank.infer import EP
+from bayesrank.metrics import ndcg
+from bayesrank.models import weighted_preferences
+from bayesrank.solvers.lambda_rank import (
+    FIELDS,
+    Field,
+    bucketed,
+    circulation,
+    field_of_rows,
+    fit_trees,
+    frozen_pairs,
+    is_conservative,
+    is_convex,
+)
+
+SCORES = np.array([0.3, -0.2, 0.9, 0.1])
+LABELS = np.array([2.0, 0.0, 1.0, 0.0])
+
+
+def _brute(name, s, y, k=None, mu=10.0, sigma=1.0):
+    """A field pair by pair, with the change of NDCG by really exchanging two places."""
+    n = len(s)
+    rank = np.argsort(np.argsort(-s, kind="stable"), kind="stable")
+    gain = 2.0**y - 1
+    discount = np.where(np.arange(n) < (k or n), 1 / np.log2(2 + np.arange(n)), 0)
+    ideal = np.sort(gain)[::-1] @ discount
+    num_pairs = (y[:, None] > y).sum()
+    lam, curvature = np.zeros(n), np.zeros(n)
+    for i, j in itertools.permutations(range(n), 2):
+        if y[i] <= y[j]:
+            continue
+        swapped = rank.copy()
+        swapped[[i, j]] = rank[[j, i]]
+        change = abs(gain @ discount[rank] - gain @ discount[swapped]) / ideal
+        apart = abs(rank[i] - rank[j])
+        near = abs(gain[i] - gain[j]) / ideal
+        near *= 1 / np.log2(1 + apart) - 1 / np.log2(2 + apart)
+        w = {"ranknet": 1 / num_pairs, "ndcg": change, "loss2": near, "loss2++": change + mu * near}
+        p = sigma / (1 + np.exp(sigma * (s[i] - s[j])))
+        lam[i] += w[name] * p
+        lam[j] -= w[name] * p
+        for at in (i, j):
+            curvature[at] += w[name] * p * (sigma - p)
+    return lam, curvature
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("k", [None, 2])
+def test_fields_of_padded_lists_are_those_of_brute_force(name, k):
+    X, y, query = graded_lists(sizes=(5, 3, 70, 4))
+    lists = group_queries(query, len(y))
+    s, y = X[lists.order, 0], y[lists.order]
+    with jax.enable_x64(True):
+        found = field_of_rows(Field(name, k=k, sigma=1.3), bucketed(lists), y)(jnp.asarray(s))
+    for start, size in zip(lists.starts, lists.sizes, strict=True):
+        rows = slice(start, start + size)
+        for one, other in zip(found, _brute(name, s[rows], y[rows], k, sigma=1.3), strict=True):
+            np.testing.assert_allclose(one[rows], other, atol=1e-10)
+
+
+def test_ranknet_is_conservative_and_convex():
+    field = Field("ranknet")
+    assert is_conservative(field, SCORES, LABELS, num_loops=10)
+    assert is_convex(field, SCORES, LABELS, num_points=10)
+
+
+def test_ndcg_has_a_symmetric_jacobian_and_no_potential():
+    field = Field("ndcg")
+    verdict = is_conservative(field, SCORES, LABELS)
+    assert not verdict
+    assert verdict.reason == "circulation"
+    assert abs(circulation(field, verdict.witness, LABELS)) == pytest.approx(verdict.value)
+    assert circulation(field, verdict.witness[::-1], LABELS) == pytest.approx(
+        -circulation(field, verdict.witness, LABELS)
+    )
+    far = np.array([3.0, 2.0, 1.0, 0.0])  # within one order it is conservative
+    assert is_conservative(field, far, LABELS, spread=0.05, num_loops=5)
+    assert not is_convex(field, SCORES, LABELS)
+
+
+@pytest.mark.parametrize("name", ["loss2", "loss2++"])
+def test_other_fields_of_ranks_have_no_potential_either(name):
+    assert is_conservative(Field(name), SCORES, LABELS).reason == "circulation"
+    assert not is_convex(Field(name), SCORES, LABELS)
+
+
+def test_two_documents_with_one_order_of_grades_have_a_potential():
+    field = Field("ndcg")
+    assert is_conservative(field, [0.1, 0.0], [1.0, 0.0], num_loops=10)
+
+
+def test_a_normalised_field_is_not_even_locally_conservative():
+    def normalised(scores, labels, where):
+        lam, curvature = Field("ndcg")(scores, labels, where)
+        total = jnp.abs(lam).sum()
+        norm = jnp.log2(1 + total) / total
+        return lam * norm, curvature * norm
+
+    verdict = is_conservative(normalised, SCORES, LABELS)
+    assert (bool(verdict), verdict.reason) == (False, "jacobian")
+
+
+def test_the_papers_field_of_two_documents_is_convex_with_its_slip_mended():
+    def paper(delta, below):
+        def field(s, labels, where):
+            x = s[0] - s[1]
+            push = jnp.where(x < 0, below, jnp.where(x <= delta, delta - x, 0.0))
+            return push * jnp.array([1.0, -1.0]), jnp.abs(jnp.array([push, push]))
+
+        return field
+
+    assert is_convex(paper(2.0, 2.0), [0.0, 0.0], [1.0, 0.0])
+    as_printed = is_convex(paper(2.0, 1.0), [0.0, 0.0], [1.0, 0.0])
+    assert as_printed.reason == "monotonicity"
+
+    def turned(s, labels, where):
+        lam, curvature = Field("ranknet")(s, labels, where)
+        return -lam, curvature
+
+    assert is_convex(turned, [0.0, 0.0], [1.0, 0.0]).reason == "curvature"
+
+
+def test_frozen_weights_bound_the_loss_at_the_current_scores():
+    """LambdaLoss, by enumeration of all orders of lists of four with all grades up to two."""
+    for grades in itertools.product(range(3), repeat=4):
+        labels = np.array(grades, float)
+        if labels.min() == labels.max():
+            continue
+        orders = np.array(list(itertools.permutations(range(4))), float)
+        lists = group_queries(np.repeat(np.arange(24), 4), 96)
+        s, repeated = orders.ravel(), np.tile(labels, 24)
+        pairs, w = frozen_pairs(Field("loss2"), s, repeated, lists)
+        terms = w * np.log2(1 + np.exp(-(s[pairs[:, 0]] - s[pairs[:, 1]])))
+        surrogate = np.bincount(pairs[:, 0] // 4, terms, minlength=24)
+        assert (surrogate >= 1 - ndcg(orders, labels).values[:, 0] - 1e-12).all()
+
+
+def test_ndcg_field_reproduces_lightgbm():
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y, query = graded_lists(sizes=(12, 30, 7, 18) * 5, d=6)
+    lists = group_queries(query, len(y))
+    X, y = X[lists.order], y[lists.order]
+    params = {"num_leaves": 7, "min_data_in_leaf": 5, "verbosity": -1, "num_threads": 1}
+    own = {"lambdarank_norm": False, "lambdarank_truncation_level": 1000}
+    expected = lightgbm.train(
+        {**params, **own, "objective": "lambdarank"},
+        lightgbm.Dataset(X, label=y, group=lists.sizes),
+        num_boost_round=20,
+    )
+    found = fit_trees(X, y, lists, Field("ndcg"), num_trees=20, params=params)
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-4)
+
+
+def test_slope_of_the_frozen_program_is_the_field():
+    X, y, query = graded_lists()
+    lists = group_queries(query, len(y))
+    X, y = X[lists.order], y[lists.order]
+    w = np.array([0.5, -0.2, 0.8])
+    pairs, weights = frozen_pairs(Field("ndcg", sigma=1.5), X @ w, y, lists)
+
+    def log_joint(value):
+        options = {"scale": 2.0, "sigma": 1.5}
+        return log_density(weighted_preferences, (X, pairs, weights), options, {"w": value})[0]
+
+    lam = field_of_rows(Field("ndcg", sigma=1.5), bucketed(lists), y)(jnp.asarray(X @ w))[0]
+    expected = X.T @ np.asarray(lam) - w / 4.0
+    np.testing.assert_allclose(jax.grad(log_joint)(jnp.asarray(w)), expected, atol=1e-10)
+
+
+def test_ep_and_nuts_agree_on_the_frozen_program():
+    X, y, query = graded_lists(sizes=(6,) * 6)
+    model = LambdaRank(num_steps=100).fit(X, y, query)
+    ep = model.posterior()
+    program = EP(weighted_preferences).model
+    mcmc = MCMC(NUTS(program), num_warmup=200, num_samples=600, progress_bar=False)
+    mcmc.run(jax.random.key(1), *ep.model_args, **ep.model_kwargs)
+    draws = np.asarray(mcmc.get_samples()["w"])
+    sd = np.sqrt(np.diag(ep.covariance["w"]))
+    np.testing.assert_allclose(draws.mean(axis=0), ep.mean["w"], atol=0.2 * sd.max())
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
+    spread = ndcg(model.score_draws(X, ep), y, query=query, k=3)
+    low, high = spread.interval(0.9)
+    assert low < high <= 1.0
+
+
+@parametrize_with_checks([LambdaRank(num_steps=2)])
+def test_manners_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"field": "ndcg"},
+        {"model": "network", "num_steps": 150},
+        {"model": "trees", "num_trees": 10, "tree_params": {"min_data_in_leaf": 3}},
+        {"field": Field("loss2++", mu=1.0)},
+    ],
+    ids=str,
+)
+def test_models_and_fields_rank_better_than_chance(options):
+    if options.get("model") == "trees":
+        pytest.importorskip("lightgbm")
+    X, y, query = graded_lists(sizes=(8,) * 20)
+    model = LambdaRank(**options).fit(X, y, query)
+    assert model.score(X, y, query) > 0.8
+    order = np.random.default_rng(0).permutation(len(y))
+    thin = LambdaRank(**options).fit(sparse.csr_array(X[order]), y[order], query[order])
+    np.testing.assert_allclose(thin.predict(X), model.predict(X), atol=1e-2)
+
+
+def test_linear_training_reaches_the_maximum_of_a_convex_objective():
+    X, y, query = graded_lists(sizes=(6,) * 6)
+    model = LambdaRank(num_steps=2000, l2=0.1).fit(X, y, query)
+    lists = group_queries(query, len(y))
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    w = model.coef_ * X.std(axis=0)
+    lam = field_of_rows(Field(), bucketed(lists), y[lists.order])(
+        jnp.asarray((rows @ w)[lists.order])
+    )[0]
+    slope = rows[lists.order].T @ np.asarray(lam) / len(lists.sizes) - 0.1 * w
+    np.testing.assert_allclose(slope, 0.0, atol=1e-4)
+
+
+def test_what_it_refuses(monkeypatch):
+    X, y, query = graded_lists()
+    with pytest.raises(ValueError, match="y is the same within every list"):
+        LambdaRank().fit(X, np.ones(len(y)), query)
+    for bad in (-1.0, 0.5, 31.0):
+        broken = y.copy()
+        broken[3] = bad
+        with pytest.raises(ValueError, match=f"y is {bad:g} in row 3"):
+            LambdaRank(field="ndcg").fit(X, broken, query)
+    for name, value in {
+        "field": "map",
+        "model": "forest",
+        "k": 0,
+        "sigma": 0.0,
+        "l2": -1.0,
+        "learning_rate": 0.0,
+        "num_steps": 0,
+        "num_trees": 0,
+    }.items():
+        with pytest.raises(ValueError, match=f"{name} is"):
+            LambdaRank(**{name: value}).fit(X, y, query)
+    with pytest.raises(ValueError, match="a posterior needs model='linear'"):
+        LambdaRank(model="network", num_steps=2).fit(X, y, query).posterior()
+    with pytest.raises(ValueError, match="`weights` has shape"):
+        EP(weighted_preferences).run(jax.random.key(0), X, np.array([[0, 1]]), np.array([1.0, 2.0]))
+    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
+    with pytest.raises(ImportError, match="model='trees' needs LightGBM"):
+        LambdaRank(model="trees").fit(X, y, query)
