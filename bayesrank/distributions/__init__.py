@@ -14,6 +14,7 @@ distribution                 outcomes                         noise
 ``BradleyTerryTies``         second wins, tie, first wins     logistic
 ``OrderedProbit``            levels ``0, ..., r - 1``         normal, closed form
 ``OrderedLogit``             levels ``0, ..., r - 1``         logistic
+``PlackettLuce``             orders, top lists, choices       Gumbel, on each item; no scalar
 ============================ ================================ ==================================
 
 The moments of an interval seen through logistic noise, which have no closed form, are
@@ -25,6 +26,7 @@ from bayesrank.distributions._logistic import (
 )
 from bayesrank.distributions.ordinal import OrderedLogit as OrderedLogit
 from bayesrank.distributions.ordinal import OrderedProbit as OrderedProbit
+from bayesrank.distributions.plackett_luce import PlackettLuce as PlackettLuce
 from bayesrank.distributions.preference import BradleyTerry as BradleyTerry
 from bayesrank.distributions.preference import BradleyTerryTies as BradleyTerryTies
 from bayesrank.distributions.preference import Thurstone as Thurstone
@@ -35,6 +37,7 @@ __all__ = [
     "BradleyTerryTies",
     "OrderedLogit",
     "OrderedProbit",
+    "PlackettLuce",
     "Thurstone",
     "ThurstoneTies",
     "logistic_interval_moments",

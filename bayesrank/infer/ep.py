@@ -65,6 +65,7 @@ class Layout(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
     sampled: tuple[str, ...]
     dropped: tuple[str, ...]
+    eliminated: tuple[str, ...]
     block_sites: tuple[str, ...]
     refusals: tuple[Refusal, ...]
 
@@ -310,7 +311,7 @@ class EP:
     ) -> tuple[Solution, Layout]:
         program, state = self.solve(params, *args, **kwargs)
         posterior = state.posterior
-        mean, covariance = program.all_latents(posterior.mean, posterior.covariance)
+        mean, covariance = program.all_latents(posterior)
         solution = Solution(
             state.tau,
             state.nu,
@@ -326,7 +327,12 @@ class EP:
         )
         refusals = tuple(refusal for refusal, _ in program.checks)
         layout = Layout(
-            program.shapes, program.sampled, program.dropped, program.block_sites, refusals
+            program.shapes,
+            program.sampled,
+            program.dropped,
+            program.eliminated,
+            program.block_sites,
+            refusals,
         )
         return solution, layout
 
@@ -364,6 +370,7 @@ class EP:
             skipped_sites=int(solution.skipped_total),
             delta=float(solution.delta),
             dropped_sites=layout.dropped,
+            eliminated_sites=layout.eliminated,
             num_samples=int(num_samples),
             rng_key=rng_key,
         )

@@ -103,6 +103,10 @@ class EPResult(GaussianMoments):
     dropped_sites
         Unobserved sites on which no data depend and that are not Gaussian.  They are not part of
         the posterior; `numpyro.infer.Predictive` draws them.
+    eliminated_sites
+        Latents of groups (effects of one rater, performances on one occasion) that are too many for
+        a joint covariance. EP integrates over them, group by group, and keeps no posterior of them;
+        `numpyro.infer.Predictive` draws them anew.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
     """
@@ -119,6 +123,7 @@ class EPResult(GaussianMoments):
     skipped_sites: int
     delta: float
     dropped_sites: tuple[str, ...]
+    eliminated_sites: tuple[str, ...] = ()
     num_samples: int
     rng_key: Array = field(repr=False)
 

@@ -46,7 +46,8 @@ def to_arviz(
         Draws of each chain, evenly spaced, that get replicated observations; all if not given,
         0 for no ``posterior_predictive`` group.
     log_likelihood
-        Whether to compute ``log_likelihood``, which holds draws times observations numbers. Those
+        Whether to compute ``log_likelihood``, which holds draws times observations numbers; it is
+        left out where EP has eliminated latents that observations depend on. The numbers
         of masked observations are zero; `bayesrank.diagnostics.compare` leaves them out, ``az.loo``
         takes them for observations.
     rng_key
@@ -134,7 +135,7 @@ def _groups(
     }
     if posterior.predicted and len(pick):
         contents["posterior_predictive"] = (posterior.predictive(rng_key, pick), pick)
-    if observed and log_likelihood:
+    if observed and log_likelihood and not posterior.eliminated:
         contents["log_likelihood"] = (posterior.log_likelihood(), draw)
     stamp = {"created_at": datetime.now(UTC).isoformat(), "creation_library": "bayesrank"}
     return {

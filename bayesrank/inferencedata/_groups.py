@@ -36,6 +36,7 @@ class Posterior:
     fixed: Arrays
     stats: Arrays
     attrs: dict[str, Any]
+    eliminated: bool = False  # whether latents are missing that observations depend on
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -165,7 +166,8 @@ def from_result(result: PosteriorResult) -> Posterior:
             attrs[name] = float(value) if name == "log_evidence" else int(value)
     if not draws:
         raise ValueError("the result holds no draws of a latent site: nothing to convert")
-    posterior = Posterior(result.model, (), {}, draws, fixed, {}, attrs)
+    eliminated = bool(getattr(result, "eliminated_sites", ()))
+    posterior = Posterior(result.model, (), {}, draws, fixed, {}, attrs, eliminated)
     # The engines' arguments are in the precision of their draws.
     with jax.enable_x64(posterior.is_double):
         args, kwargs = as_working_dtype((result.model_args, result.model_kwargs))

@@ -227,7 +227,7 @@ class Hyperparameters:
         init_sites: Sites,
         args: tuple,
         kwargs: dict[str, Any],
-    ) -> tuple[Component, dict[str, tuple[int, ...]]]:
+    ) -> tuple[Component, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
         """Solve EP at a vector, compiled once.
 
         Parameters
@@ -239,22 +239,23 @@ class Hyperparameters:
         -------
         tuple
             EP's posterior, with an evaluation whose objective is the density of the vector itself;
-            and the shapes of the latent sites.
+            and the shapes of the latent sites, with the names of those that are eliminated.
         """
         point = flat, init_sites, dict(fixed)
         return self.engine.compiled(self._component, point, args, kwargs)
 
     def _component(
         self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[Component, dict[str, tuple[int, ...]]]:
+    ) -> tuple[Component, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
         flat, init_sites, fixed = point
         params = {**fixed, **self.values(flat)}
         program, end = self.engine.solve(params, *args, init_sites=init_sites, **kwargs)
         log_evidence = sites.log_evidence(program.problem, end.tau, end.nu, end.posterior)
         evaluation = self._evaluation(flat, params, log_evidence, end, args, kwargs, True)
-        mean, covariance = program.all_latents(end.posterior.mean, end.posterior.covariance)
+        mean, covariance = program.all_latents(end.posterior)
         converged = (end.delta <= self.engine.tol) & (end.skipped == 0)
-        return Component(evaluation, mean, covariance, converged), program.shapes
+        layout = program.shapes, program.eliminated
+        return Component(evaluation, mean, covariance, converged), layout
 
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""

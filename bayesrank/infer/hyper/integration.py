@@ -210,6 +210,7 @@ class IntegratedEP:
             pareto_k=weighted.pareto_k,
             converged=_enough(weighted) and not unconverged,
             num_unconverged=unconverged,
+            eliminated_sites=survey.eliminated,
             hyperparameters={k: v[owner][None] for k, v in points.items()},
             draws=moments.by_site(draws[None]),
             effective_points=weighted.effective,
@@ -238,6 +239,7 @@ class _Survey:
         self.size = mode.flat.size
         self.count = mode.num_evaluations + self.size
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.eliminated: tuple[str, ...] = ()
         self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
         self.heights: dict[tuple[float, ...], float] = {}
         self.sites = forecast(self._sites_at, self.size, most=1)
@@ -249,7 +251,7 @@ class _Survey:
         )[1]
 
     def _solve(self, flat: np.ndarray, start: Sites) -> Component:
-        component, self.shapes = self.free.component(
+        component, (self.shapes, self.eliminated) = self.free.component(
             flat, self.fixed, start, self.args, self.kwargs
         )
         self.count += 1

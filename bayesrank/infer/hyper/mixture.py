@@ -38,6 +38,8 @@ class MixtureResult(GaussianMoments):
         Whether the posterior can be relied on; each engine says what it asks.
     num_unconverged
         Number of values of the hyperparameters at which EP did not converge.
+    eliminated_sites
+        Latents of groups that are not kept, as in `EPResult`.
     hyperparameters
         Draws of the hyperparameters, shapes (chains, draws) + their own.
     draws
@@ -53,6 +55,7 @@ class MixtureResult(GaussianMoments):
     pareto_k: float
     converged: bool
     num_unconverged: int
+    eliminated_sites: tuple[str, ...] = ()
     hyperparameters: dict[str, np.ndarray] = field(repr=False)
     draws: dict[str, np.ndarray] = field(repr=False)
 

@@ -262,7 +262,7 @@ class NestedEP:
     ) -> tuple[_Component, dict[str, tuple[int, ...]]]:
         params, sites = point
         program, state = self.engine.solve(params, *args, init_sites=sites, **kwargs)
-        mean, covariance = program.all_latents(state.posterior.mean, state.posterior.covariance)
+        mean, covariance = program.all_latents(state.posterior)
         converged = (state.delta <= self.engine.tol) & (state.skipped == 0)
         return _Component(mean, covariance, converged), program.shapes
 

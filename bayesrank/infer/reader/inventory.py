@@ -55,6 +55,9 @@ class Inventory(NamedTuple):
         Names of the observed sites, factors included, in order.
     factors
         Which of them are `numpyro.factor` statements.
+    plates
+        Plates that latents and observed sites stand in, as triples of name, axis (from the end of
+        a site's own batch axes) and size.
     validates
         Whether NumPyro validates distributions that do not say so themselves.
     """
@@ -69,6 +72,7 @@ class Inventory(NamedTuple):
     given: tuple[str, ...]
     observed: tuple[str, ...]
     factors: frozenset[str]
+    plates: dict[str, tuple[tuple[str, int, int], ...]]
     validates: bool
 
 
@@ -192,8 +196,14 @@ def _inventory(
         named(Role.GIVEN),
         observed,
         frozenset(name for name in observed if isinstance(sites[name]["fn"], dist.Unit)),
+        {name: _plates(sites[name]) for name in (*named(Role.LATENT), *observed)},
         validates,
     )
+
+
+def _plates(site: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    frames = site["cond_indep_stack"]
+    return tuple((f.name, f.dim - site["fn"].event_dim, f.size) for f in frames)
 
 
 def _family(fn: dist.Distribution) -> str:

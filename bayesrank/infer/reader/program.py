@@ -19,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
+from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.conditionals import (
     Local,
@@ -29,6 +31,7 @@ from bayesrank.infer.reader.conditionals import (
     parents_of,
     positions,
 )
+from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.observed import Factors, observed_factors
@@ -38,6 +41,9 @@ from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import Block, Problem
 
 __all__ = ["Program", "read_program"]
+
+# Of more latents than this no joint covariance is made, where some of them are of groups.
+_MOST_TOGETHER = 4000
 
 
 class Program(NamedTuple):
@@ -67,6 +73,8 @@ class Program(NamedTuple):
         Whether all factors are Gaussian, so that one sweep is exact.
     checks
         Refusals, each with a boolean array that must hold for it not to be raised.
+    eliminated
+        Latents of groups that are too many for a joint covariance: their posterior is not kept.
     """
 
     problem: Problem
@@ -79,10 +87,17 @@ class Program(NamedTuple):
     block_sites: tuple[str, ...]
     gaussian: bool
     checks: tuple[tuple[Refusal, Array], ...]
+    eliminated: tuple[str, ...]
 
-    def all_latents(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """Mean and covariance of core and leaves from those of the centred core."""
-        return extend(self.mean + mean, covariance, self.leaves)
+    def all_latents(self, posterior: Any) -> tuple[Array, Array]:
+        """Mean and covariance of core and leaves, from the posterior of the centred core.
+
+        Those of `eliminated` are left out.
+        """
+        if self.eliminated:
+            inner = posterior.core
+            return self.mean[: inner.mean.size] + inner.mean, inner.covariance
+        return extend(self.mean + posterior.mean, posterior.covariance, self.leaves)
 
 
 def read_program(
@@ -123,17 +138,23 @@ def read_program(
         [name for group in groups for name in group] for groups in (core_groups, leaf_groups)
     )
     stated = {name: _local(joint, name, power) for name in core + leaves}
+    own = {name: factors for name, (_, factors) in stated.items() if factors is not None}
+    locals_ = {name: local for name, (local, _) in stated.items() if name not in own}
+    behind = grouped_latents(joint, core, locals_)
+    if behind is not None:
+        last = behind.names
+        core_groups.sort(key=lambda group: group[0] in last)
+        core = [name for group in core_groups for name in group]
     conditionals, order = [], []
     for group in core_groups + leaf_groups:
         conditionals.append(conditional(joint, group, order, [stated[k][0] for k in group]))
         order += group
-    mean, prior = joint_prior(conditionals[: len(core_groups)])
+    mean, prior = _prior(conditionals[: len(core_groups)], behind)
     hyperparameters = ", ".join(sorted(inventory.hyperparameters))
     checks = [
         (Refusal("improper_prior", name, hyperparameters), local.proper)
         for name, (local, _) in stated.items()
     ]
-    own = {name: factors for name, (_, factors) in stated.items() if factors is not None}
     for name, found in own.items():
         if found.collinear is not None:
             family = f"{inventory.families[name]} distribution"
@@ -141,7 +162,7 @@ def read_program(
     factors: dict[str, Factors] = {}
     quadratic: list[str] = []
     constant = jnp.zeros((), mean.dtype)
-    spread = _spread(joint, core, jnp.diagonal(prior.alone().covariance))
+    spread = _spread(joint, core, _variances(prior))
     for name in joint.observed:
         if name in inventory.sampled:
             raise _depends_on_latents(joint, name)
@@ -159,6 +180,10 @@ def read_program(
             quadratic.append(name)
         else:
             constant += found
+    factors_of_all = [*factors.values(), *own.values()]
+    if quadratic or any(f.rows.columns is None for f in factors_of_all):
+        behind = None
+        mean, prior = joint_prior(conditionals[: len(core_groups)])
     if quadratic:
         product = _absorb(joint, quadratic, core, mean, prior.alone().covariance)
         mean, prior, log_factor, valid = product
@@ -166,18 +191,48 @@ def read_program(
         checks.append((Refusal("improper_factor", ", ".join(quadratic)), valid))
     factors |= own
     blocks = tuple(_block(joint, f, core, mean) for f in factors.values())
+    eliminated: tuple[str, ...] = ()
+    if behind is not None:
+        for name, block in zip(factors, blocks, strict=True):
+            alone = one_group_each(behind.groups, block.rows)
+            checks.append((Refusal("two_groups", name, ", ".join(behind.names)), alone))
+        if mean.size > _MOST_TOGETHER and not leaves:
+            eliminated = behind.names
+    kept = [name for name in core + leaves if name not in eliminated]
     return Program(
         Problem(prior, blocks, constant, power),
         mean,
         tuple(conditionals[len(core_groups) :]),
-        {name: inventory.latents[name] for name in core + leaves},
+        {name: inventory.latents[name] for name in kept},
         inventory.hyperparameters,
         inventory.sampled,
         dropped,
         tuple(factors),
         all(f.gaussian for f in factors.values()),
         tuple(checks),
+        eliminated,
     )
+
+
+def _prior(
+    conditionals: list[Conditional], behind: Grouped | None
+) -> tuple[Array, DensePrior | DiagonalPrior | ArrowPrior]:
+    """Mean of the core latents and the Gaussian about it."""
+    if behind is None:
+        return joint_prior(conditionals)
+    first = conditionals[: -len(behind.names)]
+    rest = conditionals[-len(behind.names) :]
+    mean, inner = joint_prior(first)
+    dense = inner if isinstance(inner, DensePrior) else DensePrior(jnp.diag(inner.variances))
+    variances = jnp.concatenate([c.covariance for c in rest])
+    mean = jnp.concatenate([mean, *(c.loc for c in rest)])
+    return mean, ArrowPrior(dense, variances, behind.groups)
+
+
+def _variances(prior: DensePrior | DiagonalPrior | ArrowPrior) -> Array:
+    if isinstance(prior, ArrowPrior):
+        return jnp.concatenate([jnp.diagonal(prior.core.covariance), prior.variances])
+    return jnp.diagonal(prior.alone().covariance)
 
 
 def _refuse_free_vectors(inventory: Inventory) -> None:

@@ -51,6 +51,10 @@ _MESSAGES = {
         "the likelihood as a function of one affine predictor per element (say, logits=f[i] - "
         "f[j]), or use NUTS"
     ),
+    "two_groups": (
+        "observed site {name!r} stands in a plate whose latents {detail} it sees across: an "
+        "element of the plate depends on those of another. Draw them, or observe, outside the plate"
+    ),
     "not_quadratic": (
         "factor {name!r} mixes latents in a way that is neither quadratic nor a function of one "
         "affine predictor per element. Write it as an array with one such element per term, or "

@@ -1,0 +1,247 @@
+r"""Latents of groups, eliminated group by group: a Gaussian whose precision looks like an arrow.
+
+Some latents, the core, may be seen by every site; the others belong to groups, are independent of
+each other and of the core under the prior, and each site sees those of one group at most: effects
+of a rater, performances on one occasion. Sites then make a precision
+
+.. math:: \begin{pmatrix} K^{-1} + S_{uu} & S_{ul} \\ S_{lu} & D^{-1} + S_{ll} \end{pmatrix}
+
+with one block in :math:`S_{ll}` for each group. With :math:`P = (D^{-1} + S_{ll})^{-1}`, block by
+block, the core sees sites of precision :math:`S_{uu} - S_{ul} P S_{lu}`, and given the core the
+groups are independent, with covariance :math:`P` and a mean that moves by :math:`-P S_{lu}` with
+it. So the work is in proportion to the number of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayesrank.infer.gaussian.dense import DenseGaussian, DensePrior, square_root
+from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.rows import Rows
+
+__all__ = ["ArrowGaussian", "ArrowPrior", "Groups", "one_group_each"]
+
+
+class Groups(NamedTuple):
+    """Which latents belong to which group; they stand behind the core, which belongs to none.
+
+    Attributes
+    ----------
+    group, place
+        Number of each such latent's group, and its place among those of the group, shape (N k,).
+    latent
+        The other way round: the latent at each place of each group, counted from the first that
+        belongs to one, shape (N, k).
+    """
+
+    group: Any
+    place: Any
+    latent: Any
+
+    @classmethod
+    def of(cls, group: np.ndarray) -> Groups:
+        """Groups of one size, from the number of each latent's group."""
+        count = int(group.max()) + 1
+        latent = np.argsort(group, kind="stable").reshape(count, -1)
+        place = np.zeros(group.size, np.int32)
+        place[latent] = np.arange(latent.shape[1])
+        return cls(group.astype(np.int32), place, latent.astype(np.int32))
+
+    def parts(self, rows: Rows) -> tuple[Array, Array, Array, Array]:
+        """Of each entry of sparse rows: whether a group owns it, its column, group and place.
+
+        What does not apply has a number past the last one.
+        """
+        count, size = self.latent.shape
+        core = rows.size - count * size
+        columns = _columns(rows)
+        owned = columns >= core
+        index = jnp.maximum(columns - core, 0)
+        group = jnp.where(owned, jnp.asarray(self.group)[index], count)
+        place = jnp.where(owned, jnp.asarray(self.place)[index], size)
+        return owned, jnp.where(owned, core, columns), group, place
+
+
+class ArrowGaussian(NamedTuple):
+    """The posterior, see `bayesrank.infer.gaussian.protocol.Gaussian`.
+
+    Attributes
+    ----------
+    core
+        The posterior of the core.
+    mean
+        Of all latents, shape (n,).
+    spread
+        Covariances of each group given the core, shape (N, k, k).
+    loading
+        How the mean of each group moves with the core, shape (N, k, g).
+    groups
+        The groups.
+    log_normaliser
+        Log of the integral of the prior times the sites that made it.
+    valid
+        Whether it is proper.
+    """
+
+    core: DenseGaussian
+    mean: Array
+    spread: Array
+    loading: Array
+    groups: Groups
+    log_normaliser: Array
+    valid: Array
+
+    def margins(self, rows: Rows) -> tuple[Array, Array]:
+        """Means and variances of predictors, shapes (G,)."""
+        owned, _, group, place = self.groups.parts(rows)
+        weights = jnp.einsum("gr,grc->gc", rows.values, self._loadings()[_columns(rows)])
+        variance = jnp.sum((weights @ self.core.covariance) * weights, axis=1)
+        same = owned[:, :, None] & owned[:, None, :] & (group[:, :, None] == group[:, None, :])
+        block = self.spread[group[:, :, None], place[:, :, None], place[:, None, :]]
+        block = jnp.where(same, block, 0.0)
+        own = jnp.einsum("gi,gij,gj->g", rows.values, block, rows.values)
+        return rows.apply(self.mean), variance + own
+
+    def _loadings(self) -> Array:
+        """How each latent moves with the core, shape (n, g)."""
+        behind = self.loading[self.groups.group, self.groups.place]
+        return jnp.concatenate([jnp.eye(self.core.mean.size, dtype=behind.dtype), behind])
+
+    @property
+    def covariance(self) -> Array:
+        """Of all latents, shape (n, n)."""
+        loadings, group = self._loadings(), self.groups.group
+        own = self.spread[group[:, None], self.groups.place[:, None], self.groups.place[None, :]]
+        own = jnp.where(group[:, None] == group[None, :], own, 0.0)
+        start = self.core.mean.size
+        return (loadings @ self.core.covariance @ loadings.T).at[start:, start:].add(own)
+
+    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
+        """Covariance of two sets of predictors, shape (G_a, G_b)."""
+        return rows_a.times(rows_b.times(self.covariance).T)
+
+    def sample(self, rng_key: Array, num_samples: int) -> Array:
+        """Draws, shape (num_samples, n)."""
+        core_key, own_key = jax.random.split(rng_key)
+        core = self.core.sample(core_key, num_samples)
+        shape = (num_samples, *self.spread.shape[:2])
+        normal = jax.random.normal(own_key, shape, core.dtype)
+        own = jnp.einsum("nij,snj->sni", jax.vmap(square_root)(self.spread), normal)
+        own += jnp.einsum("nic,sc->sni", self.loading, core - self.core.mean)
+        own = own[:, self.groups.group, self.groups.place]
+        return jnp.concatenate([core, self.mean[core.shape[1] :] + own], axis=1)
+
+
+class ArrowPrior(NamedTuple):
+    """Independent latents of groups, behind a core, see `bayesrank.infer.gaussian.protocol.Prior`.
+
+    Attributes
+    ----------
+    core
+        The prior of the core.
+    variances
+        Of the latents behind it, shape (N k,).
+    groups
+        Their groups.
+    """
+
+    core: DensePrior
+    variances: Array
+    groups: Groups
+
+    @property
+    def size(self) -> int:
+        """Number of latents."""
+        return self.core.size + self.variances.size
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.core.dtype
+
+    def alone(self) -> ArrowGaussian:
+        """The prior as a posterior."""
+        core, own = self.core.alone(), self.variances[self.groups.latent]
+        spread = own[:, :, None] * jnp.eye(own.shape[1], dtype=self.dtype)
+        loading = jnp.zeros((*own.shape, self.core.size), self.dtype)
+        mean = jnp.zeros(self.size, self.dtype)
+        valid = core.valid & jnp.all(jnp.isfinite(own))
+        return ArrowGaussian(
+            core, mean, spread, loading, self._groups(), core.log_normaliser, valid
+        )
+
+    def _groups(self) -> Groups:
+        """The groups as arrays, which loops of compiled code hand on."""
+        return Groups(*(jnp.asarray(x) for x in self.groups))
+
+    def times(self, terms: Sequence[SiteTerm]) -> ArrowGaussian:
+        """Multiply by sites: eliminate the groups, then the core."""
+        inner, across, within = self._precisions(terms)
+        shift = reduce(jnp.add, (term.rows.transpose_apply(term.nu) for term in terms))
+        own_shift = shift[self.core.size :][self.groups.latent]
+        root = jnp.sqrt(self.variances)[self.groups.latent]
+        identity = jnp.eye(root.shape[1], dtype=self.dtype)
+        factor = jnp.linalg.cholesky(identity + root[:, :, None] * within * root[:, None, :])
+        half = jax.scipy.linalg.solve_triangular(
+            factor, jnp.broadcast_to(identity, factor.shape) * root[:, None, :], lower=True
+        )
+        spread = jnp.einsum("nji,njk->nik", half, half)
+        loading = -spread @ across
+        centre = jnp.einsum("nij,nj->ni", spread, own_shift)
+        core = self.core.multiply(
+            inner + jnp.einsum("nia,nib->ab", across, loading),
+            shift[: self.core.size] + jnp.einsum("nia,ni->a", loading, own_shift),
+        )
+        moved = centre + jnp.einsum("nia,a->ni", loading, core.mean)
+        pivots = jnp.diagonal(factor, axis1=1, axis2=2)
+        log_normaliser = core.log_normaliser + 0.5 * jnp.sum(own_shift * centre)
+        log_normaliser -= jnp.sum(jnp.log(pivots))
+        groups = self._groups()
+        mean = jnp.concatenate([core.mean, moved[groups.group, groups.place]])
+        valid = core.valid & jnp.all(jnp.isfinite(pivots)) & jnp.all(jnp.isfinite(mean))
+        return ArrowGaussian(core, mean, spread, loading, groups, log_normaliser, valid)
+
+    def _precisions(self, terms: Sequence[SiteTerm]) -> tuple[Array, Array, Array]:
+        """Precisions of all sites: in the core, between groups and core, and within groups."""
+        count, size = self.groups.latent.shape
+        inner = jnp.zeros((self.core.size, self.core.size), self.dtype)
+        across = jnp.zeros((count, size, self.core.size), self.dtype)
+        within = jnp.zeros((count, size, size), self.dtype)
+        for term in terms:
+            values = term.rows.values
+            product = term.tau[:, None, None] * values[:, :, None] * values[:, None, :]
+            _, column, group, place = (x[:, :, None] for x in self.groups.parts(term.rows))
+            columns, places = (jnp.swapaxes(x, 1, 2) for x in (column, place))
+            inner = inner.at[column, columns].add(product, mode="drop")
+            across = across.at[group, place, columns].add(product, mode="drop")
+            within = within.at[group, place, places].add(product, mode="drop")
+        return inner, across, within
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: ArrowGaussian) -> Array:
+        """The normaliser, differentiable in the prior's arrays and the rows."""
+        del posterior
+        return self.times(terms).log_normaliser
+
+
+def one_group_each(groups: Groups, rows: Rows) -> Array:
+    """Whether each row sees latents of one group at most; entries of zero see nothing."""
+    owned, _, group, _ = groups.parts(rows)
+    seen = owned & (rows.values != 0)
+    most = jnp.max(jnp.where(seen, group, -1), axis=1)
+    least = jnp.min(jnp.where(seen, group, groups.latent.shape[0]), axis=1)
+    return jnp.all((most < 0) | (most == least))
+
+
+def _columns(rows: Rows) -> Array:
+    if rows.columns is None:
+        every = jnp.arange(rows.size)
+        return jnp.broadcast_to(every, rows.values.shape)
+    return rows.columns

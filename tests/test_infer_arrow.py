@@ -1,0 +1,99 @@
+"""Latents of groups eliminated group by group, against the dense Gaussian of all of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bayesrank.infer.gaussian.arrow import ArrowPrior, Groups, one_group_each
+from bayesrank.infer.gaussian.dense import DensePrior
+from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.rows import Rows
+
+CORE, COUNT, EACH = 3, 5, 2
+SIZE = CORE + COUNT * EACH
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def problem():
+    """A prior, the same prior dense, and sites that see two of the core and one group each."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(CORE, CORE))
+    group = rng.permutation(np.repeat(np.arange(COUNT), EACH))
+    groups = Groups.of(group)
+    variances = rng.uniform(0.3, 2.0, COUNT * EACH)
+    prior = ArrowPrior(DensePrior(jnp.asarray(root @ root.T)), jnp.asarray(variances), groups)
+    dense = np.zeros((SIZE, SIZE))
+    dense[:CORE, :CORE] = root @ root.T
+    dense[CORE:, CORE:] = np.diag(variances)
+    terms = []
+    for sites in (7, 20):
+        own = CORE + groups.latent[rng.integers(COUNT, size=sites)]
+        columns = np.concatenate([rng.integers(CORE, size=(sites, 2)), own], axis=1)
+        rows = Rows(jnp.asarray(rng.normal(size=columns.shape)), jnp.asarray(columns), SIZE)
+        tau, nu = rng.uniform(0.1, 3.0, sites), rng.normal(size=sites)
+        terms.append(SiteTerm(rows, jnp.asarray(tau), jnp.asarray(nu)))
+    return prior, DensePrior(jnp.asarray(dense)), terms
+
+
+def test_is_the_dense_posterior():
+    prior, dense, terms = problem()
+    found, wanted = jax.jit(lambda: prior.times(terms))(), dense.times(terms)
+    assert found.valid
+    assert_allclose(found.mean, wanted.mean, atol=1e-12)
+    assert_allclose(found.covariance, wanted.covariance, atol=1e-12)
+    assert_allclose(found.log_normaliser, wanted.log_normaliser, atol=1e-11)
+    every = Rows(jnp.eye(SIZE), None, SIZE)
+    for rows in (terms[1].rows, every):
+        for one, other in zip(found.margins(rows), wanted.margins(rows), strict=True):
+            assert_allclose(one, other, atol=1e-12)
+    across = found.covariance_of(terms[0].rows, every)
+    assert_allclose(across, wanted.covariance_of(terms[0].rows, every), atol=1e-12)
+
+
+def test_its_prior_alone_is_the_prior():
+    prior, dense, terms = problem()
+    assert_allclose(prior.alone().covariance, dense.covariance)
+    assert_allclose(
+        prior.alone().margins(terms[0].rows)[1], dense.alone().margins(terms[0].rows)[1]
+    )
+    assert prior.size == SIZE
+
+
+def test_its_normaliser_has_the_derivative_of_the_dense_one():
+    prior, dense, terms = problem()
+
+    def slope(prior, posterior):
+        def of(scale):
+            scaled = jax.tree.map(
+                lambda x: scale * x if jnp.issubdtype(x.dtype, jnp.floating) else x, prior
+            )
+            return scaled.log_normaliser(terms, posterior)
+
+        return jax.jit(jax.grad(of))(1.0)
+
+    found = slope(prior, prior.times(terms))
+    assert_allclose(found, slope(dense, dense.times(terms)), rtol=1e-9)
+
+
+def test_draws_have_its_moments():
+    prior, _, terms = problem()
+    posterior = prior.times(terms)
+    draws = np.asarray(posterior.sample(jax.random.key(0), 20_000))
+    error = np.sqrt(np.diagonal(posterior.covariance) / len(draws))
+    assert (np.abs(draws.mean(0) - posterior.mean) < 4.5 * error).all()
+    assert_allclose(np.cov(draws, rowvar=False), posterior.covariance, atol=0.08)
+
+
+def test_tells_rows_that_see_two_groups():
+    prior, _, terms = problem()
+    assert one_group_each(prior.groups, terms[0].rows)
+    columns = jnp.asarray(CORE + prior.groups.latent[:2, 0])[None]
+    assert not one_group_each(prior.groups, Rows(jnp.ones((1, 2)), columns, SIZE))
+    assert one_group_each(prior.groups, Rows(jnp.array([[1.0, 0.0]]), columns, SIZE))

@@ -1,0 +1,203 @@
+"""Orders as events: the program, its elimination of performances, and Plackett-Luce."""
+
+from itertools import permutations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+from numpyro.infer import Predictive
+from scipy import stats
+
+from bayesrank import to_arviz
+from bayesrank.distributions import PlackettLuce, Thurstone
+from bayesrank.infer import EP
+from bayesrank.models.orders import events, thurstone_orders
+
+KEY = jax.random.key(0)
+
+
+def simulated(count: int, num_items: int, length: int, seed: int) -> tuple[np.ndarray, list]:
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(size=num_items)
+    orders = []
+    for _ in range(count):
+        shown = rng.permutation(num_items)[:length]
+        orders.append(shown[np.argsort(-(skill[shown] + rng.normal(size=length)))].tolist())
+    return skill, orders
+
+
+def test_events_state_the_conditions_between_neighbouring_groups():
+    made = events([[2, 0, 1, 3], [1, (0, 2)], [(0, 3), (1, 2)]], 4)
+    assert made.items.tolist() == [[2, 0, 1, 3], [1, 0, 2, -1], [0, 3, 1, 2]]
+    pairs = [
+        [(b, w) for b, w in zip(*row, strict=True) if b >= 0]
+        for row in zip(made.better.tolist(), made.worse.tolist(), strict=True)
+    ]
+    assert pairs == [
+        [(0, 1), (1, 2), (2, 3)],
+        [(0, 1), (0, 2)],
+        [(0, 2), (0, 3), (1, 2), (1, 3)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("orders", "message"),
+    [
+        ([], "`orders` is empty"),
+        ([[0, 1], [2]], "has 1 groups in event 1"),
+        ([[0, ()]], "or an empty one"),
+        ([[0, 1, 0]], "names \\[0, 1, 0\\] in event 0"),
+        ([[0, 5]], "name different items, from 0 to 3"),
+    ],
+)
+def test_refuses_what_are_no_events(orders, message):
+    with pytest.raises(ValueError, match=message):
+        events(orders, 4)
+
+
+def test_posterior_of_one_order_is_that_of_simulation():
+    """Skills and performances drawn from the prior, those in another order thrown away."""
+    rng = np.random.default_rng(0)
+    skill = rng.normal(size=(400_000, 3))
+    performance = skill + rng.normal(size=skill.shape)
+    kept = skill[(performance[:, 2] > performance[:, 0]) & (performance[:, 0] > performance[:, 1])]
+    result = EP(thurstone_orders).run(KEY, 3, *events([[2, 0, 1]], 3), params={"scale": 1.0})
+    error = kept.std(0) / np.sqrt(len(kept))
+    assert_allclose(result.mean["f"], kept.mean(0), atol=4 * error.max() + 0.005)
+    assert_allclose(result.stddev["f"], kept.std(0), rtol=0.01)
+    assert_allclose(np.exp(result.log_evidence), 1 / 6, rtol=0.01)
+
+
+def joint(num_items, items, better, worse):
+    """The program without the plate that says which performances belong together."""
+    with numpyro.plate("items", num_items):
+        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, 1.2)))
+    noise = numpyro.sample("noise", dist.Normal(0.0, 1.0).expand(items.shape).to_event(2))
+    performance = f[jnp.maximum(items, 0)] + noise
+    rows = np.arange(len(items))[:, None]
+    margin = performance[rows, jnp.maximum(better, 0)] - performance[rows, jnp.maximum(worse, 0)]
+    law = Thurstone(margin, 0.02).mask(better >= 0)
+    numpyro.sample("order", law.to_event(2), obs=jnp.ones(better.shape, int))
+
+
+def test_elimination_gives_what_all_performances_together_give():
+    _, orders = simulated(70, 6, 5, seed=1)
+    orders += [[0, 3, (1, 2, 4, 5)], [5, (0, 1)]]
+    data = events(orders, 6)
+    fast = EP(thurstone_orders).run(KEY, 6, *data, params={"scale": 1.2}, num_samples=5)
+    slow = EP(joint).run(KEY, 6, *data, num_samples=5)
+    assert fast.converged and slow.converged
+    assert_allclose((fast.mean["f"] - slow.mean["f"]) / slow.stddev["f"], 0, atol=1e-4)
+    assert_allclose(fast.stddev["f"], slow.stddev["f"], rtol=1e-4)
+    assert_allclose(fast.mean["noise"], slow.mean["noise"], atol=1e-3)
+    assert_allclose(fast.log_evidence, slow.log_evidence, atol=1e-3)
+
+
+def test_many_performances_are_integrated_over_and_not_kept():
+    skill, orders = simulated(900, 8, 5, seed=2)
+    result = EP(thurstone_orders).run(KEY, 8, *events(orders, 8), params={"scale": 1.0})
+    assert result.eliminated_sites == ("noise",) and set(result.mean) == {"f"}
+    draws = result.get_samples()["f"]
+    centred = draws - draws.mean(axis=1, keepdims=True)
+    off = (skill - skill.mean() - centred.mean(0)) / centred.std(0)
+    assert (np.abs(off) < 3.5).all()
+    data = to_arviz(result, num_predictive=0)
+    assert "f" in data.posterior
+    groups = getattr(data, "children", None) or data.groups()
+    assert "log_likelihood" not in groups
+
+
+def test_an_order_says_less_than_its_pairs_taken_as_independent():
+    _, orders = simulated(40, 6, 6, seed=3)
+    whole = EP(thurstone_orders).run(KEY, 6, *events(orders, 6), params={"scale": 1.0})
+    pairs = [[o[i], o[j]] for o in orders for i in range(6) for j in range(i + 1, 6)]
+    taken_apart = EP(thurstone_orders).run(KEY, 6, *events(pairs, 6), params={"scale": 1.0})
+    contrast = np.eye(6) - 1 / 6
+
+    def spread(result):
+        return np.sqrt(np.diagonal(contrast @ result.covariance["f"] @ contrast)).mean()
+
+    assert 1.3 < spread(whole) / spread(taken_apart) < 2.0
+
+
+def across(y):
+    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    with numpyro.plate("groups", len(y)):
+        own = numpyro.sample("own", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Bernoulli(logits=level + own + jnp.roll(own, 1)), obs=y)
+
+
+def test_refuses_a_plate_whose_elements_see_each_other():
+    with pytest.raises(ValueError, match="'y' stands in a plate whose latents own it sees across"):
+        EP(across).run(KEY, np.arange(400) % 2)
+
+
+def test_effects_of_groups_are_found_in_any_program():
+    """Elimination of effects of raters gives the Gaussian posterior in closed form."""
+    rng = np.random.default_rng(4)
+    item, y = rng.integers(4, size=(350, 3)), rng.normal(size=(350, 3))
+
+    def ratings(item, y):
+        with numpyro.plate("items", 4):
+            f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, 1.0)))
+        with numpyro.plate("raters", 350, dim=-2):
+            level = numpyro.sample("level", dist.Normal(0.0, 0.7))
+            with numpyro.plate("each", 3):
+                numpyro.sample("y", dist.Normal(f[item] + level, 0.5), obs=y)
+
+    result = EP(ratings).run(KEY, item, y)
+    rows = np.zeros((1050, 354))
+    rows[np.arange(1050), item.ravel()] = 1
+    rows[np.arange(1050), 4 + np.arange(1050) // 3] = 1
+    prior = np.r_[np.ones(4), np.full(350, 0.7**-2)]
+    covariance = np.linalg.inv(np.diag(prior) + 4 * rows.T @ rows)
+    assert_allclose(result.covariance["f"], covariance[:4, :4], atol=1e-9)
+    assert_allclose(result.joint_mean, covariance @ (4 * rows.T @ y.ravel()), atol=1e-8)
+
+
+UTILITIES = np.log([0.5, 0.2, 0.2, 0.1])
+
+
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_plackett_luce_is_a_distribution_of_orders(length):
+    law = PlackettLuce(UTILITIES, length)
+    every = np.array(list(permutations(range(4), length)))
+    probability = np.exp(law.log_prob(every))
+    assert_allclose(probability.sum(), 1.0, rtol=1e-5)
+    worth = np.exp(UTILITIES)
+    for order, p in zip(every, probability, strict=True):
+        left, expected = worth.sum(), 1.0
+        for item in order:
+            expected, left = expected * worth[item] / left, left - worth[item]
+        assert_allclose(p, expected, rtol=1e-5)
+    draws = np.asarray(law.sample(KEY, (20_000,)))
+    seen = np.array([(draws == order).all(1).sum() for order in every])
+    assert stats.chisquare(seen, probability / probability.sum() * len(draws)).pvalue > 1e-3
+
+
+def test_plackett_luce_broadcasts_and_refuses():
+    law = PlackettLuce(jnp.zeros((3, 4)))
+    assert law.sample(KEY, (2,)).shape == (2, 3, 4)
+    assert_allclose(law.log_prob(np.arange(4)), -np.log(24) * np.ones(3), rtol=1e-6)
+    assert law.log_prob(np.array([0, 0, 1, 2]))[0] == -np.inf
+    with pytest.raises(ValueError, match="length is 5; pass how many of the 4 items"):
+        PlackettLuce(jnp.zeros(4), 5)
+    with pytest.raises(ValueError, match="pass a random key"):
+        law.sample(None)
+
+
+def test_plackett_luce_serves_in_a_program():
+    def model(orders=None):
+        u = numpyro.sample("u", dist.Normal(0.0, 1.0).expand([4]).to_event(1))
+        with numpyro.plate("orders", 30):
+            numpyro.sample("order", PlackettLuce(u), obs=orders)
+
+    drawn = Predictive(model, num_samples=2)(KEY)
+    assert drawn["order"].shape == (2, 30, 4)
+    slope = jax.grad(lambda u: PlackettLuce(u).log_prob(drawn["order"][0]).sum())(jnp.zeros(4))
+    assert np.isfinite(slope).all()
+    assert_allclose(slope.sum(), 0.0, atol=1e-4)
