@@ -111,19 +111,6 @@ def test_many_performances_are_integrated_over_and_not_kept():
     assert "log_likelihood" not in groups
 
 
-def test_an_order_says_less_than_its_pairs_taken_as_independent():
-    _, orders = simulated(40, 6, 6, seed=3)
-    whole = EP(thurstone_orders).run(KEY, 6, *events(orders, 6), params={"scale": 1.0})
-    pairs = [[o[i], o[j]] for o in orders for i in range(6) for j in range(i + 1, 6)]
-    taken_apart = EP(thurstone_orders).run(KEY, 6, *events(pairs, 6), params={"scale": 1.0})
-    contrast = np.eye(6) - 1 / 6
-
-    def spread(result):
-        return np.sqrt(np.diagonal(contrast @ result.covariance["f"] @ contrast)).mean()
-
-    assert 1.3 < spread(whole) / spread(taken_apart) < 2.0
-
-
 def across(y):
     level = numpyro.sample("level", dist.Normal(0.0, 1.0))
     with numpyro.plate("groups", len(y)):

@@ -3,7 +3,7 @@ r"""Skills of items from orders, top-k lists and choices, each of which is one e
 In an event every item performs at its skill plus a noise of its own, and the performances come in
 the order seen. A pair of items is compared by the same two performances wherever it stands in the
 event, so that an order of ten items is not 45 independent comparisons: taken for those, intervals
-come out nearly half as wide as they should.
+come out far too narrow.
 
 An event is a few groups of items, best first; nothing is said within a group. Every item of a group
 performs better than every one of the next. So an order has groups of one; a top-k list has k groups
