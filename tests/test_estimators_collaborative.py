@@ -5,7 +5,9 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
 from bayesrank.estimators import correlation_kernel
@@ -280,3 +282,73 @@ def test_correlations_are_cosines_of_centred_columns():
     columns = np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0], [2.0, 0.0, -2.0]])
     cosine = columns.T @ columns / np.outer(*[np.linalg.norm(columns, axis=0)] * 2)
     np.testing.assert_allclose(kernel, cosine, atol=1e-12)
+
+
+def test_unknown_users_and_items_are_as_the_population(table, fitted):
+    with pytest.raises(ValueError, match="user 'nobody' is not known"):
+        fitted.predict(["nobody"], ["Basil"])
+    # A user who was counted in `fit` but said nothing is the population itself.
+    result = fitted.result
+    mean, kernel = result.mean, result.kernel
+    edges = np.cumsum(np.exp(result.state.shared_theta[:-1]))
+    edges = np.append(0.0, edges) - np.append(0.0, edges).mean()
+    noise = np.exp(result.state.shared_theta[-1])
+    place = list(fitted.items_).index("Basil")
+    sd = np.sqrt(noise**2 + kernel[place, place])
+    expected = np.diff(norm.cdf((edges - mean[place]) / sd), prepend=0.0, append=1.0)
+    guess = fitted.predict_proba(["nobody"], ["Basil"], unknown="population")[0]
+    np.testing.assert_allclose(guess, expected, atol=1e-6)
+    both = fitted.predict_proba(["user 1", "nobody"], ["Fennel", "Fennel"], unknown="population")
+    np.testing.assert_allclose(both.sum(axis=1), 1.0)
+    known = fitted.predict_proba(["user 1"], ["Dill"])
+    again = fitted.predict_proba(["user 1", "x"], ["Dill", "y"], unknown="population")
+    np.testing.assert_allclose(again[:1], known, atol=1e-9)
+    share = np.log(again[0, 2])
+    assert fitted.score(["user 1"], ["Dill"], [3]) == pytest.approx(share)
+    with pytest.raises(ValueError, match="unknown is 'mean'; choose"):
+        fitted.predict(["nobody"], ["Basil"], unknown="mean")
+    alone = CollaborativeOrdinalGP(collaborative=False, max_iterations=2).fit(table)
+    with pytest.raises(ValueError, match="individual models share nothing"):
+        alone.predict(["nobody"], ["Basil"], unknown="population")
+
+
+def test_features_in_an_array_are_of_items_by_number(table):
+    numbers = [NAMES.index(name) for name in table.item]
+    features = np.arange(5.0)[:, None]
+    options = {"max_iterations": 3, "strength": 5.0}
+    model = CollaborativeOrdinalGP(**options).fit(table.user, numbers, table.rating, features)
+    mapping = {number: features[number] for number in range(5)}
+    other = CollaborativeOrdinalGP(**options).fit(table.user, numbers, table.rating, mapping)
+    np.testing.assert_array_equal(model.shared_mean, other.shared_mean)
+    with pytest.raises(ValueError, match="item 9 is not known; add it by with_items, with its"):
+        model.predict(["user 1"], [9], unknown="population")
+
+
+def test_a_fit_can_be_watched_and_taken_up_again(table, tmp_path):
+    seen, path = [], tmp_path / "state.npz"
+    numbers = table.assign(rating=table.rating * 1.0)
+    first = CollaborativeGP(max_iterations=3, strength=5.0).fit(
+        numbers, checkpoint=path, callback=lambda *args: seen.append(args)
+    )
+    assert [number for number, _ in seen] == [1, 2, 3]
+    second = CollaborativeGP(max_iterations=3, strength=5.0).fit(numbers, init_state=path)
+    assert second.result.trace[0] > first.result.trace[0]
+
+
+def test_held_out_ratings_choose_between_models(table):
+    numbers = table.assign(rating=table.rating * 1.0)
+    search = GridSearchCV(
+        CollaborativeGP(max_iterations=5, strength=5.0), {"collaborative": [True]}, cv=2
+    ).fit(numbers)
+    assert np.isfinite(search.best_score_)
+    best = search.best_estimator_
+    mean, half = best.predict(table.user, table.item), best.predict_interval(table.user, table.item)
+    sd = (half[1] - half[0]) / (2.0 * norm.ppf(0.95))
+    expected = norm.logpdf(numbers.rating, mean, sd).mean()
+    assert best.score(numbers) == pytest.approx(expected)
+
+
+def test_one_item_tells_nothing_of_others():
+    model = CollaborativeGP(max_iterations=2).fit(["a", "b", "c"], ["x"] * 3, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="one item tells nothing of other items"):
+        model.predict(["a"], ["y"], unknown="population")

@@ -19,6 +19,7 @@ from sklearn.utils import estimator_checks
 
 import bayesrank
 from bayesrank import OrdinalGP
+from bayesrank.estimators import absolute_error_score, log_score
 from bayesrank.infer import compiled
 from bayesrank.models import ordinal_gp
 
@@ -241,3 +242,16 @@ def test_refusals(data):
             OrdinalGP(**options).fit(features, y)
     with pytest.raises(NotFittedError):
         OrdinalGP().predict(X)
+
+
+def test_scorers_go_by_the_order_of_levels(data):
+    X, levels = data
+    names = np.array(["poor", "fair", "good"])[levels]  # not in the order of the alphabet
+    model = OrdinalGP(levels=["poor", "fair", "good"], hyperparameters=PARAMS).fit(X, names)
+    probability = model.predict_proba(X)[np.arange(len(X)), levels]
+    assert log_score(model, X, names) == pytest.approx(np.log(probability).mean())
+    numbers = np.array([["poor", "fair", "good"].index(name) for name in model.predict(X)])
+    expected = -np.abs(numbers - levels).mean()
+    assert absolute_error_score(model, X, names) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="y has the level 'bad', which is none of"):
+        log_score(model, X[:1], ["bad"])

@@ -9,6 +9,8 @@ from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
 from bayesrank.estimators.pairwise import PairwiseRanker as PairwiseRanker
 from bayesrank.estimators.preference import PreferenceGP as PreferenceGP
 from bayesrank.estimators.rank_rls import RankRLS as RankRLS
+from bayesrank.estimators.scorers import absolute_error_score as absolute_error_score
+from bayesrank.estimators.scorers import log_score as log_score
 
 __all__ = [
     "CollaborativeGP",
@@ -19,5 +21,7 @@ __all__ = [
     "PairwiseRanker",
     "PreferenceGP",
     "RankRLS",
+    "absolute_error_score",
     "correlation_kernel",
+    "log_score",
 ]

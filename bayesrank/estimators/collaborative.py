@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bayesrank.estimators.collaborative_base import Collaborative
+from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
+from bayesrank.solvers.collaborative import EMState
 
 __all__ = ["CollaborativeGP", "CollaborativeOrdinalGP"]
 
@@ -104,6 +107,9 @@ class CollaborativeOrdinalGP(Collaborative):
         item_features: Any = None,
         *,
         num_levels: int | None = None,
+        checkpoint: str | Path | None = None,
+        init_state: EMState | str | Path | None = None,
+        callback: Callable[[int, float], None] | None = None,
     ) -> Self:
         """Learn what users share, and every user's function.
 
@@ -117,12 +123,18 @@ class CollaborativeOrdinalGP(Collaborative):
             Ids of any kind. Nobody rates an item twice.
         levels : array-like of shape (K,)
             Whole numbers, higher is better; every level from the lowest to the highest is used.
-        item_features : DataFrame or mapping, optional
+        item_features : DataFrame, mapping or array, optional
             Features by item id: the index of a DataFrame, or the keys of a mapping to rows of
-            numbers. Further items may be among them. Without it nothing is known of items but
-            their ratings.
+            numbers; or an array whose rows are those of the items ``0 .. m - 1``. Further items may
+            be among them. Without it nothing is known of items but their ratings.
         num_levels : int, optional
             Number of levels, where the lowest is 1; used for checking.
+        checkpoint : str or Path, optional
+            A file that the state is saved to as EM goes on, and at the end.
+        init_state : str, Path or EMState, optional
+            Where to go on: a checkpoint, or the state of an earlier result, of the same data.
+        callback : callable, optional
+            Called after each iteration with its number and the objective per rating.
 
         Returns
         -------
@@ -140,7 +152,8 @@ class CollaborativeOrdinalGP(Collaborative):
         """
         who, what, ratings = check_triples(users, items, levels)
         known, numbers = level_numbers(ratings, num_levels)
-        return self._fit(who, what, numbers.astype(float), item_features, levels_=known)
+        run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
+        return self._fit(who, what, numbers.astype(float), item_features, run, levels_=known)
 
     def _likelihood(self) -> str:
         if self.likelihood not in ("probit", "logit"):
@@ -162,13 +175,16 @@ class CollaborativeOrdinalGP(Collaborative):
     def _from_numbers(self, numbers: Array) -> NDArray:
         return self.levels_[numbers.astype(int)]
 
-    def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
+    def predict_proba(self, users: Any, items: Any, *, unknown: Unknown = "error") -> Array:
         """Probability of each level.
 
         Parameters
         ----------
         users, items : array-like of shape (K,)
             Ids, a pair a row.
+        unknown : {"error", "population"}, default "error"
+            What users and items are that were not in `fit`: refused, or as the population is. Where
+            there are features of items, further items are added by `with_items`.
 
         Returns
         -------
@@ -180,9 +196,39 @@ class CollaborativeOrdinalGP(Collaborative):
         ValueError
             If an id is not known.
         """
-        return self.result.predict_proba(*self._rows(users, items))
+        result, who, what = self._rows(users, items, unknown)
+        return result.predict_proba(who, what)
 
-    def predict(self, users: ArrayLike, items: ArrayLike, *, kind: str = "median") -> NDArray:
+    def score(
+        self, users: Any, items: ArrayLike | None = None, levels: ArrayLike | None = None
+    ) -> float:
+        """Mean log probability of levels, in nats; higher is better.
+
+        Users and items that were not in `fit` are predicted as the population is.
+
+        Parameters
+        ----------
+        users, items, levels
+            As in `fit`.
+
+        Returns
+        -------
+        float
+            At most zero.
+        """
+        who, what, ratings = check_triples(users, items, levels)
+        probability = self.predict_proba(who, what, unknown="population")
+        numbers = self._to_numbers(ratings).astype(int)
+        return float(np.log(probability[np.arange(len(who)), numbers]).mean())
+
+    def predict(
+        self,
+        users: Any,
+        items: Any,
+        *,
+        kind: str = "median",
+        unknown: Unknown = "error",
+    ) -> NDArray:
         """Predicted level.
 
         Parameters
@@ -191,6 +237,9 @@ class CollaborativeOrdinalGP(Collaborative):
             Ids, a pair a row.
         kind : {"median", "mode"}, default "median"
             The median makes the mean absolute error smallest, the mode the zero-one error.
+        unknown : {"error", "population"}, default "error"
+            What users and items are that were not in `fit`: refused, or as the population is. Where
+            there are features of items, further items are added by `with_items`.
 
         Returns
         -------
@@ -203,7 +252,7 @@ class CollaborativeOrdinalGP(Collaborative):
         """
         if kind not in ("median", "mode"):
             raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
-        probability = self.predict_proba(users, items)
+        probability = self.predict_proba(users, items, unknown=unknown)
         if kind == "mode":
             return self.levels_[probability.argmax(axis=1)]
         return self.levels_[(probability.cumsum(axis=1) < 0.5).sum(axis=1)]
@@ -273,12 +322,16 @@ class CollaborativeGP(Collaborative):
         items: ArrayLike | None = None,
         levels: ArrayLike | None = None,
         item_features: Any = None,
+        *,
+        checkpoint: str | Path | None = None,
+        init_state: EMState | str | Path | None = None,
+        callback: Callable[[int, float], None] | None = None,
     ) -> Self:
         """Learn what users share, and every user's function.
 
         Parameters
         ----------
-        users, items, item_features
+        users, items, item_features, checkpoint, init_state, callback
             As in `CollaborativeOrdinalGP.fit`.
         levels : array-like of shape (K,)
             Ratings, finite numbers, higher is better.
@@ -293,7 +346,8 @@ class CollaborativeGP(Collaborative):
             If an argument cannot be used; the message says which row, and the cure.
         """
         who, what, ratings = check_triples(users, items, levels)
-        return self._fit(who, what, self._to_numbers(ratings), item_features)
+        run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
+        return self._fit(who, what, self._to_numbers(ratings), item_features, run)
 
     def _to_numbers(self, levels: NDArray) -> Array:
         if levels.dtype.kind not in "biuf":
@@ -304,13 +358,33 @@ class CollaborativeGP(Collaborative):
             raise ValueError(f"levels is {levels[row]} in row {row}; remove the row")
         return levels.astype(float)
 
-    def predict(self, users: ArrayLike, items: ArrayLike) -> Array:
+    def score(
+        self, users: Any, items: ArrayLike | None = None, levels: ArrayLike | None = None
+    ) -> float:
+        """Mean log density of ratings, in nats; higher is better.
+
+        Users and items that were not in `fit` are predicted as the population is.
+
+        Parameters
+        ----------
+        users, items, levels
+            As in `fit`.
+        """
+        who, what, ratings = check_triples(users, items, levels)
+        result, rows, columns = self._rows(who, what, "population")
+        mean, variance = result.predict_number(rows, columns)
+        return float(norm.logpdf(self._to_numbers(ratings), mean, np.sqrt(variance)).mean())
+
+    def predict(self, users: Any, items: Any, *, unknown: Unknown = "error") -> Array:
         """Expected rating.
 
         Parameters
         ----------
         users, items : array-like of shape (K,)
             Ids, a pair a row.
+        unknown : {"error", "population"}, default "error"
+            What users and items are that were not in `fit`: refused, or as the population is. Where
+            there are features of items, further items are added by `with_items`.
 
         Returns
         -------
@@ -321,7 +395,8 @@ class CollaborativeGP(Collaborative):
         ValueError
             If an id is not known.
         """
-        return self.result.predict_number(*self._rows(users, items))[0]
+        result, who, what = self._rows(users, items, unknown)
+        return result.predict_number(who, what)[0]
 
     def predict_interval(
         self, users: ArrayLike, items: ArrayLike, prob: float = 0.9
@@ -347,7 +422,7 @@ class CollaborativeGP(Collaborative):
         """
         if not 0.0 < prob < 1.0:
             raise ValueError(f"prob is {prob!r}; pass a probability between 0 and 1")
-        who, what = self._rows(users, items)
-        mean, variance = self.result.predict_number(who, what)
+        result, who, what = self._rows(users, items)
+        mean, variance = result.predict_number(who, what)
         half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance)
         return mean - half, mean + half

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +16,19 @@ from bayesrank.estimators.collaborative_data import (
     check_triples,
     id_list,
 )
-from bayesrank.estimators.collaborative_features import BaseKernels, new_rows, read_item_table
+from bayesrank.estimators.collaborative_features import (
+    BaseKernels,
+    exchangeable,
+    new_rows,
+    read_item_table,
+)
 from bayesrank.inferencedata.collaborative import collaborative_to_arviz
 from bayesrank.solvers.collaborative import EM, EMResult
 
 __all__ = ["Collaborative", "Recommendation", "SimilarItem"]
 
 Array = NDArray[np.float64]
+Unknown = Literal["error", "population"]
 
 
 class Recommendation(NamedTuple):
@@ -68,6 +74,7 @@ class Collaborative(BaseEstimator):
         items: list[Hashable],
         ratings: Array,
         features: Any,
+        run: dict[str, Any],
         **learned: Any,
     ) -> Self:
         """Run EM; nothing of an earlier fit is lost if that fails."""
@@ -98,6 +105,7 @@ class Collaborative(BaseEstimator):
             num_levels=len(learned["levels_"]) if "levels_" in learned else None,
             kernel=None if kernels is None else kernels.among(kernels.features),
             progress_bar=self.progress_bar,
+            **run,
         )
         self.users_, self.items_ = user_labels, item_labels
         self.item_features_ = None if kernels is None else kernels.features
@@ -152,7 +160,8 @@ class Collaborative(BaseEstimator):
         ValueError
             If an id is not known; see `with_items` and `with_users` for new ones.
         """
-        mean, variance = self.result.predict_latent(*self._rows(users, items))
+        result, who, what = self._rows(users, items)
+        mean, variance = result.predict_latent(who, what)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def recommend(
@@ -351,9 +360,27 @@ class Collaborative(BaseEstimator):
         vars(other).update(vars(self) | changes)
         return other
 
-    def _rows(self, users: ArrayLike, items: ArrayLike) -> tuple[NDArray, NDArray]:
-        check_is_fitted(self)
-        who, what = self.users_.numbers(users, "user"), self.items_.numbers(items, "item")
+    def _rows(
+        self, users: Any, items: Any, unknown: Unknown = "error"
+    ) -> tuple[EMResult, NDArray, NDArray]:
+        """Numbers of users and items, and the result that has them."""
+        result = self.result
+        if unknown not in ("error", "population"):
+            raise ValueError(f"unknown is {unknown!r}; choose 'error' or 'population'")
+        everybody, everything = self.users_, self.items_
+        if unknown == "population":
+            new_users, new_items = everybody.unknown(users), everything.unknown(items)
+            if new_items and self.item_features_ is not None:
+                raise ValueError(
+                    f"item {new_items[0]!r} is not known; add it by with_items, with its features"
+                )
+            if new_users:
+                result = result.with_new_users(len(new_users))
+                everybody = Labels([*everybody, *new_users])
+            if new_items:
+                result = result.extend_items(*exchangeable(result.base_kernels, len(new_items)))
+                everything = Labels([*everything, *new_items])
+        who, what = everybody.numbers(users, "user"), everything.numbers(items, "item")
         if who.shape != what.shape:
             raise ValueError(f"there are {len(who)} users but {len(what)} items; pass pairs")
-        return who, what
+        return result, who, what

@@ -77,6 +77,12 @@ class Labels:
                 raise ValueError(f"{what} {value!r} is not known; add it by {cure}")
         return np.array([self._number[x] for x in values], np.int64)
 
+    def unknown(self, column: Any) -> list[Hashable]:
+        """Ids that are not known, each once; what is no list is one id."""
+        one = isinstance(column, str | bytes) or not np.iterable(column)
+        values = id_list([column] if one else column, "ids")
+        return list(dict.fromkeys(value for value in values if value not in self._number))
+
     def __repr__(self) -> str:
         return f"Labels({reprlib.repr(self.ids)})"
 

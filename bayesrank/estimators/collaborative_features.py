@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.estimators.collaborative_data import Labels, id_list
 
-__all__ = ["BaseKernels", "ItemTable", "correlation_kernel", "new_rows", "read_item_table"]
+__all__ = [
+    "BaseKernels",
+    "ItemTable",
+    "correlation_kernel",
+    "exchangeable",
+    "new_rows",
+    "read_item_table",
+]
 
 Array = NDArray[np.float64]
 
@@ -76,6 +83,28 @@ def read_item_table(features: Any) -> ItemTable:
             "each of one or more columns"
         )
     return ItemTable(items, names, _numbers(values, ids, names))
+
+
+def exchangeable(kernels: Array, count: int) -> tuple[Array, Array]:
+    """Base kernels of new items of which nothing is known: with known ones, and their own.
+
+    Parameters
+    ----------
+    kernels
+        Base kernels of items of which nothing is known either, shape (C, m, m).
+    count
+        Number of new items.
+
+    Raises
+    ------
+    ValueError
+        If there is one known item, which tells nothing of what items share.
+    """
+    if kernels.shape[1] < 2:
+        raise ValueError("one item tells nothing of other items; fit to ratings of two or more")
+    alike, same = kernels[:, 0, 1, None, None], kernels[:, 0, 0, None, None]
+    across = np.broadcast_to(alike, (len(kernels), kernels.shape[1], count))
+    return across, np.where(np.eye(count, dtype=bool), same, alike)
 
 
 def new_rows(

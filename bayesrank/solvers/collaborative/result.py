@@ -328,6 +328,28 @@ class EMResult:
             self, state=state, base_kernels=kernels, observations=observations, kernel_prior=prior
         )
 
+    def with_new_users(self, count: int) -> EMResult:
+        """Add users who have said nothing, the last ones: their functions are as the prior says.
+
+        They use the levels, or numbers, as all users do in common.
+
+        Raises
+        ------
+        ValueError
+            If models are individual.
+        """
+        if not self.setting.collaborative:
+            raise ValueError("individual models share nothing that a new user could start from")
+        state, observations = self.state, self.observations
+        theta = np.vstack([state.theta, np.tile(state.shared_theta, (count, 1))])
+        state = state._replace(
+            theta=theta,
+            user_level=np.append(state.user_level, np.zeros(count)),
+            user_scale=np.append(state.user_scale, np.ones(count)),
+        )
+        more = observations._replace(num_users=observations.num_users + count)
+        return replace(self, state=state, observations=more)
+
     def _need_levels(self) -> Ordinal:
         likelihood = self.setting.likelihood
         if not isinstance(likelihood, Ordinal):
