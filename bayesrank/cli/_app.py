@@ -138,11 +138,14 @@ def demo(**options: Any) -> None:
 @_common_options
 def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
+    from bayesrank.cli._room import refuse_large_ranking
     from bayesrank.cli.pipeline import run
     from bayesrank.datasets import read_comparisons
 
     inputs = (comparisons,) if items is None else (comparisons, items)
-    run(read_comparisons(comparisons, items), Settings(**options, inputs=inputs))
+    data = read_comparisons(comparisons, items)
+    refuse_large_ranking(comparisons, data)
+    run(data, Settings(**options, inputs=inputs))
 
 
 cli.add_command(ask)

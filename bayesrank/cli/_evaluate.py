@@ -103,12 +103,15 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
     from bayesrank.bounds.evaluation import evaluate as figures_of
+    from bayesrank.cli._room import refuse_large_run
     from bayesrank.cli._tables import stdout_console
     from bayesrank.datasets.runs import read_qrels, read_run
 
     value = _undefined(undefined)
     judgements = read_qrels(qrels, negative=negative_labels)
-    evaluation = figures_of(read_run(run), judgements, undefined=value, **options)
+    scores = read_run(run)
+    refuse_large_run(scores, judgements)
+    evaluation = figures_of(scores, judgements, undefined=value, **options)
     console = stdout_console()
     console.print(evaluation_table(evaluation))
     for line in _captions(evaluation):

@@ -123,12 +123,14 @@ def rate(
     from rich.console import Console
 
     from bayesrank.cli._output import output_folder
+    from bayesrank.cli._room import refuse_large_prediction
     from bayesrank.cli._steps import Steps
     from bayesrank.cli._tables import stdout_console
     from bayesrank.datasets import read_ratings
 
     data = read_ratings(ratings, num_levels=levels)
     features = None if items_path is None else _features(items_path, ratings, data)
+    refuse_large_prediction(ratings, data, len(data.items if features is None else features))
     inputs = (ratings,) if items_path is None else (ratings, items_path)
     steps = Steps(Console(stderr=True), quiet=quiet)
     with output_folder(out, FILES, inputs) as folder, steps.running():

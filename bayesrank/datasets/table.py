@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesrank._memory import available, size_of
 from bayesrank.datasets.errors import DataError
+
+_SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
 
 
 class Row(NamedTuple):
@@ -56,6 +59,7 @@ def read_text(path: str | Path) -> str:
     if path.is_dir():
         raise DataError(path, "this is a directory", "give the path of a file")
     try:
+        _refuse_large(path)
         raw = path.read_bytes()
     except FileNotFoundError:
         raise DataError(path, "there is no such file", "check the path") from None
@@ -73,6 +77,18 @@ def read_text(path: str | Path) -> str:
     if not text.strip():
         raise DataError(path, "the file is empty", "give one with a header and rows")
     return text
+
+
+def _refuse_large(path: Path) -> None:
+    """Refuse a file whose text will not fit into memory: all of its cells are held at once."""
+    size, room = path.stat().st_size, available()
+    if room is not None and _SPACE * size > room:
+        raise DataError(
+            path,
+            f"it has {size_of(size)}, reading it takes at least {size_of(_SPACE * size)} of "
+            f"memory, and {size_of(room)} are free",
+            "divide it, or leave out rows or columns",
+        )
 
 
 def read_table(path: str | Path, text: str | None = None) -> Table:

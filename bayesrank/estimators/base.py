@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayesrank._forks import refuse_forked_child
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 
 __all__ = ["EPEstimator", "engine_of", "integrator_of"]
@@ -46,5 +47,6 @@ class EPEstimator(BaseEstimator):
         return self.result_
 
     def _check_features(self, X: Any, **options: Any) -> NDArray[np.float64]:
+        refuse_forked_child()
         checked: Any = validate_data(self, X, dtype=np.float64, **options)
         return checked

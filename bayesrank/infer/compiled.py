@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
+from bayesrank._forks import refuse_forked_child
 from bayesrank.infer.reader.refusals import TracedStructureError
 
 __all__ = [
@@ -89,6 +90,7 @@ class CompileCache:
         tuple
             The function's results.
         """
+        refuse_forked_child()
         dynamic, args, kwargs = as_working_dtype((dynamic, args, dict(kwargs)))
 
         def call() -> tuple[Any, Any]:

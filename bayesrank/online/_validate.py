@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from tinygp.kernels import Kernel
 
+from bayesrank._forks import refuse_forked_child
 from bayesrank._tables import column_names, plain_array
 
 __all__ = [
@@ -81,6 +82,7 @@ def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
         If they are not finite numbers of moderate size, or there is another number of features
         than before.
     """
+    refuse_forked_child()
     if sparse.issparse(X):
         raise ValueError("`X` is sparse; pass `X.toarray()`, a chunk at a time.")
     rows: Any = plain_array(X)

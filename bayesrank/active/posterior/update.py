@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from bayesrank._forks import refuse_forked_child
 from bayesrank.active.posterior.margins import Margins, SkillPrior, differences, space_of
 from bayesrank.distributions import Thurstone, ThurstoneTies
 from bayesrank.infer.sites import cavity, log_sites, match
@@ -121,6 +122,7 @@ def fit_answers(
     max_sweeps
         or there were so many sweeps.
     """
+    refuse_forked_child()
     size = min(len(answers.comparisons), len(prior.mean))
     one = _threads().limit(limits=1, user_api="blas") if size <= _ONE_THREAD else None
     with one or contextlib.nullcontext():

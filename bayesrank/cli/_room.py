@@ -1,0 +1,55 @@
+"""What will not fit into memory is refused as soon as the data are read, with numbers and cure.
+
+The bounds are of what the work needs at the least, so that nothing is refused that would fit.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayesrank._memory import available, size_of
+
+if TYPE_CHECKING:
+    from bayesrank.datasets import ComparisonData, RatingData
+    from bayesrank.datasets.runs import Qrels, Run
+
+_DRAWS = 2000
+
+
+def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
+    """Three matrices of all pairs of items where there are features, and draws of the skills."""
+    n = data.num_items
+    pairs = 0 if data.features is None else 3 * n**2
+    need = 8 * (pairs + 3 * _DRAWS * n + 10 * data.num_comparisons)
+    what = f"{n:,} items and {data.num_comparisons:,} comparisons"
+    cure = "rank fewer items" if data.features is None else "rank fewer items, or without --items"
+    _refuse(path, need, what, cure)
+
+
+def refuse_large_prediction(path: Path, data: "RatingData", num_items: int) -> None:
+    """Mean, variance, order and marks of every pair of user and item, and two kernels of items."""
+    users = len(data.users)
+    need = 25 * users * num_items + 16 * num_items**2
+    _refuse(
+        path,
+        need,
+        f"{users:,} users and {num_items:,} items",
+        "leave out users or items of few ratings, or fit by bayesrank.CollaborativeOrdinalGP, "
+        "which predicts the pairs that you ask for",
+    )
+
+
+def refuse_large_run(run: "Run", qrels: "Qrels") -> None:
+    """Scores of all draws, in the order of the file and in that of the ranks."""
+    draws = len({draw for draw, _, _ in run.scores})
+    pairs = len({(query, item) for _, query, item in run.scores} | qrels.labels.keys())
+    what = f"{draws:,} draws of the scores of {pairs:,} items in their queries"
+    _refuse(run.path, 16 * draws * pairs, what, "give fewer draws, or divide the queries")
+
+
+def _refuse(path: Path, need: int, what: str, cure: str) -> None:
+    from bayesrank.datasets import DataError
+
+    room = available()
+    if room is not None and need > room:
+        problem = f"{what} take at least {size_of(need)} of memory, and {size_of(room)} are free"
+        raise DataError(path, problem, cure)

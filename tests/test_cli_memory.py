@@ -1,0 +1,81 @@
+"""Data that will not fit into memory are refused once they are read, with numbers and cure."""
+
+import re
+import resource
+from pathlib import Path
+
+import pytest
+
+from bayesrank import _memory
+from bayesrank.cli import _room, main
+from bayesrank.datasets import table
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [f"i{k}" for k in range(300)]
+    Path("c.csv").write_text("winner,loser\n" + "".join(f"{n},i0\n" for n in names[1:]))
+    Path("i.csv").write_text("item,x\n" + "".join(f"{n},{k}\n" for k, n in enumerate(names)))
+    rows = [f"u{k},{n},{1 + k % 2}\n" for k, n in enumerate(names)]
+    Path("r.csv").write_text("user,item,rating\n" + "".join(rows))
+    Path("run.csv").write_text("query,item,score,draw\n" + "".join(f"q,{n},1,{n}\n" for n in names))
+    Path("qrels.csv").write_text("query,item,label\nq,i0,1\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("rank c.csv", "300 items and 299 comparisons take at least 13.8 MiB of memory, and 977 "
+         "KiB are free; rank fewer items"),
+        ("rank c.csv --items i.csv", "take at least 15.8 MiB .* items, or without --items"),
+        ("rate r.csv", "300 users and 300 items take at least 3.52 MiB of memory, .*; leave out"),
+        ("evaluate run.csv qrels.csv", "300 draws of the scores of 300 items .* at least 1.37 MiB"),
+    ],
+)  # fmt: skip
+def test_numbers_and_cure(args, said, monkeypatch, capsys):
+    monkeypatch.setattr(_room, "available", lambda: 10**6)
+    with pytest.raises(SystemExit, match="2"):
+        main(args.split())
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(said, error), error
+    assert not Path("bayesrank-out").exists()
+
+
+def test_a_file_whose_text_will_not_fit(monkeypatch, capsys):
+    monkeypatch.setattr(table, "available", lambda: 977)
+    with pytest.raises(SystemExit, match="2"):
+        main(["rank", "c.csv"])
+    said = r"c.csv: it has .* KiB, reading it takes at least .* KiB of memory, and 977 B are free"
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_where_the_system_does_not_say_nothing_is_refused(monkeypatch):
+    monkeypatch.setattr(_room, "available", lambda: None)
+    monkeypatch.setattr(table, "available", lambda: None)
+    _room._refuse(Path("x"), 10**18, "all", "less")
+    assert table.read_table("i.csv").header == ("item", "x")
+
+
+def test_the_least_of_all_limits_counts(monkeypatch):
+    real = _memory.available()
+    assert real is not None and real > 2**20
+    files = {
+        "/proc/meminfo": ["MemTotal: 9 kB", "MemAvailable:    5000 kB"],
+        "/sys/fs/cgroup/memory.max": ["4000000"],
+        "/sys/fs/cgroup/memory.current": ["1000000"],
+        "/proc/self/statm": ["100 1 1"],
+    }
+    monkeypatch.setattr(_memory, "_lines", lambda path: files.get(path, []))
+    assert _memory.available() == 3_000_000
+    files["/sys/fs/cgroup/memory.max"] = ["max"]
+    assert _memory.available() == 5_120_000
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (2_000_000, -1))
+    page = _memory.os.sysconf("SC_PAGE_SIZE")
+    assert _memory.available() == 2_000_000 - 100 * page
+    files.clear()
+    monkeypatch.setattr(_memory.os, "sysconf", lambda name: 1000)
+    assert _memory.available() == 1_000_000
+    monkeypatch.setattr(_memory.os, "sysconf", lambda name: (_ for _ in ()).throw(ValueError))
+    assert _memory.available() is None

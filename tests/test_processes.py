@@ -1,0 +1,143 @@
+"""Threads and processes: what runs side by side agrees; what cannot says so, and does not hang."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+
+from bayesrank import PreferenceGP
+from bayesrank.active import QueryLoop
+from bayesrank.active.store import read_journal
+
+X = np.random.default_rng(0).normal(size=(6, 2))
+PAIRS = [np.array([[0, 1], [1, 2], [2, 3], [4, 5]]), np.array([[1, 0], [3, 2], [5, 0], [4, 1]])]
+
+
+def _fit(pairs):
+    os.environ.setdefault("JAX_ENABLE_X64", "1")  # as in these tests
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return PreferenceGP(hyperparameters="prior").fit(X, pairs).predict(X)
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_estimators_side_by_side_agree_with_one_after_the_other(backend):
+    alone = [_fit(pairs) for pairs in PAIRS]
+    together = Parallel(n_jobs=2, backend=backend)(delayed(_fit)(pairs) for pairs in PAIRS)
+    np.testing.assert_allclose(np.array(list(together)), alone, rtol=1e-8)
+
+
+def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
+    code = """
+        import multiprocessing, os, signal, sys, warnings
+        warnings.simplefilter("ignore")  # JAX warns of the fork itself
+        import numpy as np
+        from bayesrank import CollaborativeGP, PreferenceGP
+        from bayesrank.active import QueryLoop
+        from bayesrank.online import WidrowHoff
+
+        X, pairs = np.random.default_rng(0).normal(size=(6, 2)), [[0, 1], [2, 3], [4, 5]]
+        fitted = WidrowHoff(3).partial_fit(X, [1, 2, 3, 1, 2, 3])
+        loop = QueryLoop(["a", "b", "c"])
+
+        def say(work):
+            try:
+                work()
+                print("went on")
+            except RuntimeError as error:
+                print(error)
+
+        pid = os.fork()
+        if not pid:
+            signal.alarm(60)
+            say(lambda: fitted.predict(X))
+            say(lambda: fitted.partial_fit(X, [1] * 6))
+            say(lambda: PreferenceGP().fit(X, pairs))
+            say(lambda: CollaborativeGP().fit(["a", "b", "a"], ["x", "y", "y"], [1.0, 2.0, 3.0]))
+            say(lambda: loop.ask())
+            sys.stdout.flush()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        context = multiprocessing.get_context("fork")
+        with context.Pool(2) as pool:
+            say(lambda: pool.map(fitted.predict, [X, X]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("forked after its parent had computed with JAX") == 6, done.stdout
+    assert "went on" not in done.stdout and "'spawn'" in done.stdout
+
+
+def test_a_child_that_is_forked_before_anything_is_computed_computes():
+    code = """
+        import os, signal
+        import numpy as np
+        from bayesrank.online import WidrowHoff
+        pid = os.fork()
+        signal.alarm(60)
+        WidrowHoff(3).partial_fit(np.eye(3), [1, 2, 3])
+        if pid:
+            assert os.waitpid(pid, 0)[1] == 0
+        else:
+            os._exit(0)
+    """
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        check=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+
+
+def test_background_learning_under_stress(tmp_path):
+    """Threads ask, tell, skip, undo and look while hyperparameters are learned again and again."""
+    path, told, failed = tmp_path / "a.jsonl", [], []
+    with QueryLoop(5, X[:5], journal=path, background=True, learn_from=2, seed=1) as loop:
+
+        def work(name):
+            try:
+                for k in range(12):
+                    questions = loop.ask(annotator=name)
+                    if questions:
+                        loop.tell(questions[0].first, questions[0].second, annotator=name)
+                        told.append(name)
+                    if k % 5 == 4:
+                        loop.undo(annotator=name)
+                        told.remove(name)
+                    assert np.isfinite(loop.ranking().mean).all()
+            except BaseException as error:
+                failed.append(error)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            threads = [threading.Thread(target=work, args=(name,)) for name in ("A", "B", "C")]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(timeout=120)
+        assert not failed and not any(thread.is_alive() for thread in threads)
+        assert sorted(str(answer.annotator) for answer in loop.answers) == sorted(told)
+        while loop.is_learning:
+            time.sleep(0.01)
+        loop.ask()
+        before = loop.answers
+    records = read_journal(path).records
+    assert [record["n"] for record in records] == list(range(1, len(records) + 1))
+    assert any(record["event"] == "learned" for record in records)
+    with QueryLoop(5, X[:5], journal=path, seed=1) as loop:
+        assert loop.answers == before
