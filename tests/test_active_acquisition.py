@@ -53,7 +53,7 @@ def make_beliefs(seed=0, scale=1.0, noise=0.6):
 
 
 def in_single(beliefs):
-    return Beliefs(*(jnp.asarray(part, jnp.float32) for part in beliefs))
+    return jax.tree.map(lambda part: jnp.asarray(part, jnp.float32), beliefs)
 
 
 def of_margin(mean, variance, noise):
@@ -76,7 +76,7 @@ def answered():
 
     def update(*pair):
         # As arrays: one program for all pairs.
-        result = engine.run(key, *np.array(pair)[:, None], *beliefs, num_samples=1)
+        result = engine.run(key, *np.array(pair)[:, None], *beliefs[:3], num_samples=1)
         return np.exp(result.log_evidence), result.mean["f"], result.covariance["f"]
 
     return beliefs, [(update(i, j), update(j, i)) for i, j in PAIRS]

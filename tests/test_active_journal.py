@@ -207,11 +207,11 @@ def test_other_items_are_refused(tmp_path):
     write(path, 1)
     with pytest.raises(JournalError, match=r"other items \(not the same names\)"):
         Journal(path, {**HEADER, "names": "b"})
-    raw = path.read_bytes().replace(b'"version":1', b'"version":9')
+    raw = path.read_bytes().replace(b'"version":2', b'"version":9')
     header = json.loads(raw.split(b"\n")[0])
     del header["crc"]
     path.write_bytes(sealed(header))
-    with pytest.raises(JournalError, match="version 9, and this program reads versions up to 1"):
+    with pytest.raises(JournalError, match="version 9, and this program reads versions up to 2"):
         Journal(path, HEADER)
 
 
@@ -435,7 +435,7 @@ def test_an_old_journal_goes_on_as_a_loop(tmp_path):
     items, features = [row[0] for row in rows], [[float(x) for x in row[1:]] for row in rows]
     with QueryLoop(items, features, journal=path) as loop:
         before = loop.answers
-        assert ("Espresso", "Latte", "Ann") in before
+        assert ("Espresso", "Latte", "Ann", False) in before
         loop.tell("Filter", "Latte")
     with QueryLoop(items, features, journal=path) as loop:
         assert loop.answers[:-1] == before and len(loop.answers) == len(before) + 1

@@ -148,7 +148,7 @@ def test_undo_is_as_if_it_had_not_been_told():
     loop.result  # noqa: B018 - the sites of the answer exist when it is undone
     loop.skip("item 2", "item 3")
     assert loop.undo() == ("item 2", "item 3")
-    assert loop.undo(annotator="Ann") == ("item 1", "item 7", "Ann")
+    assert loop.undo(annotator="Ann") == ("item 1", "item 7", "Ann", False)
     np.testing.assert_allclose(loop.result.mean["f"], other.result.mean["f"], atol=1e-7)
     assert loop.answers == other.answers and loop.skipped == []
     with pytest.raises(ValueError, match="no answer by 'Ann' to undo"):
@@ -202,7 +202,14 @@ def test_names_of_any_kind(tmp_path):
         loop.tell("7", 9)
         answers = loop.answers
     with QueryLoop(names, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
-        assert loop.answers == answers == [(("red", 2), 7, None), ("7", 9, None)]
+        assert (
+            loop.answers
+            == answers
+            == [
+                (("red", 2), 7, None, False),
+                ("7", 9, None, False),
+            ]
+        )
 
 
 # ---------------------------------------------------------------- learning, compiling, stopping
@@ -397,9 +404,9 @@ def test_a_posterior_that_does_not_converge_is_said_to(monkeypatch):
 def test_a_record_of_the_future_is_refused(tmp_path):
     path = tmp_path / "answers.jsonl"
     with QueryLoop(3, hyperparameters="prior", journal=path) as loop:
-        loop.log.append({"event": "tie"})
+        loop.log.append({"event": "duel"})
     for _ in range(2):  # at once, and without keeping the journal locked
-        with pytest.raises(JournalError, match="a 'tie', which this version does not know"):
+        with pytest.raises(JournalError, match="a 'duel', which this version does not know"):
             QueryLoop(3, hyperparameters="prior", journal=path)
 
 

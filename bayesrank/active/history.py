@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,15 +16,16 @@ __all__ = ["Answer", "Event", "History", "replay"]
 
 
 class Answer(NamedTuple):
-    """Who won, by name, and who said so."""
+    """Who won, by name, and who said so; of a tie, the two items in no order."""
 
     winner: Hashable
     loser: Hashable
     annotator: str | None
+    tie: bool = False
 
 
 class Event(NamedTuple):
-    """An answer (the first item won) or a skipped question, and the record that it came with."""
+    """An answer (the first item won), a tie or a skipped question, and the record it came with."""
 
     record: int
     kind: str
@@ -40,7 +41,11 @@ class History:
     Attributes
     ----------
     events
-        Answers and skipped questions, in order.
+        Answers, ties and skipped questions, in order.
+    retired
+        Items that are asked about no more.
+    added
+        Records of items that were added, in order.
     learned
         Hyperparameters that were last learned, or None.
     learned_at
@@ -50,30 +55,39 @@ class History:
     """
 
     events: tuple[Event, ...] = ()
+    retired: frozenset[int] = frozenset()
+    added: tuple[Mapping[str, Any], ...] = ()
     learned: Mapping[str, Any] | None = None
     learned_at: int = 0
     records: int = 0
 
     @cached_property
     def answers(self) -> tuple[Event, ...]:
-        """The answers."""
-        return tuple(event for event in self.events if event.kind == "answer")
+        """The answers, ties included."""
+        return tuple(event for event in self.events if event.kind != "skip")
 
     @cached_property
-    def comparisons(self) -> NDArray[np.intp]:
-        """Winner and loser of each answer, shape (K, 2)."""
-        pairs = [(event.first, event.second) for event in self.answers]
-        return np.array(pairs, np.intp).reshape(-1, 2)
+    def compared(self) -> NDArray[np.intp]:
+        """Two items of each answer, (K, 2): winner and loser, or a tie."""
+        return _pairs(self.answers)
 
-    def pairs(self, annotator: str | None) -> NDArray[np.intp]:
+    @cached_property
+    def tied(self) -> NDArray[np.bool_]:
+        """Whether each answer is a tie, (K,)."""
+        return np.array([event.kind == "tie" for event in self.answers], bool)
+
+    def seen(self, annotator: str | None) -> NDArray[np.intp]:
         """Pairs that an annotator has answered or skipped, (m, 2)."""
-        pairs = [(e.first, e.second) for e in self.events if e.annotator == annotator]
-        return np.array(pairs, np.intp).reshape(-1, 2)
+        return _pairs(event for event in self.events if event.annotator == annotator)
 
     def last(self, annotator: str | None) -> Event | None:
         """The last event, or the last of one annotator."""
         own = [e for e in self.events if annotator is None or e.annotator == annotator]
         return own[-1] if own else None
+
+
+def _pairs(events: Iterable[Event]) -> NDArray[np.intp]:
+    return np.array([(event.first, event.second) for event in events], np.intp).reshape(-1, 2)
 
 
 def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) -> History:
@@ -93,15 +107,12 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
     """
     before = before or History()
     events = {event.record: event for event in before.events}
-    learned, learned_at, number = before.learned, before.learned_at, before.records
+    after = before
     for record in records:
         number, kind = record["n"], record["event"]
-        if kind == "answer":
-            pair = record["winner"], record["loser"]
-            events[number] = Event(number, kind, *pair, record["annotator"])
-        elif kind == "skip":
-            pair = record["first"], record["second"]
-            events[number] = Event(number, kind, *pair, record["annotator"])
+        if kind in ("answer", "tie", "skip"):
+            first, second = ("winner", "loser") if kind == "answer" else ("first", "second")
+            events[number] = Event(number, kind, record[first], record[second], record["annotator"])
         elif kind == "undo":
             if events.pop(record["of"], None) is None:
                 raise JournalError(
@@ -110,10 +121,17 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
                     "those below it"
                 )
         elif kind == "learned":
-            learned, learned_at = record["params"], record["answers"]
+            after = replace(after, learned=record["params"], learned_at=record["answers"])
+        elif kind == "items":
+            after = replace(after, added=(*after.added, record))
+        elif kind == "retire":
+            after = replace(after, retired=after.retired | {record["item"]})
+        elif kind == "restore":
+            after = replace(after, retired=after.retired - {record["item"]})
         else:
             raise JournalError(
                 f"record {number} of the journal is a {kind!r}, which this version does not know; "
                 "use the version that wrote it"
             )
-    return History(tuple(events.values()), learned, learned_at, number)
+        after = replace(after, records=number)
+    return replace(after, events=tuple(events.values()))

@@ -62,14 +62,42 @@ class NamedItems(NamedTuple):
             raise ValueError(f"item {first!r} is compared with itself; name two items")
         return one, other
 
-    def header(self) -> dict[str, Any]:
-        """What binds a journal to these items: their number, and digests of names and features."""
-        names = json.dumps([_canonical(name) for name in self.names])
+    def with_more(self, items: Sequence[Hashable], features: ArrayLike | None = None) -> NamedItems:
+        """These items and more, see `as_items`.
+
+        Raises
+        ------
+        ValueError
+            If the names or features cannot be used, or do not fit these.
+        """
+        names = [*as_names(items)]
+        if (features is None) != (self.features is None):
+            missing = "need features, too" if features is None else "have none; leave them out"
+            raise ValueError(f"features: the items that are there {missing}")
+        if features is None or self.features is None:
+            return as_items([*self.names, *names], None)
+        more = _table(features, len(names))
+        if more.shape[1] != self.features.shape[1]:
+            raise ValueError(
+                f"features has {more.shape[1]} columns; pass {self.features.shape[1]}, as the "
+                "items that are there have"
+            )
+        return as_items([*self.names, *names], np.concatenate([self.features, more]))
+
+    def header(self, count: int | None = None) -> dict[str, Any]:
+        """What binds a journal to the first items: their number, digests of names and features."""
+        names = json.dumps([_canonical(name) for name in self.names[:count]])
+        features = None if self.features is None else _digest(_bytes(self.features[:count]))
         return {
-            "items": len(self.names),
+            "items": len(self.names[:count]),
             "names": _digest(names.encode()),
-            "features": None if self.features is None else _digest(_bytes(self.features)),
+            "features": features,
         }
+
+    def addition(self, known: int) -> dict[str, Any]:
+        """A record for a journal that has so many of the items."""
+        labels = [str(name) for name in self.names[known:]]
+        return {"event": "items", **self.header(), "labels": labels}
 
 
 def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> NamedItems:
@@ -88,13 +116,7 @@ def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Nam
         If there are fewer than two items, a name comes twice or cannot be told from others when a
         journal is opened again, or the features are not a table of finite numbers, one row an item.
     """
-    given: Any = range(items) if isinstance(items, (int, np.integer)) else items
-    if isinstance(given, (str, bytes, set, frozenset)) or not isinstance(given, Iterable):
-        raise ValueError(
-            f"items is {reprlib.repr(items)}; pass names in an order that is the same tomorrow, "
-            "such as a list, or their number"
-        )
-    names = tuple(n.item() if isinstance(n, np.generic) else n for n in given)
+    names = as_names(range(items) if isinstance(items, (int, np.integer)) else items)
     if len(names) < 2:
         raise ValueError(f"items holds {len(names)} names; pass two or more, or their number")
     index: dict[Hashable, int] = {}
@@ -111,9 +133,35 @@ def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Nam
     return NamedItems(names, index, _features(features, len(names)))
 
 
+def as_names(items: Any) -> tuple[Hashable, ...]:
+    """Return names as a tuple.
+
+    Raises
+    ------
+    ValueError
+        If they have no order.
+    """
+    if isinstance(items, (str, bytes, set, frozenset)) or not isinstance(items, Iterable):
+        raise ValueError(
+            f"items is {reprlib.repr(items)}; pass names in an order that is the same tomorrow, "
+            "such as a list"
+        )
+    return tuple(n.item() if isinstance(n, np.generic) else n for n in items)
+
+
 def _features(features: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
     if features is None:
         return None
+    array = _table(features, n)
+    if (array == array[0]).all():
+        raise ValueError(
+            "features is the same for every item, so that nothing tells them apart; pass others, "
+            "or None for skills without features"
+        )
+    return array
+
+
+def _table(features: ArrayLike, n: int) -> NDArray[np.float64]:
     try:
         array = np.array(features, np.float64)
     except (TypeError, ValueError):
@@ -127,11 +175,6 @@ def _features(features: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
         raise ValueError(
             f"features is {array[row, column]} in row {row}, column {column}; fill it in, or leave "
             "the item out"
-        )
-    if (array == array[0]).all():
-        raise ValueError(
-            "features is the same for every item, so that nothing tells them apart; pass others, "
-            "or None for skills without features"
         )
     return array
 

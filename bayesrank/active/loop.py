@@ -10,6 +10,7 @@ import operator
 import os
 import reprlib
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -20,12 +21,13 @@ from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.history import Answer
 from bayesrank.active.items import NamedItems, as_items
+from bayesrank.active.opening import open_journal
 from bayesrank.active.posterior.program import skill_program
 from bayesrank.active.posterior.skills import SkillPosterior, annotator_factors, now
 from bayesrank.active.questions import Question, QuestionChooser
 from bayesrank.active.session import Session
 from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled
-from bayesrank.active.store import Journal, JournalError, MemoryLog
+from bayesrank.active.store import JournalError, MemoryLog
 
 __all__ = ["Answer", "Question", "QueryLoop"]
 
@@ -35,7 +37,8 @@ class QueryLoop(Session):
 
     Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
     where there are none (`bayesrank.models.thurstone`). An answer is on disk before `tell` returns,
-    and costs a few warm-started sweeps of EP; nothing compiles as answers grow.
+    and costs a few warm-started sweeps of EP; nothing compiles as answers grow. Two items may be
+    told to be about equal: from the first such answer on, the programs are those with ties.
 
     Parameters
     ----------
@@ -45,8 +48,8 @@ class QueryLoop(Session):
     features : array-like of shape (n, d), optional
         Features of the items, in any unit: they are standardised.
     journal : path, optional
-        File to keep the answers in. If it exists, the loop goes on from there. Without it the
-        answers are in memory only.
+        File to keep the answers in. If it exists, the loop goes on from there; items that follow
+        those it has are added to it. Without a journal the answers are in memory only.
     acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable
         What makes a question a good one, see `bayesrank.active.acquisition`.
     candidates : int or sequence of pairs of names, default 10000
@@ -110,7 +113,7 @@ class QueryLoop(Session):
     >>> loop.tell(question.first, question.second)
     >>> loop.tell("coffee", "tea", annotator="Ann")
     >>> loop.undo()
-    Answer(winner='coffee', loser='tea', annotator='Ann')
+    Answer(winner='coffee', loser='tea', annotator='Ann', tie=False)
     >>> len(loop.answers)
     1
     """
@@ -137,17 +140,24 @@ class QueryLoop(Session):
         named = as_items(items, features)
         n, seed = len(named.names), _check_seed(seed)
         learn_from = check_count(learn_from, "learn_from")
-        self._chooser = QuestionChooser(n, _in_numbers(named, candidates), acquisition, seed)
+        self._program_of = partial(
+            skill_program, hyperparameters=hyperparameters, ard=ard, laplacian=laplacian
+        )
+        pairs = _in_numbers(named, candidates)
+        self._chooser_of = partial(
+            QuestionChooser, candidates=pairs, acquisition=acquisition, seed=seed
+        )
+        self._chooser = self._chooser_of(n)
         rule = StoppingRule(stop_gain, stop_top, stop_probability)
         self.rule = check_rule(rule, n, self._chooser.has_scale)
         posterior = SkillPosterior(
-            skill_program(n, named.features, hyperparameters, ard, laplacian),
+            self._program_of(n, named.features),
             annotator_factors(annotator_noise),
             learn_from=None if hyperparameters == "prior" else learn_from,
             background=background,
             seed=seed,
         )
-        log = MemoryLog() if journal is None else Journal(journal, named.header())
+        log = MemoryLog() if journal is None else open_journal(journal, named)
         super().__init__(named, posterior, log)
         try:
             self._history  # noqa: B018  records that cannot be added up are refused now
@@ -185,7 +195,9 @@ class QueryLoop(Session):
                 self.log.append(learned)
             return self._questions(n, annotator)
 
-    def tell(self, winner: Hashable, loser: Hashable, *, annotator: str | None = None) -> None:
+    def tell(
+        self, winner: Hashable, loser: Hashable, *, annotator: str | None = None, tie: bool = False
+    ) -> None:
         """Take an answer, to a question that was asked or to any other.
 
         When this returns the answer is on disk; when it raises, it is not, and the loop is as it
@@ -197,6 +209,8 @@ class QueryLoop(Session):
             Names of two items.
         annotator : str, optional
             Who answered.
+        tie : bool, default False
+            Whether the two are about equal; then their order means nothing.
 
         Raises
         ------
@@ -204,7 +218,10 @@ class QueryLoop(Session):
             If there is no such item, or they are the same; if the answer cannot be written.
         """
         first, second = self._items.pair(winner, loser)
-        self._append("answer", annotator, winner=first, loser=second)
+        if tie:
+            self._append("tie", annotator, first=first, second=second)
+        else:
+            self._append("answer", annotator, winner=first, loser=second)
 
     def skip(self, first: Hashable, second: Hashable, *, annotator: str | None = None) -> None:
         """Take "can't say" for an answer: nothing is learned, and it is not asked again.
@@ -246,7 +263,76 @@ class QueryLoop(Session):
                 raise ValueError(f"there is no answer{whose} to undo")
             self.log.append({"event": "undo", "of": event.record, "time": now()})
         answer = self._answer(event)
-        return answer if event.kind == "answer" else (answer.winner, answer.loser)
+        return (answer.winner, answer.loser) if event.kind == "skip" else answer
+
+    def add_items(self, items: Sequence[Hashable], features: ArrayLike | None = None) -> None:
+        """Take in more items in the middle of a study; every answer stays.
+
+        When the journal is opened again, give them after those that were there.
+
+        Parameters
+        ----------
+        items : sequence
+            Their names.
+        features : array-like of shape (k, d), optional
+            Their features, where the other items have some. All are standardised anew.
+
+        Raises
+        ------
+        ValueError, JournalError
+            If the names or features do not fit the others, or the loop has a graph of items: make
+            the loop again with all items and their graph, on the same journal. If the journal
+            cannot be written.
+        """
+        with self._turn:
+            together = self._items.with_more(items, features)
+            if self._program_of.keywords["laplacian"] is not None:
+                raise ValueError(
+                    "items cannot be added to a loop with a laplacian; make the loop again with "
+                    "all items and their graph, on the same journal"
+                )
+            program = self._program_of(len(together.names), together.features)
+            chooser = self._chooser_of(len(together.names))
+            self.log.append({**together.addition(len(self.items)), "time": now()})
+            self._items, self._chooser = together, chooser
+            self._posterior.change(program)
+
+    def retire(self, item: Hashable) -> None:
+        """Ask about an item no more, and leave it out of the ranking; its answers still count.
+
+        Parameters
+        ----------
+        item
+            Its name.
+
+        Raises
+        ------
+        ValueError, JournalError
+            If there is no such item, or fewer than two would be left; as for `tell`.
+        """
+        number = self._items.find(item)
+        with self._turn:
+            if number not in self._history.retired and len(self._left) < 3:
+                raise ValueError(
+                    f"without {item!r} there would be fewer than two items to ask about; add "
+                    "others first"
+                )
+            self._append_item("retire", number)
+
+    def restore(self, item: Hashable) -> None:
+        """Ask about an item again that was retired.
+
+        Parameters
+        ----------
+        item
+            Its name.
+
+        Raises
+        ------
+        ValueError, JournalError
+            If there is no such item; as for `tell`.
+        """
+        self._append_item("restore", self._items.find(item))
 
     def learn(self) -> dict[str, np.ndarray]:
         """Learn the hyperparameters from the answers now, whatever the schedule.
@@ -294,7 +380,9 @@ class QueryLoop(Session):
         settled = None
         if self.rule.top is not None:
             result = self.result
-            settled = top_settled(result.mean["f"], result.get_samples()["f"], self.rule.top)
+            mean, draws = result.mean["f"], result.get_samples()["f"]
+            left = self._left
+            settled = top_settled(mean[left], draws[:, left], self.rule.top)
         skipped = len(history.events) - len(history.answers)
         gain = best[0].gain if best else None
         return self.rule.judge(len(history.answers), skipped, gain, settled)
@@ -320,6 +408,12 @@ class QueryLoop(Session):
         record = {"event": kind, **items, "labels": labels, "annotator": annotator}
         with self._turn:
             self.log.append({**record, "time": now()})
+
+    def _append_item(self, kind: str, item: int) -> None:
+        labels = [str(self.items[item])]
+        with self._turn:
+            if (item in self._history.retired) != (kind == "retire"):
+                self.log.append({"event": kind, "item": item, "labels": labels, "time": now()})
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

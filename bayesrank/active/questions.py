@@ -26,6 +26,7 @@ from bayesrank.active.selection import best_batch, best_pairs
 
 __all__ = ["QuestionChooser", "Question"]
 
+Numbers = NDArray[np.int32]
 Pairs = NDArray[np.int32]
 
 _NAMED = {
@@ -53,12 +54,15 @@ class Question(NamedTuple):
         expected to tell, in nats. In a batch, given the questions before it.
     win_probability
         Probability that the answer is `first`.
+    tie_probability
+        Probability that the answer is "about equal"; 0 until there was such an answer.
     """
 
     first: Hashable
     second: Hashable
     gain: float
     win_probability: float
+    tie_probability: float = 0.0
 
 
 class QuestionChooser:
@@ -112,8 +116,8 @@ class QuestionChooser:
 
     def choose(
         self, beliefs: Beliefs, n: int, history: History, annotator: str | None
-    ) -> Iterator[tuple[int, int, float, float]]:
-        """Items, score and probability that the first item wins, of each question."""
+    ) -> Iterator[tuple[int, int, float, float, float]]:
+        """Items, score, and probabilities that the first item wins and of a tie."""
         pool = self._pool(history, annotator, n)
         with jax.enable_x64(True):
             acquisition = self._function(history)
@@ -126,13 +130,13 @@ class QuestionChooser:
         for pair, gain in zip(pairs, gains, strict=True):
             if pair[0] != pair[1]:
                 i, j = self._in_random_order(pair).tolist()
-                yield i, j, float(gain), _win_probability(beliefs, i, j)
+                yield i, j, float(gain), *_probabilities(beliefs, i, j)
 
     def scored(self, beliefs: Beliefs, history: History) -> tuple[Pairs, NDArray[np.float64]]:
         """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
         pool = self._pool(history, None, 1)
         with jax.enable_x64(True):
-            arrays = Beliefs(*(jnp.asarray(part) for part in beliefs))
+            arrays = jax.tree.map(jnp.asarray, beliefs)
             scores = np.asarray(_scores(Partial(self._function(history)), arrays, pool))
         usable = pool[:, 0] != pool[:, 1]
         return pool[usable], scores[usable]
@@ -150,33 +154,31 @@ class QuestionChooser:
         return _NAMED[self._acquisition]
 
     def _pool(self, history: History, annotator: str | None, wanted: int) -> Pairs:
-        """Pairs to score; those that this annotator has seen are (0, 0)."""
-        seen = self._key(history.pairs(annotator))
+        """Pairs to score; (0, 0) for those seen by this annotator, or with a retired item."""
+        seen, retired = self._key(history.seen(annotator)), sorted(history.retired)
         if self._all is not None:
             pairs = self._all.copy()
-            pairs[np.isin(self._key(pairs), seen)] = 0
+            pairs[np.isin(self._key(pairs), seen) | np.isin(pairs, retired).any(axis=1)] = 0
             return pairs
         rng = np.random.default_rng([self._seed, _place(history)])
-        pairs = self._drawn(rng, max(self._count, wanted))
+        items = np.setdiff1d(np.arange(self._n, dtype=np.int32), retired)
+        pairs = _drawn(rng, items, max(self._count, wanted))
         pairs[np.isin(self._key(pairs), seen)] = 0
         if len(np.unique(self._key(pairs))) <= wanted:  # with (0, 0), perhaps
-            unseen = self._unseen(rng, seen, wanted)
+            unseen = self._unseen(rng, items, seen, wanted)
             pairs[: len(unseen)], pairs[len(unseen) :] = unseen, 0
         return pairs
 
-    def _drawn(self, rng: np.random.Generator, count: int) -> Pairs:
-        first = rng.integers(self._n, size=count)
-        second = (first + rng.integers(1, self._n, size=count)) % self._n
-        return np.stack([first, second], axis=1).astype(np.int32)
-
-    def _unseen(self, rng: np.random.Generator, seen: NDArray[np.int64], wanted: int) -> Pairs:
+    def _unseen(
+        self, rng: np.random.Generator, items: Numbers, seen: NDArray[np.int64], wanted: int
+    ) -> Pairs:
         """So many pairs that have not been seen, all different, or all that there are."""
-        if self._n * (self._n - 1) // 2 <= 4 * (len(seen) + wanted):
-            pairs = np.stack(np.triu_indices(self._n, 1), axis=1).astype(np.int32)
+        if len(items) * (len(items) - 1) // 2 <= 4 * (len(seen) + wanted):
+            pairs = items[np.stack(np.triu_indices(len(items), 1), axis=1)]
             return rng.permutation(pairs[~np.isin(self._key(pairs), seen)])[:wanted]
         keys = np.zeros(0, np.int64)  # of most pairs, few have been seen
         while len(keys) < wanted:
-            drawn = self._key(self._drawn(rng, 2 * wanted))
+            drawn = self._key(_drawn(rng, items, 2 * wanted))
             keys = np.union1d(keys, np.setdiff1d(drawn, seen))
         keys = rng.permutation(keys)[:wanted]
         return np.stack([keys // self._n, keys % self._n], axis=1).astype(np.int32)
@@ -185,11 +187,20 @@ class QuestionChooser:
         return pairs.min(axis=1).astype(np.int64) * self._n + pairs.max(axis=1)
 
 
-def _win_probability(beliefs: Beliefs, i: int, j: int) -> float:
+def _drawn(rng: np.random.Generator, items: Numbers, count: int) -> Pairs:
+    first = rng.integers(len(items), size=count)
+    second = (first + rng.integers(1, len(items), size=count)) % len(items)
+    return items[np.stack([first, second], axis=1)]
+
+
+def _probabilities(beliefs: Beliefs, i: int, j: int) -> tuple[float, float]:
+    """Probability that the first item wins, and of a tie."""
     mean, covariance = beliefs.mean, beliefs.covariance
     variance = max(covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j], 0.0)
-    total = 2.0 * np.square(beliefs.noise) + variance
-    return float(ndtr((mean[i] - mean[j]) / np.sqrt(total)))
+    scale, width = np.sqrt(2.0 * np.square(beliefs.noise) + variance), beliefs.tie_width or 0.0
+    first, second = ndtr((np.array([1.0, -1.0]) * (mean[i] - mean[j]) - width) / scale)
+    tie = 0.0 if beliefs.tie_width is None else 1.0 - first - second
+    return float(first), float(tie)
 
 
 def _place(history: History) -> int:

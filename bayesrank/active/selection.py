@@ -310,10 +310,11 @@ def _checked(best: _Best) -> tuple[Array, Array]:
 
 def _as_arrays(beliefs: Beliefs) -> Beliefs:
     """Beliefs as arrays of one floating dtype."""
-    dtype = jnp.result_type(*beliefs, float)
+    dtype = jnp.result_type(*(part for part in beliefs if part is not None), float)
     if np.size(beliefs[0]) == 0:
         raise ValueError("`beliefs` is about no item; pass beliefs about two or more.")
-    mean, covariance, noise = (jnp.asarray(part, dtype) for part in beliefs)
+    mean, covariance, noise = (jnp.asarray(part, dtype) for part in beliefs[:3])
+    tie_width = None if beliefs[3] is None else jnp.asarray(beliefs[3], dtype)
     if mean.ndim != 1 or covariance.shape != (mean.size, mean.size) or noise.ndim != 0:
         raise ValueError(
             f"`beliefs` has a mean of shape {mean.shape}, a covariance of shape "
@@ -324,7 +325,12 @@ def _as_arrays(beliefs: Beliefs) -> Beliefs:
             f"`beliefs` has a noise of {noise}; pass a positive standard deviation: where answers "
             "are certain, a small one."
         )
-    return Beliefs(mean, covariance, noise)
+    if tie_width is not None and not_jax_tracer(tie_width) and not tie_width > 0:
+        raise ValueError(
+            f"`beliefs` has a tie width of {tie_width}; pass a positive number, or None where no "
+            "answer is a tie."
+        )
+    return Beliefs(mean, covariance, noise, tie_width)
 
 
 def _as_tree(acquisition: Acquisition) -> Partial:

@@ -54,8 +54,18 @@ class Session:
 
     @property
     def comparisons(self) -> NDArray[np.intp]:
-        """The same as numbers of items, (winner, loser), shape (K, 2)."""
-        return self._history.comparisons
+        """Answers with a winner as numbers of items, (winner, loser), shape (K, 2)."""
+        return self._history.compared[~self._history.tied]
+
+    @property
+    def ties(self) -> NDArray[np.intp]:
+        """Pairs that were told to be about equal as numbers of items, shape (K, 2)."""
+        return self._history.compared[self._history.tied]
+
+    @property
+    def retired(self) -> tuple[Hashable, ...]:
+        """Items that are asked about no more."""
+        return tuple(self.items[number] for number in sorted(self._history.retired))
 
     @property
     def skipped(self) -> list[tuple[Hashable, Hashable]]:
@@ -91,6 +101,8 @@ class Session:
     def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
         """Rank the items, with uncertainty; skills are above or below the average item's.
 
+        Items that were retired are left out.
+
         Parameters
         ----------
         prob, k
@@ -101,9 +113,15 @@ class Session:
         RankSummary
             ``print`` it, or call ``to_dataframe()``.
         """
-        draws = self.result.get_samples()["f"]
+        left = self._left
+        draws = self.result.get_samples()["f"][:, left]
         draws = draws - draws.mean(axis=1, keepdims=True)
-        return summarize(draws, self.items, prob=prob, k=k)
+        return summarize(draws, [self.items[number] for number in left], prob=prob, k=k)
+
+    @property
+    def _left(self) -> NDArray[np.intp]:
+        """Numbers of the items that were not retired."""
+        return np.setdiff1d(np.arange(len(self.items)), list(self._history.retired))
 
     @property
     def _history(self) -> History:
@@ -130,8 +148,9 @@ class Session:
         return replay(self.log.records_from(before.records), before)
 
     def _answer(self, event: Event) -> Answer:
-        return Answer(self.items[event.first], self.items[event.second], event.annotator)
+        pair = self.items[event.first], self.items[event.second]
+        return Answer(*pair, event.annotator, event.kind == "tie")
 
     def _beliefs_about(self, annotator: str | None) -> Beliefs:
         fit, noise = self._fit, self._posterior.noise(self._history, annotator)
-        return Beliefs(fit.mean, fit.covariance, noise)
+        return Beliefs(fit.mean, fit.covariance, noise, self._posterior.tie_width(self._history))

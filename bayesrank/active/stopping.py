@@ -102,8 +102,10 @@ def top_settled(mean: NDArray[np.float64], samples: NDArray[np.float64], k: int)
     samples
         Posterior draws, shape (draws, n).
     k
-        Number of items, less than n.
+        Number of items.
     """
+    if k >= len(mean):
+        return 1.0
     order = np.argsort(-mean, kind="stable")
     worst_in = samples[:, order[:k]].min(axis=1)
     best_out = samples[:, order[k:]].max(axis=1)

@@ -14,7 +14,16 @@ from jax import Array
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-__all__ = ["Beliefs", "anticipate", "expected_shrinkage", "margins"]
+from bayesrank.distributions import Thurstone, ThurstoneTies
+
+__all__ = [
+    "Beliefs",
+    "PossibleAnswer",
+    "anticipate",
+    "expected_shrinkage",
+    "margins",
+    "possible_answers",
+]
 
 
 class Beliefs(NamedTuple):
@@ -31,11 +40,68 @@ class Beliefs(NamedTuple):
         Of the skills, shape (n, n).
     noise
         Standard deviation :math:`\sigma` of a performance, on the scale of the skills, positive.
+    tie_width
+        Largest difference of performances that is answered by "about equal", positive; None where
+        there is no such answer.
     """
 
     mean: Array | np.ndarray
     covariance: Array | np.ndarray
     noise: ArrayLike = 1.0
+    tie_width: ArrayLike | None = None
+
+
+class PossibleAnswer(NamedTuple):
+    r"""One answer to candidates: its probability, and what it does to the skills.
+
+    With :math:`Z_y` the probability of the answer, it moves the mean of the skills by
+    :math:`g_y c` and takes :math:`\omega_y c c^\top` off their covariance.
+
+    Attributes
+    ----------
+    log_probability
+        :math:`\log Z_y`.
+    shift, shrinkage
+        :math:`g_y` and :math:`\omega_y`: the first derivative of :math:`\log Z_y` in the margin's
+        mean, and minus the second, all of the candidates' shape.
+    """
+
+    log_probability: Array
+    shift: Array
+    shrinkage: Array
+
+    @property
+    def probability(self) -> Array:
+        """Of the answer."""
+        return jnp.exp(self.log_probability)
+
+
+def possible_answers(
+    beliefs: Beliefs, mean: ArrayLike, variance: ArrayLike
+) -> tuple[PossibleAnswer, ...]:
+    """Every answer to questions with margins of such mean and variance.
+
+    Parameters
+    ----------
+    beliefs : Beliefs
+        Says how noisy answers are, and whether there are ties.
+    mean, variance : ArrayLike
+        Of the margins, of one shape.
+
+    Returns
+    -------
+    tuple of PossibleAnswer
+        The second item winning, a tie if there are any, and the first item winning.
+    """
+    if beliefs.tie_width is None:
+        likelihood = Thurstone(0.0, beliefs.noise)
+    else:
+        likelihood = ThurstoneTies(0.0, beliefs.tie_width, beliefs.noise)
+    answers = []
+    for outcome in range(likelihood.num_outcomes):
+        log_probability, shift, curvature = likelihood.tilted_moments(outcome, mean, variance)
+        answers.append(PossibleAnswer(log_probability, shift, -curvature))
+    return tuple(answers)
 
 
 def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
@@ -75,7 +141,8 @@ def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
         E[A_y] = A - \bar\omega\, c c^\top, \qquad
         \bar\omega = \frac{1}{2 \sigma^2 + v} \frac{\phi(z)^2}{p (1 - p)} .
 
-    For an even question (:math:`m = 0`) both answers leave exactly this covariance. What is taken
+    With ties :math:`\bar\omega` is the average of :math:`\omega_y` over three answers. For an even
+    question (:math:`m = 0`) without ties both answers leave exactly this covariance. What is taken
     off, :math:`\bar\omega\, c c^\top`, is also how much the mean is going to move,
     :math:`\mathrm{Var}[g_y]\, c c^\top`: nothing is lost, it only becomes known.
 
@@ -114,6 +181,11 @@ def expected_shrinkage(beliefs: Beliefs, pairs: ArrayLike) -> Array:
         In units of one over squared skill, shape (...).
     """
     mean, variance = margins(beliefs, pairs)
+    if beliefs.tie_width is not None:
+        answers = possible_answers(beliefs, mean, variance)
+        # An answer that cannot come is not taken into account.
+        terms = [jnp.where(a.probability > 0, a.probability * a.shrinkage, 0.0) for a in answers]
+        return jnp.sum(jnp.stack(terms), axis=0)
     total = 2.0 * jnp.square(beliefs.noise) + variance
     z = mean / jnp.sqrt(total)
     return jnp.exp(2.0 * norm.logpdf(z) - norm.logcdf(z) - norm.logcdf(-z)) / total

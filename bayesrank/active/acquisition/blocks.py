@@ -9,13 +9,17 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.tree_util import Partial
 
-from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
-from bayesrank.active.acquisition.pool import FACTORS, both_answers, pool_entropy, pool_variance
+from bayesrank.active.acquisition.beliefs import (
+    Beliefs,
+    expected_shrinkage,
+    margins,
+    possible_answers,
+)
+from bayesrank.active.acquisition.pool import FACTORS, pool_entropy, pool_variance
 
 __all__ = ["BlockForm", "block_form", "log_of_product"]
 
@@ -53,18 +57,18 @@ def _entropy_table(covariance: Array) -> Array:
 def _entropy_scores(beliefs: Beliefs, pairs: Array, rows: Array, columns: Array) -> Array:
     # An answer that cannot come is not taken into account.
     answers = [
-        jax.tree.map(lambda x, p=answer.probability: jnp.where(p > 0, x, 0.0), answer)
-        for answer in both_answers(beliefs, pairs)
+        (a.probability, jnp.where(a.probability > 0, a.shrinkage, 0.0))
+        for a in possible_answers(beliefs, *margins(beliefs, pairs))
     ]
 
     def add(total: Array, items: tuple[Array, Array]) -> tuple[Array, None]:
         squares = _squares(*items)
-        for answer in answers:
-            left = [1.0 - answer.shrinkage * square for square in squares]
-            total += answer.probability * log_of_product(left)
+        for probability, shrinkage in answers:
+            left = [1.0 - shrinkage * square for square in squares]
+            total += probability * log_of_product(left)
         return total, None
 
-    nothing = jnp.zeros_like(answers[0].probability)
+    nothing = jnp.zeros_like(answers[0][0])
     return -0.5 * lax.scan(add, nothing, (rows, columns))[0]
 
 

@@ -23,21 +23,23 @@ References
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage, margins
-from bayesrank.active.acquisition.pairs import answer_entropy
-from bayesrank.distributions import Thurstone
+from bayesrank.active.acquisition.beliefs import (
+    Beliefs,
+    PossibleAnswer,
+    expected_shrinkage,
+    margins,
+    possible_answers,
+)
+from bayesrank.active.acquisition.pairs import answer_entropy, outcome_entropy
 
 __all__ = [
     "FACTORS",
-    "PossibleAnswer",
-    "both_answers",
     "pool_entropy",
     "pool_error",
     "pool_variance",
@@ -49,22 +51,6 @@ _TOGETHER = 64
 # the share of a variance that an answer leaves: above 0.005 for any answer that has a probability
 # in single precision (thirteen standard deviations), so that sixteen of them do not underflow.
 FACTORS = 16
-
-
-class PossibleAnswer(NamedTuple):
-    r"""One answer to candidates: its probability, and what it does to the skills.
-
-    Attributes
-    ----------
-    probability
-        Of the answer.
-    shift, shrinkage
-        :math:`g_y` and :math:`\omega_y` of the module's equation, all of the candidates' shape.
-    """
-
-    probability: Array
-    shift: Array
-    shrinkage: Array
 
 
 def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None = None) -> Array:
@@ -102,11 +88,16 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
     mean, variance = margins(beliefs, pool)
     noise = 2.0 * jnp.square(beliefs.noise)
 
+    def entropy(mean: Array, variance: Array) -> Array:
+        if beliefs.tie_width is None:
+            return answer_entropy(mean**2 / (noise + variance))
+        return outcome_entropy(beliefs, mean, variance)
+
     def answers(direction: Array, answer: PossibleAnswer) -> Array:
         mean_after, variance_after = _after(mean, variance, direction, pool, answer)
-        return jnp.sum(answer_entropy(mean_after**2 / (noise + variance_after)))
+        return jnp.sum(entropy(mean_after, variance_after))
 
-    now = jnp.sum(answer_entropy(mean**2 / (noise + variance)))
+    now = jnp.sum(entropy(mean, variance))
     return now - _expected(beliefs, pairs, answers)
 
 
@@ -171,31 +162,6 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     return expected_shrinkage(beliefs, pairs) * width.reshape(pairs.shape[:-1])
 
 
-def both_answers(beliefs: Beliefs, pairs: Array) -> tuple[PossibleAnswer, PossibleAnswer]:
-    """What either answer to each candidate would do.
-
-    Parameters
-    ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : Array
-        Candidates, integers of shape (..., 2).
-
-    Returns
-    -------
-    tuple
-        The second item winning, and the first.
-    """
-    mean, variance = margins(beliefs, pairs)
-    likelihood = Thurstone(0.0, beliefs.noise)
-
-    def answered(outcome: int) -> PossibleAnswer:
-        log_probability, shift, curvature = likelihood.tilted_moments(outcome, mean, variance)
-        return PossibleAnswer(jnp.exp(log_probability), shift, -curvature)
-
-    return answered(0), answered(1)
-
-
 def _sum_of_logs(factors: Array) -> Array:
     """Sum of the logarithms of a vector, right to rounding of its elements."""
     size = -(-factors.size // FACTORS)
@@ -234,5 +200,5 @@ def _expected(
 
     # Answers are worked out for all candidates at once: for a few at a time, the many short steps
     # of that would cost more than the pass over the pool.
-    candidates = (flat, both_answers(beliefs, flat))
+    candidates = (flat, possible_answers(beliefs, *margins(beliefs, flat)))
     return lax.map(of_pair, candidates, batch_size=_TOGETHER).reshape(pairs.shape[:-1])

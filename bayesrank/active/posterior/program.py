@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesrank._validate import check_laplacian
 from bayesrank.active.posterior.update import SkillPrior
-from bayesrank.distributions import Thurstone
+from bayesrank.distributions import Thurstone, ThurstoneTies
 from bayesrank.infer import EP, maximize_evidence
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.models import preference_gp, thurstone
@@ -83,9 +83,16 @@ class _Answers(Messenger):
         if msg["type"] != "sample" or msg["name"] != "comparison":
             return
         if self.noise_factor is not None:
-            msg["fn"] = Thurstone(msg["fn"].margin, msg["fn"].noise * self.noise_factor)
+            msg["fn"] = _noisier(msg["fn"], self.noise_factor)
         if self.counted is not None:
             msg["fn"] = msg["fn"].mask(self.counted)
+
+
+def _noisier(likelihood: Thurstone | ThurstoneTies, factor: Any) -> Thurstone | ThurstoneTies:
+    noise = likelihood.noise * factor
+    if isinstance(likelihood, ThurstoneTies):
+        return ThurstoneTies(likelihood.margin, likelihood.tie_width, noise)
+    return Thurstone(likelihood.margin, noise)
 
 
 @cache
@@ -108,8 +115,12 @@ class SkillProgram:
     ----------
     defaults
         Values of the hyperparameters until others are learned.
-    fixed, free
-        Those that are given and not learned; names of the others.
+    fixed
+        Those that are given and not learned.
+
+    Notes
+    -----
+    While no answer is a tie, the program knows of no ties, and has no ``tie_width``.
     """
 
     def __init__(
@@ -123,8 +134,8 @@ class SkillProgram:
         self.program = thurstone if features is None else preference_gp
         self._about = num_items if features is None else StandardScaler().fit_transform(features)
         self._engine = _engine(self.program)
-        self.defaults, self.fixed = self._read({})[1], {}
-        self.free = tuple(self.defaults)
+        self.defaults: dict[str, Array] = self._read({})[1]
+        self.fixed: dict[str, Array] = {}
 
     def fix(self, given: Mapping[str, Any]) -> None:
         """Hold some hyperparameters at given values.
@@ -136,7 +147,7 @@ class SkillProgram:
         """
         for name, value in given.items():
             if name not in self.defaults:
-                raise ValueError(f"hyperparameters names {name!r}; there are {self.free}")
+                raise ValueError(f"hyperparameters names {name!r}; there are {(*self.defaults,)}")
             shape = self.defaults[name].shape
             try:
                 array = np.array(value, float)
@@ -147,16 +158,25 @@ class SkillProgram:
                 raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
             self.fixed[name] = array
         self.defaults = {**self.defaults, **self.fixed}
-        self.free = tuple(name for name in self.defaults if name not in self.fixed)
+
+    def free(self, ties: bool) -> tuple[str, ...]:
+        """Names of the hyperparameters that can be learned, with ties or without."""
+        used = self.used(self.defaults, ties)
+        return tuple(name for name in used if name not in self.fixed)
+
+    def used(self, params: Mapping[str, Array], ties: bool) -> dict[str, Array]:
+        """Those hyperparameters that the program has, with ties or without."""
+        return {k: v for k, v in params.items() if ties or k != "tie_width"}
 
     def call(
-        self, comparisons: NDArray[np.intp], factors: Array
+        self, comparisons: NDArray[np.intp], tied: NDArray[np.bool_], factors: Array
     ) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
         """The program and its arguments for some answers, as a person would call it."""
         pairs = comparisons if len(comparisons) else None
+        options = {**self.options, "outcomes": _outcomes(tied)} if tied.any() else self.options
         if np.all(factors == 1.0):
-            return self.program, (self._about, pairs), self.options
-        options = {**self.options, "noise_factor": factors}
+            return self.program, (self._about, pairs), options
+        options = {**options, "noise_factor": factors}
         return AnsweredProgram(self.program), (self._about, pairs), options
 
     def prior(self, params: Mapping[str, Any]) -> SkillPrior:
@@ -168,14 +188,18 @@ class SkillProgram:
         return float(params.get("noise", 1.0))
 
     def learn(
-        self, comparisons: NDArray[np.intp], factors: Array, start: Mapping[str, Any]
+        self,
+        comparisons: NDArray[np.intp],
+        tied: NDArray[np.bool_],
+        factors: Array,
+        start: Mapping[str, Any],
     ) -> dict[str, Array]:
         """Hyperparameters under which the answers are most probable.
 
         Parameters
         ----------
-        comparisons, factors
-            The answers, (K, 2), and the factors of their noise, (K,).
+        comparisons, tied, factors
+            The answers, (K, 2), which of them are ties, and the factors of their noise, (K,).
         start
             Where the search starts.
 
@@ -190,15 +214,19 @@ class SkillProgram:
         padded[:count] = pairs
         noise_factor = np.ones(bucket)
         noise_factor[:count] = factors
+        options, ties = dict(self.options), bool(tied.any())
+        if ties:
+            options["outcomes"] = np.full(bucket, 2)
+            options["outcomes"][:count] = _outcomes(tied)
         maximum = maximize_evidence(
             self._engine,
             about,
             padded,
             counted=np.arange(bucket) < count,
             noise_factor=noise_factor,
-            params=self.fixed,
-            init={name: np.asarray(start[name], float) for name in self.free},
-            **self.options,
+            params=self.used(self.fixed, ties),
+            init={name: np.asarray(start[name], float) for name in self.free(ties)},
+            **options,
         )
         return maximum.params
 
@@ -222,7 +250,7 @@ class SkillProgram:
                 self._read_prior,
                 dict(params),
                 (self._about, np.array([[0, 1]])),
-                self.options,
+                {**self.options, "outcomes": np.array([2])},
             )
         prior = SkillPrior(np.asarray(mean), np.asarray(covariance))
         return prior, {k: np.array(v) for k, v in values.items()}
@@ -232,6 +260,11 @@ class SkillProgram:
         skills = Rows.identity(program.mean.size, program.mean.dtype)
         covariance = program.problem.prior.alone().covariance_of(skills, skills)
         return (program.mean, covariance, program.hyperparameters), None
+
+
+def _outcomes(tied: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Outcomes as the programs have them: 1 is a tie, 2 says that the first item won."""
+    return np.where(tied, 1, 2)
 
 
 def skill_program(

@@ -55,7 +55,7 @@ class SkillPosterior:
         seed: int,
     ) -> None:
         self._program, self._factor_of, self._seed = program, factor_of, seed
-        self._learn_from = learn_from if program.free else None
+        self._learn_from = learn_from
         self._background = background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, SkillPrior] | None = None
@@ -63,17 +63,32 @@ class SkillPosterior:
 
     # ------------------------------------------------------------ the posterior
 
+    def change(self, program: SkillProgram) -> None:
+        """Go on under another program, of these items and more."""
+        self._program, self._prior = program, None
+
     def params(self, history: History) -> dict[str, Array]:
         """Hyperparameters: those learned last, if any, else given or default ones."""
-        return {**self._program.defaults, **self._learned(history)}
+        known = {**self._program.defaults, **self._learned(history)}
+        return self._program.used(known, _has_ties(history))
+
+    def tie_width(self, history: History) -> float | None:
+        """Largest difference of performances that counts as equal; None if nothing does so far."""
+        return float(self.params(history)["tie_width"]) if _has_ties(history) else None
+
+    def _free(self, history: History) -> tuple[str, ...]:
+        """Names of what can be learned."""
+        return () if self._learn_from is None else self._program.free(_has_ties(history))
 
     def _learned(self, history: History) -> dict[str, Array]:
         """What was learned of this very program; nothing, if the last was learned of another."""
-        if self._learn_from is None or history.learned is None:
+        if history.learned is None:
             return {}
         found = {
             name: np.array(history.learned.get(name, math.nan), float)
-            for name in self._program.free
+            for name in self._free(history)
+            # Before the first tie there was no width to learn.
+            if name != "tie_width" or name in history.learned
         }
         fits = all(
             value.shape == self._program.defaults[name].shape and np.isfinite(value).all()
@@ -91,7 +106,8 @@ class SkillPosterior:
         records = [event.record for event in history.answers]
         noise = self._program.noise(params) * self._factors(history)
         start = self._start(prior, records)
-        fit = fit_answers(prior, Answers(history.comparisons, noise), start)
+        answers = Answers(history.compared, noise, history.tied, self.tie_width(history))
+        fit = fit_answers(prior, answers, start)
         self._last = prior, records, fit
         return fit
 
@@ -108,7 +124,9 @@ class SkillPosterior:
 
     def result(self, history: History, fit: Fit) -> EPResult:
         """The posterior in the engine's form."""
-        program, args, kwargs = self._program.call(history.comparisons, self._factors(history))
+        program, args, kwargs = self._program.call(
+            history.compared, history.tied, self._factors(history)
+        )
         if not fit.converged:
             warnings.warn(
                 f"EP has not converged after {fit.num_sweeps} sweeps; the scales of the skills may "
@@ -164,7 +182,7 @@ class SkillPosterior:
         ValueError
             If there is no answer, or nothing to learn.
         """
-        if not history.answers or self._learn_from is None:
+        if not history.answers or not self._free(history):
             missing = "no free hyperparameter" if history.answers else "no answer to learn from"
             raise ValueError(f"there is {missing}; use the hyperparameters as they are")
         return self._find(history)
@@ -193,7 +211,7 @@ class SkillPosterior:
         return None
 
     def _due(self, history: History) -> bool:
-        if self._learn_from is None:
+        if self._learn_from is None or not self._free(history):
             return False
         return len(history.answers) >= max(self._learn_from, 2 * self._learned_at(history), 1)
 
@@ -202,11 +220,12 @@ class SkillPosterior:
 
     def _find(self, history: History) -> dict[str, Any]:
         start = self.params(history)
-        found = self._program.learn(history.comparisons, self._factors(history), start)
+        program, factors = self._program, self._factors(history)
+        found = program.learn(history.compared, history.tied, factors, start)
         return {
             "event": "learned",
             "answers": len(history.answers),
-            "params": {name: found[name].tolist() for name in self._program.free},
+            "params": {name: found[name].tolist() for name in self._free(history)},
             "time": now(),
         }
 
@@ -214,6 +233,10 @@ class SkillPosterior:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return self._find(history)
+
+
+def _has_ties(history: History) -> bool:
+    return bool(history.tied.any())
 
 
 def annotator_factors(given: Mapping[str, float] | None) -> Callable[[str | None], float]:

@@ -5,7 +5,7 @@ The first line binds the file to its items; each line after it is a record with 
 
 .. code-block:: json
 
-    {"bayesrank":"journal","version":1,"items":3,"names":"...","features":"...","crc":"1b9e0c5a"}
+    {"bayesrank":"journal","version":2,"items":3,"names":"...","features":"...","crc":"1b9e0c5a"}
     {"n":1,"event":"answer","winner":2,"loser":0,"labels":["Filter","Instant"],"crc":"93f0d7a2"}
 
 A record is written, flushed and synced before `Journal.append` returns. If the process dies before
@@ -103,6 +103,11 @@ class Journal:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The first line: what the journal was begun about."""
+        return self._lines[0][0]
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["FORMAT", "JournalContents", "JournalError", "check_header", "parse", "sealed"]
 
-FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 1}
+FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 2}
 _SEAL = b',"crc":"'
 _BEGINNING = b'{"bayesrank":"journal",'
 

@@ -1,0 +1,76 @@
+"""Which items a journal is about: those that it was begun with, and those added since."""
+
+from __future__ import annotations
+
+import os
+
+from bayesrank.active.history import History, replay
+from bayesrank.active.items import NamedItems
+from bayesrank.active.store import Journal, JournalContents, JournalError, read_journal
+
+__all__ = ["open_journal", "read_history"]
+
+Path = str | os.PathLike[str]
+
+
+def open_journal(path: Path, items: NamedItems) -> Journal:
+    """Open a journal for some items, or begin it; items at their end that it lacks are added to it.
+
+    Raises
+    ------
+    JournalError
+        If the journal cannot be used, or is about other items.
+    """
+    journal = Journal(path, items.header(_begun_with(path)))
+    try:
+        known = _check_added(replay(journal.records), items, journal.header, path)
+        if known < len(items.names):
+            journal.append(items.addition(known))
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def read_history(path: Path, items: NamedItems) -> History:
+    """Read what a journal adds up to, without locking or changing it.
+
+    Raises
+    ------
+    JournalError
+        If the journal cannot be read, or is about other items.
+    """
+    contents: JournalContents = read_journal(path, items.header(_begun_with(path)))
+    history = replay(contents.records)
+    _check_added(history, items, contents.header, path)
+    return history
+
+
+def _begun_with(path: Path) -> int | None:
+    """Number of items of an existing journal when it was begun; None if there is no such number."""
+    try:
+        count = read_journal(path).header.get("items")
+    except JournalError:  # opening it will say what is wrong, or begin it
+        return None
+    return count if isinstance(count, int) else None
+
+
+def _check_added(history: History, items: NamedItems, header: dict, path: Path) -> int:
+    """Check the items that were added to a journal, and return the number of all that it has."""
+    count = header["items"]
+    for record in history.added:
+        count = record["items"]
+        if count > len(items.names):
+            names = ", ".join(map(repr, record["labels"]))
+            raise JournalError(
+                f"{path}: this journal has {count} items, and {len(items.names)} are given; add "
+                f"{names} at their end again, and retire what is to be asked about no more"
+            )
+        wanted = items.header(count)
+        other = [key for key in ("names", "features") if record[key] != wanted[key]]
+        if other:
+            raise JournalError(
+                f"{path}: items were added to this journal that are not those given (not the same "
+                f"{' or '.join(other)}); give the first {count} as they were, in their order"
+            )
+    return count
