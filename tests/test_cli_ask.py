@@ -2,10 +2,13 @@
 
 import csv
 import errno
+import fcntl
 import io
 import os
 import pty
 import select
+import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -14,12 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from bayesrank.active import Journal, Progress, read_journal
 from bayesrank.active.history import replay
 from bayesrank.cli import main
-from bayesrank.cli._ask_screen import View, draw_screen
+from bayesrank.cli._ask_screen import View, draw_screen, shortened
 from bayesrank.datasets import read_comparisons
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import summarize
@@ -74,6 +78,34 @@ def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, ["1"], items, "--annotator", "Ann")  # and then no more
     assert code == 0 and "\n1 answered; " in out and "2 answers are saved" in out
     assert events()[1].annotator == "Ann" and "90% rank interval" in out
+
+
+def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, ["=", "1", "q"], items)
+    assert code == 0 and [event.kind for event in events()] == ["tie", "answer"]
+    assert " are about equal." in out and "2 answers are saved" in out
+    code, out, _ = run(capsys, monkeypatch, [], items, "--export", "out.csv")
+    with open("out.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert [row[2] for row in rows] == ["tie", "1", "0"]
+    assert read_comparisons("out.csv", items).tied.tolist() == [True, False]
+
+    items.write_text(ITEMS + "Ristretto,2.2,0\n")
+    lines = ["s"] * 9 + ["q"]
+    code, out, _ = run(capsys, monkeypatch, lines, items, "--retire", "Latte")
+    assert code == 0 and "Ristretto" in out and "[1] Latte" not in out and "[2] Latte" not in out
+    assert "Every question has been asked." in out
+    code, out, _ = run(capsys, monkeypatch, [], items, "--export", "out.csv")
+    assert code == 0 and out.startswith("2 answers are in")
+    code, out, _ = run(capsys, monkeypatch, ["1", "q"], items, "--restore", "Latte")
+    assert code == 0 and ("[1] Latte" in out or "[2] Latte" in out)
+    code, out, err = run(capsys, monkeypatch, [], items, "--retire", "Late")
+    assert code == 2 and err == (
+        "Error: there is no item 'Late' among the 5 items; did you mean 'Latte'?\n"
+    )
+    items.write_text(ITEMS)
+    code, _, err = run(capsys, monkeypatch, [], items)
+    assert code == 2 and "5 items, and 4 are given; add 'Ristretto' at their end again" in err
 
 
 def test_an_item_can_be_named_and_the_rule_stops(items, capsys, monkeypatch):
@@ -215,11 +247,30 @@ def test_the_question_stays_on_the_screen(name, width, height):
     assert "± …" not in shown and "P(…" not in shown  # figures are whole, or left out
 
 
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_names_of_any_length_are_cut_in_the_middle_and_told_apart(width):
+    names = tuple(f"{'long ' * 300}{middle}{' name' * 300}" for middle in ("A", "B", "漢字" * 99))
+    for pair in ((0, 1), (1, 2)):
+        items = Items(Path("items.csv"), names, None, ())
+        view = View(items, "Which?", pair, Progress(0, 0, 0.1, 0.0, False, ""), 0.9, 1, None, "")
+        file = io.StringIO()
+        console = Console(file=file, width=width, height=24, color_system=None)
+        console.print(draw_screen(view, console))
+        shown = file.getvalue()
+        assert len(shown.split("\n")) <= 24 and "\u2026" in shown and "Which?" in shown
+        assert "[1]" in shown and "[2]" in shown
+        first, second = shortened((names[pair[0]], names[pair[1]]), 30)
+        assert first != second and max(map(cell_len, (first, second))) <= 30
+    assert shortened(("short", names[0]), 30)[0] == "short"
+    assert shortened(names[:2], None) == names[:2]
+
+
 class Terminal:
     """The command on a pseudo-terminal of 80 by 24, as a person has it."""
 
-    def __init__(self, folder, *args):
+    def __init__(self, folder, *args, **environment):
         self.screen, self.side = b"", pty.openpty()
+        self.before = termios.tcgetattr(self.side[1])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bayesrank", "ask", *args],
             stdin=self.side[1],
@@ -232,6 +283,7 @@ class Terminal:
                 "COLUMNS": "80",
                 "LINES": "24",
                 "PYTHONPATH": str(Path(__file__).parents[1]),
+                **environment,
             },
             start_new_session=True,
         )
@@ -246,6 +298,17 @@ class Terminal:
                 self.screen += os.read(self.side[0], 65536)
         before, _, self.screen = self.screen.partition(text.encode())
         return before.decode(errors="replace")
+
+    def resize(self, lines, columns):
+        """Give the terminal another size, and tell the program as the system does."""
+        fcntl.ioctl(self.side[1], termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def wait_for_key(self):
+        """Wait until the program waits for a key."""
+        end = time.monotonic() + 30
+        while termios.tcgetattr(self.side[1]) == self.before and time.monotonic() < end:
+            time.sleep(0.01)
 
     def press(self, keys):
         time.sleep(0.1)  # what is pressed before the question is there does not count
@@ -267,19 +330,39 @@ def terminal(items, tmp_path):
 
 
 def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal, tmp_path):
-    before = termios.tcgetattr(terminal.side[1])
+    before = terminal.before
     terminal.wait_for("Nothing is known of the ranking yet.")
     terminal.press(b"2")
     terminal.wait_for("rank interval")
-    end = time.monotonic() + 30
-    while termios.tcgetattr(terminal.side[1]) == before and time.monotonic() < end:
-        time.sleep(0.01)  # until it waits for a key
+    terminal.wait_for_key()
     terminal.process.terminate()
     terminal.wait_for("\x1b[?1049l")
     terminal.wait_for("1 answer is saved in answers.jsonl")
     assert terminal.process.wait(timeout=60) == 143
     assert termios.tcgetattr(terminal.side[1]) == before
     assert len(events(tmp_path / "answers.jsonl")) == 1
+
+
+def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
+    terminal = Terminal(tmp_path, "items.csv", COLUMNS="", LINES="")
+    try:
+        terminal.resize(24, 80)
+        terminal.wait_for("Nothing is known of the ranking yet.")
+        terminal.wait_for_key()
+        terminal.resize(12, 40)
+        narrow = terminal.wait_for("can't say")  # drawn once more, without a key
+        assert "Which is better?" in narrow or "Espresso" in narrow
+        terminal.wait_for_key()
+        terminal.press(b"=")
+        terminal.wait_for("about equal.")
+        terminal.wait_for_key()
+        terminal.press(b"q")
+        terminal.wait_for("1 answer is saved in")
+        assert terminal.leave() == 0
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+    assert [event.kind for event in events(tmp_path / "answers.jsonl")] == ["tie"]
 
 
 def test_on_a_terminal_by_keys(terminal, tmp_path):

@@ -13,7 +13,9 @@ from bayesrank.active.acquisition import pool_error as pool_error
 from bayesrank.active.acquisition import pool_variance as pool_variance
 from bayesrank.active.acquisition import random_gain as random_gain
 from bayesrank.active.history import Answer as Answer
+from bayesrank.active.history import History as History
 from bayesrank.active.loop import QueryLoop as QueryLoop
+from bayesrank.active.opening import read_history as read_history
 from bayesrank.active.questions import Question as Question
 from bayesrank.active.selection import best_batch as best_batch
 from bayesrank.active.selection import best_pairs as best_pairs
@@ -26,6 +28,7 @@ __all__ = [
     "Acquisition",
     "Answer",
     "Beliefs",
+    "History",
     "Journal",
     "JournalError",
     "Progress",
@@ -43,5 +46,6 @@ __all__ = [
     "pool_error",
     "pool_variance",
     "random_gain",
+    "read_history",
     "read_journal",
 ]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable, Sequence
+
+from numpy.typing import ArrayLike
 
 from bayesrank.active.history import History, replay
-from bayesrank.active.items import NamedItems
-from bayesrank.active.store import Journal, JournalContents, JournalError, read_journal
+from bayesrank.active.items import NamedItems, as_items
+from bayesrank.active.store import Journal, JournalError, read_journal
 
 __all__ = ["open_journal", "read_history"]
 
@@ -32,17 +35,32 @@ def open_journal(path: Path, items: NamedItems) -> Journal:
     return journal
 
 
-def read_history(path: Path, items: NamedItems) -> History:
+def read_history(
+    path: Path, items: int | Sequence[Hashable], features: ArrayLike | None = None
+) -> History:
     """Read what a journal adds up to, without locking or changing it.
+
+    Parameters
+    ----------
+    path : path
+        The journal, which another process may be writing to.
+    items, features
+        As for `bayesrank.active.QueryLoop`.
+
+    Returns
+    -------
+    History
+        What was answered and not undone, by numbers of items.
 
     Raises
     ------
     JournalError
         If the journal cannot be read, or is about other items.
     """
-    contents: JournalContents = read_journal(path, items.header(_begun_with(path)))
+    named = as_items(items, features)
+    contents = read_journal(path, named.header(_begun_with(path)))
     history = replay(contents.records)
-    _check_added(history, items, contents.header, path)
+    _check_added(history, named, contents.header, path)
     return history
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 from bayesrank.cli._output import OutputError, write_csv
 
 if TYPE_CHECKING:
+    from bayesrank.active import QueryLoop
     from bayesrank.datasets.items import Items
 
 _HELP = """\
@@ -27,9 +29,13 @@ anything is known of the items, one numeric column a feature.
 
 Each question is the one whose answer is expected to tell most. Every answer is on disk, in the
 journal, before the next question is shown: leave whenever you like, and go on with the same
-command.
-Where input is not a terminal, each line of it answers a question: 1, 2, s, u, q or an item's name
-(an item that is itself called 1, 2, s, u or q is answered for by its key).
+command. Two items may be about equal: press =.
+
+Items may come and go. Add rows at the end of ITEMS to ask about more of them. Retire an item with
+--retire to ask about it no more; its row stays in ITEMS, and its answers still count.
+
+Where input is not a terminal, each line of it answers a question: 1, 2, =, s, u, q or an item's
+name (an item that is itself called 1, 2, =, s, u or q is answered for by its key).
 """
 
 
@@ -66,6 +72,18 @@ Where input is not a terminal, each line of it answers a question: 1, 2, s, u, q
     help="Stop, too, when no question is expected to tell more than this.",
 )
 @click.option(
+    "--retire",
+    multiple=True,
+    metavar="NAME",
+    help="Ask about this item no more, and leave it out of the ranking; may be repeated.",
+)
+@click.option(
+    "--restore",
+    multiple=True,
+    metavar="NAME",
+    help="Ask again about an item that was retired; may be repeated.",
+)
+@click.option(
     "--export",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -100,6 +118,8 @@ def _ask(
     top: int,
     sure: float,
     min_gain: float | None,
+    retire: Sequence[str],
+    restore: Sequence[str],
     seed: int,
 ) -> int:
     from rich.console import Console
@@ -108,7 +128,7 @@ def _ask(
     with contextlib.ExitStack() as open_files:
         with Console(stderr=True).status("Choosing the first question"):
             from bayesrank.active import JournalError, QueryLoop
-            from bayesrank.cli._ask_session import Session
+            from bayesrank.cli._ask_session import Sitting
 
             try:
                 loop = QueryLoop(
@@ -125,10 +145,11 @@ def _ask(
             except JournalError as error:
                 raise OutputError(str(error)) from error
             open_files.enter_context(loop)
+            _come_and_go(loop, retire, restore)
             loop.ask(annotator=annotator)
             loop.progress(annotator=annotator)
         try:
-            code = Session(loop, items, journal, annotator, question).run()
+            code = Sitting(loop, items, journal, annotator, question).run()
         except JournalError as error:
             raise OutputError(str(error)) from error
     if loop.is_learning:
@@ -140,26 +161,38 @@ def _ask(
     return code
 
 
+def _come_and_go(loop: "QueryLoop", retire: Sequence[str], restore: Sequence[str]) -> None:
+    """Restore and retire items as the person asks."""
+    from bayesrank.active import JournalError
+
+    try:
+        for name in restore:
+            loop.restore(name)
+        for name in retire:
+            loop.retire(name)
+    except (ValueError, JournalError) as error:
+        raise OutputError(str(error)) from error
+
+
 def _export(items: "Items", journal: Path, export: Path) -> None:
     """Write the answers, without disturbing a process that is asking."""
-    from bayesrank.active import JournalError, read_journal
-    from bayesrank.active.history import replay
-    from bayesrank.active.items import as_items
+    from bayesrank.active import JournalError, read_history
 
     if export.resolve() in (items.path.resolve(), journal.resolve()):
         raise OutputError(f"{export}: the export would replace an input; give another --export")
     try:
-        contents = read_journal(journal, as_items(items.names, items.features).header())
-        answers = replay(contents.records).answers
+        answers = read_history(journal, items.names, items.features).answers
     except JournalError as error:
         raise OutputError(str(error)) from error
     if not answers:
         raise OutputError(f"{journal}: there is no answer to export yet; answer questions first")
     named = any(answer.annotator is not None for answer in answers)
-    rows = [["winner", "loser", *(["annotator"] if named else [])]]
+    ties = any(answer.kind == "tie" for answer in answers)
+    rows = [["winner", "loser", *(["tie"] if ties else []), *(["annotator"] if named else [])]]
     for answer in answers:
-        names = [items.names[answer.first], items.names[answer.second]]
-        rows.append([*names, *([answer.annotator or ""] if named else [])])
+        row = [items.names[answer.first], items.names[answer.second]]
+        row += [str(int(answer.kind == "tie"))] if ties else []
+        rows.append([*row, *([answer.annotator or ""] if named else [])])
     try:
         write_csv(export, rows)
     except OSError as error:

@@ -1,9 +1,11 @@
 """What the person sees: the question, the keys, how far it is, and who leads."""
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from rich.cells import cell_len, set_cell_size
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -22,6 +24,7 @@ __all__ = [
     "feature_table",
     "leaders_table",
     "progress_line",
+    "shortened",
 ]
 
 _LEADERS = 5
@@ -46,6 +49,13 @@ class View(NamedTuple):
 
 def draw_screen(view: View, console: Console) -> RenderableType:
     """Lay out the fullest screen that there is room for, the two items and the keys before all."""
+    names = list(view.items.names)
+    # No name takes more than three lines of its half of the screen.
+    size = max(3 * ((console.width - 16) // 2), 8)
+    names[view.pair[0]], names[view.pair[1]] = shortened(
+        (names[view.pair[0]], names[view.pair[1]]), size
+    )
+    view = view._replace(items=view.items._replace(names=tuple(names)))
     count = 0 if view.items.features is None else view.items.features.shape[1]
     room = console.height - 1  # the cursor stands below
     for leaders, features, spaced in _LAYOUTS:
@@ -61,10 +71,31 @@ def draw_screen(view: View, console: Console) -> RenderableType:
     for above, below in (([question], note), ([question], []), ([], [])):
         for shown in range(min(count, room), -1, -1):
             table = feature_table(view.items, view.pair, shown)
-            screen = Group(*above, table, Text("1, 2, s can't say, u undo, q quit"), *below)
+            screen = Group(
+                *above, table, Text("1, 2, = equal, s can't say, u undo, q quit"), *below
+            )
             if _lines(screen, console) <= room:
                 return screen
     return Group(feature_table(view.items, view.pair, 0))
+
+
+def shortened(pair: tuple[str, str], size: int | None) -> tuple[str, str]:
+    """Two names, each cut in the middle to so many columns, and still told apart."""
+    if size is None:
+        return pair
+    first, second = (_cut(name, size) for name in pair)
+    if first == second != pair[0]:  # they differ in what was cut out: begin shortly before that
+        place = max(len(os.path.commonprefix(pair)) - 4, 0)
+        first, second = (_cut("\u2026" + name[place:], size) for name in pair)
+    return first, second
+
+
+def _cut(name: str, size: int) -> str:
+    if cell_len(name) <= size:
+        return name
+    half = (size - 1) // 2
+    back = set_cell_size(name[::-1], half)[::-1]
+    return set_cell_size(name, size - 1 - half) + "\u2026" + back
 
 
 def _lines(screen: RenderableType, console: Console) -> int:
@@ -140,6 +171,7 @@ def _keys() -> Columns:
     for names, meaning in (
         ("1←", "first"),
         ("2→", "second"),
+        ("=", "about equal"),
         ("s", "can't say"),
         ("u", "undo"),
         ("q", "quit, all is saved"),

@@ -2,8 +2,9 @@
 
 import contextlib
 import dataclasses
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 
 import click
@@ -19,20 +20,24 @@ from bayesrank.cli._ask_screen import (
     feature_table,
     leaders_table,
     progress_line,
+    shortened,
 )
 from bayesrank.cli._interrupt import Interrupted, keep, look, waiting
 from bayesrank.cli._tables import ranking_table, stdout_console
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
-__all__ = ["Session"]
+__all__ = ["Sitting"]
 
 _LEFT, _RIGHT = ("\x1b[D", "\x1bOD"), ("\x1b[C", "\x1bOC")
-_WORDS = {"s": "skip", "u": "undo", "q": "quit"}
-_HELP = "Press 1 or 2 for the better one, s if you can't say, u to undo, q to quit."
+_WORDS = {"=": "tie", "s": "skip", "u": "undo", "q": "quit"}
+_HELP = (
+    "Press 1 or 2 for the better one, = if they are about equal, s if you can't say, u to undo, "
+    "q to quit."
+)
 
 
-class Session:
+class Sitting:
     """One sitting.
 
     Parameters
@@ -114,10 +119,22 @@ class Session:
             pair = question.first, question.second
             winner, loser = pair if word == "first" else pair[::-1]
             self._loop.tell(winner, loser, annotator=self._annotator)
-            self._note = shown(f"Saved: {winner} over {loser}.")
+            self._note = self._saved(winner, "over", loser)
+        elif word == "tie":
+            self._loop.tell(question.first, question.second, tie=True, annotator=self._annotator)
+            self._note = self._saved(question.first, "and", question.second, " are about equal")
         else:
             self._note = _HELP
         return True
+
+    def _saved(self, first: Hashable, between: str, second: Hashable, end: str = "") -> str:
+        return f"Saved: {' '.join(self._names(first, second, between))}{end}."
+
+    def _names(self, first: Hashable, second: Hashable, between: str) -> tuple[str, str, str]:
+        """Two names with a word between them, short enough for a note on the screen."""
+        size = self._console.width // 2 if self._on_screen else None
+        one, other = shortened((shown(str(first)), shown(str(second))), size)
+        return one, between, other
 
     def _undo(self) -> None:
         try:
@@ -125,21 +142,24 @@ class Session:
         except ValueError:
             self._note = "There is nothing to undo."
             return
-        self._note = shown(f"Taken back: {undone[0]} and {undone[1]}.")
+        self._note = f"Taken back: {' '.join(self._names(undone[0], undone[1], 'and'))}."
 
     def _stop_or_go_on(self, progress: Progress) -> bool:
         text = f"Enough: {progress.reason}."
         if self._on_screen:
-            self._console.clear()
-        if self._note:
-            self._console.print(Text(self._note))
-        if self._on_screen:
-            self._console.print(Text(text, style="bold green"))
-            self._console.print("\nEnter or q to finish, c to go on all the same, u to undo.")
-            key = _key()
+            key, note = "", self._note
+
+            def draw() -> None:
+                self._console.clear()
+                self._console.print(Text(note))
+                self._console.print(Text(text, style="bold green"))
+                self._console.print("\nEnter or q to finish, c to go on all the same, u to undo.")
+
             while key not in ("\r", "\n", "q", "c", "u"):
-                key = _key()
+                key = _key(draw)
         else:
+            if self._note:
+                self._console.print(Text(self._note))
             self._console.print(f"{text} c to go on all the same, u to undo.", markup=False)
             key = _line()[:1]
         self._note = text if self._on_screen else ""  # lines that were printed are still there
@@ -169,9 +189,12 @@ class Session:
         ranking = self._ranking() if progress.answers else None
         top, sure = self._loop.rule.top or 1, self._loop.rule.probability
         view = View(self._shown, self._question, pair, progress, sure, top, ranking, self._note)
-        self._console.clear()
-        self._console.print(draw_screen(view, self._console))
-        key = _key()
+
+        def draw() -> None:
+            self._console.clear()
+            self._console.print(draw_screen(view, self._console))
+
+        key = _key(draw)
         if key in ("1", *_LEFT):
             return "first"
         if key in ("2", *_RIGHT):
@@ -188,7 +211,9 @@ class Session:
         )
         show(Text(self._question))
         show(feature_table(self._shown, pair, room=20))
-        show("1, 2, s (can't say), u (undo) or q (quit): ", end="", highlight=False)
+        show(
+            "1, 2, = (about equal), s (can't say), u (undo) or q (quit): ", end="", highlight=False
+        )
         line = _line()
         show()
         first, second = (self._items.names[item] for item in pair)
@@ -233,11 +258,40 @@ def _plural(count: int, thing: str) -> str:
     return f"{count} {thing} is" if count == 1 else f"{count} {thing}s are"
 
 
-def _key() -> str:
-    """The next key; those pressed before the question was there do not count."""
-    with waiting():
-        key = click.getchar()
-    return key if key.startswith("\x1b") else key[:1]
+class _Resized(Exception):
+    """The terminal has another size."""
+
+
+def _key(draw: Callable[[], None]) -> str:
+    """The next key on a screen that is drawn anew whenever the terminal is resized.
+
+    Keys that were pressed before the question was there do not count.
+    """
+    while True:
+        draw()
+        try:
+            with waiting(), _told_of_resizing():
+                key = click.getchar()
+        except _Resized:
+            continue
+        return key if key.startswith("\x1b") else key[:1]
+
+
+@contextlib.contextmanager
+def _told_of_resizing() -> Iterator[None]:
+    """Raise where the terminal is resized: waiting for a key goes on through any other signal."""
+
+    def resized(number: int, frame: object) -> None:
+        raise _Resized
+
+    if not hasattr(signal, "SIGWINCH"):  # Windows
+        yield
+        return
+    before = signal.signal(signal.SIGWINCH, resized)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)
 
 
 def _line() -> str:
