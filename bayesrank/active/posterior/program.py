@@ -24,6 +24,7 @@ from bayesrank.active.posterior.update import SkillPrior
 from bayesrank.distributions import Thurstone, ThurstoneTies
 from bayesrank.infer import EP, maximize_evidence
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.models import preference_gp, thurstone
 
 __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
@@ -256,7 +257,9 @@ class SkillProgram:
         return prior, {k: np.array(v) for k, v in values.items()}
 
     def _read_prior(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-        program = self._engine.read(params, *args, **kwargs)
+        # Until there are answers to learn from, all are at the medians of their priors.
+        values = take_inventory(self._engine.model, args, kwargs, params).hyperparameters
+        program = self._engine.read(values, *args, **kwargs)
         skills = Rows.identity(program.mean.size, program.mean.dtype)
         covariance = program.problem.prior.alone().covariance_of(skills, skills)
         return (program.mean, covariance, program.hyperparameters), None
