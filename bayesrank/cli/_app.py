@@ -15,6 +15,7 @@ from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._interrupt import Interrupted, kept, look
+from bayesrank.cli._learn import learn
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._rate import rate
 from bayesrank.cli._settings import Settings
@@ -150,6 +151,7 @@ def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
 
 cli.add_command(ask)
 cli.add_command(evaluate)
+cli.add_command(learn)
 cli.add_command(rate)
 cli.add_command(stream_command)
 

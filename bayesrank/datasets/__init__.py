@@ -4,6 +4,8 @@ from bayesrank.datasets._comparisons import read_comparisons as read_comparisons
 from bayesrank.datasets._data import ComparisonData as ComparisonData
 from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
 from bayesrank.datasets.errors import DataError as DataError
+from bayesrank.datasets.lists import ListData as ListData
+from bayesrank.datasets.lists import read_lists as read_lists
 from bayesrank.datasets.queries import QueryLists as QueryLists
 from bayesrank.datasets.queries import group_queries as group_queries
 from bayesrank.datasets.ratings import RatingData as RatingData
@@ -12,10 +14,12 @@ from bayesrank.datasets.ratings import read_ratings as read_ratings
 __all__ = [
     "ComparisonData",
     "DataError",
+    "ListData",
     "QueryLists",
     "RatingData",
     "group_queries",
     "load_modechoice",
     "read_comparisons",
+    "read_lists",
     "read_ratings",
 ]

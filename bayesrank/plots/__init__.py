@@ -16,6 +16,7 @@ from bayesrank.plots._bounds import plot_coverage as plot_coverage
 from bayesrank.plots._bounds import plot_error_intervals as plot_error_intervals
 from bayesrank.plots._bounds import plot_figure_posterior as plot_figure_posterior
 from bayesrank.plots._crosscheck import plot_crosscheck as plot_crosscheck
+from bayesrank.plots._figures import plot_figures as plot_figures
 from bayesrank.plots._heatmaps import plot_pairwise as plot_pairwise
 from bayesrank.plots._heatmaps import plot_rank_distribution as plot_rank_distribution
 from bayesrank.plots._online import plot_running_loss as plot_running_loss
@@ -35,6 +36,7 @@ __all__ = [
     "plot_crosscheck",
     "plot_error_intervals",
     "plot_figure_posterior",
+    "plot_figures",
     "plot_gain_surface",
     "plot_learning_curves",
     "plot_pairwise",
