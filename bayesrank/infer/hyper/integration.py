@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral
 from typing import Any
 
 import jax
@@ -35,6 +34,7 @@ from jax import Array
 from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
+from bayesrank._validate import check_count
 from bayesrank.infer.arguments import check_run
 from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP, ConvergenceWarning
@@ -146,9 +146,9 @@ class IntegratedEP:
             If EP did not converge at points that count, or the weights cannot be relied on.
         """
         params = dict(params or {})
-        _check_count(num_samples, "num_samples", 1)
+        check_count(num_samples, "num_samples")
         if num_points is not None:
-            _check_count(num_points, "num_points", 8)
+            check_count(num_points, "num_points", 8)
         check_run(rng_key, num_samples, (params, args, kwargs))
         seed = int(jax.random.randint(rng_key, (), 0, 2**31 - 1))
         precise = self.engine.precision == "float64"
@@ -328,11 +328,6 @@ def _draw(
         draws[mine] = means[number] + draws[mine] @ square_root(covariances[number]).T
     order = rng.permutation(count)
     return owner[order], draws[order]
-
-
-def _check_count(count: Any, name: str, least: int) -> None:
-    if not isinstance(count, Integral) or count < least:
-        raise ValueError(f"{name} is {count!r}; pass a whole number from {least} on")
 
 
 def _complaint(result: IntegratedEPResult) -> str:
