@@ -1,38 +1,48 @@
 r"""Moments of a normal predictor that is seen through logistic noise.
 
-Logistic noise is normal noise of random variance :math:`q`, where :math:`\sqrt q / 2` has
-Kolmogorov's distribution [1]_. An outcome's probability at a normal predictor is therefore an
-average over :math:`q` of the mass that a normal variable has between two edges, and a trapezoidal
-rule in :math:`\log q` has it nearly to rounding, if the nodes are where the average has its mass.
-With :math:`d` the distance from the mean to the nearer edge and :math:`v` the predictor's variance,
-in units of the noise, the integrand falls as
+With standard logistic noise, a predictor :math:`x` puts the mass
 
-.. math:: \exp\left(-\frac{q}{2} - \frac{d^2}{2 (q + v)}\right),
+.. math:: \sigma(x - l)\, \sigma(h - x)\, (1 - e^{l - h})
 
-so that the ends of the rule are the roots of a quadratic equation in :math:`q + v`.
+between the edges :math:`l < h`, one of which may be infinite. Its average over
+:math:`x \sim N(m, v)` has no closed form, but its shape is known beforehand: a normal density that
+two soft steps of unit scale cut off. The trapezoidal rule in
+
+.. math:: u(x) = \sinh^{-1} \frac{x - l}{a} + \sinh^{-1} \frac{x - h}{a}
+
+puts nodes close to each other near the edges and ever wider apart away from them, whatever the
+variance. The integrand is analytic around the real line of :math:`u`, so the rule converges
+geometrically [1]_: with 56 nodes it is right to 1e-9, relative to the mass, for variances up to
+ten thousand times that of the noise.
 
 References
 ----------
-.. [1] Andrews, D. F. and Mallows, C. L. (1974). Scale mixtures of normal distributions. Journal of
-   the Royal Statistical Society B, 36, 99-102.
+.. [1] Trefethen, L. N. and Weideman, J. A. C. (2014). The exponentially convergent trapezoidal
+   rule. SIAM Review, 56, 385-458.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.nn import log_sigmoid, sigmoid
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from bayesrank.distributions import _moments
 from bayesrank.distributions._outcomes import TiltedMoments
 
 __all__ = ["logistic_interval_moments"]
 
-_NODES = 40
-# How far below its maximum the integrand is at the ends, in nats, and the smallest node: below it
-# the noise's variance is with probability 1e-15.
-_DEPTH = 34.0
-_SMALLEST = 0.14
-_TERMS = 3
+_NODES = 56
+# The scale a of the change of variables; poles of the logistic are pi away from the edges.
+_SCALE = 3.6
+# Beyond so many nats below the envelope's top nothing counts: 1e-11.
+_DEPTH = 26.0
+# Evenly spaced nodes over this length are near enough to each other.
+_NEAR = 24.0
+# Where the tilted variance is within this share of the cavity's, it comes from the slopes.
+_NARROW = 0.1
+# A variance below so many times the rounding error stands for none.
+_POINT = 1e4
 
 
 def logistic_interval_moments(
@@ -57,57 +67,83 @@ def logistic_interval_moments(
     -------
     TiltedMoments
         ``log_z`` and its first two derivatives in ``mean``; all arguments broadcast. ``log_z`` is
-        right to 1e-9, however small the probability, where the outcome's edges are within a dozen
-        standard deviations of ``mean``, or the variance is no more than a hundred times that of
-        the noise; beyond both, to 1e-4. It is differentiable in all arguments.
+        right to 1e-9, however small the probability. It is differentiable in all arguments.
     """
-    lower, upper, mean, variance, scale = (
-        jnp.asarray(x) for x in (lower, upper, mean, variance, scale)
-    )
-    squares = _nodes(lower, upper, mean, variance, scale)
-    log_weights = _log_weights(squares)
-    each = _moments.interval(lower, upper, mean, variance + scale**2 * squares)
-    log_z = logsumexp(log_weights + each.log_mass, axis=0)
-    share = jnp.exp(log_weights + each.log_mass - log_z)
-    d1 = jnp.sum(share * each.first, axis=0)
-    d2 = jnp.sum(share * (each.second + (each.first - d1) ** 2), axis=0)
+    given = (jnp.asarray(x) for x in (lower, upper, mean, variance, scale))
+    lower, upper, mean, variance, scale = jnp.broadcast_arrays(*given)
+    low, high, mean = lower / scale, upper / scale, mean / scale
+    point = _POINT * jnp.finfo(mean.dtype).eps
+    variance = jnp.maximum(variance / scale**2, point)
+    offset, log_weight = lax.stop_gradient(_nodes(low, high, mean, variance))
+    x = lax.stop_gradient(mean) + offset
+    slope = jnp.where(jnp.isfinite(low), sigmoid(low - x), 0.0)
+    slope -= jnp.where(jnp.isfinite(high), sigmoid(x - high), 0.0)
+    deviation = offset + (lax.stop_gradient(mean) - mean)
+    log_share = _log_mass(low, high, x) - 0.5 * deviation**2 / variance + log_weight
+    total = logsumexp(log_share, axis=0)
+    share = jnp.exp(log_share - total)
+    log_z = total - 0.5 * jnp.log(2.0 * jnp.pi * variance)
+    d1 = jnp.sum(share * slope, axis=0)
+    centred = deviation - jnp.sum(share * deviation, axis=0)
+    # Either form cancels where the other keeps its digits.
+    wide = (jnp.sum(share * centred**2, axis=0) / variance - 1.0) / variance
+    narrow = jnp.sum(share * slope * centred, axis=0) / variance
+    d2 = jnp.where(jnp.abs(wide) * variance < _NARROW, narrow, wide)
     # The outcome's probability is log-concave; rounding must not make it otherwise.
-    return TiltedMoments(log_z, d1, jnp.minimum(d2, 0.0))
+    return TiltedMoments(log_z, d1 / scale, jnp.minimum(d2, 0.0) / scale**2)
 
 
-def _nodes(lower: Array, upper: Array, mean: Array, variance: Array, scale: Array) -> Array:
-    """Variances of the noise in units of ``scale**2``, along a new leading axis; held fixed."""
-    beyond = jnp.maximum(lower - mean, mean - upper)
-    d = jnp.maximum(beyond, 0.0) / scale
-    v = variance / scale**2
-    # The largest value of the exponent, and the two points so much below it.
-    start = jnp.maximum(v, d)
-    least = 0.5 * (start + d**2 / jnp.where(start > 0, start, 1.0))
-    half = least + _DEPTH
-    high = half + jnp.sqrt((half - d) * (half + d))
-    low = jnp.maximum(d**2 / high - v, _SMALLEST)
-    steps = jnp.linspace(0.0, 1.0, _NODES, dtype=d.dtype).reshape(-1, *(1,) * d.ndim)
-    return lax.stop_gradient(low * ((high - v) / low) ** steps)
+def _log_mass(low: Array, high: Array, x: Array) -> Array:
+    above, below = jnp.isfinite(low), jnp.isfinite(high)
+    both = above & below
+    width = jnp.where(both, high, 1.0) - jnp.where(both, low, 0.0)
+    return (
+        jnp.where(above, log_sigmoid(x - jnp.where(above, low, 0.0)), 0.0)
+        + jnp.where(below, log_sigmoid(jnp.where(below, high, 0.0) - x), 0.0)
+        + jnp.where(both, jnp.log(-jnp.expm1(-width)), 0.0)
+    )
 
 
-def _log_weights(squares: Array) -> Array:
-    """Log of the trapezoidal rule's weights times the density of ``log q``."""
-    root = 0.5 * jnp.sqrt(squares)
-    step = jnp.log(squares[1] / squares[0])
-    # d log(root) is half of d log(q).
-    return _log_kolmogorov(root) + jnp.log(root) + jnp.log(0.5 * step)
+def _nodes(low: Array, high: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Nodes (_NODES, ...), measured from the mean, and the logs of their weights."""
+    left, right = _ends(low, high, mean, variance)
+    # An infinite edge stands where the other one is.
+    first = jnp.where(jnp.isfinite(low), low, high)
+    last = jnp.where(jnp.isfinite(high), high, low)
+    centre, half = 0.5 * (first + last), 0.5 * (last - first) / _SCALE
+    start, stop = (_to_rule(mean + end, first, last) for end in (left, right))
+    steps = jnp.asarray(np.linspace(0.0, 1.0, _NODES), mean.dtype).reshape(-1, *(1,) * mean.ndim)
+    u = 0.5 * (start + (stop - start) * steps)
+    x = centre + _SCALE * jnp.sinh(u) * jnp.sqrt(1.0 + (half / jnp.cosh(u)) ** 2)
+    density = lax.rsqrt(_SCALE**2 + (x - first) ** 2) + lax.rsqrt(_SCALE**2 + (x - last) ** 2)
+    log_weight = jnp.log((stop - start) / (_NODES - 1)) - jnp.log(density)
+    # Nodes that are near enough to each other anyway need no change of variables, and none that
+    # takes differences far from the edges.
+    near = right - left < _NEAR
+    even = left + (right - left) * steps, jnp.log((right - left) / (_NODES - 1))
+    return jnp.where(near, even[0], x - mean), jnp.where(near, even[1], log_weight)
 
 
-def _log_kolmogorov(x: Array) -> Array:
-    """Log density of Kolmogorov's distribution, by the series that converges faster."""
-    near = x < 1.0
-    a, b = jnp.where(near, x, 1.0), jnp.where(near, 1.0, x)
-    small, large = jnp.zeros_like(x), jnp.zeros_like(x)
-    for k in range(_TERMS, 0, -1):
-        odd = (2 * k - 1) ** 2
-        rate = jnp.pi**2 / (8.0 * a**2)
-        small += (2.0 * odd * rate - 1.0) * jnp.exp(-(odd - 1) * rate)
-        large -= (-1) ** k * k**2 * jnp.exp(-2.0 * (k**2 - 1) * b**2)
-    below = 0.5 * jnp.log(2.0 * jnp.pi) - 2.0 * jnp.log(a) - jnp.pi**2 / (8.0 * a**2)
-    above = jnp.log(8.0 * b) - 2.0 * b**2
-    return jnp.where(near, below + jnp.log(small), above + jnp.log(large))
+def _to_rule(x: Array, first: Array, last: Array) -> Array:
+    return jnp.arcsinh((x - first) / _SCALE) + jnp.arcsinh((x - last) / _SCALE)
+
+
+def _ends(low: Array, high: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Ends of the mass, measured from the mean.
+
+    The envelope ``min(x - l, 0, h - x)`` of the log mass makes the log density the least of three
+    parabolas; where that is above a level is where three intervals meet.
+    """
+    low, high = low - mean, high - mean
+    # The edges pull the mode towards them, by no more than the variance; one of them at most.
+    top = jnp.clip(low, 0.0, variance) + jnp.clip(high, -variance, 0.0)
+    level = jnp.minimum(jnp.minimum(top - low, high - top), 0.0)
+    level = level - 0.5 * top**2 / variance - _DEPTH
+    left, right = jnp.full_like(mean, -jnp.inf), jnp.full_like(mean, jnp.inf)
+    for tilt, at_mean in ((1.0, -low), (0.0, jnp.zeros_like(mean)), (-1.0, high)):
+        peak = at_mean + 0.5 * tilt**2 * variance - level
+        known = jnp.isfinite(peak)
+        reach = jnp.sqrt(2.0 * variance * jnp.where(known, peak, 1.0))
+        left = jnp.where(known, jnp.maximum(left, tilt * variance - reach), left)
+        right = jnp.where(known, jnp.minimum(right, tilt * variance + reach), right)
+    return left, right

@@ -27,6 +27,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesrank.distributions import _moments
+from bayesrank.distributions._logistic import logistic_interval_moments
 from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
 
 __all__ = ["LIKELIHOODS", "OrderedLogit", "OrderedProbit", "centred_thresholds"]
@@ -154,8 +155,7 @@ class OrderedLogit(_Ordered):
     """Ordinal rating with logistic noise: levels ``0, ..., r - 1`` between ``r - 1`` cutpoints.
 
     NumPyro's ``OrderedLogistic`` with a scale of the noise, exact in the far tails and between
-    cutpoints that nearly meet. It has no closed-form tilted moments; expectation propagation
-    integrates it by quadrature.
+    cutpoints that nearly meet.
 
     Parameters
     ----------
@@ -200,3 +200,25 @@ class OrderedLogit(_Ordered):
 
 
 LIKELIHOODS = {"probit": OrderedProbit, "logit": OrderedLogit}  #: by what programs call them
+
+    def tilted_moments(
+        self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
+    ) -> TiltedMoments:
+        """Integrate the level's probability over a normal predictor; own ``loc`` is ignored.
+
+        Parameters
+        ----------
+        value : ArrayLike
+            Levels, from 0 to ``num_outcomes - 1``.
+        mean, variance : ArrayLike
+            Mean and variance of the predictor.
+
+        Returns
+        -------
+        TiltedMoments
+            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All arguments, ``cutpoints``
+            without its last axis and ``noise``
+            broadcast.
+        """
+        edges = self._edges(jnp.asarray(value))
+        return logistic_interval_moments(*edges, mean, variance, self.noise)

@@ -30,6 +30,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesrank.distributions import _moments
+from bayesrank.distributions._logistic import logistic_interval_moments
 from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
 
 __all__ = ["BradleyTerry", "BradleyTerryTies", "Thurstone", "ThurstoneTies"]
@@ -126,7 +127,6 @@ class Thurstone(_Comparison):
 class BradleyTerry(_Comparison):
     """Who wins a comparison, by Bradley and Terry's model: ``P(1) = sigmoid(margin / scale)``.
 
-    It has no closed-form tilted moments.
 
     Parameters
     ----------
@@ -169,6 +169,28 @@ class BradleyTerry(_Comparison):
         sign = jnp.where(jnp.asarray(value) == 1, 1.0, -1.0)
         return log_sigmoid(sign * self.margin / self.scale)
 
+    def tilted_moments(
+        self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
+    ) -> TiltedMoments:
+        """Integrate the outcome's probability over a normal margin; own ``margin`` is ignored.
+
+        Parameters
+        ----------
+        value : ArrayLike
+            Outcomes, 0 or 1.
+        mean, variance : ArrayLike
+            Mean and variance of the margin.
+
+        Returns
+        -------
+        TiltedMoments
+            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All
+            arguments and ``scale`` broadcast.
+        """
+        sign = jnp.where(jnp.asarray(value) == 1, 1.0, -1.0)
+        moments = logistic_interval_moments(0.0, jnp.inf, sign * mean, variance, self.scale)
+        return moments._replace(d1=sign * moments.d1)
+
 
 class _ComparisonWithTies(Outcomes):
     """How a comparison ends: the second item wins (0), no difference (1), the first wins (2)."""
@@ -181,6 +203,14 @@ class _ComparisonWithTies(Outcomes):
     def num_outcomes(self) -> int:
         """Number of outcomes: three."""
         return 3
+
+    def _edges(self, value: ArrayLike) -> tuple[Array, Array]:
+        """Between which differences of performances a comparison ends so."""
+        value = jnp.asarray(value)
+        lower = jnp.where(value == 1, -self.tie_width, -jnp.inf)
+        upper = jnp.where(value == 1, self.tie_width, jnp.inf)
+        lower = jnp.where(value == 2, self.tie_width, lower)
+        return lower, jnp.where(value == 0, -self.tie_width, upper)
 
     def _outcome(self, difference: Array) -> Array:
         """How a comparison ends in which the performances differ by so much."""
@@ -261,13 +291,8 @@ class ThurstoneTies(_ComparisonWithTies):
             ``log_z`` and its first two derivatives in ``mean``. All arguments, ``tie_width`` and
             ``noise`` broadcast.
         """
-        value = jnp.asarray(value)
-        lower = jnp.where(value == 1, -self.tie_width, -jnp.inf)
-        lower = jnp.where(value == 2, self.tie_width, lower)
-        upper = jnp.where(value == 1, self.tie_width, jnp.inf)
-        upper = jnp.where(value == 0, -self.tie_width, upper)
         total = 2.0 * self.noise**2 + variance
-        return TiltedMoments(*_moments.interval(lower, upper, mean, total))
+        return TiltedMoments(*_moments.interval(*self._edges(value), mean, total))
 
 
 class BradleyTerryTies(_ComparisonWithTies):
@@ -275,8 +300,7 @@ class BradleyTerryTies(_ComparisonWithTies):
 
     The outcomes are 0 (the second item wins), 1 (no difference) and 2 (the first item wins), with
     :math:`P(2) = \mathrm{sigmoid}((m - w) / s)` and :math:`P(0) = \mathrm{sigmoid}((-m - w) / s)`.
-    Rao and Kupper's threshold parameter is :math:`\theta = e^{w / s}`. It has no closed-form tilted
-    moments.
+    Rao and Kupper's threshold parameter is :math:`\theta = e^{w / s}`.
 
     Parameters
     ----------
@@ -331,3 +355,23 @@ class BradleyTerryTies(_ComparisonWithTies):
         tie = not_first + not_second + jnp.log(-jnp.expm1(-2.0 * width))
         win = log_sigmoid(jnp.where(value == 2, margin, -margin) - width)
         return jnp.where(value == 1, tie, win)
+
+    def tilted_moments(
+        self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
+    ) -> TiltedMoments:
+        """Integrate the outcome's probability over a normal margin; own ``margin`` is ignored.
+
+        Parameters
+        ----------
+        value : ArrayLike
+            Outcomes, 0, 1 or 2.
+        mean, variance : ArrayLike
+            Mean and variance of the margin.
+
+        Returns
+        -------
+        TiltedMoments
+            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All
+            arguments, ``tie_width`` and ``scale`` broadcast.
+        """
+        return logistic_interval_moments(*self._edges(value), mean, variance, self.scale)
