@@ -26,6 +26,7 @@ from bayesrank.distributions import (
     Thurstone,
     ThurstoneTies,
 )
+from bayesrank.infer import EP
 from bayesrank.infer.reader.program import read_program
 
 CUTS = np.array([-1.0, 0.5, 1.2])
@@ -184,3 +185,27 @@ def test_moments(name):
     assert_allclose(found[0], log_z, rtol=2e-9, atol=case.error)
     assert_allclose((found[1] - mean) / np.sqrt(variance), 0.0, atol=10 * case.error)
     assert_allclose(found[2] / variance, 1.0, atol=50 * case.error)
+
+
+@pytest.mark.parametrize("width", [0.5, 20.0])
+def test_numpyro_laws_with_logistic_noise_are_met_without_search(width):
+    """A Bernoulli and an ordered logistic, against the same densities that nobody knows."""
+    x = np.linspace(-2.0, 2.0, 7)
+    cuts = jnp.array([-1.0, 0.5])
+
+    def known(x):
+        b = numpyro.sample("b", dist.Normal(0.3, width))
+        numpyro.sample("y", dist.Bernoulli(logits=b * x), obs=jnp.array([0, 0, 1, 0, 1, 1, 1]))
+        numpyro.sample("z", dist.OrderedLogistic(b * x, cuts), obs=jnp.array([0, 1, 0, 1, 2, 2, 1]))
+
+    def unknown(x):
+        b = numpyro.sample("b", dist.Normal(0.3, width))
+        sign = jnp.array([-1, -1, 1, -1, 1, 1, 1])
+        numpyro.factor("y", jax.nn.log_sigmoid(sign * b * x))
+        law = dist.OrderedLogistic(b * x, cuts)
+        numpyro.factor("z", law.log_prob(jnp.array([0, 1, 0, 1, 2, 2, 1])))
+
+    found, expected = (EP(m, tol=1e-9).run(jax.random.key(0), x) for m in (known, unknown))
+    assert_allclose(found.mean["b"], expected.mean["b"], rtol=1e-7)
+    assert_allclose(found.stddev["b"], expected.stddev["b"], rtol=1e-7)
+    assert_allclose(found.log_evidence, expected.log_evidence, rtol=1e-8)

@@ -198,9 +198,6 @@ class OrderedLogit(_Ordered):
             + jnp.where(inside, jnp.log(-jnp.expm1(-width)), 0.0)
         )
 
-
-LIKELIHOODS = {"probit": OrderedProbit, "logit": OrderedLogit}  #: by what programs call them
-
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
@@ -216,9 +213,11 @@ LIKELIHOODS = {"probit": OrderedProbit, "logit": OrderedLogit}  #: by what progr
         Returns
         -------
         TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All arguments, ``cutpoints``
-            without its last axis and ``noise``
-            broadcast.
+            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All
+            arguments, ``cutpoints`` without its last axis and ``noise`` broadcast.
         """
         edges = self._edges(jnp.asarray(value))
         return logistic_interval_moments(*edges, mean, variance, self.noise)
+
+
+LIKELIHOODS = {"probit": OrderedProbit, "logit": OrderedLogit}  #: by what programs call them

@@ -127,7 +127,6 @@ class Thurstone(_Comparison):
 class BradleyTerry(_Comparison):
     """Who wins a comparison, by Bradley and Terry's model: ``P(1) = sigmoid(margin / scale)``.
 
-
     Parameters
     ----------
     margin : ArrayLike

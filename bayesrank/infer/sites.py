@@ -51,6 +51,8 @@ __all__ = [
 ]
 
 _SMALLEST_DAMPING = 0.05
+# Margins that move by more posterior standard deviations than this are far from the fixed point.
+_FAR = 1.0
 # How far margins are taken to move in the first sweep from given sites.
 _NEAR = 0.02
 
@@ -209,7 +211,9 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
 
     A step to sites that make no proper posterior is not taken, and the next one is half as long;
     when a sweep changes the margins more than the one before it, the next one is half as long too;
-    otherwise damping recovers by a fifth.
+    otherwise damping recovers by a fifth. While margins still move by more than a standard
+    deviation it falls to a quarter and recovers by doubling: what happens there says little of how
+    long a step may be near the end.
 
     Parameters
     ----------
@@ -233,7 +237,9 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in changed]).all()
     delta = _largest_change(margins, changed) / damping
     worse = ~valid | ((delta > state.delta) & (state.sweep > 0))
-    next_damping = jnp.where(worse, 0.5 * damping, 1.2 * damping)
+    far = delta > _FAR
+    shorter, longer = jnp.where(far, 0.25, 0.5), jnp.where(far, 2.0, 1.2)
+    next_damping = damping * jnp.where(worse, shorter, longer)
     old = (state.tau, state.nu, state.posterior, state.delta)
     new = (tuple(tau), tuple(nu), posterior, delta)
     tau, nu, posterior, delta = jax.tree.map(lambda a, b: jnp.where(valid, a, b), new, old)

@@ -14,7 +14,7 @@ from bayesrank.infer.reader.affine import Value, identity, walk
 from bayesrank.infer.reader.densities import elementwise, log_density, with_trailing_axes
 from bayesrank.infer.reader.inventory import Inventory, run_with
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace
-from bayesrank.infer.reader.predictors import SupportsTiltedMoments
+from bayesrank.infer.reader.known import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.validation import validates
@@ -162,9 +162,9 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
     fn, value, scale = elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
     base, mask = unwrap(fn)
     closed_form = None
-    if scale is None and isinstance(base, SupportsTiltedMoments):
-        predictor = getattr(base, base.predictor)
-        closed_form = (base, predictor, value, mask)
+    known = with_known_moments(base) if scale is None else None
+    if known is not None:
+        closed_form = (known, getattr(known, known.predictor), value, mask)
     if scale is not None:
         scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
     return ObservedOutputs(
