@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -14,9 +15,11 @@ import numpy as np
 from scipy import sparse
 
 from bayesrank._forks import refuse_forked_child
+from bayesrank.infer.closure import closed_over
 from bayesrank.infer.reader.refusals import TracedStructureError
 
 __all__ = [
+    "ONE_AT_A_TIME",
     "Arguments",
     "CompileCache",
     "as_working_dtype",
@@ -35,6 +38,10 @@ _MOST_KEPT = 128
 # compile what EP does, and the result is no faster.  Later ones have a single one, without choice.
 _IS_0_10 = version("jaxlib").startswith("0.10.")
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False} if _IS_0_10 else None
+
+# NumPyro keeps the handlers of a trace, and whether distributions are validated, for the whole
+# process: two threads must not trace at once.
+ONE_AT_A_TIME = threading.RLock()
 
 # `jax.jit` for code that solves EP or differentiates it.
 jit = partial(jax.jit, compiler_options=_OPTIONS)
@@ -59,9 +66,16 @@ class Arguments(NamedTuple):
 
 
 class CompileCache:
-    """Compiled code of functions of programs, kept for calls with arguments of the same shapes."""
+    """Compiled code of functions of programs, kept for calls with arguments of the same shapes.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    model
+        The program; where the values change that it closes over, code is compiled anew.
+    """
+
+    def __init__(self, model: Any = None) -> None:
+        self._model = model
         self._entries: dict[Hashable, tuple[Callable[..., Any], dict[str, Any]]] = {}
         self._shown: int | None = None
 
@@ -99,7 +113,8 @@ class CompileCache:
             except _NEEDS_VALUES:
                 return self._call(function, dynamic, split_arguments(args, kwargs, by_value=True))
 
-        return without_stale_traces(call)
+        with ONE_AT_A_TIME:
+            return without_stale_traces(call)
 
     def show_values(
         self, function: Callable[[tuple, dict[str, Any]], Any], args: tuple, kwargs: Mapping
@@ -110,7 +125,7 @@ class CompileCache:
         values of arrays no more. Nothing is done if these values are the last ones shown.
         """
         arguments = split_arguments(*as_working_dtype((args, dict(kwargs))), by_value=True)
-        shown = hash(arguments.key)
+        shown = hash((arguments.key, closed_over(self._model)))
         if shown == self._shown:
             return
 
@@ -126,7 +141,8 @@ class CompileCache:
         self, function: Callable[..., tuple[Any, Any]], dynamic: Any, arguments: Arguments
     ) -> tuple[Any, Any]:
         leaves, structure = jax.tree.flatten(dynamic)
-        key = (function.__qualname__, structure, _signature(leaves), arguments.key)
+        known = closed_over(self._model)
+        key = (function.__qualname__, structure, _signature(leaves), arguments.key, known)
         if key not in self._entries:
             self._entries[key] = _compile(function, dynamic, arguments)
         self._entries[key] = compiled, static = self._entries.pop(key)  # the last one used is last

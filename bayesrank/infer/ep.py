@@ -15,7 +15,7 @@ from numpyro import validation_enabled
 from bayesrank._stack import outside
 from bayesrank.infer import sites
 from bayesrank.infer.arguments import check_run
-from bayesrank.infer.compiled import CompileCache
+from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.refusals import Refusal
@@ -131,7 +131,7 @@ class EP:
         self.max_sweeps = int(max_sweeps)
         self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
         self.precision = precision
-        self.compiled = CompileCache()
+        self.compiled = CompileCache(model)
 
     def with_tol(self, tol: float) -> EP:
         """Make an engine of the same program with the same settings but for `tol`."""
@@ -294,7 +294,10 @@ class EP:
         params = dict(params or {})
         check_run(rng_key, num_samples, (params, args, kwargs))
         with jax.enable_x64(self.precision == "float64"):
-            with validation_enabled(False):  # of distributions; EP refuses with better reasons
+            with (
+                ONE_AT_A_TIME,
+                validation_enabled(False),
+            ):  # of distributions; EP refuses with better reasons
                 self.compiled.show_values(
                     lambda a, k: take_inventory(self.model, a, k, params), args, kwargs
                 )
