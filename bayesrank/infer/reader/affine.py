@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayesrank.infer.reader.degrees import BILINEAR, STRUCTURAL, degree_of, linear_operands
 from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind
 
-__all__ = ["Affine", "Degree", "Value", "degree_of", "identity", "is_linear", "walk"]
+__all__ = ["Affine", "Degree", "Value", "identity", "walk"]
 
 
 class Degree(Enum):
@@ -150,39 +151,7 @@ def _evaluate(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     return [outcome] * len(equation.outputs)
 
 
-# ---------------------------------------------------------------- degrees
-
-_STRUCTURAL = frozenset(
-    "reshape broadcast_in_dim transpose squeeze slice rev tile copy gather dynamic_slice "
-    "concatenate stack pad select_n split unstack".split()
-)
-# Operands in which the primitive is jointly linear, the others being held fixed.
-_LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
-    "neg": lambda count: (0,),
-    "add": lambda count: (0, 1),
-    "add_any": lambda count: (0, 1),
-    "sub": lambda count: (0, 1),
-    "convert_element_type": lambda count: (0,),
-    "reduce_precision": lambda count: (0,),
-    "stop_gradient": lambda count: (0,),
-    "div": lambda count: (0,),
-    "reduce_sum": lambda count: (0,),
-    "cumsum": lambda count: (0,),
-    "reduce_window_sum": lambda count: (0,),
-    "triangular_solve": lambda count: (1,),
-    "custom_linear_solve": lambda count: (count - 1,),
-    "scatter-add": lambda count: (0, 2),
-    "scatter-sub": lambda count: (0, 2),
-    "scatter": lambda count: (0, 2),
-    "dynamic_update_slice": lambda count: (0, 1),
-    "gather": lambda count: (0,),
-    "dynamic_slice": lambda count: (0,),
-    "concatenate": lambda count: tuple(range(count)),
-    "stack": lambda count: tuple(range(count)),
-    "pad": lambda count: (0, 1),
-    "select_n": lambda count: tuple(range(1, count)),
-}
-_BILINEAR = frozenset({"mul", "dot_general"})
+# ---------------------------------------------------------------- affine results
 
 
 def _order(value: Any) -> int:
@@ -191,60 +160,20 @@ def _order(value: Any) -> int:
     return value.value if isinstance(value, Degree) else 0
 
 
-def is_linear(name: str) -> bool:
-    """Whether a primitive is linear in some of its operands."""
-    return name in _LINEAR or name in _STRUCTURAL
-
-
-def degree_of(equation: Equation, orders: Sequence[int]) -> int:
-    """Polynomial degree of an equation's result in the latents: 0, 1, 2, or 3 for anything higher.
-
-    Parameters
-    ----------
-    equation
-        The equation.
-    orders
-        Degree of each of its operands.
-    """
-    if not any(orders):
-        return 0
-    name = equation.name
-    if name in _BILINEAR:
-        return min(sum(orders), 3)
-    if name == "square" or (name == "integer_pow" and equation.params["y"] == 2):
-        return min(2 * orders[0], 3)
-    if name == "integer_pow" and equation.params["y"] == 1:
-        return orders[0]
-    if name in _LINEAR:
-        linear = _LINEAR[name](len(orders))
-    elif name in _STRUCTURAL:
-        linear = (0,)
-    else:
-        return 3
-    if any(order for i, order in enumerate(orders) if i not in linear):
-        return 3
-    if name == "convert_element_type" and not jnp.issubdtype(
-        equation.params["new_dtype"], np.floating
-    ):
-        return 3
-    return max(orders[i] for i in linear)
-
-
-# ---------------------------------------------------------------- affine results
-
-
 def _affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     name = equation.name
     if name in ("neg", "mul", "div", "convert_element_type", "reduce_precision", "integer_pow"):
         return [_scale_rows(equation, operands)]
     if name in ("add", "add_any", "sub"):
         return [_add(equation, operands)]
-    if name in _STRUCTURAL:
+    if name in STRUCTURAL:
         return _move(equation, operands)
     if name == "reduce_sum":
         return [_reduce_sum(equation, operands[0])]
     if name == "dot_general":
         return [_dot_general(equation, operands)]
+    if name == "scan":
+        return _scan(equation, operands)
     return _linear_map(equation, operands)
 
 
@@ -291,7 +220,7 @@ def _move(equation: Equation, operands: list[Any]) -> list[Value]:
     offsets = _offset(equation, operands)
     affine = [x for x in operands if isinstance(x, Affine)]
     size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
-    linear = _LINEAR.get(equation.name, lambda count: (0,))(len(operands))
+    linear = linear_operands(equation.name, len(operands))
     if any(x.columns is None for x in affine):
         affine_operands = [x.densified() if isinstance(x, Affine) else x for x in operands]
         width = size
@@ -378,8 +307,8 @@ def _linear_map(equation: Equation, operands: list[Any]) -> list[Affine]:
     offsets = _offset(equation, operands)
     affine = [x for x in operands if isinstance(x, Affine)]
     size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
-    bilinear = equation.name in _BILINEAR
-    linear = range(len(operands)) if bilinear else _LINEAR[equation.name](len(operands))
+    bilinear = equation.name in BILINEAR
+    linear = range(len(operands)) if bilinear else linear_operands(equation.name, len(operands))
     filled, axes = [], []
     for i, x in enumerate(operands):
         if isinstance(x, Affine):
@@ -392,3 +321,27 @@ def _linear_map(equation: Equation, operands: list[Any]) -> list[Affine]:
     batched = jax.vmap(lambda *args: tuple(bind(equation, args)), tuple(axes), out_axes=-1)
     rows = batched(*filled)
     return [Affine(o, v, None, size, sites) for o, v in zip(offsets, rows, strict=True)]
+
+
+def _scan(equation: Equation, operands: list[Any]) -> Sequence[Value]:
+    """A scan all of whose results are affine, or no numbers: its derivative, column by column."""
+    places = [i for i, x in enumerate(operands) if isinstance(x, Affine)]
+    affine = [operands[i] for i in places]
+    size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
+
+    def run(*values: Array) -> list[Array]:
+        filled = dict(zip(places, values, strict=True))
+        return bind(equation, [filled.get(i, x) for i, x in enumerate(operands)])
+
+    at = tuple(x.offset for x in affine)
+    offsets = run(*at)
+
+    def slope(*columns: Array) -> list[Array]:
+        moved = jax.jvp(run, at, columns)[1]
+        return [x for x in moved if x.dtype != jax.dtypes.float0]
+
+    rows = iter(jax.vmap(slope, in_axes=-1, out_axes=-1)(*(x.dense() for x in affine)))
+    return [
+        Affine(x, next(rows), None, size, sites) if jnp.issubdtype(x.dtype, np.floating) else x
+        for x in offsets
+    ]

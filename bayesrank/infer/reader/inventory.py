@@ -38,7 +38,7 @@ class Inventory(NamedTuple):
     latents
         Shapes of the latent sites, in order.
     families
-        Names of their distributions.
+        Names of their distributions, after the word masked or scaled where they are.
     discrete
         Values (draws) of the unobserved sites with discrete support.
     childless
@@ -187,7 +187,7 @@ def _inventory(
     observed = named(Role.OBSERVED)
     return Inventory(
         {name: jnp.shape(sites[name]["value"]) for name in named(Role.LATENT)},
-        {name: _family(sites[name]["fn"]) for name in named(Role.LATENT)},
+        {name: _family(sites[name]) for name in named(Role.LATENT)},
         {name: sites[name]["value"] for name in named(Role.DISCRETE)},
         named(Role.CHILDLESS),
         hyper,
@@ -206,9 +206,10 @@ def _plates(site: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
     return tuple((f.name, f.dim - site["fn"].event_dim, f.size) for f in frames)
 
 
-def _family(fn: dist.Distribution) -> str:
-    base, mask = unwrap(fn)
-    return ("" if mask is None else "masked ") + type(base).__name__
+def _family(site: Mapping[str, Any]) -> str:
+    base, mask = unwrap(site["fn"])
+    how = "masked " if mask is not None else "scaled " if site["scale"] is not None else ""
+    return how + type(base).__name__
 
 
 def _value(site: Mapping[str, Any]) -> Array:

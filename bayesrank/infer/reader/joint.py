@@ -16,7 +16,7 @@ from bayesrank.infer.reader.inventory import Inventory, run_with
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace
 from bayesrank.infer.reader.known import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
-from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.scans import split_scans
 from bayesrank.infer.reader.validation import validates
 
 __all__ = ["Joint", "trace_joint"]
@@ -84,13 +84,7 @@ class Joint(NamedTuple):
 def trace_joint(
     model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], inventory: Inventory
 ) -> Joint:
-    """Trace a program's densities over its latents and find what is affine.
-
-    Raises
-    ------
-    ValueError
-        If a latent stands under `handlers.scale` or a mask that data depend on.
-    """
+    """Trace a program's densities over its latents and find what is affine."""
 
     def run(free: Mapping[str, Array]) -> dict[str, Any]:
         return run_with(model, args, kwargs, {**inventory.hyperparameters, **free})
@@ -98,7 +92,7 @@ def trace_joint(
     def densities(latents: dict[str, Array], discrete: dict[str, Array]) -> Any:
         sites = run({**latents, **discrete})
         return (
-            {name: _latent_outputs(name, sites[name]) for name in latents},
+            {name: _latent_outputs(sites[name]) for name in latents},
             {
                 name: _observed_outputs(sites[name], inventory.validates)
                 for name in (*inventory.observed, *inventory.given, *inventory.sampled)
@@ -120,6 +114,7 @@ def trace_joint(
     # program.
     order = sorted(zeros)
     trace, structure = flat_trace(densities, zeros, inventory.discrete)
+    trace = split_scans(trace, trace.inputs[: len(zeros)])
     sizes = {name: zeros[name].size for name in inventory.latents}
     affine = identity(sizes, inventory.latents, dtype)
     discrete = sorted(inventory.discrete)
@@ -148,12 +143,10 @@ def trace_joint(
     )
 
 
-def _latent_outputs(name: str, site: dict[str, Any]) -> Any:
+def _latent_outputs(site: dict[str, Any]) -> Any:
     """Location and spread where the family is known to be Gaussian, else the log density."""
-    if site["scale"] is not None:
-        raise Refusal("scaled_latent", name).error()
     form = gaussian_form(site["fn"], jnp.shape(site["value"]))
-    if form is not None:
+    if form is not None and site["scale"] is None:
         return form
     return log_density(site["fn"], jnp.asarray(site["value"]))
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array, lax
 
 from bayesrank.infer.gaussian.rows import Rows
@@ -123,7 +124,7 @@ def _at_zero(joint: Joint, name: str) -> tuple[Array, Array, Array, Array]:
     """
     site: dict[str, Any] = joint.sites_at_zero()[name]
     base, _ = unwrap(site["fn"])
-    draws = base.sample(jax.random.key(0), (_DRAWS,))
+    draws = _built_anew(base).sample(jax.random.key(0), (_DRAWS,))
     low, high = jnp.quantile(draws, jnp.array([_TAIL, 1 - _TAIL]), axis=0)
     lower, upper = bounds(base)
     return tuple(
@@ -135,3 +136,11 @@ def _at_zero(joint: Joint, name: str) -> tuple[Array, Array, Array, Array]:
             jnp.inf if upper is None else upper,
         )
     )  # type: ignore[return-value]
+
+
+def _built_anew(fn: dist.Distribution) -> dist.Distribution:
+    """The same distribution from its parameters: a scan leaves parts of one in other shapes."""
+    parameters = {k: vars(fn).get(k) for k in fn.arg_constraints}
+    if any(value is None for value in parameters.values()):
+        return fn
+    return type(fn)(**parameters)

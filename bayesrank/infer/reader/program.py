@@ -290,8 +290,9 @@ def _split_latents(joint: Joint) -> tuple[Groups, Groups, tuple[str, ...]]:
 
 def _local(joint: Joint, name: str, power: float) -> tuple[Local, Factors | None]:
     """A latent site given all others, with the factors that mend a prior that is not Gaussian."""
-    if joint.inventory.families[name].startswith("masked "):
-        raise Refusal("masked_latent", name).error()
+    for how in ("masked", "scaled"):
+        if joint.inventory.families[name].startswith(f"{how} "):
+            raise Refusal(f"{how}_latent", name).error()
     if joint.latent[name] is Degree.NONLINEAR:
         return own_prior(joint, name, power)
     return gaussian_local(joint, name), None

@@ -25,8 +25,8 @@ import numpy as np
 from jax import Array
 from jax.extend import core as jax_core
 
-from bayesrank.infer.reader.affine import degree_of, is_linear
 from bayesrank.infer.reader.components import find_components, is_elementwise
+from bayesrank.infer.reader.degrees import degree_of, is_linear
 from bayesrank.infer.reader.densities import elementwise, log_density
 from bayesrank.infer.reader.jaxpr import (
     Constant,
@@ -38,6 +38,7 @@ from bayesrank.infer.reader.jaxpr import (
 )
 from bayesrank.infer.reader.prior import GaussianForm, gaussian_form, unwrap
 from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.scans import split_scans
 
 __all__ = ["Role", "roles_of_bounded"]
 
@@ -88,6 +89,15 @@ class _Mark(NamedTuple):
 _NONE = _Mark(0, frozenset())
 
 
+class _View(NamedTuple):
+    """The trace, the numbers of its outputs, the equations that each needs, and all marks."""
+
+    trace: FlatTrace
+    outputs: dict[str, Any]
+    needed: dict[str, tuple[Equation, ...]]
+    marks: dict[int, _Mark]
+
+
 def roles_of_bounded(
     run: Callable[[Mapping[str, Any]], dict[str, Any]],
     sites: Mapping[str, Any],
@@ -134,7 +144,9 @@ def roles_of_bounded(
 
 def _is_elementwise(site: Mapping[str, Any]) -> bool:
     base, mask = unwrap(site["fn"])
-    return mask is None and not base.event_dim and not getattr(base.support, "event_dim", 1)
+    if mask is not None or site["scale"] is not None:
+        return False
+    return not base.event_dim and not getattr(base.support, "event_dim", 1)
 
 
 class _Densities:
@@ -159,22 +171,30 @@ class _Densities:
             return {name: _density(traced[name], role) for name, role in roles.items()}
 
         self.roles = roles
-        self.trace, structure = flat_trace(densities, free)
-        numbers = [x if isinstance(x, int) else None for x in self.trace.outputs]
-        self.outputs = structure.unflatten(numbers)
+        self.trace, self.structure = flat_trace(densities, free)
         self.inputs = dict(zip(sorted(free), self.trace.inputs, strict=True))
-        self.needed = {
-            name: needed_equations(self.trace.equations, _numbers(output), ())
-            for name, output in self.outputs.items()
+
+    def _view(self, candidates: Names) -> _View:
+        """The trace with these candidates as latents, its scans taken apart."""
+        latents = [name for name, role in self.roles.items() if role is Role.LATENT]
+        marks = {self.inputs[name]: _Mark(1, frozenset({name})) for name in (*latents, *candidates)}
+        trace = split_scans(self.trace, list(marks))
+        numbers = [x if isinstance(x, int) else None for x in trace.outputs]
+        outputs = self.structure.unflatten(numbers)
+        needed = {
+            name: needed_equations(trace.equations, _numbers(output), ())
+            for name, output in outputs.items()
         }
+        return _View(trace, outputs, needed, _propagated(trace.equations, marks))
 
     def without_children(self, bounded: list[str]) -> list[str]:
         """Bounded sites that no other density depends on, but for those of others like them."""
+        view = self._view(frozenset())
         names = {number: name for name, number in self.inputs.items()}
 
         def parents(name: str) -> set[str]:
-            used = set(_numbers(self.outputs[name])).union(
-                *(equation.variables for equation in self.needed[name])
+            used = set(_numbers(view.outputs[name])).union(
+                *(equation.variables for equation in view.needed[name])
             )
             return {names[x] for x in used if x in names} - {name}
 
@@ -185,16 +205,12 @@ class _Densities:
             queue += [name for name in new if name in bounded]
         return [name for name in bounded if name not in needed]
 
-    def _marks(self, candidates: Names) -> dict[int, _Mark]:
-        latents = [name for name, role in self.roles.items() if role is Role.LATENT]
-        marks = {self.inputs[name]: _Mark(1, frozenset({name})) for name in (*latents, *candidates)}
-        return _propagated(self.trace.equations, marks)
-
     def out_of_place(self, candidates: Names) -> Names:
         """Candidates that are a scale, a rate, or the like."""
-        marks, blamed = self._marks(candidates), frozenset()
-        for name, output in self.outputs.items():
-            found = _restricted(self.needed[name], marks)
+        view, blamed = self._view(candidates), frozenset()
+        marks = view.marks
+        for name, output in view.outputs.items():
+            found = _restricted(view.needed[name], marks)
             if isinstance(output, GaussianForm):
                 found |= _nonlinear(output, marks)
             blamed |= found - {name}
@@ -202,34 +218,38 @@ class _Densities:
 
     def beside_others(self, candidates: Names) -> Names:
         """Candidates that some factor sees together with another predictor."""
-        marks, blamed = self._marks(candidates), frozenset()
-        for name, output in self.outputs.items():
+        view, blamed = self._view(candidates), frozenset()
+        marks = view.marks
+        for name, output in view.outputs.items():
             latent = self.roles[name] is Role.LATENT or name in candidates
             if isinstance(output, int) and marks.get(output, _NONE).order == 3:
                 if marks[output].sites & candidates:
-                    blamed |= self._mixed(name, output, marks, latent)
+                    blamed |= _mixed(name, output, view, latent)
         return blamed & candidates
 
-    def _mixed(self, name: str, output: int, marks: dict[int, _Mark], latent: bool) -> Names:
-        smooth = [x for x in _variables(self.trace) if marks.get(x, _NONE).order < 2]
-        equations = needed_equations(self.trace.equations, [output], smooth)
-        shapes = _affine_inputs(equations, marks)
-        try:
-            components = find_components(self.trace, equations, shapes, output)
-        except UnknownValueError as error:
-            raise Refusal("traced_structure", name).error() from error
-        owner = components.predictor
-        count = np.bincount(owner[owner >= 0], minlength=components.size)
-        shared = (owner >= 0) & (count[np.maximum(owner, 0)] > 1)
-        touched = frozenset().union(
-            *(
-                marks[number].sites
-                for number, part in zip(shapes, _parts(shared, shapes), strict=True)
-                if part.any()
-            )
+
+def _mixed(name: str, output: int, view: _View, latent: bool) -> Names:
+    """Sites that a factor of a density sees together."""
+    trace, marks = view.trace, view.marks
+    smooth = [x for x in _variables(trace) if marks.get(x, _NONE).order < 2]
+    equations = needed_equations(trace.equations, [output], smooth)
+    shapes = _affine_inputs(equations, marks)
+    try:
+        components = find_components(trace, equations, shapes, output)
+    except UnknownValueError as error:
+        raise Refusal("traced_structure", name).error() from error
+    owner = components.predictor
+    count = np.bincount(owner[owner >= 0], minlength=components.size)
+    shared = (owner >= 0) & (count[np.maximum(owner, 0)] > 1)
+    touched = frozenset().union(
+        *(
+            marks[number].sites
+            for number, part in zip(shapes, _parts(shared, shapes), strict=True)
+            if part.any()
         )
-        # A mixture's components see one site, each for itself.
-        return frozenset() if latent and touched <= {name} else touched | {name}
+    )
+    # A mixture's components see one site, each for itself.
+    return frozenset() if latent and touched <= {name} else touched | {name}
 
 
 def _density(site: Mapping[str, Any], role: Role) -> Any:
@@ -308,6 +328,8 @@ def _restricted(equations: tuple[Equation, ...], marks: dict[int, _Mark]) -> Nam
         elif name in _RESTRICTED or name == "integer_pow" and equation.params["y"] < 0:
             at = _RESTRICTED.get(name, (0,))
             blamed |= frozenset().union(*(operands[i].sites for i in at if operands[i].order == 1))
+        elif name == "scan" and degree_of(equation, [x.order for x in operands]) == 1:
+            continue
         elif not (is_elementwise(name) or is_linear(name)):
             blamed |= frozenset().union(*(x.sites for x in operands))
     return blamed

@@ -1,0 +1,238 @@
+"""Scans over time, taken apart into what is constant, what is affine, and what is neither.
+
+A scan is one equation of a trace, whose results depend on all that goes in.  Where what it carries
+from step to step is affine in the latents, it is rewritten as three: a scan of all that no latent
+reaches; an affine one, which also gives out whatever the nonlinear part of a step starts from; and
+that part, mapped over the steps, with its elements kept apart.  Any other scan is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayesrank.infer.reader.degrees import body_of, propagated, scan_orders
+from bayesrank.infer.reader.degrees import degree_of as degree_of_equation
+from bayesrank.infer.reader.jaxpr import (
+    Constant,
+    Equation,
+    FlatTrace,
+    bind,
+    flat_trace,
+    needed_equations,
+)
+
+__all__ = ["split_scans"]
+
+
+def split_scans(trace: FlatTrace, affine: Sequence[int]) -> FlatTrace:
+    """Rewrite the scans of a trace; variables that it has keep their numbers.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    affine
+        Its inputs that are latents.
+    """
+    if all(equation.name != "scan" for equation in trace.equations):
+        return trace
+    orders = dict.fromkeys(affine, 1)
+    rewriter = _Rewriter(trace)
+    for equation in trace.equations:
+        operands = [0 if isinstance(x, Constant) else orders.get(x, 0) for x in equation.inputs]
+        pieces = rewriter.pieces(equation, operands)
+        rewriter.equations += pieces
+        for piece in pieces:
+            degrees = [0 if isinstance(x, Constant) else orders.get(x, 0) for x in piece.inputs]
+            degree = degree_of_equation(piece, degrees)
+            if degree:
+                orders.update(dict.fromkeys(piece.outputs, degree))
+    constants = {**trace.constants, **rewriter.constants}
+    outputs = tuple(rewriter.same.get(x, x) if isinstance(x, int) else x for x in trace.outputs)
+    return trace._replace(equations=tuple(rewriter.equations), constants=constants, outputs=outputs)
+
+
+class _Rewriter:
+    """Numbers the variables of the scans' pieces after all of the trace's."""
+
+    def __init__(self, trace: FlatTrace) -> None:
+        numbers = [*trace.constants, *trace.inputs]
+        numbers += [x for equation in trace.equations for x in equation.outputs]
+        self.next = max(numbers, default=-1) + 1
+        self.equations: list[Equation] = []
+        self.constants: dict[int, Any] = {}
+        self.same: dict[int, int | Constant] = {}
+
+    def pieces(self, equation: Equation, orders: list[int]) -> list[Equation]:
+        inputs = tuple(self.same.get(x, x) if isinstance(x, int) else x for x in equation.inputs)
+        equation = equation._replace(inputs=inputs)
+        if equation.name != "scan" or not any(orders):
+            return [equation]
+        carried, stacked = scan_orders(equation, orders)
+        if max([*carried, 0]) > 1:
+            return [equation]
+        avals = equation.params["jaxpr"].in_avals
+        first = equation.params["num_consts"] + equation.params["num_carry"]
+        length = equation.params["length"]
+        shapes = [
+            jax.ShapeDtypeStruct(x.shape if i < first else (length, *x.shape), x.dtype)
+            for i, x in enumerate(avals)
+        ]
+        parts = _Parts(equation, orders, carried, stacked)
+        return self._spliced(flat_trace(parts.run, *shapes)[0], equation)
+
+    def _spliced(self, inner: FlatTrace, equation: Equation) -> list[Equation]:
+        number: dict[int, int | Constant] = dict(zip(inner.inputs, equation.inputs, strict=True))
+        own = dict(zip(inner.outputs, equation.outputs, strict=False))
+
+        def of(x: int | Constant) -> int | Constant:
+            if isinstance(x, Constant):
+                return x
+            if x not in number:
+                number[x] = self.next
+                self.next += 1
+            return number[x]
+
+        for x, value in inner.constants.items():
+            place = of(x)
+            if isinstance(place, int):
+                self.constants[place] = value
+        taken: set[int] = set()
+        for x, target in own.items():
+            if isinstance(x, int) and x not in number and target not in taken:
+                number[x] = target
+                taken.add(target)
+        pieces = [
+            e._replace(
+                inputs=tuple(of(x) for x in e.inputs),
+                outputs=tuple(y for x in e.outputs if isinstance(y := of(x), int)),
+            )
+            for e in inner.equations
+        ]
+        for x, target in zip(inner.outputs, equation.outputs, strict=True):
+            if of(x) != target:
+                self.same[target] = of(x)
+        return pieces
+
+
+class _Parts:
+    """The three parts of one scan."""
+
+    def __init__(
+        self, equation: Equation, orders: list[int], carried: list[int], stacked: list[int]
+    ) -> None:
+        self.params = equation.params
+        self.body = body_of(equation)
+        self.consts, self.count = self.params["num_consts"], self.params["num_carry"]
+        given = [*orders[: self.consts], *carried, *orders[self.consts + self.count :]]
+        self.orders = propagated(self.body, dict(zip(self.body.inputs, given, strict=True)))
+        self.carried, self.stacked = carried, stacked
+        results = self.body.outputs[self.count :]
+        smooth = [x for x in self._variables() if self.orders.get(x, 0) <= 1]
+        self.rough = needed_equations(
+            self.body.equations, [x for x in results if self._order(x) > 1], smooth
+        )
+        borders = {x for equation in self.rough for x in equation.variables}
+        inner = {x for equation in self.rough for x in equation.outputs}
+        self.borders = sorted(borders - inner - set(self.body.constants))
+
+    def _variables(self) -> list[int]:
+        made = [x for equation in self.body.equations for x in equation.outputs]
+        return [*self.body.constants, *self.body.inputs, *made]
+
+    def _order(self, x: int | Constant) -> int:
+        return self.orders.get(x, 0) if isinstance(x, int) else 0
+
+    def run(self, *operands: Array) -> list[Array]:
+        """The scan's results, by its parts."""
+        consts = operands[: self.consts]
+        init = operands[self.consts : self.consts + self.count]
+        xs = operands[self.consts + self.count :]
+        ends: list[Any] = [None] * self.count
+        traced: dict[int, Array] = {}
+        for degree in (0, 1):
+            places = [i for i in range(self.count) if self.carried[i] <= degree]
+            wanted = self._wanted(degree)
+            last, stacks = self._scan(consts, [init[i] for i in places], xs, places, wanted)
+            ends = [
+                last[places.index(i)] if self.carried[i] == degree else end
+                for i, end in enumerate(ends)
+            ]
+            traced.update(zip(wanted, stacks, strict=True))
+        rough = self._mapped(traced)
+        results = [
+            jnp.broadcast_to(x.value, (self.params["length"], *jnp.shape(x.value)))
+            if isinstance(x, Constant)
+            else rough[x]
+            if self._order(x) > 1
+            else traced[x]
+            for x in self.body.outputs[self.count :]
+        ]
+        return [*ends, *results]
+
+    def _wanted(self, degree: int) -> list[int]:
+        results = self.body.outputs[self.count :]
+        wanted = {x for x in results if isinstance(x, int)} | set(self.borders)
+        return sorted(x for x in wanted if self._order(x) == degree)
+
+    def _scan(
+        self,
+        consts: Sequence[Array],
+        init: Sequence[Array],
+        xs: Sequence[Array],
+        places: list[int],
+        wanted: list[int],
+    ) -> tuple[list[Array], list[Array]]:
+        """One pass over time, of the carries at `places`, which gives out what is wanted."""
+        inputs = self.body.inputs
+        carries = [inputs[self.consts + i] for i in places]
+        new = [self.body.outputs[i] for i in places]
+
+        def step(carry: list[Array], x: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+            known = dict(zip(inputs[: self.consts], consts, strict=True))
+            known |= zip(carries, carry, strict=True)
+            known |= zip(inputs[self.consts + self.count :], x, strict=True)
+            known |= self.body.constants
+            asked = [x for x in (*new, *wanted) if isinstance(x, int)]
+            known = _evaluated(self.body.equations, asked, known)
+            after = [x.value if isinstance(x, Constant) else known[x] for x in new]
+            same = [
+                jnp.asarray(a, b.dtype) if _is_number(b) else a
+                for a, b in zip(after, carry, strict=True)
+            ]
+            return same, [known[x] for x in wanted]
+
+        return lax.scan(step, list(init), tuple(xs), self.params["length"], self.params["reverse"])
+
+    def _mapped(self, traced: Mapping[int, Array]) -> dict[int, Array]:
+        """The nonlinear part of all steps at once."""
+        results = [x for x in self.body.outputs[self.count :] if self._order(x) > 1]
+        names = [x for x in dict.fromkeys(results) if isinstance(x, int)]
+        if not names:
+            return {}
+
+        def step(borders: Sequence[Array]) -> list[Array]:
+            known = dict(self.body.constants) | dict(zip(self.borders, borders, strict=True))
+            known = _evaluated(self.rough, names, known)
+            return [known[x] for x in names]
+
+        mapped = jax.vmap(step)([traced[x] for x in self.borders])
+        return dict(zip(names, mapped, strict=True))
+
+
+def _is_number(x: Any) -> bool:
+    return not jnp.issubdtype(x.dtype, jax.dtypes.extended)
+
+
+def _evaluated(
+    equations: Sequence[Equation], wanted: Sequence[int], known: dict[int, Any]
+) -> dict[int, Any]:
+    for equation in needed_equations(equations, wanted, known):
+        operands = [x.value if isinstance(x, Constant) else known[x] for x in equation.inputs]
+        known.update(zip(equation.outputs, bind(equation, operands), strict=True))
+    return known

@@ -1,0 +1,121 @@
+"""Scans over time: sites whose elements depend on their own earlier ones."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from infer_oracles import gaussian_posterior
+from numpy.testing import assert_allclose
+from numpyro.contrib.control_flow import scan
+
+from bayesrank.infer import EP
+
+KEY = jax.random.key(0)
+Y = np.array([0.5, -1.0, 2.0, 1.0, 0.3, -0.4])
+N = len(Y)
+
+
+def test_autoregression_of_second_order():
+    """The elements' dependence on one another is ``(I - J)^-1``; the noise is a hyperparameter."""
+
+    def model(y):
+        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+
+        def step(carry: Any, now: Any) -> tuple[Any, None]:
+            last, before = carry
+            x = numpyro.sample("x", dist.Normal(0.1 + 0.5 * last + 0.2 * before, 0.9))
+            numpyro.sample("y", dist.Normal(x, noise), obs=now)
+            return (x, last), None
+
+        start = numpyro.sample("start", dist.Normal(0.0, 1.0))
+        scan(step, (start, 0.0), y)
+
+    result = EP(model).run(KEY, Y)
+    assert result.shapes == {"start": (), "x": (N,)}
+    own = 0.5 * np.eye(N, k=-1) + 0.2 * np.eye(N, k=-2)
+    root = np.linalg.inv(np.eye(N) - own)
+    first = np.zeros(N)
+    first[:2] = 0.5, 0.2
+    rows = np.concatenate([np.eye(1, N + 1), np.column_stack([root @ first, 0.9 * root])])
+    mean = np.concatenate([[0.0], root @ np.full(N, 0.1)])
+    noise = np.full(N, float(result.params["noise"]))
+    exact = gaussian_posterior(mean, rows @ rows.T, np.eye(N + 1)[1:], Y, noise)
+    assert_allclose(result.joint_mean, exact.mean, atol=1e-9)
+    assert_allclose(result.joint_covariance, exact.covariance, atol=1e-9)
+    assert_allclose(result.log_evidence, exact.log_evidence, atol=1e-8)
+
+
+def local_linear_trend(y: np.ndarray) -> None:
+    """Level and slope each depend on the other's earlier elements."""
+
+    def step(carry: Any, now: Any) -> tuple[Any, None]:
+        level, slope = carry
+        level = numpyro.sample("level", dist.Normal(level + slope, 0.5))
+        slope = numpyro.sample("slope", dist.Normal(0.9 * slope + 0.1 * level, 0.3))
+        numpyro.sample("y", dist.Poisson(jnp.exp(level)), obs=now)
+        return (level, slope), None
+
+    scan(step, (0.0, 0.0), y)
+
+
+def the_same_written_out(y: np.ndarray) -> None:
+    level, slope = 0.0, 0.0
+    for t, now in enumerate(y):
+        level: Any = numpyro.sample(f"level_{t}", dist.Normal(level + slope, 0.5))
+        slope: Any = numpyro.sample(f"slope_{t}", dist.Normal(0.9 * slope + 0.1 * level, 0.3))
+        numpyro.sample(f"y_{t}", dist.Poisson(jnp.exp(level)), obs=now)
+
+
+def test_sites_that_depend_on_one_another():
+    y = np.array([0, 2, 1, 4])
+    together, apart = EP(local_linear_trend).run(KEY, y), EP(the_same_written_out).run(KEY, y)
+    for name in ("level", "slope"):
+        assert_allclose(
+            together.mean[name], [apart.mean[f"{name}_{t}"] for t in range(4)], atol=1e-5
+        )
+        assert_allclose(
+            together.stddev[name], [apart.stddev[f"{name}_{t}"] for t in range(4)], atol=1e-5
+        )
+    assert_allclose(together.log_evidence, apart.log_evidence, atol=1e-6)
+
+
+def test_volatility_by_jax_scan_and_by_sums():
+    """Nonlinear results of each step are factors of their own, under a mask and weights too."""
+
+    def model(y, by_scan):
+        step: Any = numpyro.sample("step", dist.Normal(0.0, 0.4).expand([N]))
+        if by_scan:
+
+            def walk(last: Any, now: Any) -> tuple[Any, tuple[Any, Any]]:
+                return last + now, (last + now, jnp.exp(0.5 * (last + now)))
+
+            _, (level, sd) = jax.lax.scan(walk, -0.5, step)
+        else:
+            level = -0.5 + jnp.cumsum(step)
+            sd = jnp.exp(0.5 * level)
+        with numpyro.handlers.scale(scale=np.linspace(0.5, 1.5, N)):
+            numpyro.sample("y", dist.Normal(0.0, sd), obs=y, obs_mask=y > -0.9)
+        numpyro.sample("z", dist.Normal(level, 1.0), obs=y)
+
+    engine = EP(model, tol=1e-8)
+    one, other = engine.run(KEY, Y, True), engine.run(KEY, Y, False)
+    assert_allclose(one.joint_mean, other.joint_mean, atol=1e-7)
+    assert_allclose(one.joint_covariance, other.joint_covariance, atol=1e-7)
+    assert_allclose(one.log_evidence, other.log_evidence, atol=1e-7)
+
+
+def test_a_carry_that_is_not_affine_is_refused():
+    def model(y):
+        def step(last: Any, now: Any) -> tuple[Any, None]:
+            x = numpyro.sample("x", dist.Normal(jnp.sin(last), 0.5))
+            numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
+            return x, None
+
+        scan(step, 0.0, y)
+
+    with pytest.raises(ValueError, match="prior mean of latent site 'x' is not an affine"):
+        EP(model).run(KEY, Y)
