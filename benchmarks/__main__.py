@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from benchmarks.active_commands import COMMANDS as ACTIVE
+from benchmarks.kills import COMMANDS as KILLS
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
@@ -173,7 +174,7 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
         )
 
 
-for command in (*ACTIVE, *ONLINE, *RATINGS, *RATINGS_SPEED):
+for command in (*ACTIVE, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED):
     main.add_command(command)
 
 
