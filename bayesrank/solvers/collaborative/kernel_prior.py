@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_solve
 
-from bayesrank.gp import KernelPrior
+from bayesrank.gp import KernelPrior, Tier
 from bayesrank.solvers.collaborative.newton import ascent_step
 from bayesrank.solvers.collaborative.types import SharedPrior
 
@@ -208,11 +208,19 @@ def _objective(
     value = jnp.zeros((), base.own.dtype)
     for tier in prior.tiers:
         chosen = prior.posterior_mode(tier, moments.core, target, num_users)
-        ours, theirs = (
-            jnp.sum(jnp.log(jnp.diagonal(factor)[tier.start : tier.end]))
-            for factor in (base.factor, jnp.linalg.cholesky(chosen))
-        )
-        value += tier.strength * ours - (num_users + tier.strength) * theirs
+        ours, theirs = (_log_det(x, tier) for x in (target, chosen))
+        value += 0.5 * (tier.strength * ours - (num_users + tier.strength) * theirs)
     change, (core, across, rest) = base.weights - present.weights, moments
     left = rest - jnp.sum(change * (2.0 * across - core @ change), axis=0)
     return value - 0.5 * jnp.sum(num_users * jnp.log(base.own) + left / base.own)
+
+
+def _log_det(matrix: Array, tier: Tier) -> Array:
+    """Log determinant of a tier's part of a matrix, given the tiers before.
+
+    By LU: its derivatives are products, and take a fraction of the time of Cholesky's.
+    """
+    every, before = (
+        jnp.linalg.slogdet(matrix[:end, :end])[1] if end else 0.0 for end in (tier.end, tier.start)
+    )
+    return jnp.asarray(every - before)
