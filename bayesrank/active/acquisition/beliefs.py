@@ -8,6 +8,7 @@ numbers, the mean :math:`m` and the variance :math:`v` of its margin, and in one
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -95,13 +96,14 @@ def possible_answers(
     """
     if beliefs.tie_width is None:
         likelihood = Thurstone(0.0, beliefs.noise)
+        moments = [likelihood.tilted_moments(outcome, mean, variance) for outcome in range(2)]
     else:
+        # All at once: an interval is much to compile.
+        outcomes = jnp.arange(3).reshape(-1, *(1 for _ in range(jnp.ndim(mean))))
         likelihood = ThurstoneTies(0.0, beliefs.tie_width, beliefs.noise)
-    answers = []
-    for outcome in range(likelihood.num_outcomes):
-        log_probability, shift, curvature = likelihood.tilted_moments(outcome, mean, variance)
-        answers.append(PossibleAnswer(log_probability, shift, -curvature))
-    return tuple(answers)
+        together = likelihood.tilted_moments(outcomes, mean, variance)
+        moments = [jax.tree.map(lambda x, k=k: x[k], together) for k in range(3)]
+    return tuple(PossibleAnswer(m.log_z, m.d1, -m.d2) for m in moments)
 
 
 def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
