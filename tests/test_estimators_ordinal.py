@@ -20,7 +20,7 @@ from sklearn.utils import estimator_checks
 import bayesrank
 from bayesrank import OrdinalGP
 from bayesrank.estimators import absolute_error_score, log_score
-from bayesrank.infer import compiled
+from bayesrank.infer import IntegratedEP, compiled
 from bayesrank.models import ordinal_gp
 
 PARAMS: dict[str, Any] = {
@@ -57,6 +57,11 @@ def data():
 
 @pytest.fixture(scope="module")
 def learned(data):
+    return OrdinalGP(hyperparameters="maximum").fit(*data)
+
+
+@pytest.fixture(scope="module")
+def integrated(data):
     return OrdinalGP().fit(*data)
 
 
@@ -216,6 +221,28 @@ def test_copies_and_pickles_keep_the_fit(data, fixed):
 def test_scikit_learn_checks(check):
     check("OrdinalGP", OrdinalGP())
     assert bayesrank.OrdinalGP is OrdinalGP
+
+
+def test_integrates_hyperparameters_by_default(data, integrated, learned):
+    """Predictions are those of the program with new items in it, integrated as a whole."""
+    X, levels = data
+    X_new = np.array([[60.0, 5.1], [100.0, 4.9], [180.0, 5.0]])
+    old, new = ((x - X.mean(0)) / X.std(0) for x in (X, X_new))
+    whole = IntegratedEP(ordinal_gp).run(jax.random.key(3), old, levels, num_levels=3, X_new=new)
+    mean, stddev = integrated.predict_latent(X_new)
+    np.testing.assert_allclose((mean - whole.mean["f_new"]) / stddev, 0.0, atol=0.2)
+    np.testing.assert_allclose(stddev, whole.stddev["f_new"], rtol=0.2)
+    assert integrated.log_evidence_ == integrated.result.log_evidence
+    assert set(integrated.params_) == set(integrated.result.points)
+    probability = integrated.predict_proba(X_new)
+    np.testing.assert_allclose(probability.sum(1), 1.0)
+    expected = np.zeros((3, 3))
+    for part in integrated.result.components():
+        one = _like(learned, hyperparameters=part.params).fit(X, levels)
+        expected += part.weight * one.predict_proba(X_new)
+        if part.weight == max(integrated.result.weights):
+            np.testing.assert_allclose(one.result.mean["f"], part.moments.mean["f"], atol=0.02)
+    np.testing.assert_allclose(probability, expected, atol=0.01)
 
 
 def test_refusals(data):

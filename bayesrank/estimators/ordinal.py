@@ -17,9 +17,10 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators.base import EPEstimator, engine_of
+from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.predict import prior_covariances
+from bayesrank.estimators.skills import components
 from bayesrank.infer import maximize_evidence
 from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
@@ -52,10 +53,12 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     levels : sequence, optional
         All levels from the lowest to the highest; by default those in `y`, sorted, or the
         categories of `y` if they are ordered.
-    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
-        "maximum" learns them as those under which the data are most probable, their priors
-        included. "prior" takes the medians of their priors. A mapping fixes those that it names
-        (``amplitude``, ``lengthscale``, ``stretch``, ``gaps``) and learns the others.
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
+        "integrate" averages over what the data leave open about them, by some dozens of fits at
+        different values. "maximum" takes those under which the data are most probable, their priors
+        included: quicker, with intervals that are too narrow where the data are few. "prior" takes
+        the medians of their priors. A mapping fixes those that it names (``amplitude``,
+        ``lengthscale``, ``stretch``, ``gaps``) and learns the others by "maximum".
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`,
         as the priors suppose.
@@ -69,12 +72,12 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     classes_ : ndarray of shape (r,)
         The levels, from the lowest to the highest. scikit-learn's ``log_loss`` and the scorers made
         of it suppose labels in sorted order: there, give numbers, or names that sort like levels.
-    result_ : EPResult
+    result_ : EPResult or IntegratedEPResult
         The posterior of the function at the items of `fit`, site ``f``; also as `result`.
     params_ : dict
-        Values of the hyperparameters that were used.
+        Values of the hyperparameters that were used; their means if they were integrated over.
     log_evidence_ : float
-        EP's log evidence at them, in nats.
+        EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
     thresholds_ : ndarray of shape (r - 1,)
         Edges between the levels, on the scale of the function and in units of the noise.
     lengthscales_ : ndarray of shape (d,)
@@ -112,7 +115,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         likelihood: Literal["probit", "logit"] = "probit",
         predict_as: Literal["median", "mode"] = "median",
         levels: Sequence[Any] | None = None,
-        hyperparameters: str | Mapping[str, Any] = "maximum",
+        hyperparameters: str | Mapping[str, Any] = "integrate",
         standardize: bool = True,
         num_restarts: int = 0,
         random_state: int | np.random.RandomState | None = 0,
@@ -165,25 +168,33 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         shapes: dict[str, tuple[int, ...]] = {"amplitude": (), "lengthscale": ()}
         shapes |= {"stretch": (d,)} if self.ard else {}
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}
-        params, choice = check_hyperparameters(self.hyperparameters, shapes)
+        params, choice = check_hyperparameters(
+            self.hyperparameters, shapes, ("integrate", "maximum", "prior")
+        )
 
         engine = engine_of(ordinal_gp)
         data = (checked - mean) / scale, numbers
         options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         key = jax.random.key(seed)
-        if choice == "maximum":
-            params = maximize_evidence(
-                engine,
-                *data,
-                params=params,
-                num_restarts=self.num_restarts,
-                rng_key=key,
-                tol=_TOLERANCE,
-                **options,
-            ).params
-        self.result_ = engine.run(key, *data, params=params, **options)
-        self.params_ = self.result_.params
+        if choice == "integrate":
+            self.result_ = integrator_of(ordinal_gp).run(
+                key, *data, num_restarts=self.num_restarts, **options
+            )
+            self.params_ = {name: self.result_.mean[name] for name in shapes}
+        else:
+            if choice == "maximum":
+                params = maximize_evidence(
+                    engine,
+                    *data,
+                    params=params,
+                    num_restarts=self.num_restarts,
+                    rng_key=key,
+                    tol=_TOLERANCE,
+                    **options,
+                ).params
+            self.result_ = engine.run(key, *data, params=params, **options)
+            self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence
         self.classes_ = classes
         self.thresholds_ = _thresholds(self.params_)
@@ -223,10 +234,12 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         ndarray of shape (m, r)
             Probabilities, a column for each of ``classes_``.
         """
-        mean, stddev = self.predict_latent(X)
+        parts, (means, variances) = components(self.result), self._latents(X)
+        probability = np.zeros((means.shape[1], len(self.classes_)))
         with jax.enable_x64(True):
-            arrays = (jnp.asarray(a) for a in (self.thresholds_, mean, stddev**2))
-            probability = np.asarray(_probabilities(self.likelihood, *arrays))
+            for part, mean, variance in zip(parts, means, variances, strict=True):
+                arrays = (jnp.asarray(a) for a in (_thresholds(part.params), mean, variance))
+                probability += part.weight * np.asarray(_probabilities(self.likelihood, *arrays))
         return probability / probability.sum(axis=1, keepdims=True)
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
@@ -242,18 +255,28 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         tuple of ndarray
             Means and standard deviations, both of shape (m,), in units of the noise.
         """
+        means, variances = self._latents(X)
+        weights = np.array([part.weight for part in components(self.result)])
+        mean = weights @ means
+        return mean, np.sqrt(weights @ (variances + (means - mean) ** 2))
+
+    def _latents(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Means and variances under each component of the posterior, shapes (K, m)."""
         result = self.result
         checked = self._check_features(X, reset=False)
+        new = (checked - self.feature_mean_) / self.feature_scale_
         names = ("amplitude", "lengthscale", "stretch")
-        with jax.enable_x64(True):
-            scales = [result.params[k] for k in names if k in result.params]
-            new = (checked - self.feature_mean_) / self.feature_scale_
-            arrays = prior_covariances(ordinal_kernel, scales, result.model_args[0], new)
-            covariance, across, prior = map(np.asarray, arrays)
-        weights = cho_solve(cho_factor(covariance, lower=True), across)
-        change = result.covariance["f"] @ weights - across
-        variance = prior + np.einsum("nm,nm->m", weights, change)
-        return weights.T @ result.mean["f"], np.sqrt(variance)
+        means, variances = [], []
+        for _, params, mean, own in components(result):
+            with jax.enable_x64(True):
+                scales = [params[k] for k in names if k in params]
+                arrays = prior_covariances(ordinal_kernel, scales, result.model_args[0], new)
+                covariance, across, prior = map(np.asarray, arrays)
+            weights = cho_solve(cho_factor(covariance, lower=True), across)
+            change = own @ weights - across
+            means.append(weights.T @ mean)
+            variances.append(prior + np.einsum("nm,nm->m", weights, change))
+        return np.array(means), np.array(variances)
 
 
 @partial(jax.jit, static_argnums=0)
