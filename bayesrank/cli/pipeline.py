@@ -101,6 +101,7 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
             item_features=data.features,
             items=data.names,
             ard=True,
+            hyperparameters="maximum",
             num_samples=_DRAWS,
             random_state=settings.seed,
         ).fit(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -13,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
+from bayesrank.infer.hyper.hyperparameters import inventory_of
 
-__all__ = ["EPEstimator", "engine_of", "integrator_of"]
+__all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]
 
 
 @cache
@@ -27,6 +29,18 @@ def engine_of(program: Callable[..., Any]) -> EP:
 def integrator_of(program: Callable[..., Any]) -> IntegratedEP:
     """Return what integrates over a program's hyperparameters, by the engine that all share."""
     return IntegratedEP(engine_of(program))
+
+
+def prior_medians(
+    program: Callable[..., Any],
+    args: tuple,
+    options: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Values of all hyperparameters: those given, and the medians of the others' priors."""
+    with jax.enable_x64(True):
+        inventory = inventory_of(engine_of(program), args, options, params)
+    return {name: np.asarray(value) for name, value in inventory.hyperparameters.items()}
 
 
 class EPEstimator(BaseEstimator):

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of
+from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of, prior_medians
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.predict import prior_covariances
 from bayesrank.estimators.skills import components
@@ -193,6 +193,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
                     tol=_TOLERANCE,
                     **options,
                 ).params
+            else:
+                params = prior_medians(ordinal_gp, data, options, params)
             self.result_ = engine.run(key, *data, params=params, **options)
             self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence

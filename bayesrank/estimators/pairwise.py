@@ -42,12 +42,12 @@ class PairwiseRanker(SkillEstimator):
         Of items with features, see `bayesrank.PreferenceGP`.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "maximum"
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
         "maximum" learns them as those under which the data are most probable, their priors
         included. "integrate" averages over them, which takes some dozens of fits and widens the
         intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
         fixes those that it names (with features ``amplitude``, ``lengthscale``, ``noise``,
-        ``graph_weight``; else ``scale``; ``tie_width``) and learns the others.
+        ``graph_weight``; else ``scale``; ``tie_width``) and learns the others by "maximum".
     num_restarts : int, default 0
         Number of further starts of the search for hyperparameters, from random points.
     num_samples : int, default 2000
@@ -92,7 +92,7 @@ class PairwiseRanker(SkillEstimator):
         laplacian: Any = None,
         standardize: bool = True,
         likelihood: Literal["probit", "logit"] = "probit",
-        hyperparameters: str | Mapping[str, Any] = "maximum",
+        hyperparameters: str | Mapping[str, Any] = "integrate",
         num_restarts: int = 0,
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,

@@ -36,12 +36,12 @@ class PreferenceGP(SkillEstimator):
         Whether each feature has a lengthscale of its own, so that some can turn out not to matter.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "maximum"
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
         "maximum" learns them as those under which the data are most probable, their priors
         included. "integrate" averages over them, which takes some dozens of fits and widens the
         intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
         fixes those that it names (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``,
-        ``graph_weight``) and learns the others.
+        ``graph_weight``) and learns the others by "maximum".
     laplacian : int, matrix of shape (n, n), callable or None, default None
         A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
         compared help to rank the others. An integer joins each item with so many nearest ones, by
@@ -100,7 +100,7 @@ class PreferenceGP(SkillEstimator):
         *,
         ard: bool = False,
         likelihood: Literal["probit", "logit"] = "probit",
-        hyperparameters: str | Mapping[str, Any] = "maximum",
+        hyperparameters: str | Mapping[str, Any] = "integrate",
         laplacian: Any = None,
         standardize: bool = True,
         num_restarts: int = 0,

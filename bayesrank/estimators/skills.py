@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from bayesrank._validate import check_count
-from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of
+from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of, prior_medians
 from bayesrank.estimators.checks import (
     check_hyperparameters,
     graph_laplacian,
@@ -188,6 +188,8 @@ class SkillEstimator(EPEstimator):
                 **options,
             )
             params = maximum.params
+        else:
+            params = prior_medians(program, (items, said.pairs), options, params)
         self.result_ = engine.run(
             draw_key, items, said.pairs, params=params, num_samples=self.num_samples, **options
         )
