@@ -13,6 +13,7 @@ import click
 
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.kills import COMMANDS as KILLS
+from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
@@ -174,7 +175,7 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
         )
 
 
-for command in (*ACTIVE, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED):
+for command in (*ACTIVE, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED):
     main.add_command(command)
 
 

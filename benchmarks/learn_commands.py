@@ -1,0 +1,119 @@
+"""Commands of the benchmarks of learning to rank: figures on lists, and times."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from scipy import sparse
+
+__all__ = ["COMMANDS"]
+
+
+@click.group()
+def learn() -> None:
+    """RankRLS, ConeRank and LambdaRank."""
+
+
+@learn.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def figures(folder: Path) -> None:
+    """NDCG and pairwise error on LightGBM's lambdarank example, in FOLDER."""
+    from bayesrank import ConeRank, LambdaRank, RankRLS
+    from bayesrank.datasets import read_lists
+    from bayesrank.metrics import ndcg, pairwise_error
+
+    train, test = (read_lists(folder / f"rank.{part}") for part in ("train", "test"))
+    width = max(train.X.shape[1], test.X.shape[1])
+    train, test = train.widened(width), test.widened(width)
+    methods = {
+        "RankRLS": RankRLS(),
+        "RankRLS, leave-query-out": RankRLS(regularization="leave-query-out"),
+        "RankRLS, centre": RankRLS(weights="centre"),
+        "ConeRank": ConeRank(),
+        "ConeRank, SG as printed": ConeRank(method="sg", fold_in="printed", ridge=0.0),
+        "LambdaRank, ranknet": LambdaRank(),
+        "LambdaRank, ndcg": LambdaRank(field="ndcg"),
+        "LambdaRank, ndcg, trees": LambdaRank(field="ndcg", model="trees"),
+    }
+    click.echo(f"{'':28} NDCG@1     @3     @5    @10  pairwise error   time")
+    for name, method in methods.items():
+        start = time.perf_counter()
+        scores = method.fit(train.X, train.y, train.query).predict(test.X)
+        took = time.perf_counter() - start
+        tops = [ndcg(scores, test.y, query=test.query, k=k).mean for k in (1, 3, 5, 10)]
+        error = pairwise_error(scores, test.y, query=test.query).mean
+        places = " ".join(f"{value:6.3f}" for value in tops)
+        click.echo(f"{name:28} {places} {error:15.3f} {took:5.1f} s")
+
+
+def _lists(m: int, d: int, num_queries: int) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(m, d))
+    y = X @ rng.normal(size=d) * 0.3 + rng.normal(size=m)
+    return X, y, np.sort(rng.integers(0, num_queries, m))
+
+
+def _say(name: str, call: Callable[[], Any], repeats: int = 1) -> None:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    click.echo(f"{name:58} {np.median(times):9.4f} s")
+
+
+@learn.command()
+def speed() -> None:
+    """Times at 4,000 rows, 100,000 sparse rows, and 6,400 pairs."""
+    from tinygp.kernels import ExpSquared
+
+    from bayesrank import ConeRank, LambdaRank, RankRLS
+    from bayesrank.datasets import group_queries
+    from bayesrank.solvers.rank_rls import contrasts_of, leave_query_out
+    from bayesrank.solvers.rank_rls.hold_out import held_out_errors
+    from bayesrank.solvers.rank_rls.spectrum import LinearSpectrum
+
+    X, y, query = _lists(4000, 50, 400)
+    contrasts = contrasts_of(group_queries(query, len(y)))
+
+    def grid() -> None:
+        system = LinearSpectrum.of(X, y, contrasts)
+        for lam in np.logspace(-3, 3, 15):
+            held_out_errors(system, lam)
+
+    _say(
+        "RankRLS, linear, leave-query-out, 4,000 x 50",
+        lambda: leave_query_out(LinearSpectrum.of(X, y, contrasts), 1.0),
+        repeats=15,
+    )
+    _say("RankRLS, linear, hold-out at 15 constants", grid, repeats=5)
+    thin = sparse.random(100_000, 500, density=0.05, random_state=0, format="csr")
+    target = np.asarray(thin @ np.ones(500)) + np.random.default_rng(0).normal(size=100_000)
+    lists = np.arange(100_000) // 20
+    _say("RankRLS, 100,000 x 500 sparse", lambda: RankRLS().fit(thin, target, lists))
+    grades = np.tile([1.0] * 10 + [0.0] * 10, 64)
+    wide = np.random.default_rng(0).normal(size=(1280, 46))
+    cone = ConeRank(ridge=1.0)
+    _say("ConeRank, 6,400 pairs, 10 atoms", lambda: cone.fit(wide, grades, np.arange(1280) // 20))
+    rows, levels, names = _lists(3000, 300, 200)
+    levels = np.digitize(levels, [-1.0, 1.0, 3.0]).astype(float)
+    _say(
+        "LambdaRank, linear, 3,000 x 300, 300 steps",
+        lambda: LambdaRank(field="ndcg").fit(rows, levels, names),
+    )
+    kernel = RankRLS(kernel=ExpSquared(7.0), regularization=1.0)
+    _say(
+        "RankRLS, Gaussian kernel, hold-out, 4,000",
+        lambda: kernel.fit(X, y, query).leave_query_out(),
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    click.echo(f"peak memory of all of these {peak:.0f} MB")
+
+
+COMMANDS = (learn,)
