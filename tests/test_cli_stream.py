@@ -16,14 +16,14 @@ import pytest
 from bayesrank._files import locked
 from bayesrank.cli import main
 from bayesrank.datasets import DataError
-from bayesrank.datasets.stream import BadLine, Layout, parse_line, survey
+from bayesrank.datasets.stream import BadLine, StreamLayout, parse_line, survey
 from bayesrank.online import OnlineBayesPoint, rank_loss, synthetic_stream
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = synthetic_stream(1500, seed=4)
 LINES = [f"{y} 1:{a:.6f} 2:{b:.6f}" for (a, b), y in zip(DATA.X, DATA.y, strict=True)]
 CSV = [f"{y},{a:.6f},{b:.6f}" for (a, b), y in zip(DATA.X, DATA.y, strict=True)]
-SVM, TABLE = Layout("svmlight", 5, 2), Layout("csv", 5, 2)
+SVM, TABLE = StreamLayout("svmlight", 5, 2), StreamLayout("csv", 5, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -399,8 +399,8 @@ def test_a_file_without_a_good_line_says_what_the_first_is_wrong_in(lines, reaso
 
 def test_the_layout_is_found_in_the_file():
     _write("data.svm", ["# a comment", "2 5:1", "bad", "3 2:1 7:1", "1 99"])
-    assert survey(Path("data.svm"), None, None, None) == Layout("svmlight", 3, 7)
-    assert survey(Path("data.svm"), 9, 8, None) == Layout("svmlight", 9, 8)
+    assert survey(Path("data.svm"), None, None, None) == StreamLayout("svmlight", 3, 7)
+    assert survey(Path("data.svm"), 9, 8, None) == StreamLayout("svmlight", 9, 8)
     _write("data.csv", ["level,a,b,c", "2,1,1,1", "4,1"])
-    assert survey(Path("data.csv"), None, None, None) == Layout("csv", 4, 3)
-    assert survey(Path("data.csv"), 5, None, None) == Layout("csv", 5, 3)
+    assert survey(Path("data.csv"), None, None, None) == StreamLayout("csv", 4, 3)
+    assert survey(Path("data.csv"), 5, None, None) == StreamLayout("csv", 5, 3)

@@ -14,7 +14,7 @@ from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.history import Answer, Event, History, replay
 from bayesrank.active.items import NamedItems
 from bayesrank.active.posterior.skills import SkillPosterior
-from bayesrank.active.posterior.update import Fit
+from bayesrank.active.posterior.update import SkillFit
 from bayesrank.active.store import Journal, MemoryLog
 from bayesrank.infer import EPResult
 from bayesrank.ranking import RankSummary, summarize
@@ -128,7 +128,7 @@ class Session:
         return self._remember("history", self._replayed)
 
     @property
-    def _fit(self) -> Fit:
+    def _fit(self) -> SkillFit:
         return self._remember("fit", lambda: self._posterior.fit(self._history))
 
     def _remember(self, name: str, compute: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ from bayesrank._names import shown
 
 if TYPE_CHECKING:
     from bayesrank.cli._stream_run import Tally
-    from bayesrank.datasets.stream import Layout
+    from bayesrank.datasets.stream import StreamLayout
 
 _HELP = """\
 Learn levels from a stream of lines, predicting each before it is learned.
@@ -141,13 +141,13 @@ def stream_command(
     """Set a run up, follow the stream, and say how it went."""
     from bayesrank.cli._interrupt import Interrupted, kept
     from bayesrank.cli._notes import count_of
-    from bayesrank.cli._stream_run import Run
+    from bayesrank.cli._stream_run import StreamRun
 
     standard_input = str(data) == "-"
     layout = _layout(data, levels, features, form)
     _refuse_large(layout, **options)
     model = _learner(layout, **options)
-    run = Run(
+    run = StreamRun(
         model,
         layout,
         "standard input" if standard_input else str(data),
@@ -192,8 +192,10 @@ def _lock(stack: ExitStack, checkpoint: Path) -> None:
         raise OutputError(f"{checkpoint}: {problem}; use --checkpoint") from None
 
 
-def _layout(data: Path, levels: int | None, features: int | None, form: str | None) -> "Layout":
-    from bayesrank.datasets.stream import Layout, survey
+def _layout(
+    data: Path, levels: int | None, features: int | None, form: str | None
+) -> "StreamLayout":
+    from bayesrank.datasets.stream import StreamLayout, survey
 
     # A pipe with a name, such as <(zcat data.gz) has, is read once, too.
     once = str(data) == "-" or (data.exists() and not data.is_file() and not data.is_dir())
@@ -204,11 +206,16 @@ def _layout(data: Path, levels: int | None, features: int | None, form: str | No
         raise click.UsageError(
             f"{name} cannot be looked at twice: give --levels, --features and --format."
         )
-    return Layout(form, levels, features)
+    return StreamLayout(form, levels, features)
 
 
 def _refuse_large(
-    layout: "Layout", learner: str, degree: int, num_members: int, every: int, **others: Any
+    layout: "StreamLayout",
+    learner: str,
+    degree: int,
+    num_members: int,
+    every: int,
+    **others: Any,
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
     from bayesrank.cli._notes import count_of
@@ -227,7 +234,7 @@ def _refuse_large(
         )
 
 
-def _learner(layout: "Layout", learner: str, degree: int, **options: Any) -> Any:
+def _learner(layout: "StreamLayout", learner: str, degree: int, **options: Any) -> Any:
     from tinygp.kernels import Polynomial
 
     from bayesrank import online

@@ -10,7 +10,7 @@ import numpy as np
 from bayesrank.cli._interrupt import keep, waiting
 from bayesrank.cli._output import OutputError
 from bayesrank.datasets.errors import DataError
-from bayesrank.datasets.stream import BadLine, Example, Layout, parse_line
+from bayesrank.datasets.stream import BadLine, Example, StreamLayout, parse_line
 
 Report = Callable[["Tally"], None]
 
@@ -36,7 +36,7 @@ class Tally(NamedTuple):
         return self.nats / max(self.examples, 1)
 
 
-class Run:
+class StreamRun:
     """One run over a stream.
 
     Parameters
@@ -60,7 +60,7 @@ class Run:
     def __init__(
         self,
         model: Any,
-        layout: Layout,
+        layout: StreamLayout,
         source: str,
         checkpoint: Path,
         *,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.ratings import LEVEL_COLUMNS
 
-__all__ = ["BadLine", "Example", "Layout", "parse_line", "sniff", "survey"]
+__all__ = ["BadLine", "Example", "StreamLayout", "parse_line", "sniff", "survey"]
 
 # Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
 LARGEST = 1e30
@@ -29,7 +29,7 @@ class Example(NamedTuple):
     features: NDArray[np.float64]
 
 
-class Layout(NamedTuple):
+class StreamLayout(NamedTuple):
     """How the lines of a stream are written.
 
     Attributes
@@ -53,7 +53,7 @@ def sniff(line: str) -> str:
     return "csv" if "," in line.split("#")[0] else "svmlight"
 
 
-def parse_line(raw: bytes, number: int, layout: Layout) -> Example | None:
+def parse_line(raw: bytes, number: int, layout: StreamLayout) -> Example | None:
     """Read one line.
 
     Parameters
@@ -97,7 +97,7 @@ def parse_line(raw: bytes, number: int, layout: Layout) -> Example | None:
 
 def survey(
     path: Path, num_levels: int | None, num_features: int | None, form: str | None
-) -> Layout:
+) -> StreamLayout:
     """Find what is not known of a file's layout, without keeping it in memory.
 
     Parameters
@@ -110,7 +110,7 @@ def survey(
 
     Returns
     -------
-    Layout
+    StreamLayout
 
     Raises
     ------
@@ -145,7 +145,7 @@ def survey(
     if form is None or not highest:
         cure = "write a level, then the features, on each line"
         raise DataError(path, f"there is no line to learn from{problem}", cure)
-    layout = Layout(form, num_levels or max(highest, 2), num_features or widest)
+    layout = StreamLayout(form, num_levels or max(highest, 2), num_features or widest)
     if layout.num_features < 1:
         raise DataError(path, "no line has a feature", "write features behind the level")
     return layout

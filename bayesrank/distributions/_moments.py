@@ -33,7 +33,7 @@ from jax import Array
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
 
-__all__ = ["Moments", "half_line", "interval"]
+__all__ = ["IntervalMoments", "half_line", "interval"]
 
 SQRT_HALF = math.sqrt(0.5)
 DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
@@ -49,7 +49,7 @@ NARROW = 0.5
 NODES, WEIGHTS = (half[3:].tolist() for half in np.polynomial.legendre.leggauss(6))
 
 
-class Moments(NamedTuple):
+class IntervalMoments(NamedTuple):
     """What moment matching needs of a normal variable restricted to an interval."""
 
     log_mass: Array
@@ -123,7 +123,7 @@ def _choose(condition: Array, if_true: _Piece, if_false: _Piece) -> _Piece:
     return jax.tree.map(partial(jnp.where, condition), if_true, if_false)
 
 
-def half_line(edge: ArrayLike) -> Moments:
+def half_line(edge: ArrayLike) -> IntervalMoments:
     """Restrict the standard normal to ``x > edge``.
 
     Parameters
@@ -133,7 +133,7 @@ def half_line(edge: ArrayLike) -> Moments:
 
     Returns
     -------
-    Moments
+    IntervalMoments
         Derivatives are with respect to the mean of the normal, in standard units.
     """
     edge = jnp.asarray(edge)
@@ -144,10 +144,12 @@ def half_line(edge: ArrayLike) -> Moments:
     beyond = edge + tail.excess
     outside = _Piece(edge, DENSITY_AT_0 * tail.mills, 0.0, beyond, -beyond * tail.excess)
     piece = _choose(edge < 0, inside, outside)
-    return Moments(piece.log_mass, piece.first, piece.second)
+    return IntervalMoments(piece.log_mass, piece.first, piece.second)
 
 
-def interval(lower: ArrayLike, upper: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Moments:
+def interval(
+    lower: ArrayLike, upper: ArrayLike, mean: ArrayLike, variance: ArrayLike
+) -> IntervalMoments:
     """Restrict a normal variable to ``lower < x < upper``.
 
     Parameters
@@ -159,13 +161,13 @@ def interval(lower: ArrayLike, upper: ArrayLike, mean: ArrayLike, variance: Arra
 
     Returns
     -------
-    Moments
+    IntervalMoments
         Derivatives are with respect to ``mean``.
     """
     sd = jnp.sqrt(variance)
     sign, x = _standardise(jnp.asarray(lower), jnp.asarray(upper), jnp.asarray(mean), sd)
     piece = _choose(x.narrow, _narrow(x), _wide(x))
-    return Moments(piece.log_mass, sign * piece.first / sd, piece.second / variance)
+    return IntervalMoments(piece.log_mass, sign * piece.first / sd, piece.second / variance)
 
 
 class _Interval(NamedTuple):

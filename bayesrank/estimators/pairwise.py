@@ -13,7 +13,7 @@ from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.comparisons import numbers_of, read_comparisons, read_pairs
 from bayesrank.estimators.query import questions
-from bayesrank.estimators.skills import Component, Outcome, SkillEstimator, components
+from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
 from bayesrank.estimators.storage import read_ranker, write_ranker
 
 __all__ = ["PairwiseRanker"]
@@ -378,7 +378,7 @@ def _in_order(winners: list[Hashable], losers: list[Hashable]) -> list[Hashable]
         return names
 
 
-def _with_others(parts: list[Component], numbers: NDArray[np.int64]) -> list[Component]:
+def _with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list[SkillComponent]:
     """Add items from the population, whose skills are independent, if pairs name any."""
     count = len(parts[0].mean)
     others = int(numbers.max(initial=count - 1)) + 1 - count

@@ -12,7 +12,7 @@ from bayesrank.estimators.checks import check_pairs
 from bayesrank.estimators.comparisons import read_comparisons
 from bayesrank.estimators.predict import NewItems, new_items
 from bayesrank.estimators.query import questions
-from bayesrank.estimators.skills import Component, Outcome, SkillEstimator, components
+from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
 
 __all__ = ["PreferenceGP"]
 
@@ -308,13 +308,13 @@ class PreferenceGP(SkillEstimator):
         """
         return questions(self.result, self.likelihood, n, candidates)
 
-    def _new_items(self, part: Component, X: ArrayLike, *, joint: bool) -> NewItems:
+    def _new_items(self, part: SkillComponent, X: ArrayLike, *, joint: bool) -> NewItems:
         features = self._check_features(X, reset=False)
         features = (features - self.feature_mean_) / self.feature_scale_
         known = self.result_.model_args[0]
         return new_items(part.params, part.mean, part.covariance, known, features, joint=joint)
 
-    def _parts_at(self, X: ArrayLike) -> list[Component]:
+    def _parts_at(self, X: ArrayLike) -> list[SkillComponent]:
         """What the posterior of other items' skills is made of."""
         parts = []
         for part in components(self.result):

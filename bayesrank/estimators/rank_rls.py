@@ -14,7 +14,7 @@ from tinygp.kernels import Kernel
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.solvers.rank_rls import (
-    Fit,
+    RankRLSFit,
     contrasts_of,
     cross_gram,
     fit_rank_rls,
@@ -125,7 +125,7 @@ class RankRLS(ListEstimator):
         """
         rows, grades, lists = self._check_lists(X, y, query)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._fit: Fit = fit_rank_rls(
+        self._fit: RankRLSFit = fit_rank_rls(
             self._dense(rows),
             grades,
             contrasts_of(lists, self.weights),

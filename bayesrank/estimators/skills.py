@@ -24,7 +24,7 @@ from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.ranking import RankSummary, summarize
 
-__all__ = ["OUTCOMES", "Component", "Outcome", "SkillEstimator", "components"]
+__all__ = ["OUTCOMES", "SkillComponent", "Outcome", "SkillEstimator", "components"]
 
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
@@ -32,7 +32,7 @@ Outcome = Literal["win", "tie", "loss"]
 OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
 
 
-class Component(NamedTuple):
+class SkillComponent(NamedTuple):
     """Skills given the hyperparameters; the posterior is a mixture of one such, or several.
 
     Attributes
@@ -51,14 +51,14 @@ class Component(NamedTuple):
     covariance: Array
 
 
-def components(result: EPResult | IntegratedEPResult) -> list[Component]:
+def components(result: EPResult | IntegratedEPResult) -> list[SkillComponent]:
     """Return what the posterior of the skills, site ``f``, is made of."""
     if isinstance(result, IntegratedEPResult):
         return [
-            Component(weight, params, moments.mean["f"], moments.covariance["f"])
+            SkillComponent(weight, params, moments.mean["f"], moments.covariance["f"])
             for weight, params, moments in result.components()
         ]
-    return [Component(1.0, result.params, result.mean["f"], result.covariance["f"])]
+    return [SkillComponent(1.0, result.params, result.mean["f"], result.covariance["f"])]
 
 
 class SkillEstimator(EPEstimator):
@@ -199,7 +199,9 @@ class SkillEstimator(EPEstimator):
     def _with_ties(self) -> bool:
         return "outcomes" in self.result.model_kwargs
 
-    def _probability(self, parts: list[Component], pairs: NDArray[Any], outcome: Outcome) -> Array:
+    def _probability(
+        self, parts: list[SkillComponent], pairs: NDArray[Any], outcome: Outcome
+    ) -> Array:
         """Probability of an outcome of each pair of rows, shape (P,)."""
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(OUTCOMES)}")
@@ -217,7 +219,7 @@ class SkillEstimator(EPEstimator):
             )
         return probability
 
-    def _log_score(self, parts: list[Component], said: Comparisons) -> float:
+    def _log_score(self, parts: list[SkillComponent], said: Comparisons) -> float:
         """Mean log probability of what happened."""
         probability = self._probability(parts, said.pairs, "win")
         if said.tied.any():

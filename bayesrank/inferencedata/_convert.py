@@ -12,7 +12,7 @@ from numpyro.infer import MCMC
 
 from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.inferencedata._groups import Posterior, from_mcmc, from_result
-from bayesrank.inferencedata._labels import Labels, site_shape
+from bayesrank.inferencedata._labels import AxisLabels, site_shape
 from bayesrank.inferencedata._results import PosteriorResult
 
 
@@ -95,7 +95,7 @@ def to_arviz(
     key = jax.random.key(0) if rng_key is None else rng_key
 
     def label() -> dict[str, xr.Dataset]:
-        labels = Labels(posterior.sites, coords, dims)
+        labels = AxisLabels(posterior.sites, coords, dims)
         groups = _groups(posterior, labels, pick, log_likelihood, key)
         labels.check_used()
         return groups
@@ -117,7 +117,7 @@ def _predictive_draws(draws: int, wanted: int | None) -> np.ndarray:
 
 def _groups(
     posterior: Posterior,
-    labels: Labels,
+    labels: AxisLabels,
     pick: np.ndarray,
     log_likelihood: bool,
     rng_key: jax.Array,

@@ -31,7 +31,7 @@ def site_dims(name: str, site: Mapping[str, Any], shape: tuple[int, ...]) -> lis
     return labels
 
 
-class Labels:
+class AxisLabels:
     """Dimension names of every site, checked against sizes and coordinates."""
 
     def __init__(

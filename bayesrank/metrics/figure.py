@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bayesrank.metrics._result import PerQuery, namespace
 from bayesrank.metrics.lists import Lists, arrange, rank_codes
-from bayesrank.metrics.problem import Array, Labels, Problem, Ties, check
+from bayesrank.metrics.problem import Array, Labels, ScoredLists, Ties, check
 
 _BLOCK = 2**21  # items worked on at once: draws beyond it wait for the next block
 
@@ -63,7 +63,7 @@ def per_query(
     return PerQuery(values.reshape(*problem.lead, len(problem.names)), problem.names)
 
 
-def _binarize(problem: Problem, min_relevant: float) -> Problem:
+def _binarize(problem: ScoredLists, min_relevant: float) -> ScoredLists:
     if not min_relevant > 0:
         raise ValueError(
             f"min_relevant must be above zero, got {min_relevant}; "
@@ -73,7 +73,7 @@ def _binarize(problem: Problem, min_relevant: float) -> Problem:
     return problem._replace(labels=labels, levels=(0.0, 1.0))
 
 
-def _blocks(xp: ModuleType, problem: Problem) -> list[Problem]:
+def _blocks(xp: ModuleType, problem: ScoredLists) -> list[ScoredLists]:
     """Cut a problem into blocks of draws that fit into memory."""
     draws, n = problem.scores.shape
     step = max(1, _BLOCK // max(n, 1)) if xp is np else max(draws, 1)
@@ -91,7 +91,7 @@ def _blocks(xp: ModuleType, problem: Problem) -> list[Problem]:
     ]
 
 
-def _block(kernel: Callable[[Lists], Array], problem: Problem) -> Array:
+def _block(kernel: Callable[[Lists], Array], problem: ScoredLists) -> Array:
     """Values of one block, shape ``(draws, queries)``."""
     xp = namespace(problem.scores, problem.labels, problem.where)
     draws, n = problem.scores.shape
@@ -108,7 +108,7 @@ def _block(kernel: Callable[[Lists], Array], problem: Problem) -> Array:
 
 
 def _fill(
-    xp: ModuleType, values: Array, problem: Problem, undefined: float | Literal["skip", "raise"]
+    xp: ModuleType, values: Array, problem: ScoredLists, undefined: float | Literal["skip", "raise"]
 ) -> Array:
     if undefined == "skip":
         return values
@@ -126,7 +126,7 @@ def _fill(
     return xp.where(xp.isnan(values), float(undefined), values)
 
 
-def _ranked(problem: Problem) -> Lists:
+def _ranked(problem: ScoredLists) -> Lists:
     """Rank all draws of a problem; the masked items of each go to one more list at its end."""
     xp = namespace(problem.scores, problem.labels, problem.where)
     draws, n = problem.scores.shape

@@ -24,7 +24,7 @@ class Options(TypedDict, total=False):
     undefined: float | Literal["skip", "raise"]
 
 
-class Problem(NamedTuple):
+class ScoredLists(NamedTuple):
     """Checked arrays, with all leading axes flattened into draws."""
 
     scores: Array  #: (draws, n)
@@ -45,7 +45,7 @@ def check(
     kind: Labels,
     ties: Ties,
     item: ArrayLike | None,
-) -> Problem:
+) -> ScoredLists:
     """Check the arrays of a figure against each other and against the rules for labels."""
     scores_like, labels_like = _known(scores_like), _known(labels_like)
     where_like = True if where_like is None else _known(where_like)
@@ -61,7 +61,7 @@ def check(
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32).astype(scores.dtype)
     lead = np.broadcast_shapes(scores.shape[:-1], labels.shape[:-1], where.shape[:-1])
-    return Problem(
+    return ScoredLists(
         scores=_draws(xp, xp.broadcast_to(scores, (*lead, scores.shape[-1]))),
         labels=_draws(xp, labels, lead),
         where=_draws(xp, xp.broadcast_to(where, (*where.shape[:-1], scores.shape[-1])), lead),

@@ -43,7 +43,7 @@ from tinygp.kernels import Kernel
 from bayesrank.distributions import Thurstone
 from bayesrank.online._basis import Basis, enter, features, leave, leaver
 
-__all__ = ["Belief", "Margins", "absorb", "drift", "level_probs", "margins", "take_block"]
+__all__ = ["Belief", "ThresholdMargins", "absorb", "drift", "level_probs", "margins", "take_block"]
 
 # Probability that a level is drawn at random, whatever the score: no noise level of a mixture is
 # ever ruled out by a single example.
@@ -84,7 +84,7 @@ class Belief(NamedTuple):
         return Basis(self.support, self.stamps, self.whitening)
 
 
-class Margins(NamedTuple):
+class ThresholdMargins(NamedTuple):
     """The margins of one example, ``w.x - c(r)``.
 
     Attributes
@@ -102,7 +102,7 @@ class Margins(NamedTuple):
     cross: Array
 
 
-def margins(mean: Array, covariance: Array, x: Array) -> Margins:
+def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
     """Describe the margins of an example, of D - k + 1 features ``x``."""
     num_features = x.shape[0]
     if covariance.ndim == 2:
@@ -112,7 +112,7 @@ def margins(mean: Array, covariance: Array, x: Array) -> Margins:
         of_weights = covariance[:num_features] * x
         repeated = jnp.broadcast_to(of_weights[:, None], (num_features, len(mean) - num_features))
         cross = jnp.concatenate([repeated, -jnp.diag(covariance[num_features:])])
-    return Margins(
+    return ThresholdMargins(
         x @ mean[:num_features] - mean[num_features:],
         x @ cross[:num_features] - cross[num_features:],
         cross,
@@ -152,7 +152,7 @@ def absorb(
         mean = mean + column * first
         outer.append(column)
         curvature.append(second)
-        now = Margins(
+        now = ThresholdMargins(
             now.mean + row * first,
             now.covariance + second * row[:, None] * row,
             now.cross + second * column[:, None] * row,

@@ -19,7 +19,7 @@ from bayesrank.online._loss import round_levels
 from bayesrank.online._storage import OWNER, read_state, write_state
 from bayesrank.online._validate import check_levels, check_names, check_rows
 
-__all__ = ["Block", "OnlineRanker"]
+__all__ = ["ExampleBlock", "OnlineRanker"]
 
 Array = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 SMALL_BLOCK, MIDDLE_BLOCK, LARGE_BLOCK, RECORD_BYTES = 16, 128, 1024, 2**23
 
 
-class Block(NamedTuple):
+class ExampleBlock(NamedTuple):
     """Examples padded to a fixed shape: features (B, d), levels (B,), number of examples."""
 
     X: Any
@@ -53,7 +53,7 @@ class OnlineRanker(BaseEstimator, ABC):
         """State that has seen nothing: a named tuple of arrays."""
 
     @abstractmethod
-    def _learn(self, state: Any, block: Block) -> tuple[Any, Any]:
+    def _learn(self, state: Any, block: ExampleBlock) -> tuple[Any, Any]:
         """Learn a block; return the new state, and records of what was met, example first."""
 
     @abstractmethod
@@ -339,7 +339,7 @@ class OnlineRanker(BaseEstimator, ABC):
                 "learned; begin anew by `fit`."
             )
 
-    def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[Block, int]]:
+    def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[ExampleBlock, int]]:
         """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
         start = 0
         for size in self._sizes(len(X), X.shape[1]):
@@ -349,7 +349,7 @@ class OnlineRanker(BaseEstimator, ABC):
             padded[:count] = rows
             levels = np.ones(size, np.int64)
             levels[:count] = y[start : start + count]
-            yield Block(padded, levels, np.int64(count)), count
+            yield ExampleBlock(padded, levels, np.int64(count)), count
             start += count
 
     def _sizes(self, count: int, num_features: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ from jax.scipy.special import entr
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank.online._adf import Belief, Margins, level_probs, margins
+from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins
 from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK
 
 __all__ = ["decide", "foresee_block", "padded"]
@@ -61,14 +61,16 @@ def foresee_block(
     return jax.lax.map(example, X)
 
 
-def _one_noise(mean: Array, covariance: Array, x: Array, noise: Array) -> tuple[Margins, Array]:
+def _one_noise(
+    mean: Array, covariance: Array, x: Array, noise: Array
+) -> tuple[ThresholdMargins, Array]:
     """Margins of an example, and the probabilities of its levels."""
     known = margins(mean, covariance, x)
     variance = jnp.maximum(jnp.diag(known.covariance), 0.0)
     return known, level_probs(known.mean, variance, noise)
 
 
-def _entropy_left(known: Margins, noise: Array) -> Array:
+def _entropy_left(known: ThresholdMargins, noise: Array) -> Array:
     """Entropy of the level that is left once the margins are known.
 
     All margins are taken to err together, as they do where it is the score that is uncertain.

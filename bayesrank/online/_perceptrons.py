@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_count
-from bayesrank.online._base import Array, Block
+from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, Records, init_members, learn_block
 from bayesrank.online._validate import check_share
@@ -41,7 +41,7 @@ class PerceptronRanker(KernelRanker):
                 f"{num_members} members."
             )
 
-    def _learn(self, state: Members, block: Block) -> tuple[Members, Records]:
+    def _learn(self, state: Members, block: ExampleBlock) -> tuple[Members, Records]:
         return learn_block(
             state,
             *block,

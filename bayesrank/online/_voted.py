@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_count
-from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK, Array, Block
+from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK, Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, init_members, learn_block
 from bayesrank.online._store import Store, kernel_rows
@@ -149,7 +149,7 @@ class VotedPRank(KernelRanker):
         explicit = self._explicit(num_features)
         return (0 if explicit is None else explicit.count(num_features)) + self.num_levels + 1
 
-    def _learn(self, state: Ballots, block: Block) -> tuple[Ballots, Path]:
+    def _learn(self, state: Ballots, block: ExampleBlock) -> tuple[Ballots, Path]:
         count, stored = int(block.count), not len(state.now_weights)
         after, records = learn_block(
             self._members(state, block.X.shape[1]),

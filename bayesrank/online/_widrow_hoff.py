@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank.online._base import Array, Block
+from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._store import Store, choose_slot, empty_store, kernel_row, put
 from bayesrank.online._validate import check_positive
@@ -135,7 +135,7 @@ class WidrowHoff(KernelRanker):
         store = empty_store(self._slots(num_features), num_features)
         return Regression(np.zeros(self._width(num_features)), np.int64(0), *store)
 
-    def _learn(self, state: Regression, block: Block) -> tuple[Regression, JaxArray]:
+    def _learn(self, state: Regression, block: ExampleBlock) -> tuple[Regression, JaxArray]:
         kernel = self.kernel if state.support.shape[0] else None
         return _learn_block(state, *block, np.float64(self.eta), kernel, evict=self.evict)
 

@@ -12,7 +12,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_count
 from bayesrank.online._adf import Belief, take_block
-from bayesrank.online._base import Array, Block
+from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._basis import empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._foresight import decide, foresee_block, padded
@@ -344,7 +344,7 @@ class OnlineBayesPoint(KernelRanker):
             whitening=None,
         )
 
-    def _learn(self, state: Belief, block: Block) -> tuple[Belief, Any]:
+    def _learn(self, state: Belief, block: ExampleBlock) -> tuple[Belief, Any]:
         stored, noises = bool(state.support.shape[0]), self._noises()
         prior = self._prior(state.mean.shape[1] - self.num_levels + 1)
         forgetting = np.float64(self.forgetting)

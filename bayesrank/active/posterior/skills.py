@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bayesrank.active.history import History
 from bayesrank.active.posterior.program import SkillProgram
-from bayesrank.active.posterior.update import Answers, Fit, SkillPrior, fit_answers
+from bayesrank.active.posterior.update import Answers, SkillFit, SkillPrior, fit_answers
 from bayesrank.infer import EPResult
 from bayesrank.infer.ep import ConvergenceWarning
 
@@ -59,7 +59,7 @@ class SkillPosterior:
         self._background = background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, SkillPrior] | None = None
-        self._last: tuple[SkillPrior, list[int], Fit] | None = None
+        self._last: tuple[SkillPrior, list[int], SkillFit] | None = None
 
     # ------------------------------------------------------------ the posterior
 
@@ -100,7 +100,7 @@ class SkillPosterior:
         """Standard deviation of a performance, as an annotator sees it."""
         return self._program.noise(self.params(history)) * self._factor_of(annotator)
 
-    def fit(self, history: History) -> Fit:
+    def fit(self, history: History) -> SkillFit:
         """The posterior, starting from the sites of the last one."""
         params, prior = self.params(history), self._prior_at(history)
         records = [event.record for event in history.answers]
@@ -111,7 +111,9 @@ class SkillPosterior:
         self._last = prior, records, fit
         return fit
 
-    def _start(self, prior: SkillPrior, records: list[int]) -> tuple[Array, Array] | Fit | None:
+    def _start(
+        self, prior: SkillPrior, records: list[int]
+    ) -> tuple[Array, Array] | SkillFit | None:
         """Where to start from: the last posterior, or those of its sites that are still there."""
         if self._last is None:
             return None
@@ -122,7 +124,7 @@ class SkillPosterior:
         found = np.array([sites.get(record, (0.0, 0.0)) for record in records]).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
-    def result(self, history: History, fit: Fit) -> EPResult:
+    def result(self, history: History, fit: SkillFit) -> EPResult:
         """The posterior in the engine's form."""
         program, args, kwargs = self._program.call(
             history.compared, history.tied, self._factors(history)

@@ -32,7 +32,7 @@ from bayesrank.active.posterior.margins import Margins, SkillPrior, differences,
 from bayesrank.distributions import Thurstone, ThurstoneTies
 from bayesrank.infer.sites import cavity, log_sites, match
 
-__all__ = ["Answers", "Fit", "SkillPrior", "fit_answers"]
+__all__ = ["Answers", "SkillFit", "SkillPrior", "fit_answers"]
 
 Array = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ class Answers(NamedTuple):
     tie_width: float | None = None
 
 
-class Fit(NamedTuple):
+class SkillFit(NamedTuple):
     """The posterior of the skills, and the sites that make it.
 
     Attributes
@@ -101,11 +101,11 @@ class Fit(NamedTuple):
 def fit_answers(
     prior: SkillPrior,
     answers: Answers,
-    start: tuple[Array, Array] | Fit | None = None,
+    start: tuple[Array, Array] | SkillFit | None = None,
     *,
     tol: float = 1e-6,
     max_sweeps: int = 200,
-) -> Fit:
+) -> SkillFit:
     """Sweep to EP's fixed point.
 
     Parameters
@@ -118,7 +118,7 @@ def fit_answers(
         Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new. Or, which is
         cheaper, the posterior after all answers but the last.
     tol
-        Sweep until `Fit.delta` comes down to this,
+        Sweep until `SkillFit.delta` comes down to this,
     max_sweeps
         or there were so many sweeps.
     """
@@ -146,7 +146,7 @@ class _Sweeps:
         self._observed = self._padded(offset, answers.noise, tied)
         self._tie_width = None if answers.tie_width is None else np.float64(answers.tie_width)
 
-    def run(self, start: tuple[Array, Array] | Fit | None, max_sweeps: int) -> Fit:
+    def run(self, start: tuple[Array, Array] | SkillFit | None, max_sweeps: int) -> SkillFit:
         sites, margins = self._begin(start)
         damping, delta, sweep = 1.0, math.inf, 0
         while delta > self.tol and sweep < max_sweeps:
@@ -162,10 +162,10 @@ class _Sweeps:
                 max_sweeps = min(max_sweeps, sweep + _FURTHER)
         return self._fit(sites, margins, delta, sweep)
 
-    def _begin(self, start: tuple[Array, Array] | Fit | None) -> tuple[Array, Margins]:
+    def _begin(self, start: tuple[Array, Array] | SkillFit | None) -> tuple[Array, Margins]:
         """Sites (2, K) to start from, and their margins."""
         sites = np.zeros((2, self.count))
-        if isinstance(start, Fit):
+        if isinstance(start, SkillFit):
             sites[:, :-1] = start.tau, start.nu
             return sites, self.space.margins_of(start.mean - self.prior.mean, start.covariance)
         if start is not None:
@@ -186,11 +186,11 @@ class _Sweeps:
         padded[:, : self.count] = columns
         return padded
 
-    def _fit(self, sites: Array, margins: Margins, delta: float, sweep: int) -> Fit:
+    def _fit(self, sites: Array, margins: Margins, delta: float, sweep: int) -> SkillFit:
         mean, covariance, log_det = self.space.skills(sites)
         terms = self._match(sites, margins)[1]
         evidence = float(np.sum(terms)) - 0.5 * log_det + 0.5 * float(sites[1] @ margins.mean)
-        return Fit(
+        return SkillFit(
             mean=self.prior.mean + mean,
             covariance=covariance,
             tau=sites[0],

@@ -7,7 +7,7 @@ from bayesrank.solvers.lambda_rank.frozen import frozen_pairs as frozen_pairs
 from bayesrank.solvers.lambda_rank.lists import LambdaField as LambdaField
 from bayesrank.solvers.lambda_rank.lists import bucketed as bucketed
 from bayesrank.solvers.lambda_rank.lists import field_of_rows as field_of_rows
-from bayesrank.solvers.lambda_rank.potential import Verdict as Verdict
+from bayesrank.solvers.lambda_rank.potential import FieldVerdict as FieldVerdict
 from bayesrank.solvers.lambda_rank.potential import circulation as circulation
 from bayesrank.solvers.lambda_rank.potential import is_conservative as is_conservative
 from bayesrank.solvers.lambda_rank.potential import is_convex as is_convex

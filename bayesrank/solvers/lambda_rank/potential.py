@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from bayesrank.solvers.lambda_rank.lists import LambdaField
 
-__all__ = ["Verdict", "circulation", "is_conservative", "is_convex"]
+__all__ = ["FieldVerdict", "circulation", "is_conservative", "is_convex"]
 
 
-class Verdict(NamedTuple):
+class FieldVerdict(NamedTuple):
     """What was found.
 
     Attributes
@@ -75,7 +75,7 @@ def is_conservative(
     spread: float = 1.0,
     seed: int = 0,
     tol: float = 1e-6,
-) -> Verdict:
+) -> FieldVerdict:
     """Whether the field has a potential, by its Jacobian and its circulation around loops.
 
     Parameters
@@ -91,7 +91,7 @@ def is_conservative(
 
     Returns
     -------
-    Verdict
+    FieldVerdict
         True in a condition if no counterexample was found.
     """
     rng = np.random.default_rng(seed)
@@ -101,14 +101,14 @@ def is_conservative(
         J = _jacobian(field, point, labels)
         worst = max(worst, float(np.abs(J - J.T).max()))
         if worst > tol:
-            return Verdict(False, "jacobian", worst, point)
+            return FieldVerdict(False, "jacobian", worst, point)
     for _ in range(num_loops):
         corners = centre + spread * rng.normal(size=(3, len(centre)))
         value = abs(circulation(field, corners, labels))
         worst = max(worst, value)
         if value > tol:
-            return Verdict(False, "circulation", value, corners)
-    return Verdict(True, "", worst, None)
+            return FieldVerdict(False, "circulation", value, corners)
+    return FieldVerdict(True, "", worst, None)
 
 
 def is_convex(
@@ -120,7 +120,7 @@ def is_convex(
     spread: float = 1.0,
     seed: int = 0,
     tol: float = 1e-6,
-) -> Verdict:
+) -> FieldVerdict:
     """Whether going along the field goes down a convex cost, as far as points tell.
 
     As lambda is minus the slope, *minus* its Jacobian has to be positive semidefinite; and between
@@ -142,13 +142,13 @@ def is_convex(
         J = _jacobian(field, a, labels)
         bend = float(np.linalg.eigvalsh((J + J.T) / 2)[-1])
         if bend > tol:
-            return Verdict(False, "curvature", bend, a)
+            return FieldVerdict(False, "curvature", bend, a)
         lam = _evaluate(field, np.stack([a, b]), labels)
         rise = float((lam[1] - lam[0]) @ (b - a))
         if rise > tol:
-            return Verdict(False, "monotonicity", rise, np.stack([a, b]))
+            return FieldVerdict(False, "monotonicity", rise, np.stack([a, b]))
         worst = max(worst, bend, rise)
-    return Verdict(True, "", worst, None)
+    return FieldVerdict(True, "", worst, None)
 
 
 def _across(points: Any, rng: np.random.Generator) -> Any:

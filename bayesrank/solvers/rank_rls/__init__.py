@@ -3,7 +3,7 @@
 from bayesrank.solvers.rank_rls.choose import log_evidence as log_evidence
 from bayesrank.solvers.rank_rls.contrasts import Contrasts as Contrasts
 from bayesrank.solvers.rank_rls.contrasts import contrasts_of as contrasts_of
-from bayesrank.solvers.rank_rls.fit import Fit as Fit
+from bayesrank.solvers.rank_rls.fit import RankRLSFit as RankRLSFit
 from bayesrank.solvers.rank_rls.fit import cross_gram as cross_gram
 from bayesrank.solvers.rank_rls.fit import fit_rank_rls as fit_rank_rls
 from bayesrank.solvers.rank_rls.fit import gram_of as gram_of

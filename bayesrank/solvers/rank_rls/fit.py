@@ -24,7 +24,7 @@ from bayesrank.solvers.rank_rls.factor import KernelFactor
 from bayesrank.solvers.rank_rls.iterative import IterativeSystem
 from bayesrank.solvers.rank_rls.spectrum import KernelSpectrum, LinearSpectrum
 
-__all__ = ["Fit", "cross_gram", "fit_rank_rls", "gram_of"]
+__all__ = ["RankRLSFit", "cross_gram", "fit_rank_rls", "gram_of"]
 
 Array = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ _BLOCK = 512  # rows of a Gram matrix computed at once
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class RankRLSFit:
     """A fitted RankRLS.
 
     Attributes
@@ -110,7 +110,7 @@ def fit_rank_rls(
     solver: str = "auto",
     num_landmarks: int = 1000,
     rng: np.random.Generator | None = None,
-) -> Fit:
+) -> RankRLSFit:
     """Fit RankRLS to rows that stand list after list.
 
     Parameters
@@ -128,7 +128,7 @@ def fit_rank_rls(
 
     Returns
     -------
-    Fit
+    RankRLSFit
 
     Raises
     ------
@@ -161,7 +161,7 @@ def fit_rank_rls(
         if kernel == "linear":  # more features than rows
             parts["weights"] = np.asarray(X.T @ dual)
         parts["dual"] = dual
-    return Fit(system, kernel, lam, scale, evidence, **parts)
+    return RankRLSFit(system, kernel, lam, scale, evidence, **parts)
 
 
 def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:
