@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "bayesrank"
 FLOORS = (
     {
-        *("_files", "_forks", "_memory", "_names", "_rating_checks", "_stack", "_states"),
-        *("_tables", "_validate", "_version"),
+        *("_arviz", "_files", "_forks", "_memory", "_names", "_rating_checks", "_stack"),
+        *("_states", "_tables", "_validate", "_version"),
     },
     {"datasets", "distributions", "gp", "metrics", "ranking"},
     {"bounds", "infer", "models", "online", "retrieval"},

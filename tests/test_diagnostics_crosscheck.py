@@ -1,6 +1,8 @@
 """The cross-check of engines: each figure against what is known by hand."""
 
 import dataclasses
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -121,6 +123,27 @@ def test_pareto_k_is_that_of_a_maximum_likelihood_fit(shape):
 
 def test_pareto_k_where_a_few_draws_have_all_the_weight():
     assert pareto_k(np.r_[np.zeros(999), 800.0]) == np.inf
+    assert pareto_k(np.arange(4.0)) == np.inf
+    assert pareto_k(np.repeat([0.0, 1.0], [900, 100])) == np.inf
+
+
+@pytest.mark.parametrize(
+    "spread, k", [(0.3, -0.1092), (1.0, 0.1053), (3.0, 0.7887), (20.0, 6.1340)]
+)
+def test_pareto_k_is_that_of_zhang_and_stephens(spread, k):
+    """By their formulas, written out in NumPy; ArviZ 1.x takes one draw less for the tail."""
+    logs = spread * np.random.default_rng(0).standard_normal(4000)
+    np.testing.assert_allclose(pareto_k(logs), k, atol=0.04)
+
+
+def test_pareto_k_brings_arviz_in_without_a_word():
+    code = """import warnings; warnings.simplefilter("error")
+import sys, numpy as np
+from bayesrank.infer.white.importance import pareto_k
+assert not {"arviz", "arviz_stats"} & set(sys.modules)
+pareto_k(np.arange(100.0))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 # ---------------------------------------------------------------- all together

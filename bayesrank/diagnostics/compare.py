@@ -26,6 +26,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from bayesrank._arviz import import_arviz
 from bayesrank._stack import outside
 from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.reader.inventory import take_inventory
@@ -213,7 +214,7 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
 
 def _leave_one_out(data: Any) -> _LeaveOneOut:
     """PSIS-LOO over all observations of all sites."""
-    import arviz as az
+    az = import_arviz()
 
     flat = [
         np.asarray(values).reshape(*values.shape[:2], -1)

@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from numpyro.infer import MCMC
 
+from bayesrank._arviz import import_arviz
 from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.inferencedata._groups import Posterior, from_mcmc, from_result
 from bayesrank.inferencedata._labels import AxisLabels, site_shape
@@ -147,7 +148,6 @@ def _groups(
 
 def _assemble(groups: dict[str, xr.Dataset]) -> Any:
     """Put the groups into an ``InferenceData`` or, from ArviZ 1.0 on, a ``DataTree``."""
-    import arviz as az
-
-    container = vars(az).get("InferenceData")  # ArviZ 1.x answers getattr, with a warning
+    contents = vars(import_arviz())  # ArviZ 1.x answers getattr, with a warning
+    container = contents.get("InferenceData")
     return xr.DataTree.from_dict(groups) if container is None else container(**groups)

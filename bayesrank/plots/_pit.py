@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._arviz import import_arviz
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -107,10 +109,8 @@ def plot_pit(probability: ArrayLike, levels: ArrayLike, *, seed: int = 0) -> Axe
 
 def _draw(values: NDArray[np.float64], seed: int) -> Any:
     """Draw the difference of the empirical distribution from the uniform one."""
-    import arviz as az
-
-    arviz: Any = az
-    if "InferenceData" in vars(az):
+    arviz = import_arviz()
+    if "InferenceData" in vars(arviz):
         from matplotlib import pyplot as plt
         from scipy.stats import uniform
 

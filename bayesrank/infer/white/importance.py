@@ -11,7 +11,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +22,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bayesrank._arviz import import_arviz
 from bayesrank.infer.compiled import jit
 from bayesrank.infer.white.program import Density
 
@@ -28,6 +31,8 @@ __all__ = ["Importance", "importance_sampler", "pareto_k"]
 _DRAWS = 4000
 _CHUNK = 500
 _EQUAL = 1e-6
+# A fifth of the draws are the tail, and five are the fewest to which ArviZ fits one.
+_FEWEST = 25
 
 
 class Importance(NamedTuple):
@@ -104,6 +109,8 @@ def importance_sampler(
 def pareto_k(log_weights: NDArray[np.float64]) -> float:
     """Shape of the generalised Pareto distribution of the largest importance weights.
 
+    It is that of ArviZ's ``psislw``, by [2].
+
     Parameters
     ----------
     log_weights
@@ -112,33 +119,25 @@ def pareto_k(log_weights: NDArray[np.float64]) -> float:
     Returns
     -------
     float
-        k-hat, drawn a little towards 0.5 as in [1]; minus infinity if all weights are equal.
+        k-hat, drawn a little towards 0.5 as in [1]; minus infinity if all weights are equal, and
+        infinity if too few draws have the weight for a tail to be seen.
     """
-    logs = np.sort(log_weights - np.max(log_weights))
-    if logs[0] > -_EQUAL:
+    logs = np.asarray(log_weights - np.max(log_weights), float)
+    if logs.min() > -_EQUAL:
         return -np.inf
-    tail = int(np.ceil(min(0.2 * logs.size, 3.0 * np.sqrt(logs.size))))
-    threshold = np.exp(logs[-tail - 1])
-    excess = np.exp(logs[-tail:]) - threshold
-    excess = excess[excess > 0.0]
-    if excess.size < 5:  # a handful of draws has all the weight
+    if logs.size < _FEWEST:
         return np.inf
-    shape = _fit_pareto(excess)
-    return float((excess.size * shape + 5.0) / (excess.size + 10.0))
+    with np.errstate(all="ignore"):
+        shape = _shape(logs)
+    return shape if np.isfinite(shape) else np.inf
 
 
-def _fit_pareto(excess: NDArray[np.float64]) -> float:
-    """Shape of a generalised Pareto distribution by [2], from sorted positive values.
-
-    The profile likelihood of ``theta = -shape / scale`` is averaged over a grid.
-    """
-    count = excess.size
-    grid = 30 + int(np.sqrt(count))
-    quartile = excess[int(count / 4 + 0.5) - 1]
-    steps = 1.0 - np.sqrt(grid / (np.arange(grid) + 0.5))
-    theta = 1.0 / excess[-1] + steps / (3.0 * quartile)
-    shape = np.log1p(-np.outer(theta, excess)).mean(axis=1)
-    log_profile = count * (np.log(-theta / shape) - shape - 1.0)
-    weight = np.exp(log_profile - log_profile.max())
-    mean_theta = np.sum(theta * weight) / weight.sum()
-    return float(np.log1p(-mean_theta * excess).mean())
+def _shape(logs: NDArray[np.float64]) -> float:
+    """Shape from ArviZ of either generation; not finite where it fits none."""
+    if version("arviz").startswith("0."):
+        return float(import_arviz().psislw(logs)[1])
+    array_stats: Any = import_module("arviz_stats.base").array_stats
+    try:  # it takes log likelihoods, which are less the log weights
+        return float(array_stats.psislw(-logs)[1])
+    except ValueError:  # all draws in the tail are equal
+        return np.nan
