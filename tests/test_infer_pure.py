@@ -210,7 +210,9 @@ def test_predictive_and_log_likelihood(result):
 def test_print_summary(result, capsys):
     result.print_summary()
     printed = capsys.readouterr().out
-    assert "f[4]" in printed and "f_new[1]" in printed and "noise" not in printed
+    table, sites = printed.split("EPResult")
+    assert "f[4]" in table and "f_new[1]" in table and "noise" not in table
+    assert "noise  fixed: at 0.7, median of its prior" in sites
 
 
 def test_failure_to_converge_is_seen():

@@ -8,12 +8,14 @@ from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
 from bayesrank.infer.hyper.integration_result import IntegratedEPResult as IntegratedEPResult
 from bayesrank.infer.hyper.nested import NestedEP as NestedEP
 from bayesrank.infer.hyper.nested_result import NestedEPResult as NestedEPResult
+from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
 from bayesrank.infer.white.reparam import WhitenReparam as WhitenReparam
 from bayesrank.infer.white.reparam import whiten as whiten
 
 __all__ = [
     "EP",
+    "AccuracyWarning",
     "ConvergenceWarning",
     "EPResult",
     "EvidenceMaximum",

@@ -1,14 +1,15 @@
-"""Checks of what `EP.run` is called with, besides the program's own arguments."""
+"""What `EP.run` is called with besides the program's arguments: checks, and origins of values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import core
 
-__all__ = ["check_run"]
+__all__ = ["LearnedParams", "check_run", "sources_of"]
 
 
 def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
@@ -48,3 +49,34 @@ def _described(value: Any) -> str:
     if hasattr(value, "dtype"):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     return f"of type {type(value).__name__}"
+
+
+@jax.tree_util.register_pytree_node_class
+class LearnedParams(dict[str, Any]):
+    """Values of hyperparameters, some of which were learned by maximising the evidence.
+
+    Attributes
+    ----------
+    learned
+        Names of those.
+    """
+
+    learned: tuple[str, ...] = ()
+
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        """Split into values and the rest, for JAX."""
+        return tuple(self.values()), (tuple(self), self.learned)
+
+    @classmethod
+    def tree_unflatten(cls, rest: tuple, values: tuple) -> LearnedParams:
+        """Put together what `tree_flatten` split."""
+        names, learned = rest
+        params = cls(zip(names, values, strict=True))
+        params.learned = learned
+        return params
+
+
+def sources_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """Where given values came from, in words, by name."""
+    learned = params.learned if isinstance(params, LearnedParams) else ()
+    return {k: "by evidence" if k in learned else "argument `params`" for k in params}

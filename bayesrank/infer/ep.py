@@ -14,7 +14,7 @@ from numpyro import validation_enabled
 
 from bayesrank._stack import outside
 from bayesrank.infer import sites
-from bayesrank.infer.arguments import check_run
+from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
@@ -291,6 +291,7 @@ class EP:
         ConvergenceWarning
             If EP has not converged after `max_sweeps` sweeps.
         """
+        sources = sources_of(params or {})
         params = dict(params or {})
         check_run(rng_key, num_samples, (params, args, kwargs))
         with jax.enable_x64(self.precision == "float64"):
@@ -304,7 +305,7 @@ class EP:
             solution, layout = self.compiled(self._solve_all, params, args, kwargs)
             for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
                 refusal.raise_unless(np.asarray(passed))
-            result = self._result(rng_key, solution, layout, args, kwargs, num_samples)
+            result = self._result(rng_key, solution, layout, args, kwargs, num_samples, sources)
         if not result.converged:
             warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
         return result
@@ -347,6 +348,7 @@ class EP:
         args: tuple,
         kwargs: Mapping[str, Any],
         num_samples: int,
+        sources: dict[str, str],
     ) -> EPResult:
         solution: Any = jax.tree.map(np.asarray, solved)
         site_values = {
@@ -374,6 +376,7 @@ class EP:
             delta=float(solution.delta),
             dropped_sites=layout.dropped,
             eliminated_sites=layout.eliminated,
+            sources=sources,
             num_samples=int(num_samples),
             rng_key=rng_key,
         )

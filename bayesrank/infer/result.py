@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +14,19 @@ import numpy as np
 from jax import Array
 from numpyro.diagnostics import print_summary
 
-__all__ = ["EPResult", "GaussianMoments", "square_root"]
+from bayesrank._stack import outside
+from bayesrank.infer.summary import as_html, as_text
+from bayesrank.infer.white.trust import Trust, trust_in
+
+__all__ = ["AccuracyWarning", "EPResult", "GaussianMoments", "square_root"]
+
+# Up to here a look at the posterior's accuracy takes a few seconds.
+_MOST_LATENTS = 500
+_MOST_FACTORS = 20_000
+
+
+class AccuracyWarning(UserWarning):
+    """A posterior is not known to be right, or known not to be."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +86,7 @@ class GaussianMoments:
         }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EPResult(GaussianMoments):
     """The posterior of a program's latents under EP.
 
@@ -107,6 +121,9 @@ class EPResult(GaussianMoments):
         Latents of groups (effects of one rater, performances on one occasion) that are too many for
         a joint covariance. EP integrates over them, group by group, and keeps no posterior of them;
         `numpyro.infer.Predictive` draws them anew.
+    sources
+        Where values of `params` came from that were given, in words. Those not named are the median
+        of their prior (`free_params`) or their initial value (`param` sites).
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
     """
@@ -124,6 +141,7 @@ class EPResult(GaussianMoments):
     delta: float
     dropped_sites: tuple[str, ...]
     eliminated_sites: tuple[str, ...] = ()
+    sources: dict[str, str] = field(default_factory=dict)
     num_samples: int
     rng_key: Array = field(repr=False)
 
@@ -156,8 +174,60 @@ class EPResult(GaussianMoments):
             self.joint_mean + np.asarray(normal) @ square_root(self.joint_covariance).T
         )
 
+    @cached_property
+    def trust(self) -> Trust:
+        """How far the posterior can be trusted, by importance sampling.
+
+        Draws from the posterior are weighed by the program's own density. That is done when it is
+        first asked for, and takes about two seconds, more with many latents or data. A part of the
+        posterior that no draw comes near is not seen, such as another mode far away.
+
+        Returns
+        -------
+        bayesrank.infer.white.trust.Trust
+
+        Raises
+        ------
+        ValueError
+            If the result keeps no posterior of some latents (`eliminated_sites`).
+
+        Warns
+        -----
+        AccuracyWarning
+            If the posterior is off by more than 0.1 standard deviations in a mean, or by more than
+            15% in a standard deviation; or if the weights are too uneven to tell.
+        """
+        if self.eliminated_sites:
+            raise ValueError(
+                f"the accuracy cannot be looked into: {', '.join(self.eliminated_sites)} are too "
+                "many for a joint covariance. Look into it on fewer data"
+            )
+        found = trust_in(self)
+        if not found.is_good:
+            warnings.warn(f"EP's posterior is {found}", AccuracyWarning, stacklevel=outside())
+        return found
+
+    @property
+    def _is_cheap_to_judge(self) -> bool:
+        factors = sum(np.size(tau) for tau, _ in self.sites.values())
+        few = self.joint_mean.size <= _MOST_LATENTS and factors <= _MOST_FACTORS
+        return few and not self.eliminated_sites
+
+    def _known_trust(self) -> str:
+        return str(self.trust) if "trust" in self.__dict__ else ""
+
+    def __repr__(self) -> str:
+        """Show the sites and what became of each, twenty at most."""
+        return as_text(self, self._known_trust())
+
+    def _repr_html_(self) -> str:
+        return as_html(self, self._known_trust())
+
     def print_summary(self, prob: float = 0.9) -> None:
-        """Print a table of the latents, in the manner of `numpyro.infer.MCMC.print_summary`.
+        """Print a table of the latents, what became of each site, and how far to trust it.
+
+        The table is in the manner of `numpyro.infer.MCMC.print_summary`. `trust` is computed where
+        that is cheap: up to 500 latents and 20,000 data.
 
         Parameters
         ----------
@@ -166,6 +236,13 @@ class EPResult(GaussianMoments):
         """
         latents = {k: v[None] for k, v in self._draws.items()}
         print_summary(latents, prob=prob, group_by_chain=True)
+        if self._is_cheap_to_judge:
+            trust = str(self.trust)
+        elif self.eliminated_sites:
+            trust = "not looked into, as some latents are integrated out"
+        else:
+            trust = self._known_trust() or "not looked into, as that takes long; see result.trust"
+        sys.stdout.write(as_text(self, trust, most=None) + "\n")
 
 
 def square_root(covariance: np.ndarray) -> np.ndarray:

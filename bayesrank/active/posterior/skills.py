@@ -152,9 +152,17 @@ class SkillPosterior:
             skipped_sites=0,
             delta=fit.delta,
             dropped_sites=(),
+            sources=self._sources(history),
             num_samples=_DRAWS,
             rng_key=jax.random.key(self._seed),
         )
+
+    def _sources(self, history: History) -> dict[str, str]:
+        learned = self._learned(history).keys() & set(self._free(history))
+        return {
+            name: "by evidence" if name in learned else "given, or the default"
+            for name in self.params(history)
+        }
 
     def _prior_at(self, history: History) -> SkillPrior:
         if self._prior is None or self._prior[0] is not history.learned:

@@ -16,6 +16,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
+from bayesrank.infer.arguments import LearnedParams
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.hyperparameters import Evaluation, Hyperparameters, first_sites
 
@@ -328,8 +329,10 @@ class _Search:
             if bool(jnp.any(edges[k] > 0)) or _at_end(learned[k], self.free.inventory.supports[k])
         )
         fixed = {k: np.asarray(v) for k, v in self.free.inventory.hyperparameters.items()}
+        params = LearnedParams({**fixed, **learned})
+        params.learned = tuple(learned)
         return EvidenceMaximum(
-            params={**fixed, **learned},
+            params=params,
             log_evidence=float(end.evaluation.log_evidence),
             log_prior=float(end.evaluation.log_prior),
             converged=bool(end.outcome.success) and not at_bound,

@@ -1,0 +1,126 @@
+"""What a result says of itself, as text that fits a screen and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+__all__ = ["Described", "SiteRow", "as_html", "as_text", "site_rows"]
+
+_MOST_ROWS = 20
+
+
+class Described(Protocol):
+    """The attributes of `EPResult` that are shown."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...  # noqa: D102
+    @property
+    def params(self) -> dict[str, np.ndarray]: ...  # noqa: D102
+    @property
+    def sources(self) -> dict[str, str]: ...  # noqa: D102
+    @property
+    def free_params(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def dropped_sites(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def eliminated_sites(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def log_evidence(self) -> float: ...  # noqa: D102
+    @property
+    def converged(self) -> bool: ...  # noqa: D102
+    @property
+    def num_sweeps(self) -> int: ...  # noqa: D102
+
+
+class SiteRow(NamedTuple):
+    """A site of the program, and what became of it.
+
+    Attributes
+    ----------
+    site
+        Its name.
+    what
+        "inferred", "fixed", "integrated out" or "dropped".
+    detail
+        Its shape, or its value and where that came from, or why.
+    """
+
+    site: str
+    what: str
+    detail: str
+
+
+def site_rows(result: Described) -> list[SiteRow]:
+    """List the unobserved sites and the hyperparameters of a program, and what became of each."""
+    rows = [SiteRow(name, "inferred", _shape(shape)) for name, shape in result.shapes.items()]
+    for name, value in result.params.items():
+        default = "median of its prior" if name in result.free_params else "its initial value"
+        source = result.sources.get(name, default)
+        rows.append(SiteRow(name, "fixed", f"at {_value(value)}, {source}"))
+    rows += [
+        SiteRow(name, "integrated out", "too many for a joint covariance; no posterior is kept")
+        for name in result.eliminated_sites
+    ]
+    rows += [SiteRow(name, "dropped", "no data depend on it") for name in result.dropped_sites]
+    return rows
+
+
+def as_text(result: Described, trust: str = "", most: int | None = _MOST_ROWS) -> str:
+    """Lay out the sites below each other.
+
+    Parameters
+    ----------
+    result
+        The result.
+    trust
+        What is known of its accuracy.
+    most
+        How many sites to show; None for all.
+    """
+    rows = site_rows(result)
+    shown = rows[:most]
+    width = max((len(row.site) for row in shown), default=0)
+    lines = [f"  {row.site:<{width}}  {row.what}: {row.detail}" for row in shown]
+    if len(shown) < len(rows):
+        lines.append(f"  and {len(rows) - len(shown)} more sites")
+    return "\n".join([f"EPResult: {_outcome(result)}", *lines, *_trust_lines(trust)])
+
+
+def as_html(result: Described, trust: str = "") -> str:
+    """Lay out the sites as a table of HTML; parameters as for `as_text`."""
+    body = "".join(_html_row("td", row) for row in site_rows(result))
+    notes = "".join(f"<p>{escape(line)}</p>" for line in _trust_lines(trust))
+    head = _html_row("th", ("site", "what became of it", "detail"))
+    return f"<p><b>EPResult</b>: {escape(_outcome(result))}</p><table>{head}{body}</table>{notes}"
+
+
+def _html_row(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _trust_lines(trust: str) -> list[str]:
+    return [f"How far to trust it: {trust}"] if trust else []
+
+
+def _outcome(result: Described) -> str:
+    ended = "converged" if result.converged else "NOT converged"
+    return f"{ended} after {result.num_sweeps} sweeps, log evidence {result.log_evidence:.4g}"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    if not shape:
+        return "a number"
+    return f"{int(np.prod(shape, dtype=int))} numbers, shape {shape}"
+
+
+def _value(value: np.ndarray) -> str:
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return f"{array.item():.4g}"
+    if array.size <= 4:
+        return np.array2string(array, precision=4, separator=", ").replace("\n", "")
+    return f"{array.size} values from {array.min():.4g} to {array.max():.4g}"
