@@ -207,6 +207,31 @@ def test_predictive_and_log_likelihood(result):
     np.testing.assert_array_equal(np.asarray(forecast["f_new"]), draws["f_new"])
 
 
+def test_quantiles_and_probabilities_of_functions_of_the_latents(result):
+    mean, covariance = result.mean["f"], result.covariance["f"]
+    apart = mean[0] - mean[1]
+    sd = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    levels = [0.05, 0.5, 0.95]
+    found = result.quantiles(lambda draw: draw["f"][:1] - draw["f"][1], levels)
+    assert_allclose(found[:, 0], norm.ppf(levels, apart, sd), atol=0.15 * sd)
+    better = result.probability(lambda draw: draw["f"][0] > draw["f"][1])
+    assert_allclose(better, norm.cdf(apart / sd), atol=0.03)
+
+
+def test_the_guide_draws_the_posterior(result):
+    shown = ["f_new", "noise"]
+    predictive = Predictive(
+        model, guide=result.guide, params={}, num_samples=4000, return_sites=shown
+    )
+    draws = predictive(KEY, WINNER, LOSER)
+    assert_allclose(draws["f_new"].mean(0), result.mean["f_new"], atol=0.1)
+    assert_allclose(np.cov(draws["f_new"].T), result.covariance["f_new"], atol=0.1)
+    guided = Predictive(result.guide, num_samples=4000)(KEY)
+    assert_allclose(np.cov(guided["f"].T), result.covariance["f"], atol=0.1)
+    for noise in (draws["noise"], guided["noise"]):
+        assert_allclose(noise, result.params["noise"], rtol=1e-6)
+
+
 def test_print_summary(result, capsys):
     result.print_summary()
     printed = capsys.readouterr().out

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 from jax import Array
 from numpyro.diagnostics import print_summary
 
@@ -173,6 +175,68 @@ class EPResult(GaussianMoments):
         return self.by_site(
             self.joint_mean + np.asarray(normal) @ square_root(self.joint_covariance).T
         )
+
+    def quantiles(
+        self, function: Callable[[dict[str, Any]], Any], probabilities: Sequence[float]
+    ) -> np.ndarray:
+        """Posterior quantiles of a function of the latents, from the draws of `get_samples`.
+
+        Parameters
+        ----------
+        function
+            Takes one draw of all sites by name, in their own shapes, and returns an array. It is
+            mapped over the draws by `jax.vmap`. Where it is true or false, use `probability`.
+        probabilities
+            Of the quantiles, each between 0 and 1.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (len(probabilities),) + that of the function's result.
+        """
+        return np.quantile(self._mapped(function), probabilities, axis=0)
+
+    def probability(self, event: Callable[[dict[str, Any]], Any]) -> np.ndarray:
+        """Posterior probability of an event, as the share of the draws of `get_samples`.
+
+        Parameters
+        ----------
+        event
+            Takes one draw of all sites by name, and returns an array of true and false, as
+            ``lambda draw: draw["skill"][0] > draw["skill"][1]``.
+
+        Returns
+        -------
+        numpy.ndarray
+            In the shape of the event's result.
+        """
+        return np.mean(self._mapped(event), axis=0)
+
+    def _mapped(self, function: Callable[[dict[str, Any]], Any]) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(jax.vmap(function)(self.get_samples()))
+
+    def guide(self, *args: Any, **kwargs: Any) -> None:
+        """Draw the latents from the posterior, as a NumPyro program.
+
+        ``Predictive(model, guide=result.guide, params={}, num_samples=100)`` draws anew with it.
+        Fixed hyperparameters are sites of it too, so that the model takes their values. Sites that
+        were dropped or integrated out are left to the model.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Those of the model; they are not looked at.
+        """
+        white: Any = numpyro.sample(
+            "_white",
+            dist.Normal(0.0, 1.0).expand(self.joint_mean.shape).to_event(1),
+            infer={"is_auxiliary": True},
+        )
+        joint = self.joint_mean + square_root(self.joint_covariance) @ white
+        values = {k: joint[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
+        for name, value in {**values, **self.params}.items():
+            numpyro.sample(name, dist.Delta(value, event_dim=np.ndim(value)))
 
     @cached_property
     def trust(self) -> Trust:
