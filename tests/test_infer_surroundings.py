@@ -61,11 +61,27 @@ def run_elsewhere_after_ep_and_before():
     assert jax.numpy.zeros(1).dtype == np.float32
 
 
-def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before(request):
+def close_over_what_single_precision_would_round():
+    far = np.array([16777217.0, 16777219.0])
+
+    def model():
+        skill: Any = numpyro.sample("skill", dist.Normal(2.0**24, 1.0).expand([2]))
+        numpyro.sample("y", dist.Normal(skill, 1.0), obs=far)
+
+    compiled = jax.jit(lambda skill: log_density(model, (), {}, {"skill": skill})[0])
+    compiled(np.zeros(2))
+    mean = EP(model).run(jax.random.key(0)).mean["skill"]
+    np.testing.assert_allclose(mean - 2.0**24, [0.5, 1.5], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "job", [run_elsewhere_after_ep_and_before, close_over_what_single_precision_would_round]
+)
+def test_a_program_that_closes_over_arrays_runs_elsewhere_after_ep_and_before(request, job):
     """In a process of its own: what clears JAX's caches would have the other tests compile anew."""
     folder = str(request.path.parent)
     code = f"import sys; sys.path.insert(0, {folder!r}); import {__name__} as t; "
-    code += f"t.{run_elsewhere_after_ep_and_before.__name__}()"
+    code += f"t.{job.__name__}()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -84,14 +100,28 @@ def test_counts_of_numpy_and_values_of_arrays_shape_a_program():
     assert result.mean["skill"].shape == (3,) and result.mean["court"].shape == (2,)
 
 
+def test_a_distribution_that_a_program_closes_over_can_be_another_the_next_time():
+    prior = dist.Normal(0.0, 1.0)
+
+    def model():
+        skill = numpyro.sample("skill", prior)
+        numpyro.sample("y", dist.Normal(skill, 1.0), obs=0.0)
+
+    engine = EP(model)
+    first = engine.run(jax.random.key(0)).mean["skill"]
+    prior = dist.Normal(6.0, 1.0)
+    second = engine.run(jax.random.key(0)).mean["skill"]
+    np.testing.assert_allclose([first, second], [0.0, 3.0], atol=1e-6)
+
+
 def test_an_error_of_the_program_is_not_taken_for_a_mixture_of_precisions():
     calls = []
 
     def model(y):
         calls.append(y)
-        raise TypeError("no such thing")
+        raise TypeError("player 32 and player 64 do not meet")
 
-    with pytest.raises(TypeError, match="no such thing"):
+    with pytest.raises(TypeError, match="player 32"):
         EP(model).run(jax.random.key(0), 1.0)
     assert len(calls) == 1
 

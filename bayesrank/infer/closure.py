@@ -17,33 +17,51 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
-__all__ = ["closed_over"]
+__all__ = ["closed_over", "has_stale_arrays"]
 
 # Functions of libraries hold nothing that a user changes between two runs.
 _LIBRARIES = ("jax", "jaxlib", "numpy", "numpyro", "scipy", "tinygp", "equinox", "builtins")
 _DEEPEST = 6
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+_ARRAYS = (np.ndarray, np.generic, jax.Array)
 
 
 def closed_over(model: Any) -> Hashable:
     """Fingerprint of the arrays, numbers and strings that a function reaches without its arguments.
 
-    It looks into closures, defaults, the globals that code names, bound objects, `partial`, and
-    containers; objects of other kinds count by identity.
+    It looks into closures, defaults, the globals that code names, bound objects, `partial`,
+    containers, and what JAX takes for trees, such as distributions; objects of other kinds count by
+    identity.
     """
-    return tuple(_values(model, {}, 0))
+    return tuple(_key(x) for x in _values(model, {}, 0))
 
 
-def _values(x: Any, seen: dict[int, Any], depth: int) -> Iterator[Hashable]:
-    if isinstance(x, (bool, int, float, complex, str, bytes, type(None))):
-        yield (type(x), x)
-    elif isinstance(x, core.Tracer) or depth > _DEEPEST:
-        yield id(x)
-    elif isinstance(x, (np.ndarray, np.generic, jax.Array)):
-        yield _array_key(x)
+def has_stale_arrays(model: Any) -> bool:
+    """Whether JAX takes an array that a function closes over to have another precision than now.
+
+    As long as a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have
+    the precision that it was made in, wherever else they are used. A program that somebody has run
+    by NUTS in single precision, say, fails in double precision, or has its numbers rounded.
+    """
+    arrays = (x for x in _values(model, {}, 0) if type(x) is np.ndarray and x.dtype.kind in "iufc")
+    return any(jnp.asarray(x).dtype != jax.dtypes.canonicalize_dtype(x.dtype) for x in arrays)
+
+
+def _values(x: Any, seen: dict[int, Any], depth: int) -> Iterator[Any]:
+    if isinstance(x, (*_SIMPLE, *_ARRAYS, core.Tracer)) or depth > _DEEPEST:
+        yield x
     elif id(x) not in seen:
         seen[id(x)] = x  # kept, so that no other object takes its place
         for part in _parts(x):
             yield from _values(part, seen, depth + 1)
+
+
+def _key(x: Any) -> Hashable:
+    if isinstance(x, _SIMPLE):
+        return type(x), x
+    if isinstance(x, _ARRAYS) and not isinstance(x, core.Tracer):
+        return _array_key(x)
+    return id(x)
 
 
 def _array_key(x: Any) -> Hashable:
@@ -57,9 +75,13 @@ def _array_key(x: Any) -> Hashable:
 
 def _parts(x: Any) -> Iterator[Any]:
     """What an object holds that a program may read."""
-    if isinstance(x, (types.ModuleType, type)) or _of_a_library(x):
+    if isinstance(x, (types.ModuleType, type)):
         return
-    if isinstance(x, Mapping):
+    if _of_a_library(x):
+        leaves, structure = jax.tree.flatten(x)
+        if not jax.tree_util.treedef_is_leaf(structure):
+            yield from (str(structure), *leaves)
+    elif isinstance(x, Mapping):
         yield from x.items()
     elif isinstance(x, (list, tuple, set, frozenset)):
         yield from x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from bayesrank._forks import refuse_forked_child
-from bayesrank.infer.closure import closed_over
+from bayesrank.infer.closure import closed_over, has_stale_arrays
 from bayesrank.infer.reader.refusals import TracedStructureError
 
 __all__ = [
@@ -38,6 +39,9 @@ _MOST_KEPT = 128
 # compile what EP does, and the result is no faster.  Later ones have a single one, without choice.
 _IS_0_10 = version("jaxlib").startswith("0.10.")
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False} if _IS_0_10 else None
+
+# Types as JAX names them in messages: float32, float32[3], f32[3].
+_NUMBERS = re.compile(r"\b(int|uint|float|i|u|f)(32|64)\b")
 
 # NumPyro keeps the handlers of a trace, and whether distributions are validated, for the whole
 # process: two threads must not trace at once.
@@ -144,6 +148,8 @@ class CompileCache:
         known = closed_over(self._model)
         key = (function.__qualname__, structure, _signature(leaves), arguments.key, known)
         if key not in self._entries:
+            if has_stale_arrays(self._model):
+                jax.clear_caches()
             self._entries[key] = _compile(function, dynamic, arguments)
         self._entries[key] = compiled, static = self._entries.pop(key)  # the last one used is last
         if len(self._entries) > _MOST_KEPT:
@@ -171,22 +177,22 @@ def _compile(
         result, static["static"] = function(dynamic, args, kwargs)
         return result
 
-    # Only the compiled code is kept, see `without_stale_traces`.
+    # Only the compiled code is kept, see `has_stale_arrays`.
     return jit(traced).lower(dynamic, arguments.arrays).compile(), static
 
 
 def without_stale_traces(call: Callable[[], Result]) -> Result:
     """Call a function that traces a program; if that mixes precisions, again without JAX's caches.
 
-    As long as a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have
-    the precision that it was made in, wherever else they are used.  A program that closes over
-    arrays and that somebody has run by NUTS in single precision, say, fails in double precision.
+    For arrays that `has_stale_arrays` does not reach, or is not asked about. JAX says so in many
+    places and words (``lax.add requires``, ``scan body function carry``), which have in common that
+    they name one kind of number at both precisions.
     """
     try:
         return call()
     except TypeError as error:
-        message = str(error)
-        if not ("32" in message and "64" in message):
+        named = set(_NUMBERS.findall(str(error)))
+        if not any({(kind, "32"), (kind, "64")} <= named for kind, _ in named):
             raise
         jax.clear_caches()
         return call()
