@@ -262,7 +262,7 @@ def test_names_of_any_length_are_cut_in_the_middle_and_told_apart(width):
         first, second = shortened((names[pair[0]], names[pair[1]]), 30)
         assert first != second and max(map(cell_len, (first, second))) <= 30
     assert shortened(("short", names[0]), 30)[0] == "short"
-    assert shortened(names[:2], None) == names[:2]
+    assert shortened((names[0], names[1]), None) == names[:2]
 
 
 class Terminal:

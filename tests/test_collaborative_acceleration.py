@@ -63,6 +63,7 @@ def test_after_a_bad_proposal_plain_steps_are_made():
 def test_where_nothing_moves_nothing_is_proposed_beyond_it():
     anderson = Anderson(plain_steps=1)
     x = jnp.asarray(TARGET)
+    further = None
     for _ in range(3):
         further = anderson.propose(_descend(x), _descend(x) - x)
     np.testing.assert_array_equal(further, TARGET)

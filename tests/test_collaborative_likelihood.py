@@ -9,6 +9,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from bayesrank.solvers.collaborative.data import LIKELIHOODS
+from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
 
 THETA = np.array([0.3, -0.4])  # log gap, log noise
 # A user who is sure of every rating has little noise beside the width of the cavity.
@@ -33,6 +34,7 @@ def _log_z(kind, theta, level, mean, sd):
 @pytest.mark.parametrize("kind", ["probit", "logit"])
 def test_moments_and_scores_are_those_of_quadrature(kind):
     likelihood = LIKELIHOODS[kind]
+    assert isinstance(likelihood, Ordinal)
     theta = jnp.asarray(THETA)
     cases = [(level, mean, sd) for level in (0, 1, 2) for mean, sd in CAVITIES]
 
@@ -61,6 +63,7 @@ def test_moments_and_scores_are_those_of_quadrature(kind):
 def test_the_information_is_what_scores_are_expected_to_have(kind, tolerance):
     """Averaged over all levels; that of logistic noise is that of the normal noise most alike."""
     likelihood = LIKELIHOODS[kind]
+    assert isinstance(likelihood, Ordinal)
     with jax.enable_x64(True):
         theta, levels = jnp.asarray(THETA), jnp.arange(3)
         for mean, sd in CAVITIES[:3]:

@@ -56,8 +56,8 @@ def test_what_users_differ_in_is_found(fits):
     own = np.log(np.diff(result.thresholds)[:, 0])
     assert own.std() < 0.15  # where nobody differs, three tenths are much too wide
     rng = np.random.default_rng(5)
-    rng.normal(size=(USERS, 1)), rng.normal(size=(USERS, ITEMS)), rng.normal(size=(USERS, 1))
-    rng.normal(size=(USERS, ITEMS))
+    for shape in ((USERS, 1), (USERS, ITEMS), (USERS, 1), (USERS, ITEMS)):
+        rng.normal(size=shape)
     gaps = rng.normal(size=USERS)
     assert np.corrcoef(np.log(np.diff(fits(0.5)[1].thresholds)[:, 0]), gaps)[0, 1] > 0.5
 
@@ -148,7 +148,7 @@ def test_a_program_decomposes_one_batch_of_matrices(kind, operation):
         "probit": OrdinalStatistics(zero, square),
         "gaussian": GaussianStatistics(nothing, nothing, nothing),
     }[kind]
-    statistics = UserStatistics(*[nothing] * 4, own)
+    statistics = UserStatistics(nothing, nothing, nothing, nothing, own)
     params, known = LikelihoodParams(jnp.zeros(p), jnp.ones(p)), (nothing > 0,) * 2
     step = partial(LIKELIHOODS[kind].m_step, pooled=True)
     program = str(jax.make_jaxpr(step)(params, (state,) * 2, (statistics,) * 2, known))

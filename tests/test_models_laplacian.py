@@ -13,7 +13,6 @@ import pytest
 from matplotlib import pyplot as plt
 from numpyro import handlers
 from scipy import sparse, stats
-from sklearn.base import clone
 
 from bayesrank import PreferenceGP, gp
 from bayesrank.distributions import Thurstone
@@ -296,9 +295,10 @@ def test_a_matrix_and_a_function_are_graphs_too(figure_1):
     with_graph = figure_1[1]
     expected = with_graph.predict()
     for laplacian in (with_graph.laplacian_, lambda X: gp.laplacian(gp.knn_graph(X, 3))):
-        other = clone(with_graph).set_params(laplacian=laplacian).fit(SPIRAL, [(34, 0)])
+        other = with_graph.__sklearn_clone__().set_params(laplacian=laplacian)
+        other.fit(SPIRAL, [(34, 0)])
         np.testing.assert_allclose(other.predict(), expected, rtol=1e-9)
-        assert clone(other).get_params().keys() == other.get_params().keys()
+        assert other.__sklearn_clone__().get_params().keys() == other.get_params().keys()
     assert with_graph.__sklearn_clone__().get_params()["laplacian"] == 3
     assert with_graph.params_["graph_weight"] == 1.0
 

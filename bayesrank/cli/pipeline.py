@@ -1,7 +1,7 @@
 """The main job: comparisons to a posterior, a ranking, and files that a person keeps."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from rich.console import Console
@@ -109,7 +109,8 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
             ties=data.tied,
             callback=lambda number, best: advance(None, f"{number} values tried"),
         )
-    result, check = ranker.result, None
+    # Not a mixture: the hyperparameters are at their maximum.
+    result, check = cast("EPResult", ranker.result), None
     if settings.crosscheck:
         with steps.step("Checking against simulation (NUTS)") as advance:
             check = crosscheck(

@@ -82,6 +82,6 @@ def weigh(batches: list[tuple[Proposal, Array]], log_density: Array) -> Weighted
     points = np.concatenate([points for _, points in batches])
     shares = np.array([len(points) for _, points in batches]) / len(points)
     each = np.stack([proposal.log_density(points) for proposal, _ in batches])
-    logs = log_density - logsumexp(each, axis=0, b=shares[:, None])
-    total = logsumexp(logs)
+    logs = log_density - np.asarray(logsumexp(each, axis=0, b=shares[:, None]))
+    total = np.asarray(logsumexp(logs))
     return Weighted(points, np.exp(logs - total), float(total - np.log(logs.size)), pareto_k(logs))

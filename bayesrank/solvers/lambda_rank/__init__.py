@@ -20,7 +20,7 @@ __all__ = [
     "FIELDS",
     "Field",
     "LambdaField",
-    "Verdict",
+    "FieldVerdict",
     "apply_network",
     "bucketed",
     "check_labels",

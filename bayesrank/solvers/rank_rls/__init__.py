@@ -13,7 +13,7 @@ from bayesrank.solvers.rank_rls.transduction import transduce as transduce
 
 __all__ = [
     "Contrasts",
-    "Fit",
+    "RankRLSFit",
     "contrasts_of",
     "cross_gram",
     "fit_rank_rls",
