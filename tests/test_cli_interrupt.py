@@ -44,6 +44,14 @@ RANK = """
 """
 
 
+@pytest.fixture(autouse=True)
+def heeded():
+    """A shell has what it runs behind `&` ignore Ctrl-C, and so would all that is started here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "c.csv").write_text("winner,loser\nA,B\nB,C\n")

@@ -264,9 +264,9 @@ BAD = [
     ("6 1:1", SVM, "the level is 6, not a whole number from 1 to 5"),
     ("0,1,2", TABLE, "the level is 0, not a whole"),
     ("2.5,1,2", TABLE, "the level is 2.5, not a whole"),
-    ("nan,1,2", TABLE, "the level is nan, not a finite number"),
-    ("2 1:nan", SVM, "feature 1 is nan, not a finite number"),
-    ("2,1,-inf", TABLE, "feature 2 is -inf, not a finite number"),
+    ("nan,1,2", TABLE, "the level is 'nan', not a finite number"),
+    ("2 1:nan", SVM, "feature 1 is 'nan', not a finite number"),
+    ("2,1,-inf", TABLE, "feature 2 is '-inf', not a finite number"),
     ("2,1,1e31", TABLE, "feature 2 is 1e31, larger than 1e+30"),
     ("2,1,", TABLE, "feature 2 is '', not a number"),
     ("2,1", TABLE, "there are 1 features, not 2"),
@@ -276,7 +276,7 @@ BAD = [
     ("2 0:1", SVM, "'0:1' is not an index from 1 on"),
     ("2 one", SVM, "'one' is not an index"),
     ("2 1:", SVM, "feature 1 is '', not a number"),
-    ("2 1:1_0", SVM, "feature 1 is 1_0, not a finite number"),
+    ("2 1:1_0", SVM, "feature 1 is '1_0', not a finite number"),
 ]
 
 
