@@ -209,3 +209,21 @@ def test_numpyro_laws_with_logistic_noise_are_met_without_search(width):
     assert_allclose(found.mean["b"], expected.mean["b"], rtol=1e-7)
     assert_allclose(found.stddev["b"], expected.stddev["b"], rtol=1e-7)
     assert_allclose(found.log_evidence, expected.log_evidence, rtol=1e-8)
+
+
+def test_a_narrow_spike_on_a_broad_shoulder():
+    """Nothing in the shoulder's slope tells of it: the quadrature looks at the observed value."""
+
+    def model(y):
+        f = numpyro.sample("f", dist.Normal(2.0, 10.0))
+        parts = dist.Normal(jnp.stack([f, f]), jnp.array([1e-3, 10.0]))
+        mixture = dist.MixtureSameFamily(dist.Categorical(jnp.array([0.99, 0.01])), parts)
+        numpyro.sample("y", mixture, obs=y)
+
+    result = EP(model).run(jax.random.key(0), 8.0)
+    narrow, broad = (
+        stats.norm(2.0, np.hypot(10.0, s)).pdf(8.0) * w for s, w in ((1e-3, 0.99), (10.0, 0.01))
+    )
+    assert_allclose(result.log_evidence, np.log(narrow + broad), atol=1e-6)
+    share = broad / (narrow + broad)
+    assert_allclose(result.mean["f"], (1 - share) * 8.0 + share * 5.0, atol=1e-5)

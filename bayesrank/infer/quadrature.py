@@ -58,7 +58,12 @@ class Moments(NamedTuple):
     d2: Array
 
 
-def tilted_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array) -> Moments:
+def tilted_moments(
+    log_likelihood: LogLikelihood,
+    mean: Array,
+    variance: Array,
+    landmarks: Array | None = None,
+) -> Moments:
     """Integrate a likelihood against Gaussian cavities.
 
     Parameters
@@ -67,6 +72,9 @@ def tilted_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array) 
         Elementwise: maps predictors (G,) to log likelihoods (G,), element k at its own predictor.
     mean, variance
         Of the cavities, shape (G,).
+    landmarks
+        Where a likelihood may have a spike too narrow to be come upon, shape (G,), as at an
+        observed value.
 
     Returns
     -------
@@ -79,7 +87,7 @@ def tilted_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array) 
     de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and
     Approximation Theory.
     """
-    x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance))
+    x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance, landmarks))
     # Nodes are mapped over, so that the likelihood only ever sees arrays of its own shape.
     values, slopes = jax.vmap(lambda points: _value_and_slope(log_likelihood, points))(x)
     deviation = x - mean
@@ -114,7 +122,7 @@ def _value_and_slope(log_likelihood: LogLikelihood, x: Array) -> tuple[Array, Ar
 
 
 def _place_nodes(
-    log_likelihood: LogLikelihood, mean: Array, variance: Array
+    log_likelihood: LogLikelihood, mean: Array, variance: Array, landmarks: Array | None
 ) -> tuple[Array, Array]:
     """Nodes (panels * nodes, G) and the logs of their weights."""
 
@@ -122,11 +130,14 @@ def _place_nodes(
         value, slope = _value_and_slope(log_likelihood, x)
         return value - 0.5 * (x - mean) ** 2 / variance, slope - (x - mean) / variance
 
-    cuts, top, floor = _interval(log_likelihood, log_density, mean, variance)
+    cuts, top, floor = _interval(log_likelihood, log_density, mean, variance, landmarks)
     edges = _spread_edges(cuts)
 
-    def refine(_: int, edges: Array) -> Array:
-        return _equidistribute(log_density, edges, top, floor)
+    def refine(number: int, edges: Array) -> Array:
+        moved = _equidistribute(log_density, edges, top, floor)
+        # A peak stays an edge until the last time: between two edges a narrow one is out of sight.
+        kept = _snapped(_snapped(moved, cuts[1]), cuts[2])
+        return jnp.where(number < _REFINEMENTS - 1, kept, moved)
 
     edges = lax.fori_loop(0, _REFINEMENTS, refine, edges)
     points, weights = np.polynomial.legendre.leggauss(_NODES)
@@ -140,11 +151,19 @@ def _place_nodes(
     return x.reshape(shape), (log_width[:, None] + log_weights).reshape(shape)
 
 
+def _snapped(edges: Array, point: Array) -> Array:
+    """Edges (panels + 1, G) of which the nearest is moved to a point (G,)."""
+    nearest = jnp.argmin(jnp.abs(edges[1:-1] - point), axis=0) + 1
+    number = jnp.arange(edges.shape[0]).reshape(-1, *(1,) * (edges.ndim - 1))
+    return jnp.where(number == nearest, point, edges)
+
+
 def _interval(
     log_likelihood: LogLikelihood,
     log_density: Callable[[Array], tuple[Array, Array]],
     mean: Array,
     variance: Array,
+    landmarks: Array | None,
 ) -> tuple[Array, Array, Array]:
     """Ends of the mass and the cuts between them; the top level; the depth kept.
 
@@ -162,8 +181,14 @@ def _interval(
 
     turns = _uphill_zero(slopes, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
     depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)
-    levels = jax.vmap(log_density)(turns)[0]
-    top = jnp.max(levels, axis=0)
+    marks = mean if landmarks is None else landmarks
+    *levels, there = jax.vmap(log_density)(jnp.concatenate([turns, marks[None]]))[0]
+    if landmarks is not None:
+        # A spike that the search has passed by takes the place of the peak that it came to.
+        higher = there > levels[1]
+        turns = turns.at[1].set(jnp.where(higher, marks, turns[1]))
+        levels[1] = jnp.where(higher, there, levels[1])
+    top = jnp.maximum(levels[0], levels[1])
     # A peak that is not reached (a monotone likelihood) or holds no mass adds no cut.
     turns = turns.at[1].set(jnp.where(levels[1] > top - depth, turns[1], turns[0]))
     turns = jnp.sort(turns, axis=0)

@@ -36,12 +36,15 @@ class ObservedOutputs(NamedTuple):
         None.
     supported
         Whether each value lies in the distribution's support; None where it does not validate.
+    value
+        What was observed: a likelihood often peaks where its predictor is that.
     """
 
     log_prob: Any
     scale: Any
     closed_form: Any
     supported: Any
+    value: Any = None
 
 
 class Joint(NamedTuple):
@@ -161,7 +164,7 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
     if scale is not None:
         scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
     return ObservedOutputs(
-        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating)
+        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating), value
     )
 
 

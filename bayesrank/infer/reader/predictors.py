@@ -171,12 +171,12 @@ def _squared_residual(values: Array, columns: Array | None, scale: Array, others
 
 
 def quadrature_moments(
-    log_likelihood: ElementwiseFunction,
+    log_likelihood: ElementwiseFunction, landmarks: Array | None = None
 ) -> Callable[[Array, Array], Moments]:
-    """Tilted moments of any factor, by quadrature."""
+    """Tilted moments of any factor, by quadrature that looks at landmarks (G,) as well."""
 
     def moments(mean: Array, variance: Array) -> Moments:
-        return tilted_moments(log_likelihood, mean, variance)
+        return tilted_moments(log_likelihood, mean, variance, landmarks)
 
     return moments
 
