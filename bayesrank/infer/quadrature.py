@@ -130,14 +130,13 @@ def _place_nodes(
         value, slope = _value_and_slope(log_likelihood, x)
         return value - 0.5 * (x - mean) ** 2 / variance, slope - (x - mean) / variance
 
-    cuts, top, floor = _interval(log_likelihood, log_density, mean, variance, landmarks)
+    cuts, top, floor, spike = _interval(log_likelihood, log_density, mean, variance, landmarks)
     edges = _spread_edges(cuts)
 
-    def refine(number: int, edges: Array) -> Array:
+    def refine(_: int, edges: Array) -> Array:
         moved = _equidistribute(log_density, edges, top, floor)
-        # A peak stays an edge until the last time: between two edges a narrow one is out of sight.
-        kept = _snapped(_snapped(moved, cuts[1]), cuts[2])
-        return jnp.where(number < _REFINEMENTS - 1, kept, moved)
+        # A spike stays an edge: between two edges it is out of sight.
+        return jnp.where(jnp.isfinite(spike), _snapped(moved, spike), moved)
 
     edges = lax.fori_loop(0, _REFINEMENTS, refine, edges)
     points, weights = np.polynomial.legendre.leggauss(_NODES)
@@ -164,13 +163,13 @@ def _interval(
     mean: Array,
     variance: Array,
     landmarks: Array | None,
-) -> tuple[Array, Array, Array]:
-    """Ends of the mass and the cuts between them; the top level; the depth kept.
+) -> tuple[Array, Array, Array, Array]:
+    """Ends of the mass and the cuts between them; the top level; the depth kept; a spike.
 
     Returns
     -------
     tuple
-        Shapes (4, G), (G,) and ().
+        Shapes (4, G), (G,), () and (G,): the last is a peak that towers above the mode, or inf.
     """
     scale = jnp.sqrt(variance)
     pull = jnp.stack([1 / variance, jnp.zeros_like(variance)])
@@ -181,21 +180,22 @@ def _interval(
 
     turns = _uphill_zero(slopes, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
     depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)
-    marks = mean if landmarks is None else landmarks
-    *levels, there = jax.vmap(log_density)(jnp.concatenate([turns, marks[None]]))[0]
+    levels = jax.vmap(log_density)(turns)[0]
     if landmarks is not None:
         # A spike that the search has passed by takes the place of the peak that it came to.
-        higher = there > levels[1]
-        turns = turns.at[1].set(jnp.where(higher, marks, turns[1]))
-        levels[1] = jnp.where(higher, there, levels[1])
-    top = jnp.maximum(levels[0], levels[1])
+        there = log_density(landmarks)[0]
+        passed = there > jnp.max(levels, axis=0) + 1.0
+        turns = turns.at[1].set(jnp.where(passed, landmarks, turns[1]))
+        levels = levels.at[1].set(jnp.where(passed, there, levels[1]))
+    spike = jnp.where(levels[1] > levels[0] + 1.0, turns[1], jnp.inf)
+    top = jnp.max(levels, axis=0)
     # A peak that is not reached (a monotone likelihood) or holds no mass adds no cut.
     turns = turns.at[1].set(jnp.where(levels[1] > top - depth, turns[1], turns[0]))
     turns = jnp.sort(turns, axis=0)
     reach = jnp.sqrt(2 * depth) * scale
     beyond = jnp.stack([jnp.minimum(turns[0], mean) - reach, jnp.maximum(turns[1], mean) + reach])
     ends = _falling_edge(lambda x: jax.vmap(log_density)(x)[0] > top - depth, turns, beyond)
-    return jnp.stack([ends[0], turns[0], turns[1], ends[1]]), top, depth
+    return jnp.stack([ends[0], turns[0], turns[1], ends[1]]), top, depth, spike
 
 
 def _uphill_zero(slope: LogLikelihood, start: Array, scale: Array) -> Array:
