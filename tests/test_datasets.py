@@ -266,12 +266,15 @@ def test_missing_file_directory_and_unreadable_file(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="this is a directory; give the path of a file"):
         read_comparisons(tmp_path)
 
+    secret = tmp_path / "secret.csv"
+    secret.write_text("winner,loser\n")
+
     def refuse(self):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(DataError, match=r"the file cannot be read \(Permission denied\)"):
-        read_comparisons(tmp_path / "secret.csv")
+        read_comparisons(secret)
 
 
 def test_a_line_break_in_a_name_does_not_break_the_message(write):

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from bayesrank.distributions import (
-    BradleyTerry,
-    BradleyTerryTies,
     OrderedProbit,
     Thurstone,
     ThurstoneTies,
@@ -211,8 +209,3 @@ def test_vmap_over_rows_is_elementwise():
     mapped = jax.jit(jax.vmap(lambda row: _moments("OrderedProbit", row)))(rows)
     for a, b in zip(together, mapped, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13)
-
-
-def test_logistic_noise_has_no_closed_form():
-    assert not hasattr(BradleyTerry, "tilted_moments")
-    assert not hasattr(BradleyTerryTies, "tilted_moments")

@@ -71,7 +71,7 @@ def logistic_interval_moments(
     """
     given = (jnp.asarray(x) for x in (lower, upper, mean, variance, scale))
     lower, upper, mean, variance, scale = jnp.broadcast_arrays(*given)
-    low, high, mean = lower / scale, upper / scale, mean / scale
+    low, high, mean = _in_units(lower, scale), _in_units(upper, scale), mean / scale
     point = _POINT * jnp.finfo(mean.dtype).eps
     variance = jnp.maximum(variance / scale**2, point)
     case = low, high, mean, variance
@@ -81,6 +81,12 @@ def logistic_interval_moments(
         lambda: _averaged(*case, _NODES),
     )
     return TiltedMoments(log_z, d1 / scale, d2 / scale**2)
+
+
+def _in_units(edge: Array, scale: Array) -> Array:
+    """An edge in units of the noise; an infinite one has no slope in these."""
+    finite = jnp.isfinite(edge)
+    return jnp.where(finite, jnp.where(finite, edge, 0.0) / scale, edge)
 
 
 def _averaged(low: Array, high: Array, mean: Array, variance: Array, count: int) -> TiltedMoments:

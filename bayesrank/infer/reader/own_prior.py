@@ -7,6 +7,7 @@ fixed point does not depend on m and w.
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -141,6 +142,8 @@ def _at_zero(joint: Joint, name: str) -> tuple[Array, Array, Array, Array]:
 def _built_anew(fn: dist.Distribution) -> dist.Distribution:
     """The same distribution from its parameters: a scan leaves parts of one in other shapes."""
     parameters = {k: vars(fn).get(k) for k in fn.arg_constraints}
-    if any(value is None for value in parameters.values()):
+    asked = signature(type(fn).__init__).parameters.values()
+    needed = {x.name for x in asked if x.default is x.empty and x.kind is x.POSITIONAL_OR_KEYWORD}
+    if any(value is None for value in parameters.values()) or needed - {"self", *parameters}:
         return fn
     return type(fn)(**parameters)
