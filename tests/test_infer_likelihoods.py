@@ -222,7 +222,7 @@ def test_a_narrow_spike_on_a_broad_shoulder():
 
     result = EP(model).run(jax.random.key(0), 8.0)
     narrow, broad = (
-        stats.norm(2.0, np.hypot(10.0, s)).pdf(8.0) * w for s, w in ((1e-3, 0.99), (10.0, 0.01))
+        stats.norm.pdf(8.0, 2.0, np.hypot(10.0, s)) * w for s, w in ((1e-3, 0.99), (10.0, 0.01))
     )
     assert_allclose(result.log_evidence, np.log(narrow + broad), atol=1e-6)
     share = broad / (narrow + broad)
