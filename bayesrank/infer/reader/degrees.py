@@ -18,6 +18,7 @@ __all__ = [
     "is_linear",
     "linear_operands",
     "propagated",
+    "scan_counts",
     "scan_orders",
 ]
 
@@ -118,13 +119,20 @@ def propagated(trace: FlatTrace, orders: dict[int, int]) -> dict[int, int]:
     return orders
 
 
+def scan_counts(equation: Equation) -> tuple[int, int]:
+    """How many of a scan's inputs are constants of its body, and how many it carries."""
+    if "ft_in" in equation.params:  # from JAX 0.12 on
+        consts, carried, _ = equation.params["ft_in"].unpack()
+        return len(consts), len(carried)
+    return equation.params["num_consts"], equation.params["num_carry"]
+
+
 def scan_orders(equation: Equation, orders: Sequence[int]) -> tuple[list[int], list[int]]:
     """Degrees of a scan's carries and of its stacked results.
 
     A carry has the highest degree that it comes to in any step.
     """
-    body, consts = body_of(equation), equation.params["num_consts"]
-    count = equation.params["num_carry"]
+    body, (consts, count) = body_of(equation), scan_counts(equation)
     carried = list(orders[consts : consts + count])
     while True:
         given = [*orders[:consts], *carried, *orders[consts + count :]]

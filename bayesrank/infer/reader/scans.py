@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer.reader.degrees import body_of, propagated, scan_orders
+from bayesrank.infer.reader.degrees import body_of, propagated, scan_counts, scan_orders
 from bayesrank.infer.reader.degrees import degree_of as degree_of_equation
 from bayesrank.infer.reader.jaxpr import (
     Constant,
@@ -77,7 +77,7 @@ class _Rewriter:
         if max([*carried, 0]) > 1:
             return [equation]
         avals = equation.params["jaxpr"].in_avals
-        first = equation.params["num_consts"] + equation.params["num_carry"]
+        first = sum(scan_counts(equation))
         length = equation.params["length"]
         shapes = [
             jax.ShapeDtypeStruct(x.shape if i < first else (length, *x.shape), x.dtype)
@@ -128,7 +128,7 @@ class _Parts:
     ) -> None:
         self.params = equation.params
         self.body = body_of(equation)
-        self.consts, self.count = self.params["num_consts"], self.params["num_carry"]
+        self.consts, self.count = scan_counts(equation)
         given = [*orders[: self.consts], *carried, *orders[self.consts + self.count :]]
         self.orders = propagated(self.body, dict(zip(self.body.inputs, given, strict=True)))
         self.carried, self.stacked = carried, stacked
