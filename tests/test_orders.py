@@ -51,6 +51,8 @@ def test_events_state_the_conditions_between_neighbouring_groups():
         ([[0, 1], [2]], "has 1 groups in event 1"),
         ([[0, ()]], "or an empty one"),
         ([[0, 1, 0]], "names \\[0, 1, 0\\] in event 0"),
+        ([[0.9, 1.2]], "as event 0; pass the items' numbers"),
+        ([[True, False]], "pass the items' numbers"),
         ([[0, 5]], "name different items, from 0 to 3"),
     ],
 )

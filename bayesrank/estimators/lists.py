@@ -79,7 +79,9 @@ def check_grades(y: Any, num_rows: int) -> Array:
         If they are anything else.
     """
     if y is None:
-        raise ValueError("{type(self).__name__} requires y to be passed, but the target y is None")
+        raise ValueError(
+            "fit requires y to be passed, but the target y is None; pass a grade for each row of X"
+        )
     grades = plain_array(y)
     if grades.ndim == 2 and grades.shape[1] == 1:
         grades = grades[:, 0]

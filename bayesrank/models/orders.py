@@ -95,12 +95,14 @@ def _event(
     number: int, order: Sequence[int | Sequence[int]], num_items: int
 ) -> tuple[list[int], list[int], list[int]]:
     groups = [np.atleast_1d(np.asarray(group)) for group in order]
-    items = [int(item) for group in groups for item in group]
     if len(groups) < 2 or any(group.size == 0 for group in groups):
         raise ValueError(
             f"`orders` has {len(groups)} groups in event {number}, or an empty one; an event says "
             "which of two groups or more is better"
         )
+    if any(group.dtype.kind not in "iu" for group in groups):
+        raise ValueError(f"`orders` has {order!r} as event {number}; pass the items' numbers")
+    items = [int(item) for group in groups for item in group]
     if len(set(items)) < len(items) or not all(0 <= item < num_items for item in items):
         raise ValueError(
             f"`orders` names {items} in event {number}; name different items, from 0 to "
