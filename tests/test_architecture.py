@@ -77,3 +77,26 @@ def test_a_solver_has_its_program_and_a_test_of_that_program_by_an_engine(stem):
         for engine in ("EP", "NUTS")
         for program in programs
     ), f"no tests/test_{stem}*.py runs EP or NUTS on a program of models/{stem}.py"
+
+
+def names_of_types():
+    """Where each class and each alias of a type is defined: its name, and what it stands for."""
+    for path in sorted(HOUSE.rglob("*.py")):
+        where = path.relative_to(ROOT)
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, f"{where}:{node.lineno}"
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                # `Array` is whichever array a module computes with.
+                if name.strip("_")[:1].isupper() and not name.isupper() and name != "Array":
+                    yield name, ast.unparse(node.value)
+
+
+def test_one_name_is_one_class():
+    meanings = {}
+    for name, meaning in names_of_types():
+        meanings.setdefault(name.strip("_"), set()).add(meaning)
+    assert {name: where for name, where in meanings.items() if len(where) > 1} == {}

@@ -12,13 +12,12 @@ from infer_oracles import pair_rows, rbf
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from bayesrank.distributions import Thurstone
+from bayesrank.distributions import Thurstone, TiltedMoments
 from bayesrank.infer import EP, sites
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.quadrature import Moments
 from bayesrank.infer.reader.program import read_program
 
 RNG = np.random.default_rng(3)
@@ -236,7 +235,7 @@ def test_cavity_and_match_undo_each_other(power):
     assert bool(jnp.all(proper))
     assert_allclose(1 / v, 1 / variance - power * tau)
     assert_allclose(m / v, mean / variance - power * nu)
-    moments = Moments(jnp.zeros(3), (mean - m) / v, (variance - v) / v**2)
+    moments = TiltedMoments(jnp.zeros(3), (mean - m) / v, (variance - v) / v**2)
     back_tau, back_nu, matched = sites.match(moments, m, v, power)
     assert bool(jnp.all(matched))
     assert_allclose(back_tau, tau, rtol=1e-10)
@@ -247,7 +246,7 @@ def test_improper_cavity_is_left_out():
     _, v, proper = sites.cavity(jnp.array([2.0]), jnp.zeros(1), jnp.zeros(1), jnp.array([0.6]))
     assert not bool(proper[0])
     assert_allclose(v, 0.6)
-    moments = Moments(jnp.zeros(1), jnp.array([jnp.nan]), jnp.array([-0.1]))
+    moments = TiltedMoments(jnp.zeros(1), jnp.array([jnp.nan]), jnp.array([-0.1]))
     assert not bool(sites.match(moments, jnp.zeros(1), jnp.ones(1))[2][0])
 
 

@@ -13,10 +13,10 @@ from bayesrank.active.store import Journal, JournalError, read_journal
 
 __all__ = ["open_journal", "read_history"]
 
-Path = str | os.PathLike[str]
+PathLike = str | os.PathLike[str]
 
 
-def open_journal(path: Path, items: NamedItems) -> Journal:
+def open_journal(path: PathLike, items: NamedItems) -> Journal:
     """Open a journal for some items, or begin it; items at their end that it lacks are added to it.
 
     Raises
@@ -36,7 +36,7 @@ def open_journal(path: Path, items: NamedItems) -> Journal:
 
 
 def read_history(
-    path: Path, items: int | Sequence[Hashable], features: ArrayLike | None = None
+    path: PathLike, items: int | Sequence[Hashable], features: ArrayLike | None = None
 ) -> History:
     """Read what a journal adds up to, without locking or changing it.
 
@@ -64,7 +64,7 @@ def read_history(
     return history
 
 
-def _begun_with(path: Path) -> int | None:
+def _begun_with(path: PathLike) -> int | None:
     """Number of items of an existing journal when it was begun; None if there is no such number."""
     try:
         count = read_journal(path).header.get("items")
@@ -73,7 +73,7 @@ def _begun_with(path: Path) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _check_added(history: History, items: NamedItems, header: dict, path: Path) -> int:
+def _check_added(history: History, items: NamedItems, header: dict, path: PathLike) -> int:
     """Check the items that were added to a journal, and return the number of all that it has."""
     count = header["items"]
     for record in history.added:

@@ -26,8 +26,8 @@ from bayesrank.active.selection import best_batch, best_pairs
 
 __all__ = ["QuestionChooser", "Question"]
 
-Numbers = NDArray[np.int32]
-Pairs = NDArray[np.int32]
+ItemNumbers = NDArray[np.int32]
+ItemPairs = NDArray[np.int32]
 
 _NAMED = {
     "bald": bald,
@@ -102,7 +102,7 @@ class QuestionChooser:
             )
         self._n, self._seed, self._acquisition = num_items, seed, acquisition
         self.has_scale = acquisition not in _WITHOUT_SCALE
-        self._all: Pairs | None = None
+        self._all: ItemPairs | None = None
         if not isinstance(candidates, int):
             self._all = np.array(candidates, np.int32).reshape(-1, 2)
             self._count = len(self._all)
@@ -132,7 +132,7 @@ class QuestionChooser:
                 i, j = self._in_random_order(pair).tolist()
                 yield i, j, float(gain), *_probabilities(beliefs, i, j)
 
-    def scored(self, beliefs: Beliefs, history: History) -> tuple[Pairs, NDArray[np.float64]]:
+    def scored(self, beliefs: Beliefs, history: History) -> tuple[ItemPairs, NDArray[np.float64]]:
         """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
         pool = self._pool(history, None, 1)
         with jax.enable_x64(True):
@@ -153,7 +153,7 @@ class QuestionChooser:
             return random_gain(jax.random.fold_in(jax.random.key(self._seed), _place(history)))
         return _NAMED[self._acquisition]
 
-    def _pool(self, history: History, annotator: str | None, wanted: int) -> Pairs:
+    def _pool(self, history: History, annotator: str | None, wanted: int) -> ItemPairs:
         """Pairs to score; (0, 0) for those seen by this annotator, or with a retired item."""
         seen, retired = self._key(history.seen(annotator)), sorted(history.retired)
         if self._all is not None:
@@ -170,8 +170,8 @@ class QuestionChooser:
         return pairs
 
     def _unseen(
-        self, rng: np.random.Generator, items: Numbers, seen: NDArray[np.int64], wanted: int
-    ) -> Pairs:
+        self, rng: np.random.Generator, items: ItemNumbers, seen: NDArray[np.int64], wanted: int
+    ) -> ItemPairs:
         """So many pairs that have not been seen, all different, or all that there are."""
         if len(items) * (len(items) - 1) // 2 <= 4 * (len(seen) + wanted):
             pairs = items[np.stack(np.triu_indices(len(items), 1), axis=1)]
@@ -187,7 +187,7 @@ class QuestionChooser:
         return pairs.min(axis=1).astype(np.int64) * self._n + pairs.max(axis=1)
 
 
-def _drawn(rng: np.random.Generator, items: Numbers, count: int) -> Pairs:
+def _drawn(rng: np.random.Generator, items: ItemNumbers, count: int) -> ItemPairs:
     first = rng.integers(len(items), size=count)
     second = (first + rng.integers(1, len(items), size=count)) % len(items)
     return items[np.stack([first, second], axis=1)]

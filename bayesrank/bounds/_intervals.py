@@ -33,13 +33,13 @@ from bayesrank.metrics.lists import Lists, ratio
 from bayesrank.metrics.pairs import item_losses
 
 Array = NDArray[np.float64]
-Method = Literal["bound", "normal", "bootstrap", "posterior"]
+ErrorMethod = Literal["bound", "normal", "bootstrap", "posterior"]
 
 
 class ErrorInterval(NamedTuple):
     """An interval of the expected error."""
 
-    method: Method  #: where it comes from
+    method: ErrorMethod  #: where it comes from
     estimate: float  #: its centre of gravity: the empirical error or the posterior mean
     low: float
     high: float

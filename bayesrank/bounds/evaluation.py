@@ -39,7 +39,7 @@ class Evaluation(NamedTuple):
     notes: tuple[str, ...]  #: what was left out or filled in, one line each
 
 
-class _Problem(NamedTuple):
+class _JudgedRun(NamedTuple):
     scores: np.ndarray  #: (draws, n), -inf where not retrieved
     labels: np.ndarray
     query: np.ndarray
@@ -153,7 +153,7 @@ def _interval(result: PerQuery, prob: float, seed: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _Problem:
+def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _JudgedRun:
     """Lay out judged queries with all their items, judged or retrieved."""
     judged = dict.fromkeys(query for query, _ in qrels.labels)
     seen = dict.fromkeys(query for _, query, _ in run.scores)
@@ -196,7 +196,7 @@ def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _Problem
             "judged items are not in the run, and count as not retrieved",
         ),
     )
-    return _Problem(
+    return _JudgedRun(
         scores,
         np.array([qrels.labels.get(pair, 0) for pair in pairs]),
         np.array([query for query, _ in pairs]),

@@ -12,7 +12,7 @@ from bayesrank.cli._output import OutputError
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.stream import BadLine, Example, StreamLayout, parse_line
 
-Report = Callable[["Tally"], None]
+TallyReport = Callable[["Tally"], None]
 
 
 class Tally(NamedTuple):
@@ -66,7 +66,7 @@ class StreamRun:
         *,
         skip: bool,
         every: int,
-        report: Report,
+        report: TallyReport,
         complain: Callable[[str], None],
     ) -> None:
         self.model, self.layout, self.source = model, layout, source

@@ -31,12 +31,12 @@ from bayesrank.infer.white.program import WhiteProgram, split, white_program
 
 __all__ = ["crosscheck"]
 
-Report = Callable[[str, float], None]
+ShareReport = Callable[[str, float], None]
 
 _ENGINES = ("ep", "nuts", "svi")
 
 
-class _Fit(NamedTuple):
+class _EngineFit(NamedTuple):
     """An engine's run, and its Gaussian: importance weights, mean (n,) and covariance (n, n)."""
 
     run: EngineRun
@@ -58,7 +58,7 @@ def crosscheck(
     contrast: str = "elements",
     tolerance: float = 0.1,
     progress_bar: bool = True,
-    progress: Report | None = None,
+    progress: ShareReport | None = None,
     **kwargs: Any,
 ) -> CrossCheck:
     """Run several engines on one program and compare their posteriors.
@@ -140,7 +140,7 @@ def crosscheck(
                 white, seconds = _run_svi(program, svi_key, num_steps, report)
                 weights = weigh(svi_key, *white)
                 run = EngineRun("svi", seconds, weights.elbo, weights)
-                fits["svi"] = _Fit(run, weights, *program.colour_moments(*white))
+                fits["svi"] = _EngineFit(run, weights, *program.colour_moments(*white))
     runs |= {engine: fit.run for engine, fit in fits.items()}
     references = () if nuts is None else _references(nuts, ep, contrast == "pairs")
     comparisons = tuple(_compare(fit, ep, r) for fit in fits.values() for r in references)
@@ -167,7 +167,7 @@ def _ep_result(
     args: tuple,
     kwargs: dict[str, Any],
     params: Mapping[str, Any] | None,
-    report: Report,
+    report: ShareReport,
 ) -> tuple[EPResult, float]:
     """EP's result and the seconds it took.
 
@@ -193,7 +193,7 @@ def _white(ep: EPResult) -> WhiteProgram:
     return white_program(ep.model, args, kwargs, params, ep.shapes, ep.dropped_sites)
 
 
-def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _Fit:
+def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _EngineFit:
     complaint = None
     if not ep.converged:
         complaint = (
@@ -201,7 +201,7 @@ def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _Fit:
             "power=0.5 or more max_sweeps, and give its result to crosscheck."
         )
     run = EngineRun("ep", seconds, ep.log_evidence, weights, complaint)
-    return _Fit(run, weights, ep.joint_mean, ep.joint_covariance)
+    return _EngineFit(run, weights, ep.joint_mean, ep.joint_covariance)
 
 
 def _run_nuts(
@@ -209,7 +209,7 @@ def _run_nuts(
     rng_key: Array,
     ep: EPResult,
     lengths: tuple[int, int, int],
-    report: Report,
+    report: ShareReport,
 ) -> tuple[NUTSResult, EngineRun]:
     start = time.perf_counter()
     report("nuts", 0.0)
@@ -221,7 +221,7 @@ def _run_nuts(
 
 
 def _run_svi(
-    program: WhiteProgram, rng_key: Array, num_steps: int, report: Report
+    program: WhiteProgram, rng_key: Array, num_steps: int, report: ShareReport
 ) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], float]:
     """Mean and covariance on the white scale, and the seconds it took."""
     start = time.perf_counter()
@@ -242,7 +242,7 @@ def _references(nuts: NUTSResult, ep: EPResult, pairs: bool) -> tuple[Reference,
     return tuple(references)
 
 
-def _compare(fit: _Fit, ep: EPResult, reference: Reference) -> Comparison:
+def _compare(fit: _EngineFit, ep: EPResult, reference: Reference) -> Comparison:
     contrast = reference.contrast
     own = split(np.arange(fit.mean.size), ep.shapes)[contrast.site].reshape(-1)
     variance = contrast.variance(fit.covariance[np.ix_(own, own)])
@@ -250,7 +250,9 @@ def _compare(fit: _Fit, ep: EPResult, reference: Reference) -> Comparison:
     return Comparison(fit.run.engine, reference, mean, np.sqrt(variance))
 
 
-def _judge(fit: _Fit, comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float) -> Verdict:
+def _judge(
+    fit: _EngineFit, comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float
+) -> Verdict:
     engine, complaint = fit.run.engine, fit.run.complaint
     mine = [comparison for comparison in comparisons if comparison.engine == engine]
     if mine:
@@ -297,7 +299,7 @@ def _check_settings(
 
 
 @contextmanager
-def _reporting(progress: Report | None, progress_bar: bool) -> Iterator[Report]:
+def _reporting(progress: ShareReport | None, progress_bar: bool) -> Iterator[ShareReport]:
     """What to call with an engine's name and the share of its work that is done."""
     if not progress_bar:
         yield progress or (lambda engine, share: None)

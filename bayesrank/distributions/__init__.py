@@ -2,8 +2,8 @@
 
 Each gives the probability of an outcome through one scalar: the attribute that ``predictor`` names.
 Where the integral of that probability over a normal predictor is known in closed form, the
-distribution offers it as ``tilted_moments(value, mean, variance)``, which is how a likelihood meets
-expectation propagation.
+distribution offers it as ``tilted_moments(value, mean, variance)``, a `TiltedMoments`, which is how
+a likelihood meets expectation propagation.
 
 ============================ ================================ ==================================
 distribution                 outcomes                         noise
@@ -24,6 +24,7 @@ The moments of an interval seen through logistic noise, which have no closed for
 from bayesrank.distributions._logistic import (
     logistic_interval_moments as logistic_interval_moments,
 )
+from bayesrank.distributions._moments import TiltedMoments as TiltedMoments
 from bayesrank.distributions.ordinal import OrderedLogit as OrderedLogit
 from bayesrank.distributions.ordinal import OrderedProbit as OrderedProbit
 from bayesrank.distributions.plackett_luce import PlackettLuce as PlackettLuce
@@ -40,5 +41,6 @@ __all__ = [
     "PlackettLuce",
     "Thurstone",
     "ThurstoneTies",
+    "TiltedMoments",
     "logistic_interval_moments",
 ]

@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from bayesrank.distributions._outcomes import TiltedMoments
+from bayesrank.distributions._moments import TiltedMoments
 
 __all__ = ["logistic_interval_moments"]
 

@@ -33,7 +33,7 @@ from jax import Array
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
 
-__all__ = ["IntervalMoments", "half_line", "interval"]
+__all__ = ["TiltedMoments", "half_line", "interval"]
 
 SQRT_HALF = math.sqrt(0.5)
 DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
@@ -49,15 +49,20 @@ NARROW = 0.5
 NODES, WEIGHTS = (half[3:].tolist() for half in np.polynomial.legendre.leggauss(6))
 
 
-class IntervalMoments(NamedTuple):
-    """What moment matching needs of a normal variable restricted to an interval."""
+class TiltedMoments(NamedTuple):
+    """What a likelihood tells EP at cavities of mean m and variance v.
 
-    log_mass: Array
-    """Log of the mass in the interval before it was restricted."""
-    first: Array
-    """First derivative of ``log_mass`` with respect to the mean."""
-    second: Array
-    """Second derivative of ``log_mass`` with respect to the mean."""
+    Attributes
+    ----------
+    log_z
+        ``log Z(m, v)``, the log of the likelihood averaged over the cavity.
+    d1, d2
+        Its first and second derivative in the cavity's mean, of the same shape.
+    """
+
+    log_z: Array
+    d1: Array
+    d2: Array
 
 
 class _Tail(NamedTuple):
@@ -123,7 +128,7 @@ def _choose(condition: Array, if_true: _Piece, if_false: _Piece) -> _Piece:
     return jax.tree.map(partial(jnp.where, condition), if_true, if_false)
 
 
-def half_line(edge: ArrayLike) -> IntervalMoments:
+def half_line(edge: ArrayLike) -> TiltedMoments:
     """Restrict the standard normal to ``x > edge``.
 
     Parameters
@@ -133,7 +138,7 @@ def half_line(edge: ArrayLike) -> IntervalMoments:
 
     Returns
     -------
-    IntervalMoments
+    TiltedMoments
         Derivatives are with respect to the mean of the normal, in standard units.
     """
     edge = jnp.asarray(edge)
@@ -144,12 +149,12 @@ def half_line(edge: ArrayLike) -> IntervalMoments:
     beyond = edge + tail.excess
     outside = _Piece(edge, DENSITY_AT_0 * tail.mills, 0.0, beyond, -beyond * tail.excess)
     piece = _choose(edge < 0, inside, outside)
-    return IntervalMoments(piece.log_mass, piece.first, piece.second)
+    return TiltedMoments(piece.log_mass, piece.first, piece.second)
 
 
 def interval(
     lower: ArrayLike, upper: ArrayLike, mean: ArrayLike, variance: ArrayLike
-) -> IntervalMoments:
+) -> TiltedMoments:
     """Restrict a normal variable to ``lower < x < upper``.
 
     Parameters
@@ -161,13 +166,13 @@ def interval(
 
     Returns
     -------
-    IntervalMoments
+    TiltedMoments
         Derivatives are with respect to ``mean``.
     """
     sd = jnp.sqrt(variance)
     sign, x = _standardise(jnp.asarray(lower), jnp.asarray(upper), jnp.asarray(mean), sd)
     piece = _choose(x.narrow, _narrow(x), _wide(x))
-    return IntervalMoments(piece.log_mass, sign * piece.first / sd, piece.second / variance)
+    return TiltedMoments(piece.log_mass, sign * piece.first / sd, piece.second / variance)
 
 
 class _Interval(NamedTuple):

@@ -1,24 +1,13 @@
 """What the distributions over a few ordered outcomes have in common."""
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
-__all__ = ["Outcomes", "TiltedMoments"]
-
-
-class TiltedMoments(NamedTuple):
-    """How a normal predictor and one outcome's probability combine."""
-
-    log_z: Array
-    """Log of the outcome's probability, integrated over the predictor."""
-    d1: Array
-    """First derivative of ``log_z`` with respect to the predictor's mean."""
-    d2: Array
-    """Second derivative of ``log_z`` with respect to the predictor's mean."""
+__all__ = ["Outcomes"]
 
 
 class Outcomes(Distribution):

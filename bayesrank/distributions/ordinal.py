@@ -28,7 +28,8 @@ from numpyro.distributions.util import validate_sample
 
 from bayesrank.distributions import _moments
 from bayesrank.distributions._logistic import logistic_interval_moments
-from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
+from bayesrank.distributions._moments import TiltedMoments
+from bayesrank.distributions._outcomes import Outcomes
 
 __all__ = ["LIKELIHOODS", "OrderedLogit", "OrderedProbit", "centred_thresholds"]
 
@@ -148,7 +149,7 @@ class OrderedProbit(_Ordered):
             without its last axis and ``noise`` broadcast.
         """
         lower, upper = self._edges(jnp.asarray(value))
-        return TiltedMoments(*_moments.interval(lower, upper, mean, self.noise**2 + variance))
+        return _moments.interval(lower, upper, mean, self.noise**2 + variance)
 
 
 class OrderedLogit(_Ordered):

@@ -31,14 +31,15 @@ from numpyro.distributions.util import validate_sample
 
 from bayesrank.distributions import _moments
 from bayesrank.distributions._logistic import logistic_interval_moments
-from bayesrank.distributions._outcomes import Outcomes, TiltedMoments
+from bayesrank.distributions._moments import TiltedMoments
+from bayesrank.distributions._outcomes import Outcomes
 
 __all__ = ["BradleyTerry", "BradleyTerryTies", "Thurstone", "ThurstoneTies"]
 
 SQRT_2 = math.sqrt(2.0)
 
 
-class _Comparison(Outcomes):
+class _PairOutcome(Outcomes):
     """Who wins a comparison: 1 if the first item does, 0 if the second does."""
 
     predictor = "margin"
@@ -55,7 +56,7 @@ class _Comparison(Outcomes):
         return 2
 
 
-class Thurstone(_Comparison):
+class Thurstone(_PairOutcome):
     r"""Who wins a comparison, by Thurstone's model: :math:`P(1) = \Phi(m / (\sqrt 2 \sigma))`.
 
     Parameters
@@ -98,7 +99,7 @@ class Thurstone(_Comparison):
     def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
         """Log of the probability of the outcome, exact in the far tails."""
         sign = jnp.where(jnp.asarray(value) == 1, 1.0, -1.0)
-        return _moments.half_line(-sign * self.margin / (SQRT_2 * self.noise)).log_mass
+        return _moments.half_line(-sign * self.margin / (SQRT_2 * self.noise)).log_z
 
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
@@ -124,7 +125,7 @@ class Thurstone(_Comparison):
         return TiltedMoments(log_z, sign * first / jnp.sqrt(total), second / total)
 
 
-class BradleyTerry(_Comparison):
+class BradleyTerry(_PairOutcome):
     """Who wins a comparison, by Bradley and Terry's model: ``P(1) = sigmoid(margin / scale)``.
 
     Parameters
@@ -291,7 +292,7 @@ class ThurstoneTies(_ComparisonWithTies):
             ``noise`` broadcast.
         """
         total = 2.0 * self.noise**2 + variance
-        return TiltedMoments(*_moments.interval(*self._edges(value), mean, total))
+        return _moments.interval(*self._edges(value), mean, total)
 
 
 class BradleyTerryTies(_ComparisonWithTies):

@@ -59,7 +59,7 @@ class Solution(NamedTuple):
     checks: tuple[Array, ...]
 
 
-class Layout(NamedTuple):
+class ProgramLayout(NamedTuple):
     """What is static in a program: see the attributes of `Program` of the same names."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -312,7 +312,7 @@ class EP:
 
     def _solve_all(
         self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[Solution, Layout]:
+    ) -> tuple[Solution, ProgramLayout]:
         program, state = self.solve(params, *args, **kwargs)
         posterior = state.posterior
         mean, covariance = program.all_latents(posterior)
@@ -330,7 +330,7 @@ class EP:
             tuple(passed for _, passed in program.checks),
         )
         refusals = tuple(refusal for refusal, _ in program.checks)
-        layout = Layout(
+        layout = ProgramLayout(
             program.shapes,
             program.sampled,
             program.dropped,
@@ -344,7 +344,7 @@ class EP:
         self,
         rng_key: Array,
         solved: Solution,
-        layout: Layout,
+        layout: ProgramLayout,
         args: tuple,
         kwargs: Mapping[str, Any],
         num_samples: int,

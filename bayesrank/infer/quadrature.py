@@ -25,14 +25,15 @@ do not depend on the slope of the likelihood, which a wide cavity sees as a spik
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-__all__ = ["Moments", "tilted_moments"]
+from bayesrank.distributions import TiltedMoments
+
+__all__ = ["tilted_moments"]
 
 LogLikelihood = Callable[[Array], Array]
 
@@ -42,28 +43,12 @@ _REFINEMENTS = 5
 _SEARCHES = 28
 
 
-class Moments(NamedTuple):
-    """What a likelihood tells EP at a cavity with mean m and variance v.
-
-    Attributes
-    ----------
-    log_z
-        ``log Z(m, v)``, the log of the likelihood averaged over the cavity, shape (G,).
-    d1, d2
-        Its first and second derivative in the cavity's mean, shape (G,).
-    """
-
-    log_z: Array
-    d1: Array
-    d2: Array
-
-
 def tilted_moments(
     log_likelihood: LogLikelihood,
     mean: Array,
     variance: Array,
     landmarks: Array | None = None,
-) -> Moments:
+) -> TiltedMoments:
     """Integrate a likelihood against Gaussian cavities.
 
     Parameters
@@ -78,7 +63,7 @@ def tilted_moments(
 
     Returns
     -------
-    Moments
+    TiltedMoments
         `log_z` is differentiable in mean, variance and whatever `log_likelihood` closes over: the
         nodes are held fixed, which changes neither the integral nor its derivative.
 
@@ -98,9 +83,9 @@ def tilted_moments(
     shift = jnp.sum(p * deviation, axis=0)
     centred = deviation - shift
     spread = jnp.sum(p * centred**2, axis=0)
-    wide = Moments(log_z, shift / variance, (spread / variance - 1) / variance)
+    wide = TiltedMoments(log_z, shift / variance, (spread / variance - 1) / variance)
     slopes = jnp.where(p > 0, slopes, 0.0)
-    narrow = Moments(
+    narrow = TiltedMoments(
         log_z, jnp.sum(p * slopes, axis=0), jnp.sum(p * slopes * centred, axis=0) / variance
     )
     is_narrow = jnp.abs(wide.d2) * variance < 0.1

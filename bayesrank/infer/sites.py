@@ -31,9 +31,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.quadrature import Moments
 
 __all__ = [
     "Block",
@@ -67,13 +67,13 @@ class Block(NamedTuple):
     offset
         What is added to a margin ``a_k' x`` to make the predictor that the factor sees, shape (G,).
     moments
-        ``moments(mean, variance) -> Moments`` of the factors, raised to ``power``, at cavities of
-        the predictor.
+        ``moments(mean, variance) -> TiltedMoments`` of the factors, raised to ``power``, at
+        cavities of the predictor.
     """
 
     rows: Rows
     offset: Array
-    moments: Callable[[Array, Array], Moments]
+    moments: Callable[[Array, Array], TiltedMoments]
 
 
 class Problem(NamedTuple):
@@ -155,7 +155,7 @@ def cavity(
 
 
 def match(
-    moments: Moments, mean: Array, variance: Array, power: float = 1.0
+    moments: TiltedMoments, mean: Array, variance: Array, power: float = 1.0
 ) -> tuple[Array, Array, Array]:
     """Site parameters that give a cavity the tilted moments, and whether these are proper.
 

@@ -12,7 +12,7 @@ from numpyro.infer import MCMC
 
 from bayesrank._arviz import import_arviz
 from bayesrank.infer.compiled import without_stale_traces
-from bayesrank.inferencedata._groups import Posterior, from_mcmc, from_result
+from bayesrank.inferencedata._groups import PosteriorDraws, from_mcmc, from_result
 from bayesrank.inferencedata._labels import AxisLabels, site_shape
 from bayesrank.inferencedata._results import PosteriorResult
 
@@ -117,7 +117,7 @@ def _predictive_draws(draws: int, wanted: int | None) -> np.ndarray:
 
 
 def _groups(
-    posterior: Posterior,
+    posterior: PosteriorDraws,
     labels: AxisLabels,
     pick: np.ndarray,
     log_likelihood: bool,

@@ -26,7 +26,7 @@ _STAT_NAMES = {
 
 
 @dataclass(frozen=True)
-class Posterior:
+class PosteriorDraws:
     """Draws ``(chain, draw, ...)`` of any engine, and the program that gives them meaning."""
 
     model: Callable[..., Any]
@@ -126,7 +126,7 @@ class Posterior:
         return self.by_chain(values, self.observed)
 
 
-def from_mcmc(mcmc: MCMC) -> Posterior:
+def from_mcmc(mcmc: MCMC) -> PosteriorDraws:
     """Read the draws and the sampler's statistics of a finished ``MCMC`` run."""
     if mcmc.last_state is None:
         raise ValueError("the MCMC object holds no draws yet; call mcmc.run(...) first")
@@ -147,10 +147,10 @@ def from_mcmc(mcmc: MCMC) -> Posterior:
         "inference_library_version": metadata.version("numpyro"),
         "inference_method": f"MCMC with {type(mcmc.sampler).__name__}",
     }
-    return Posterior(model, mcmc._args, mcmc._kwargs, draws, {}, stats, attrs)
+    return PosteriorDraws(model, mcmc._args, mcmc._kwargs, draws, {}, stats, attrs)
 
 
-def from_result(result: PosteriorResult) -> Posterior:
+def from_result(result: PosteriorResult) -> PosteriorDraws:
     """Read an EP result, an `SVIPosterior` or anything that keeps the same protocol."""
     fixed = {name: np.asarray(value) for name, value in result.params.items()}
     samples = result.get_samples(group_by_chain=True)
@@ -167,7 +167,7 @@ def from_result(result: PosteriorResult) -> Posterior:
     if not draws:
         raise ValueError("the result holds no draws of a latent site: nothing to convert")
     eliminated = bool(getattr(result, "eliminated_sites", ()))
-    posterior = Posterior(result.model, (), {}, draws, fixed, {}, attrs, eliminated)
+    posterior = PosteriorDraws(result.model, (), {}, draws, fixed, {}, attrs, eliminated)
     # The engines' arguments are in the precision of their draws.
     with jax.enable_x64(posterior.is_double):
         args, kwargs = as_working_dtype((result.model_args, result.model_kwargs))

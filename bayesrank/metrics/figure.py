@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bayesrank.metrics._result import PerQuery, namespace
 from bayesrank.metrics.lists import Lists, arrange, rank_codes
-from bayesrank.metrics.problem import Array, Labels, ScoredLists, Ties, check
+from bayesrank.metrics.problem import Array, LabelKind, ScoredLists, Ties, check
 
 _BLOCK = 2**21  # items worked on at once: draws beyond it wait for the next block
 
@@ -22,7 +22,7 @@ def per_query(
     *,
     query: ArrayLike | None = None,
     where: ArrayLike | None = None,
-    kind: Labels = "real",
+    kind: LabelKind = "real",
     min_relevant: float | None = None,
     ties: Ties = "expected",
     item: ArrayLike | None = None,

@@ -13,7 +13,7 @@ from bayesrank.metrics._result import namespace
 
 Array = Any
 Ties = Literal["expected", "trec", "input"]
-Labels = Literal["real", "grade", "level", "rating"]
+LabelKind = Literal["real", "grade", "level", "rating"]
 
 
 class Options(TypedDict, total=False):
@@ -42,7 +42,7 @@ def check(
     labels_like: ArrayLike,
     query: ArrayLike | None,
     where_like: ArrayLike | None,
-    kind: Labels,
+    kind: LabelKind,
     ties: Ties,
     item: ArrayLike | None,
 ) -> ScoredLists:
@@ -115,7 +115,7 @@ def _levels(labels: ArrayLike) -> tuple[float, ...] | None:
     return tuple(np.unique(known[~np.isnan(known)]).tolist())
 
 
-def _check_values(name: str, values: ArrayLike, used: Any, kind: Labels) -> None:
+def _check_values(name: str, values: ArrayLike, used: Any, kind: LabelKind) -> None:
     if isinstance(values, Tracer):
         return
     array, used = np.broadcast_arrays(np.asarray(values, np.float64), used)

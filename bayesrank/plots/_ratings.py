@@ -62,7 +62,7 @@ def plot_tastes(
         (order[:labels], "0.35", "liked least"),
     )
     named: set[int] = set()
-    places = _Labels(x, y, np.concatenate([group for group, *_ in groups]))
+    places = _LabelPlacer(x, y, np.concatenate([group for group, *_ in groups]))
     for group, colour, meaning in groups:
         ax.plot([], [], "o", color=colour, markersize=6, label=meaning)
         for item in (int(i) for i in group if int(i) not in named):
@@ -90,7 +90,7 @@ def plot_tastes(
     return ax
 
 
-class _Labels:
+class _LabelPlacer:
     """Places for the labels of points, beside them, where little is covered."""
 
     _OFFSETS = (3.0, -11.0, 15.0, -23.0, 27.0, -35.0)

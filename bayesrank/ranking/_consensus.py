@@ -27,7 +27,7 @@ from bayesrank.ranking._pairwise import pairwise_probability
 from bayesrank.ranking._ranks import expected_rank
 from bayesrank.ranking._validate import Array, check_samples
 
-Method = Literal["expected_rank", "mean", "copeland", "kemeny"]
+ConsensusMethod = Literal["expected_rank", "mean", "copeland", "kemeny"]
 
 
 def _best_first(score: Array) -> Array:
@@ -60,7 +60,7 @@ def _move_items(order: Array, probability: Array) -> Array:
     return order
 
 
-def consensus_ranking(samples: ArrayLike, method: Method = "expected_rank") -> Array:
+def consensus_ranking(samples: ArrayLike, method: ConsensusMethod = "expected_rank") -> Array:
     """Return one order of the items that stands for the posterior over orders.
 
     Parameters

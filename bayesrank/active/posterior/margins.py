@@ -21,7 +21,7 @@ from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
 __all__ = ["ItemSpace", "MarginSpace", "Margins", "SkillPrior", "differences", "space_of"]
 
 Array = NDArray[np.float64]
-Pairs = NDArray[np.intp]
+PairIndices = NDArray[np.intp]
 
 
 class SkillPrior(NamedTuple):
@@ -41,7 +41,7 @@ class Margins(NamedTuple):
 class _Space:
     """A prior, and the pairs that were compared."""
 
-    def __init__(self, prior: SkillPrior, comparisons: Pairs) -> None:
+    def __init__(self, prior: SkillPrior, comparisons: PairIndices) -> None:
         self.prior, self.comparisons = prior.covariance, comparisons
         own = np.diagonal(prior.covariance)
         self.scale = own[comparisons[:, 0]] + own[comparisons[:, 1]]
@@ -55,7 +55,7 @@ class _Space:
 class MarginSpace(_Space):
     """Sites on the margins themselves: matrices of K x K, for K <= n."""
 
-    def __init__(self, prior: SkillPrior, comparisons: Pairs) -> None:
+    def __init__(self, prior: SkillPrior, comparisons: PairIndices) -> None:
         super().__init__(prior, comparisons)
         self.across = differences(prior.covariance, comparisons)  # A K, shape (K, n)
         # Contiguous rows are picked several times as fast.
@@ -95,7 +95,7 @@ class MarginSpace(_Space):
 class ItemSpace(_Space):
     """Sites gathered on the items: matrices of n x n, for K > n."""
 
-    def __init__(self, prior: SkillPrior, comparisons: Pairs) -> None:
+    def __init__(self, prior: SkillPrior, comparisons: PairIndices) -> None:
         super().__init__(prior, comparisons)
         self._last: tuple[Array, tuple[Array, Array, float]] | None = None
 
@@ -120,31 +120,31 @@ class ItemSpace(_Space):
         return covariance @ _gathered(nu, self.comparisons, n), covariance, log_det
 
 
-def space_of(prior: SkillPrior, comparisons: Pairs) -> MarginSpace | ItemSpace:
+def space_of(prior: SkillPrior, comparisons: PairIndices) -> MarginSpace | ItemSpace:
     """The space with the smaller matrices."""
     few = len(comparisons) <= len(prior.mean)
     return (MarginSpace if few else ItemSpace)(prior, comparisons)
 
 
-def differences(rows: Array, comparisons: Pairs) -> Array:
+def differences(rows: Array, comparisons: PairIndices) -> Array:
     """``A x``: rows of the first items less those of the second."""
     return rows[comparisons[:, 0]] - rows[comparisons[:, 1]]
 
 
-def _variances(covariance: Array, comparisons: Pairs) -> Array:
+def _variances(covariance: Array, comparisons: PairIndices) -> Array:
     """Diagonal of ``A C A'``."""
     first, second = comparisons.T
     own = np.diagonal(covariance)
     return own[first] + own[second] - 2.0 * covariance[first, second]
 
 
-def _gathered(weights: Array, comparisons: Pairs, n: int) -> Array:
+def _gathered(weights: Array, comparisons: PairIndices, n: int) -> Array:
     """``A' w``: what the first items get, less what the second get."""
     first, second = comparisons.T
     return np.subtract(np.bincount(first, weights, n), np.bincount(second, weights, n), dtype=float)
 
 
-def _weighted(weights: Array, comparisons: Pairs, n: int) -> Array:
+def _weighted(weights: Array, comparisons: PairIndices, n: int) -> Array:
     """``A' diag(w) A``, shape (n, n)."""
     first, second = comparisons.T
     crossed = np.zeros((n, n))

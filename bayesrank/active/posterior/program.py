@@ -71,11 +71,11 @@ class AnsweredProgram:
         noise_factor
             What the noise is multiplied with in each comparison, shape (K,).
         """
-        with _Answers(counted, noise_factor):
+        with _AnswerHandler(counted, noise_factor):
             self.program(*args, **kwargs)
 
 
-class _Answers(Messenger):
+class _AnswerHandler(Messenger):
     def __init__(self, counted: Any, noise_factor: Any) -> None:
         self.counted, self.noise_factor = counted, noise_factor
         super().__init__()

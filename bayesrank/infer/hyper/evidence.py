@@ -18,7 +18,7 @@ from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.arguments import LearnedParams
 from bayesrank.infer.ep import EP, ConvergenceWarning
-from bayesrank.infer.hyper.hyperparameters import Evaluation, Hyperparameters, first_sites
+from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
 
 __all__ = ["EvidenceMaximum", "Mode", "find_mode", "maximize_evidence"]
 
@@ -88,16 +88,16 @@ class Mode(NamedTuple):
 
     free: Hyperparameters
     flat: np.ndarray
-    evaluation: Evaluation
+    evaluation: EvidenceEvaluation
     gradient: np.ndarray
     num_evaluations: int
 
 
-class _Start(NamedTuple):
+class _SearchEnd(NamedTuple):
     """The end of one run of the optimiser, with the evaluation and the gradient there."""
 
     outcome: OptimizeResult
-    evaluation: Evaluation
+    evaluation: EvidenceEvaluation
     gradient: np.ndarray
 
 
@@ -266,7 +266,7 @@ class _Search:
         spread = np.asarray(jax.random.normal(key, (num_restarts, self.first.size)))
         return [self.first, *(self.first + spread)]
 
-    def evaluate(self, point: np.ndarray) -> tuple[Evaluation, np.ndarray]:
+    def evaluate(self, point: np.ndarray) -> tuple[EvidenceEvaluation, np.ndarray]:
         """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
         evaluation, gradient = self.free.evaluate_with_gradient(
             point, self.params, self.sites, self.args, self.kwargs, jacobian=self.jacobian
@@ -281,11 +281,13 @@ class _Search:
             self.callback(self.count, self.best_objective)
         return evaluation, gradient
 
-    def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _Start:
+    def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _SearchEnd:
         """Run the optimiser from one point."""
         first, slope = self.evaluate(start)
         if not first.usable:
-            return _Start(OptimizeResult(x=start, success=False, message=_NOWHERE), first, slope)
+            return _SearchEnd(
+                OptimizeResult(x=start, success=False, message=_NOWHERE), first, slope
+            )
         # With bounds on every side, L-BFGS-B begins with a step of the whole gradient: make that a
         # step of length one.
         scale = max(1.0, float(np.linalg.norm(slope)))
@@ -311,13 +313,13 @@ class _Search:
         end, slope = self.evaluate(outcome.x)
         if not end.usable:
             outcome.success, outcome.message = False, _NOWHERE
-        return _Start(outcome, end, slope)
+        return _SearchEnd(outcome, end, slope)
 
-    def best(self, ends: list[_Start]) -> _Start:
+    def best(self, ends: list[_SearchEnd]) -> _SearchEnd:
         """The best of several ends."""
         return max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
 
-    def report(self, ends: list[_Start]) -> EvidenceMaximum:
+    def report(self, ends: list[_SearchEnd]) -> EvidenceMaximum:
         """What was found at the best of several ends."""
         end = self.best(ends)
         with_bounds = np.abs(end.outcome.x - self.first) >= _REACH - 1e-6

@@ -22,8 +22,8 @@ from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.sites import EPState, Sites
 
 __all__ = [
-    "Component",
-    "Evaluation",
+    "ConditionalPosterior",
+    "EvidenceEvaluation",
     "Hyperparameters",
     "first_sites",
     "inventory_of",
@@ -35,7 +35,7 @@ __all__ = [
 _LARGEST_DELTA = 0.05
 
 
-class Evaluation(NamedTuple):
+class EvidenceEvaluation(NamedTuple):
     """The evidence at one point, and EP's end there.
 
     Attributes
@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
         return jnp.isfinite(self.objective) & (self.delta < _LARGEST_DELTA)
 
 
-class Component(NamedTuple):
+class ConditionalPosterior(NamedTuple):
     """EP's posterior at one value of the hyperparameters.
 
     Attributes
@@ -75,7 +75,7 @@ class Component(NamedTuple):
         Whether EP came to its fixed point.
     """
 
-    evaluation: Evaluation
+    evaluation: EvidenceEvaluation
     mean: Array
     covariance: Array
     converged: Array
@@ -137,7 +137,7 @@ class Hyperparameters:
         kwargs: dict[str, Any],
         *,
         jacobian: bool = False,
-    ) -> Evaluation:
+    ) -> EvidenceEvaluation:
         """Evidence and prior density at a vector.  Pure, and differentiable in the vector.
 
         Parameters
@@ -169,13 +169,13 @@ class Hyperparameters:
         args: tuple,
         kwargs: dict[str, Any],
         jacobian: bool,
-    ) -> Evaluation:
+    ) -> EvidenceEvaluation:
         known = {k: jnp.asarray(v) for k, v in params.items()}
         log_prior = log_hyperprior(self.engine.model, args, kwargs, self.inventory, known)
         objective = log_evidence + log_prior
         if jacobian:
             objective += self.log_jacobian(flat)
-        return Evaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
+        return EvidenceEvaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
 
     def evaluate_with_gradient(
         self,
@@ -186,7 +186,7 @@ class Hyperparameters:
         kwargs: dict[str, Any],
         *,
         jacobian: bool = False,
-    ) -> tuple[Evaluation, np.ndarray]:
+    ) -> tuple[EvidenceEvaluation, np.ndarray]:
         """Evaluate at a vector, and differentiate the objective there, compiled once.
 
         Parameters
@@ -209,10 +209,10 @@ class Hyperparameters:
         point: tuple[Array, Sites, dict[str, Any], Array],
         args: tuple,
         kwargs: dict[str, Any],
-    ) -> tuple[tuple[Evaluation, Array], None]:
+    ) -> tuple[tuple[EvidenceEvaluation, Array], None]:
         flat, init_sites, fixed, weight = point
 
-        def objective(flat: Array) -> tuple[Array, Evaluation]:
+        def objective(flat: Array) -> tuple[Array, EvidenceEvaluation]:
             evaluation = self.evaluate(flat, fixed, init_sites, args, kwargs)
             value = evaluation.objective + weight * self.log_jacobian(flat)
             return value, evaluation._replace(objective=value)
@@ -227,7 +227,7 @@ class Hyperparameters:
         init_sites: Sites,
         args: tuple,
         kwargs: dict[str, Any],
-    ) -> tuple[Component, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
+    ) -> tuple[ConditionalPosterior, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
         """Solve EP at a vector, compiled once.
 
         Parameters
@@ -246,7 +246,7 @@ class Hyperparameters:
 
     def _component(
         self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[Component, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
+    ) -> tuple[ConditionalPosterior, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
         flat, init_sites, fixed = point
         params = {**fixed, **self.values(flat)}
         program, end = self.engine.solve(params, *args, init_sites=init_sites, **kwargs)
@@ -255,7 +255,7 @@ class Hyperparameters:
         mean, covariance = program.all_latents(end.posterior)
         converged = (end.delta <= self.engine.tol) & (end.skipped == 0)
         layout = program.shapes, program.eliminated
-        return Component(evaluation, mean, covariance, converged), layout
+        return ConditionalPosterior(evaluation, mean, covariance, converged), layout
 
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""

@@ -41,7 +41,11 @@ from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import Mode, find_mode
 from bayesrank.infer.hyper.forecast import APART, forecast
-from bayesrank.infer.hyper.hyperparameters import Component, Hyperparameters, not_integrated
+from bayesrank.infer.hyper.hyperparameters import (
+    ConditionalPosterior,
+    Hyperparameters,
+    not_integrated,
+)
 from bayesrank.infer.hyper.integration_result import IntegratedEPResult
 from bayesrank.infer.hyper.proposal import Proposal
 from bayesrank.infer.hyper.weighted import Weighted, weigh
@@ -176,7 +180,7 @@ class IntegratedEP:
         self,
         survey: _Survey,
         weighted: Weighted,
-        components: list[Component],
+        components: list[ConditionalPosterior],
         seed: int,
         num_samples: int,
     ) -> IntegratedEPResult:
@@ -250,7 +254,7 @@ class _Survey:
             flat, self.fixed, start, self.args, self.kwargs, jacobian=True
         )[1]
 
-    def _solve(self, flat: np.ndarray, start: Sites) -> Component:
+    def _solve(self, flat: np.ndarray, start: Sites) -> ConditionalPosterior:
         component, (self.shapes, self.eliminated) = self.free.component(
             flat, self.fixed, start, self.args, self.kwargs
         )
@@ -278,14 +282,16 @@ class _Survey:
 
         return Proposal(self.mode.flat, self.root, scales(-1.0), scales(1.0))
 
-    def _solve_all(self, points: np.ndarray) -> Iterator[Component]:
+    def _solve_all(self, points: np.ndarray) -> Iterator[ConditionalPosterior]:
         white = np.linalg.solve(self.root, (points - self.mode.flat).T).T
         starts = jax.tree.map(np.asarray, jax.vmap(self.sites)(jnp.asarray(white)))
         for number, point in enumerate(points):
             start: Any = jax.tree.map(lambda x, i=number: x[i], starts)
             yield self._solve(point, start)
 
-    def integrate(self, seed: int, num_points: int | None) -> tuple[Weighted, list[Component]]:
+    def integrate(
+        self, seed: int, num_points: int | None
+    ) -> tuple[Weighted, list[ConditionalPosterior]]:
         """Weigh points, until there are enough that count."""
         proposal = self.proposal()
         wanted = num_points or (_FEW if self.size <= 4 else 2 * _FEW)

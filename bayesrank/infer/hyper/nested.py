@@ -36,7 +36,7 @@ from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import maximize_evidence
 from bayesrank.infer.hyper.forecast import forecast
 from bayesrank.infer.hyper.hyperparameters import (
-    Evaluation,
+    EvidenceEvaluation,
     Hyperparameters,
     first_sites,
     not_integrated,
@@ -208,7 +208,7 @@ class NestedEP:
         free = Hyperparameters(engine, args, kwargs, fixed)
         centre, first = free.flatten(maximum.params), first_sites(start.sites)
 
-        def evaluate(point: np.ndarray) -> tuple[Evaluation, np.ndarray]:
+        def evaluate(point: np.ndarray) -> tuple[EvidenceEvaluation, np.ndarray]:
             return free.evaluate_with_gradient(point, fixed, first, args, kwargs, jacobian=True)
 
         def sites_at(white: np.ndarray) -> Sites:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.quadrature import Moments
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components
 from bayesrank.infer.reader.joint import Joint
@@ -44,7 +44,7 @@ class Factors(NamedTuple):
 
     rows: Rows
     offset: Array
-    moments: Callable[[Array, Array], Moments]
+    moments: Callable[[Array, Array], TiltedMoments]
     constant: Array
     collinear: Array | None
     gaussian: bool
@@ -117,11 +117,11 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
     size = int(np.prod(shape, dtype=int))
     flat = predictor.broadcast(shape).reshape((size,))
 
-    def moments(mean: Array, variance: Array) -> Moments:
+    def moments(mean: Array, variance: Array) -> TiltedMoments:
         parts = fixed.tilted_moments(value, mean.reshape(shape), variance.reshape(shape))
         if mask is not None:
             parts = [jnp.where(mask, part, 0.0) for part in parts]
-        return Moments(*(jnp.broadcast_to(part, shape).reshape(size) for part in parts))
+        return TiltedMoments(*(jnp.broadcast_to(part, shape).reshape(size) for part in parts))
 
     rows = Rows(flat.values, flat.columns, flat.size)
     constant = jnp.zeros((), flat.offset.dtype)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.quadrature import Moments, tilted_moments
+from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.infer.reader.affine import Affine, Value
 from bayesrank.infer.reader.components import Components
 from bayesrank.infer.reader.jaxpr import Constant, Equation, bind
@@ -172,19 +173,21 @@ def _squared_residual(values: Array, columns: Array | None, scale: Array, others
 
 def quadrature_moments(
     log_likelihood: ElementwiseFunction, landmarks: Array | None = None
-) -> Callable[[Array, Array], Moments]:
+) -> Callable[[Array, Array], TiltedMoments]:
     """Tilted moments of any factor, by quadrature that looks at landmarks (G,) as well."""
 
-    def moments(mean: Array, variance: Array) -> Moments:
+    def moments(mean: Array, variance: Array) -> TiltedMoments:
         return tilted_moments(log_likelihood, mean, variance, landmarks)
 
     return moments
 
 
-def gaussian_moments(log_likelihood: ElementwiseFunction) -> Callable[[Array, Array], Moments]:
+def gaussian_moments(
+    log_likelihood: ElementwiseFunction,
+) -> Callable[[Array, Array], TiltedMoments]:
     """Tilted moments of factors whose log is quadratic, by its expansion at the cavity's mean."""
 
-    def moments(mean: Array, variance: Array) -> Moments:
+    def moments(mean: Array, variance: Array) -> TiltedMoments:
         one = jnp.ones_like(mean)
 
         def slope(eta: Array) -> tuple[Array, Array]:
@@ -193,6 +196,6 @@ def gaussian_moments(log_likelihood: ElementwiseFunction) -> Callable[[Array, Ar
         (value, first), (_, second) = jax.jvp(slope, (mean,), (one,))
         widening = 1 - second * variance
         log_z = value + 0.5 * first**2 * variance / widening - 0.5 * jnp.log(widening)
-        return Moments(log_z, first / widening, second / widening)
+        return TiltedMoments(log_z, first / widening, second / widening)
 
     return moments

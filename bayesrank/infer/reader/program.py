@@ -256,10 +256,10 @@ def _depends_on_latents(joint: Joint, name: str) -> ValueError:
 
 # ---------------------------------------------------------------- latents
 
-Groups = list[list[str]]
+SiteGroups = list[list[str]]
 
 
-def _split_latents(joint: Joint) -> tuple[Groups, Groups, tuple[str, ...]]:
+def _split_latents(joint: Joint) -> tuple[SiteGroups, SiteGroups, tuple[str, ...]]:
     """Core latents, Gaussian leaves, and unobserved sites that can be dropped."""
     parents = {name: parents_of(joint, name) for name in joint.inventory.latents}
     queue = [joint.reach(joint.observed_numbers[name].log_prob) for name in joint.observed]

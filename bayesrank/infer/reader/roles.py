@@ -89,7 +89,7 @@ class _Mark(NamedTuple):
 _NONE = _Mark(0, frozenset())
 
 
-class _View(NamedTuple):
+class _TraceView(NamedTuple):
     """The trace, the numbers of its outputs, the equations that each needs, and all marks."""
 
     trace: FlatTrace
@@ -174,7 +174,7 @@ class _Densities:
         self.trace, self.structure = flat_trace(densities, free)
         self.inputs = dict(zip(sorted(free), self.trace.inputs, strict=True))
 
-    def _view(self, candidates: Names) -> _View:
+    def _view(self, candidates: Names) -> _TraceView:
         """The trace with these candidates as latents, its scans taken apart."""
         latents = [name for name, role in self.roles.items() if role is Role.LATENT]
         marks = {self.inputs[name]: _Mark(1, frozenset({name})) for name in (*latents, *candidates)}
@@ -185,7 +185,7 @@ class _Densities:
             name: needed_equations(trace.equations, _numbers(output), ())
             for name, output in outputs.items()
         }
-        return _View(trace, outputs, needed, _propagated(trace.equations, marks))
+        return _TraceView(trace, outputs, needed, _propagated(trace.equations, marks))
 
     def without_children(self, bounded: list[str]) -> list[str]:
         """Bounded sites that no other density depends on, but for those of others like them."""
@@ -228,7 +228,7 @@ class _Densities:
         return blamed & candidates
 
 
-def _mixed(name: str, output: int, view: _View, latent: bool) -> Names:
+def _mixed(name: str, output: int, view: _TraceView, latent: bool) -> Names:
     """Sites that a factor of a density sees together."""
     trace, marks = view.trace, view.marks
     smooth = [x for x in _variables(trace) if marks.get(x, _NONE).order < 2]

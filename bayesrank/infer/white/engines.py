@@ -20,7 +20,7 @@ from bayesrank.infer.white.program import Density, WhiteProgram
 
 __all__ = ["run_nuts", "run_svi"]
 
-Advance = Callable[[float], None]
+ProgressCallback = Callable[[float], None]
 
 _NUTS_CHUNK = 25
 _SVI_CHUNK = 100
@@ -35,7 +35,7 @@ def run_nuts(
     num_warmup: int,
     num_samples: int,
     num_chains: int,
-    advance: Advance,
+    advance: ProgressCallback,
     target_accept_prob: float = 0.8,
 ) -> tuple[np.ndarray, int]:
     """Run NUTS on a white density, one chain after the other.
@@ -85,7 +85,7 @@ def run_nuts(
 
 
 def run_svi(
-    program: WhiteProgram, rng_key: Array, num_steps: int, advance: Advance
+    program: WhiteProgram, rng_key: Array, num_steps: int, advance: ProgressCallback
 ) -> tuple[Array, Array]:
     """Fit a Gaussian guide to a white program by SVI.
 

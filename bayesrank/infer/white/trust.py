@@ -30,7 +30,7 @@ _MOST_SHIFT = 0.1
 _MOST_SPREAD = 0.15
 
 
-class Posterior(Protocol):
+class EPPosterior(Protocol):
     """The attributes of `EPResult` that are needed."""
 
     @property
@@ -111,7 +111,7 @@ class Trust(NamedTuple):
         return f"poor: {off}, most at {self.site!r} ({figures} count). Use NUTS where that matters"
 
 
-def trust_in(result: Posterior) -> Trust:
+def trust_in(result: EPPosterior) -> Trust:
     """Weigh draws from a Gaussian posterior by its program.
 
     Parameters

@@ -22,7 +22,7 @@ from bayesrank._rating_checks import (
 )
 from bayesrank._validate import check_count
 from bayesrank.solvers.collaborative.kernel_prior import CoreKernels
-from bayesrank.solvers.collaborative.likelihood_gaussian import Gaussian
+from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Logit, Probit
 from bayesrank.solvers.collaborative.likelihoods import Likelihood, Pairwise
 from bayesrank.solvers.collaborative.state import EMState
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LIKELIHOODS: dict[str, Likelihood] = {
-    likelihood.name: likelihood for likelihood in (Gaussian(), Probit(), Logit(), Pairwise())
+    likelihood.name: likelihood for likelihood in (GaussianNoise(), Probit(), Logit(), Pairwise())
 }
 
 # Of as many numbers one is there, or the numbers are somebody else's.

@@ -29,7 +29,7 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["Gaussian", "GaussianStatistics"]
+__all__ = ["GaussianNoise", "GaussianStatistics"]
 
 _NEWTON_STEPS, _NEWTON_STEPS_ALONE = 4, 30
 
@@ -45,7 +45,7 @@ class GaussianStatistics(NamedTuple):
     square: Array
 
 
-class Gaussian(Likelihood):
+class GaussianNoise(Likelihood):
     """Numbers: the function, stretched about the anchor, and normal noise."""
 
     name = "gaussian"

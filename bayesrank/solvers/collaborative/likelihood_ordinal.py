@@ -12,9 +12,8 @@ from jax import Array
 from jax.scipy.stats import norm
 from scipy import stats
 
-from bayesrank.distributions import OrderedProbit, logistic_interval_moments
+from bayesrank.distributions import OrderedLogit, OrderedProbit, TiltedMoments
 from bayesrank.distributions.ordinal import centred_thresholds
-from bayesrank.infer.quadrature import Moments
 from bayesrank.solvers.collaborative.likelihoods import (
     Inferred,
     Likelihood,
@@ -60,11 +59,14 @@ class Ordinal(Likelihood):
     is what these would be expected to have, by the predictions of the cavities.
     """
 
+    distribution: ClassVar[type[OrderedProbit] | type[OrderedLogit]]
     probit_scale: ClassVar[float] = 1.0  # of the normal noise that is most alike
 
-    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
+    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> TiltedMoments:
         """``log Z`` of a level at a normal predictor, and its derivatives in `mean`."""
-        raise NotImplementedError
+        edges, noise = thresholds(theta[:-1]), jnp.exp(theta[-1])
+        outcome = self.distribution(0.0, edges, noise, validate_args=False)
+        return outcome.tilted_moments(level, mean, variance)
 
     def start(
         self, observations: Observations, num_levels: int | None, *, collaborative: bool
@@ -94,7 +96,7 @@ class Ordinal(Likelihood):
     def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
         """Make a sweep of EP."""
 
-        def log_z(theta: Array, *args: Array) -> tuple[Array, Moments]:
+        def log_z(theta: Array, *args: Array) -> tuple[Array, TiltedMoments]:
             moments = self.moments(theta, *args)
             return moments.log_z, moments
 
@@ -163,28 +165,15 @@ class Probit(Ordinal):
     """Levels with normal noise."""
 
     name = "probit"
-
-    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-        """Closed form."""
-        edges, noise = thresholds(theta[:-1]), jnp.exp(theta[-1])
-        likelihood = OrderedProbit(0.0, edges, noise, validate_args=False)
-        return Moments(*likelihood.tilted_moments(level, mean, variance))
+    distribution = OrderedProbit
 
 
 class Logit(Ordinal):
     """Levels with logistic noise."""
 
     name = "logit"
+    distribution = OrderedLogit
     probit_scale = 1.7
-
-    def moments(self, theta: Array, level: Array, mean: Array, variance: Array) -> Moments:
-        """By a rule for the logistic noise."""
-        ends = jnp.pad(thresholds(theta[:-1]), (1, 1), constant_values=(-jnp.inf, jnp.inf))
-        at = level.astype(int)
-        moments = logistic_interval_moments(
-            ends[at], ends[at + 1], mean, variance, jnp.exp(theta[-1])
-        )
-        return Moments(*moments)
 
 
 def thresholds(log_gaps: Array) -> Array:

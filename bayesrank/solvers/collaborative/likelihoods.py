@@ -3,7 +3,7 @@
 =============== ================================== ===========================================
 class           observation of a predictor x       parameters ``theta`` of a user
 =============== ================================== ===========================================
-``Gaussian``    ``a + c (x - a)`` plus normal      anchor ``a``, log scale ``log c``, log noise
+``GaussianNoise``    ``a + c (x - a)`` plus normal      anchor ``a``, log scale ``log c``, log noise
                 noise
 ``Probit``      a level: x plus normal noise       log gaps between thresholds, log noise
                 between two thresholds
@@ -27,8 +27,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.stats import norm
 
-from bayesrank.distributions import logistic_interval_moments
-from bayesrank.infer.quadrature import Moments
+from bayesrank.distributions import BradleyTerry, TiltedMoments
 from bayesrank.solvers.collaborative.posterior import sweep
 from bayesrank.solvers.collaborative.types import (
     LikelihoodParams,
@@ -135,8 +134,8 @@ class Pairwise(Likelihood):
     def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
         """Make a sweep of EP."""
 
-        def tilt(level: Array, mean: Array, variance: Array) -> tuple[Moments, tuple[()]]:
-            return Moments(*logistic_interval_moments(0.0, jnp.inf, mean, variance)), ()
+        def tilt(level: Array, mean: Array, variance: Array) -> tuple[TiltedMoments, tuple[()]]:
+            return BradleyTerry(0.0, validate_args=False).tilted_moments(1, mean, variance), ()
 
         return sweep(tilt, data, state, damping)
 

@@ -15,7 +15,7 @@ from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.gp import KernelPrior
 from bayesrank.infer.ep import ConvergenceWarning
-from bayesrank.solvers.collaborative.likelihood_gaussian import Gaussian
+from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal, thresholds
 from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users
 from bayesrank.solvers.collaborative.predict import draws_of, functions_of, level_probabilities
@@ -225,7 +225,7 @@ class EMResult:
             As `predict_latent`; and if the observations are not numbers.
         """
         likelihood = self.setting.likelihood
-        if not isinstance(likelihood, Gaussian):
+        if not isinstance(likelihood, GaussianNoise):
             raise ValueError(
                 f"the observations are {likelihood.name}, not numbers; use predict_proba, "
                 "or predict_latent"
