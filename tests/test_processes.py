@@ -41,13 +41,18 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         import multiprocessing, os, signal, sys, warnings
         warnings.simplefilter("ignore")  # JAX warns of the fork itself
         import numpy as np
-        from bayesrank import CollaborativeGP, PreferenceGP
+        from tinygp.kernels import ExpSquared
+        from bayesrank import CollaborativeGP, LambdaRank, PreferenceGP, RankRLS
         from bayesrank.active import QueryLoop
         from bayesrank.online import WidrowHoff
 
         X, pairs = np.random.default_rng(0).normal(size=(6, 2)), [[0, 1], [2, 3], [4, 5]]
         fitted = WidrowHoff(3).partial_fit(X, [1, 2, 3, 1, 2, 3])
         loop = QueryLoop(["a", "b", "c"])
+        grades, lists = [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2]
+        lists_of = [RankRLS(kernel=ExpSquared()), LambdaRank(num_steps=3)]
+        for model in lists_of:
+            model.fit(X, grades, lists)
 
         def say(work):
             try:
@@ -64,6 +69,12 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
             say(lambda: PreferenceGP().fit(X, pairs))
             say(lambda: CollaborativeGP().fit(["a", "b", "a"], ["x", "y", "y"], [1.0, 2.0, 3.0]))
             say(lambda: loop.ask())
+            for model in (*lists_of, LambdaRank(model="trees")):
+                say(lambda: model.fit(X, grades, lists))
+            for model in lists_of:
+                say(lambda: model.predict(X))
+            linear = RankRLS().fit(X, grades, lists)  # needs no JAX
+            assert linear.predict(X).shape == (6,)
             sys.stdout.flush()
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
@@ -79,7 +90,7 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("forked after its parent had computed with JAX") == 6, done.stdout
+    assert done.stdout.count("forked after its parent had computed with JAX") == 11, done.stdout
     assert "went on" not in done.stdout and "'spawn'" in done.stdout
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from bayesrank._forks import refuse_forked_child
 from bayesrank.datasets import QueryLists
 from bayesrank.solvers.lambda_rank.lists import LambdaField, bucketed, field_of_rows
 
@@ -51,7 +52,13 @@ def fit_differentiable(
 
     The field is summed over rows and divided by the number of lists; `l2` pulls the weights to
     zero, ``l2 / 2`` times their squares off the objective where there is one.
+
+    Raises
+    ------
+    RuntimeError
+        In a process that was forked after its parent had computed with JAX.
     """
+    refuse_forked_child()
     with jax.enable_x64(True):
         evaluate = field_of_rows(field, bucketed(lists), y)
         rows = jnp.asarray(X)
@@ -105,7 +112,10 @@ def fit_trees(
     ------
     ImportError
         If LightGBM is not installed.
+    RuntimeError
+        In a process that was forked after its parent had computed with JAX.
     """
+    refuse_forked_child()
     try:
         import lightgbm
     except ImportError:

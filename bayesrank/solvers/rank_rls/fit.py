@@ -13,6 +13,7 @@ from scipy import linalg, sparse
 from tinygp.kernels import Kernel
 
 from bayesrank import gp
+from bayesrank._forks import refuse_forked_child
 from bayesrank.solvers.rank_rls.choose import (
     best_by_evidence,
     best_by_hold_out,
@@ -220,6 +221,7 @@ def cross_gram(kernel: Any, X: Any, other: Any) -> Array:
     if isinstance(kernel, str):
         product = X @ other.T
         return product.toarray() if sparse.issparse(product) else product
+    refuse_forked_child()
     out = np.empty((len(X), len(other)))
     with jax.enable_x64(True):
         columns = jnp.asarray(other)
@@ -247,5 +249,6 @@ def prior_variance(kernel: Any, X: Any) -> Array:
     if isinstance(kernel, str):
         squares = X.multiply(X) if sparse.issparse(X) else X**2
         return np.asarray(squares.sum(axis=1)).ravel()
+    refuse_forked_child()
     with jax.enable_x64(True):
         return np.array(kernel(jnp.asarray(X)))
