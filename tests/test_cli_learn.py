@@ -1,15 +1,18 @@
 """`python -m bayesrank learn`: formats that it reads, files that it writes, what it refuses."""
 
-import pickle
+import json
+import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from list_data import graded_lists
 
-from bayesrank import RankRLS
-from bayesrank.cli import main
-from bayesrank.datasets import DataError, read_lists
+from bayesrank._states import read_arrays
+from bayesrank.cli import _learn, _room, main
+from bayesrank.datasets import DataError, align, read_lists
+from bayesrank.estimators import ConeRank, LambdaRank, RankRLS
 from bayesrank.plots import plot_figures
 
 
@@ -61,11 +64,14 @@ def test_learns_judges_and_writes(tmp_path, data, method, capsys):
     assert _run(args) == 0
     printed = capsys.readouterr().out
     assert "NDCG@3" in printed and "90% interval" in printed
-    written = {"run.csv", "figures.csv", "model.pickle", "figures.png", "queries.png"}
+    written = {"run.csv", "figures.csv", "model.npz", "figures.png", "queries.png"}
     assert {p.name for p in out.iterdir()} == written
-    model = pickle.loads((out / "model.pickle").read_bytes())
+    kind = {"rank-rls": RankRLS, "cone-rank": ConeRank, "lambda-rank": LambdaRank}[method]
+    model = kind().fit(*data)
     run = pd.read_csv(out / "run.csv")
     np.testing.assert_allclose(run["score"], model.predict(data[0]), rtol=1e-6)
+    with np.load(out / "model.npz") as kept:
+        np.testing.assert_allclose(data[0] @ kept["coef"] + kept["intercept"], run["score"])
     figures = pd.read_csv(out / "figures.csv").set_index("figure")
     error = 1 - model.score(*data)
     assert figures.loc["Pairwise error", "mean"] == pytest.approx(error)
@@ -75,8 +81,78 @@ def test_holds_a_fifth_of_the_queries_out_without_a_test_file(tmp_path, data, ca
     path = _formats(tmp_path, data)[2]
     assert _run(["learn", path, "--out", tmp_path / "out", "--quiet"]) == 0
     assert "2 queries judged, 10 learned from" in capsys.readouterr().out
-    model = pickle.loads((tmp_path / "out" / "model.pickle").read_bytes())
-    assert isinstance(model, RankRLS)
+    kept = read_arrays(tmp_path / "out" / "model.npz", "learn")
+    header = json.loads(kept["header"].tobytes())
+    assert header["method"] == "rank-rls" and header["names"] == ["a", "b", "c"]
+    assert kept["coef"].shape == (3,)
+
+
+def test_two_files_have_the_same_features_in_the_same_columns(tmp_path):
+    """Also where only one of them has a feature 0, or a table has its columns in another order."""
+    train, test = tmp_path / "train", tmp_path / "test"
+    train.write_text("1 qid:a 0:1 1:2\n0 qid:a 1:3\n")
+    test.write_text("1 qid:a 1:5\n0 qid:a 3:7\n")
+    judged, learned = align(test, read_lists(test), read_lists(train))
+    np.testing.assert_array_equal(judged.X.toarray(), [[0, 5, 0, 0], [0, 0, 0, 7]])
+    np.testing.assert_array_equal(learned.X.toarray(), [[1, 2, 0, 0], [0, 3, 0, 0]])
+    learned, judged = align(train, read_lists(train), read_lists(test))
+    np.testing.assert_array_equal(judged.X.toarray(), [[0, 5, 0, 0], [0, 0, 0, 7]])
+    assert learned.first == judged.first == 0
+    numbered = read_lists(test)
+    train.write_text("query,label,a,b\nq,1,2,3\n")
+    test.write_text("b,query,label,a\n7,q,1,5\n")
+    judged, _ = align(test, read_lists(test), read_lists(train))
+    np.testing.assert_array_equal(judged.X.toarray(), [[5, 7]])
+    assert judged.names == ("a", "b")
+    for pair in ((numbered, judged), (judged, numbered)):
+        with pytest.raises(DataError, match="one of the two files names its features"):
+            align(test, *pair)
+    test.write_text("b,query,label,c\n7,q,1,5\n")
+    with pytest.raises(DataError, match="test: the feature 'a' is in one of the two files only"):
+        align(test, read_lists(test), read_lists(train))
+
+
+def test_names_of_queries_do_not_command_and_are_quoted(tmp_path, capsys):
+    train, out = tmp_path / "train.csv", tmp_path / "o\x1b[2J"
+    rows = [f'"q\r{q}",{i % 2},{i + q}\n' for q in range(6) for i in range(4)]
+    train.write_text("query,label,a\n" + "".join(rows), newline="")
+    assert _run(["learn", train, "--out", out, "--quiet", "--test", train]) == 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    lines = (out / "run.csv").read_bytes().decode().split("\n")
+    assert lines[1].startswith('"q\r0",1,') and len(lines) == 26
+    scores = pd.read_csv(out / "run.csv")
+    assert list(scores["query"])[0] == "q\r0"
+
+
+def test_scores_that_overflow_are_refused(tmp_path, data):
+    judged = read_lists(_formats(tmp_path, data)[0])
+    model = SimpleNamespace(predict=lambda X: np.full(X.shape[0], np.inf))
+    with pytest.raises(DataError, match="rank.svm: scores overflow; bring the features to"):
+        _learn._judge(tmp_path / "rank.svm", model, judged, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "said"),
+    [
+        ("rank-rls", "1 qid:a 2147483647:1\n0 qid:a 1:1\n", "2 items with features up to number "
+         "2,147,483,647 take at least 48 GiB of memory, and 20 GiB are free; number the features"),
+        ("rank-rls", "1 qid:a 99999999:1\n" * 5001, "5,001 items with .* at least 39.5 GiB"),
+        ("lambda-rank", "1 qid:a 999999999:1\n0 qid:a 1:1\n", "take at least 67.1 GiB of memory"),
+        ("cone-rank", "1 qid:a 999999:1\n0 qid:a 1:1\n" * 40, "1,600 pairs of .* least 35.8 GiB"),
+    ],
+)  # fmt: skip
+def test_what_will_not_fit_is_refused_once_it_is_read(
+    tmp_path, method, text, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(_room, "available", lambda: 20 * 2**30)
+    path = tmp_path / "train.svm"
+    path.write_text(text)
+    args = ["learn", path, "--test", path, "--method", method, "--out", tmp_path / "out"]
+    assert _run(args) == 2
+    error = capsys.readouterr().err
+    assert re.search(said, error), error
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -86,6 +162,12 @@ def test_holds_a_fifth_of_the_queries_out_without_a_test_file(tmp_path, data, ca
         ("-1 qid:1 1:2\n", "the grade '-1' is no whole number"),
         ("1 qid:1 1:2\n1 qid:1 a:2\n", "row 2: 'a:2' is no feature"),
         ("1 qid:1 1:nan\n", "'1:nan' is no feature"),
+        ("1 qid:1 1:1e31\n", "'1:1e31' is no feature"),
+        ("1 qid: 1:1\n", "the query is empty"),
+        ("1 qid:1 1\x1c:1\n", r"'1\x1c:1' is no feature"),
+        (f"1 qid:1 {'9' * 5000}:2\n", f"'{'9' * 40}...' is no number of a feature"),
+        (f"1 qid:1 {'x' * 5000}\n", f"'{'x' * 40}...' is no feature"),
+        ("1 qid:1 2147483648:2\n", "'2147483648' is no number of a feature"),
         ("1 qid:1 1:2 1:3\n", "the feature 1 is there twice"),
         ("1 qid:1\n", "no item has a feature"),
         ("1 1:2\n", "1 of its 1 lines have no qid"),
@@ -110,9 +192,10 @@ def test_lengths_that_do_not_fit(tmp_path, capsys):
     beside.write_text("3\n")
     with pytest.raises(DataError, match="its lengths sum to 3"):
         read_lists(path)
-    beside.write_text("two\n")
-    with pytest.raises(DataError, match="'two' is no length"):
-        read_lists(path)
+    for cell in ("two", "²", "9" * 5000):
+        beside.write_text(f"{cell}\n")
+        with pytest.raises(DataError, match=f"'{cell[:40]}.*' is no length"):
+            read_lists(path)
     beside.write_text("2\n")
     assert _run(["learn", path, "--out", tmp_path / "out"]) == 2
     assert "there is one query only" in capsys.readouterr().err

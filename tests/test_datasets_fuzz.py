@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bayesrank._states import read_arrays
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.cli import main
-from bayesrank.datasets import DataError, _comparisons, read_comparisons, read_ratings
+from bayesrank.datasets import DataError, _comparisons, read_comparisons, read_lists, read_ratings
 from bayesrank.datasets.items import read_items
 from bayesrank.datasets.runs import read_qrels, read_run
 from bayesrank.datasets.stream import BadLine, parse_line, survey
@@ -35,6 +35,8 @@ GOOD = [
     "q1 Q0 a 1 0.9 me\nq1 Q0 b 2 0.4 me\n",
     "q1 0 a 1\nq1 0 b 0\n",
     "2 1:0.5 3:1\n1 qid:1 2:1 # said\n",
+    "2 qid:1 1:0.5 3:1\n1 qid:1 2:1 # said\n",
+    "query,label,price\nq1,1,2.5\nq2,0,1\n",
     "2,0.5,1\n1,0,3\n",
     PREFLIB,
     '{"bayesrank":"journal","version":1,"items":3,"names":"a","features":null,"crc":"1b9e0c5a"}\n',
@@ -82,6 +84,7 @@ READERS = {
     "ratings": ("csv", read_ratings, DataError),
     "run": ("csv", read_run, DataError),
     "judgements": ("csv", read_qrels, DataError),
+    "lists": ("svm", read_lists, DataError),
     "stream": ("svm", _stream, DataError),
     "journal": ("jsonl", read_journal, JournalError),
     "state": ("npz", lambda path: read_arrays(path, "a test"), ValueError),

@@ -6,13 +6,18 @@ The bounds are of what the work needs at the least, so that nothing is refused t
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bayesrank._memory import available, size_of
 
 if TYPE_CHECKING:
-    from bayesrank.datasets import ComparisonData, RatingData
+    from bayesrank.datasets import ComparisonData, ListData, RatingData
     from bayesrank.datasets.runs import Qrels, Run
 
 _DRAWS = 2000
+_LARGEST_DENSE = 5000  # side of a matrix that RankRLS decomposes
+_LANCZOS = 50  # vectors that it keeps beyond that
+_ATOMS = 10  # of ConeRank
 
 
 def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
@@ -44,6 +49,38 @@ def refuse_large_run(run: "Run", qrels: "Qrels") -> None:
     pairs = len({(query, item) for _, query, item in run.scores} | qrels.labels.keys())
     what = f"{draws:,} draws of the scores of {pairs:,} items in their queries"
     _refuse(run.path, 16 * draws * pairs, what, "give fewer draws, or divide the queries")
+
+
+def refuse_large_learning(path: Path, method: str, learned: "ListData", judged: "ListData") -> None:
+    """Matrices of the smaller side; dense features; or differences of all ordered pairs."""
+    m, d = learned.X.shape
+    side = min(m, d)
+    what = f"{m:,} items with features up to number {learned.first + d - 1:,}"
+    cure = "number the features without gaps, or give fewer items or features"
+    need = 3 * d
+    if method == "cone-rank":
+        pairs = _ordered_pairs(learned)
+        need += pairs * (3 * d + 4 * _ATOMS)
+        what = f"{pairs:,} pairs of items with features up to number {learned.first + d - 1:,}"
+    elif method == "lambda-rank":
+        need += 3 * d * max(m, judged.X.shape[0]) + int(_sizes(learned).max()) ** 2
+    elif side > _LARGEST_DENSE:
+        need += _LANCZOS * max(m, d)
+    else:
+        need += 5 * side**2
+    _refuse(path, 8 * need, what, cure)
+
+
+def _sizes(data: "ListData") -> np.ndarray:
+    """Number of items of each query."""
+    return np.unique(np.array(data.query, object), return_counts=True)[1]
+
+
+def _ordered_pairs(data: "ListData") -> int:
+    """Number of pairs of items of one query with different grades."""
+    query = np.unique(np.array(data.query, object), return_inverse=True)[1]
+    each = np.unique(np.stack([query, data.y.astype(int)]), axis=1, return_counts=True)[1]
+    return int((np.sum(_sizes(data) ** 2) - np.sum(each**2)) // 2)
 
 
 def _refuse(path: Path, need: int, what: str, cure: str) -> None:

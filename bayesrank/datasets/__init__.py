@@ -5,6 +5,7 @@ from bayesrank.datasets._data import ComparisonData as ComparisonData
 from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
 from bayesrank.datasets.errors import DataError as DataError
 from bayesrank.datasets.lists import ListData as ListData
+from bayesrank.datasets.lists import align as align
 from bayesrank.datasets.lists import read_lists as read_lists
 from bayesrank.datasets.queries import QueryLists as QueryLists
 from bayesrank.datasets.queries import group_queries as group_queries
@@ -17,6 +18,7 @@ __all__ = [
     "ListData",
     "QueryLists",
     "RatingData",
+    "align",
     "group_queries",
     "load_modechoice",
     "read_comparisons",

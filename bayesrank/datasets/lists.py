@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ from scipy import sparse
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Table, read_table, read_text
 
-__all__ = ["ListData", "read_lists"]
+__all__ = ["ListData", "align", "read_lists"]
 
 _QUERY = ("query", "qid", "topic")
 _LABEL = ("label", "relevance", "rel", "grade")
 _LARGEST = 2**31
+# Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
+_LARGEST_FEATURE = 1e30
+_LONGEST = 10  # digits of a feature's number, or of a list's length
+# Blanks and ends of lines, and not what Python takes for them besides (\x1c, \x85, ...).
+_LINE, _FIELD = re.compile(r"\r\n|\r|\n"), re.compile(r"[^ \t]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,17 +38,75 @@ class ListData:
         Shape (m,): grades, whole numbers from 0 on.
     query
         Name of each item's query.
+    names
+        Names of the features, in the order of the columns; None where they are numbers.
+    first
+        Number of the first column's feature: 0 where the file counts from there, else 1.
     """
 
     X: Any
     y: np.ndarray
     query: tuple[str, ...]
+    names: tuple[str, ...] | None = None
+    first: int = 1
 
-    def widened(self, num_features: int) -> ListData:
-        """Return the same items with columns of zeros added."""
+    def rows(self, chosen: np.ndarray) -> ListData:
+        """Return some of the items, by their rows."""
+        query = tuple(self.query[row] for row in chosen)
+        return replace(self, X=self.X[chosen], y=self.y[chosen], query=query)
+
+    def _spread(self, first: int, end: int) -> ListData:
+        """Return the same items with columns of zeros for the features from first to end."""
         rows, columns = self.X.shape
-        more = sparse.csr_array((rows, max(num_features - columns, 0)))
-        return ListData(sparse.hstack([self.X, more], format="csr"), self.y, self.query)
+        before = sparse.csr_array((rows, self.first - first))
+        after = sparse.csr_array((rows, end - self.first - columns))
+        X = sparse.hstack([before, self.X, after], format="csr")
+        return replace(self, X=X, first=first)
+
+
+def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, ListData]:
+    """Give two files the same features in the same columns.
+
+    Features with names are matched by them. Those with numbers are matched by these, also where one
+    of the files has no feature 0 and the other does.
+
+    Parameters
+    ----------
+    path
+        Where `data` is from, for the message.
+    data, like
+        Items; the order of names is that of `like`.
+
+    Returns
+    -------
+    tuple of ListData
+
+    Raises
+    ------
+    DataError
+        If one has names and the other numbers, or the names differ.
+
+    Examples
+    --------
+    >>> like = ListData(sparse.csr_array([[1.0, 2.0]]), np.array([1.0]), ("a",), first=0)
+    >>> data = ListData(sparse.csr_array([[5.0]]), np.array([1.0]), ("a",), first=1)
+    >>> align("test.svm", data, like)[0].X.toarray()
+    array([[0., 5.]])
+    """
+    if data.names is None and like.names is None:
+        first = min(data.first, like.first)
+        end = max(one.first + one.X.shape[1] for one in (data, like))
+        return data._spread(first, end), like._spread(first, end)
+    cure = "give both files the same columns"
+    if data.names is None or like.names is None:
+        problem = "one of the two files names its features, and the other numbers them"
+        raise DataError(path, problem, cure)
+    odd = set(data.names) ^ set(like.names)
+    if odd:
+        problem = f"the feature {_start(min(odd))} is in one of the two files only"
+        raise DataError(path, problem, cure)
+    places = [data.names.index(name) for name in like.names]
+    return replace(data, X=data.X[:, places], names=like.names), like
 
 
 def read_lists(path: str | Path) -> ListData:
@@ -79,7 +143,7 @@ def read_lists(path: str | Path) -> ListData:
     """
     path = Path(path)
     text = read_text(path)
-    first = next(line for line in text.splitlines() if line.strip())
+    first = next(line for line in _LINE.split(text) if line.strip())
     if ":" not in first and "," in first:
         return _from_table(read_table(path, text))
     return _from_svmlight(path, text)
@@ -89,7 +153,10 @@ def _grade(path: Path, row: int, cell: str) -> float:
     value = _number(cell)
     if not math.isfinite(value) or value != round(value) or not 0 <= value < _LARGEST:
         raise DataError(
-            path, f"the grade {cell!r} is no whole number from 0 on", "number the grades", row=row
+            path,
+            f"the grade {_start(cell)} is no whole number from 0 on",
+            "number the grades",
+            row=row,
         )
     return value
 
@@ -101,32 +168,34 @@ def _number(cell: str) -> float:
         return math.nan
 
 
+def _start(text: str) -> str:
+    """A text as it is quoted in a message, which has no room for thousands of letters."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
 def _from_svmlight(path: Path, text: str) -> ListData:
     grades: list[float] = []
     queries: list[str] = []
     columns: list[int] = []
     values: list[float] = []
     ends = [0]
-    for row, line in enumerate(text.split("\n"), start=1):
-        fields = line.partition("#")[0].split()
+    for row, line in enumerate(_LINE.split(text), start=1):
+        fields = _FIELD.findall(line.partition("#")[0])
         if not fields:
             continue
         grades.append(_grade(path, row, fields[0]))
         features = fields[1:]
         if features and features[0].startswith("qid:"):
             queries.append(features.pop(0)[4:])
+            if not queries[-1]:
+                raise DataError(path, "the query is empty", "name it behind qid:", row=row)
         seen = set()
         for field in features:
-            index, _, cell = field.partition(":")
-            value = _number(cell)
-            if not (index.isascii() and index.isdigit()) or not math.isfinite(value):
-                cure = "write grade qid:name index:number ..."
-                raise DataError(path, f"{field!r} is no feature", cure, row=row)
-            if int(index) >= _LARGEST or int(index) in seen:
-                problem = f"the feature {index} is there twice, or too large"
-                raise DataError(path, problem, "correct it", row=row)
-            seen.add(int(index))
-            columns.append(int(index))
+            index, value = _feature(path, row, field)
+            if index in seen:
+                raise DataError(path, f"the feature {index} is there twice", "correct it", row=row)
+            seen.add(index)
+            columns.append(index)
             values.append(value)
         ends.append(len(values))
     if not columns:
@@ -136,7 +205,19 @@ def _from_svmlight(path: Path, text: str) -> ListData:
     shape = (len(grades), max(columns) + 1 - start)
     X = sparse.csr_array((np.array(values), np.array(columns) - start, np.array(ends)), shape)
     X.sort_indices()
-    return ListData(X, np.array(grades), names)
+    return ListData(X, np.array(grades), names, first=start)
+
+
+def _feature(path: Path, row: int, field: str) -> tuple[int, float]:
+    """Number and value of a feature."""
+    index, _, cell = field.partition(":")
+    value = _number(cell)
+    if not (index.isascii() and index.isdigit()) or not abs(value) <= _LARGEST_FEATURE:
+        cure = "write grade qid:name index:number ..."
+        raise DataError(path, f"{_start(field)} is no feature", cure, row=row)
+    if len(index) > _LONGEST or int(index) >= _LARGEST:
+        raise DataError(path, f"{_start(index)} is no number of a feature", "correct it", row=row)
+    return int(index), value
 
 
 def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
@@ -151,11 +232,12 @@ def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
             f"give each one, or the lengths of the lists in {beside.name}",
         )
     lengths = []
-    for row, line in enumerate(read_text(beside).split("\n"), start=1):
-        if line.strip():
-            if not line.strip().isdigit():
-                raise DataError(beside, f"{line.strip()!r} is no length", "give numbers", row=row)
-            lengths.append(int(line))
+    for row, line in enumerate(_LINE.split(read_text(beside)), start=1):
+        cell = line.strip()
+        if cell:
+            if not (cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST):
+                raise DataError(beside, f"{_start(cell)} is no length", "give numbers", row=row)
+            lengths.append(int(cell))
     if sum(lengths) != num_rows:
         raise DataError(
             beside,
@@ -184,13 +266,14 @@ def _from_table(table: Table) -> ListData:
             raise DataError(table.path, "the query is empty", "name it", row=row.number)
         for place, column in enumerate(kept):
             X[k, place] = _number(row.cells[column])
-            if not math.isfinite(X[k, place]):
+            if not abs(X[k, place]) <= _LARGEST_FEATURE:
                 raise DataError(
                     table.path,
-                    f"{row.cells[column]!r} is not a finite number",
+                    f"{_start(row.cells[column])} is not a finite number up to {_LARGEST_FEATURE}",
                     "give one",
                     row=row.number,
                     column=table.header[column],
                 )
-    names = tuple(row.cells[query] for row in table.rows)
-    return ListData(sparse.csr_array(X), np.array(grades), names)
+    queries = tuple(row.cells[query] for row in table.rows)
+    names = tuple(table.header[column] for column in kept)
+    return ListData(sparse.csr_array(X), np.array(grades), queries, names)
