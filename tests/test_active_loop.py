@@ -344,7 +344,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
         ((3,), {"candidates": 0}, "at least one pair"),
         ((3,), {"candidates": [(0, 7)]}, "no item 7"),
-        ((3,), {"hyperparameters": "mine"}, "choose 'evidence', 'prior'"),
+        ((3,), {"hyperparameters": "mine"}, "choose 'maximum', 'prior'"),
         ((3,), {"hyperparameters": {"width": 1.0}}, "names 'width'"),
         ((3,), {"ard": True}, "ard is given without features"),
         ((3,), {"annotator_noise": {"Bo": 0.0}}, r"annotator_noise\['Bo'\]"),

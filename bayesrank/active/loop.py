@@ -55,8 +55,8 @@ class QueryLoop(Session):
     candidates : int or sequence of pairs of names, default 10000
         Number of pairs to choose the next question from, drawn anew each time; all, if there are no
         more. Or the pairs themselves.
-    hyperparameters : {"evidence", "prior"} or mapping, default "evidence"
-        "evidence" learns them when there are `learn_from` answers, and again whenever the answers
+    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
+        "maximum" learns them when there are `learn_from` answers, and again whenever the answers
         have doubled; until then they are the medians of their priors, which "prior" keeps. A
         mapping fixes those that it names and learns the others.
     learn_from : int, default 40
@@ -126,7 +126,7 @@ class QueryLoop(Session):
         journal: str | os.PathLike[str] | None = None,
         acquisition: str | Acquisition = "bald",
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
-        hyperparameters: str | Mapping[str, Any] = "evidence",
+        hyperparameters: str | Mapping[str, Any] = "maximum",
         learn_from: int = 40,
         background: bool = False,
         ard: bool = False,

@@ -280,9 +280,9 @@ def skill_program(
     ValueError
         If the arguments make no sense, or not together.
     """
-    if not isinstance(hyperparameters, Mapping) and hyperparameters not in ("evidence", "prior"):
+    if not isinstance(hyperparameters, Mapping) and hyperparameters not in ("maximum", "prior"):
         raise ValueError(
-            f"hyperparameters is {hyperparameters!r}; choose 'evidence', 'prior', or a mapping "
+            f"hyperparameters is {hyperparameters!r}; choose 'maximum', 'prior', or a mapping "
             "from names to values"
         )
     options: dict[str, Any] = {"ard": True} if ard else {}
