@@ -96,7 +96,7 @@ def _read_name(path: Path, row: int, line: str, names: dict[int, str]) -> None:
     match = _NAME.match(line)
     if match is None:
         return
-    number, name = _whole(path, row, match[1]), match[2].strip()
+    number, name = _whole_number(path, row, match[1]), match[2].strip()
     if not name:
         problem = f"the name of alternative {number} is empty"
         raise DataError(path, problem, "name it in the header", row=row)
@@ -110,10 +110,10 @@ def _read_name(path: Path, row: int, line: str, names: dict[int, str]) -> None:
 def _read_count(path: Path, row: int, line: str, promised: dict[str, tuple[int, int]]) -> None:
     match = _COUNT.match(line)
     if match is not None:
-        promised[match[1].lower()] = _whole(path, row, match[2].strip()), row
+        promised[match[1].lower()] = _whole_number(path, row, match[2].strip()), row
 
 
-def _whole(path: Path, row: int, text: str) -> int:
+def _whole_number(path: Path, row: int, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
         short = text if len(text) <= 40 else f"{text[:40]}..."
         raise DataError(path, f"{short!r} is no count or number", "correct it", row=row)
@@ -134,7 +134,7 @@ def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order
             path, f"{line.strip()[:40]!r} is not an order", "write it as 2: 3,1,{4,5}", row=row
         )
     groups = [
-        [_whole(path, row, number) for number in (tied or single).split(",")]
+        [_whole_number(path, row, number) for number in (tied or single).split(",")]
         for tied, single in _GROUP.findall(match[2])
     ]
     seen: set[int] = set()
@@ -149,5 +149,7 @@ def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order
             )
         seen.add(number)
     return Order(
-        row, _whole(path, row, match[1]), tuple(tuple(names[n] for n in group) for group in groups)
+        row,
+        _whole_number(path, row, match[1]),
+        tuple(tuple(names[n] for n in group) for group in groups),
     )

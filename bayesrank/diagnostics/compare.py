@@ -234,11 +234,11 @@ def _leave_one_out(data: Any) -> _LeaveOneOut:
     # What ArviZ warns of is counted and told in the notes.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)
-        found = az.loo(tree, pointwise=True)
-    old = hasattr(found, "loo_i")  # ArviZ before 1.0
-    parts[varies] = np.asarray(found.loo_i if old else found.elpd_i, float)
-    unreliable = int(np.sum(np.asarray(found.pareto_k) > found.good_k))
-    return _LeaveOneOut(parts, float(found.p_loo if old else found.p), unreliable)
+        loo = az.loo(tree, pointwise=True)
+    old = hasattr(loo, "loo_i")  # ArviZ before 1.0
+    parts[varies] = np.asarray(loo.loo_i if old else loo.elpd_i, float)
+    unreliable = int(np.sum(np.asarray(loo.pareto_k) > loo.good_k))
+    return _LeaveOneOut(parts, float(loo.p_loo if old else loo.p), unreliable)
 
 
 def _without_masked(left_out: Mapping[str, _LeaveOneOut]) -> dict[str, _LeaveOneOut]:

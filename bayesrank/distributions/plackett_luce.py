@@ -46,8 +46,8 @@ class PlackettLuce(dist.Distribution):
     Examples
     --------
     >>> import numpy as np
-    >>> law = PlackettLuce(np.log([0.5, 0.25, 0.25]))
-    >>> round(float(law.log_prob(np.array([0, 2, 1]))), 3)  # log(1/2 * 1/2)
+    >>> order = PlackettLuce(np.log([0.5, 0.25, 0.25]))
+    >>> round(float(order.log_prob(np.array([0, 2, 1]))), 3)  # log(1/2 * 1/2)
     -1.386
     """
 

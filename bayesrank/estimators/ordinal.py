@@ -286,16 +286,16 @@ def _probabilities(
     likelihood: str, edges: jax.Array, mean: jax.Array, variance: jax.Array
 ) -> jax.Array:
     """Probability of each level, shape (m, r), where the function is normal, shape (m,)."""
-    law = LIKELIHOODS[likelihood]
+    family = LIKELIHOODS[likelihood]
     shape = (mean.size, edges.size + 1)
     level, m, v = (
         jnp.broadcast_to(values, shape).ravel()
         for values in (jnp.arange(shape[1]), mean[:, None], variance[:, None])
     )
     if likelihood == "probit":
-        moments = law(0.0, edges).tilted_moments(level, m, v)
+        moments = family(0.0, edges).tilted_moments(level, m, v)
     else:
-        moments = tilted_moments(lambda f: law(f, edges).log_prob(level), m, v)
+        moments = tilted_moments(lambda f: family(f, edges).log_prob(level), m, v)
     return jnp.exp(moments.log_z).reshape(shape)
 
 

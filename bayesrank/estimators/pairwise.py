@@ -156,11 +156,11 @@ class PairwiseRanker(SkillEstimator):
             raise ValueError(f"there is one item, {names[0]!r}; compare two or more")
         known = {name: number for number, name in enumerate(names)}
         cure = "it is not in item_features" if features is not None else "it is not in items"
-        said = read_comparisons(comparisons, known, ties, sample_weight, cure)
+        data = read_comparisons(comparisons, known, ties, sample_weight, cure)
         if features is None:
-            self._fit_independent(len(names), said, callback)
+            self._fit_independent(len(names), data, callback)
         else:
-            self._fit_features(features, said, callback)
+            self._fit_features(features, data, callback)
         self.names_ = names
         return self
 
@@ -265,10 +265,10 @@ class PairwiseRanker(SkillEstimator):
             At most zero; a guess by a coin has -0.69.
         """
         parts = components(self.result)
-        said = read_comparisons(
+        data = read_comparisons(
             comparisons, self._known(), ties, sample_weight, self._cure("population")
         )
-        return self._log_score(_with_others(parts, said.pairs), said)
+        return self._log_score(_with_others(parts, data.pairs), data)
 
     def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
         """Pairs of items whose comparison is expected to tell most about the skills (BALD).

@@ -156,7 +156,7 @@ def _log_probability(
     variance: jax.Array,
 ) -> jax.Array:
     """Log probability of an outcome, averaged over normal margins, shape (P,)."""
-    law = family(jnp.zeros(()), *scales)
-    if hasattr(law, "tilted_moments"):
-        return law.tilted_moments(value, mean, variance).log_z
+    distribution = family(jnp.zeros(()), *scales)
+    if hasattr(distribution, "tilted_moments"):
+        return distribution.tilted_moments(value, mean, variance).log_z
     return tilted_moments(lambda m: family(m, *scales).log_prob(value), mean, variance).log_z

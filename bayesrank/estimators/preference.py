@@ -161,9 +161,9 @@ class PreferenceGP(SkillEstimator):
         """
         features = self._check_features(X, ensure_min_samples=2)
         known = _names(X) or len(features)
-        said = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
+        data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
         self.names_ = None if isinstance(known, int) else list(known)
-        self._fit_features(features, said, callback)
+        self._fit_features(features, data, callback)
         return self
 
     @overload
@@ -275,8 +275,8 @@ class PreferenceGP(SkillEstimator):
         """
         parts = self._parts_at(X)
         known = _names(X) or len(parts[0].mean)
-        said = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
-        return self._log_score(parts, said)
+        data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
+        return self._log_score(parts, data)
 
     def _names(self) -> list[Hashable] | None:
         return self.names_

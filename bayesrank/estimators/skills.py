@@ -116,7 +116,7 @@ class SkillEstimator(EPEstimator):
         return None
 
     def _fit_features(
-        self, features: Array, said: Comparisons, callback: Callable[[int, float], None] | None
+        self, features: Array, data: Comparisons, callback: Callable[[int, float], None] | None
     ) -> None:
         """Learn the skills of items with features, shape (n, d)."""
         d = features.shape[1]
@@ -130,20 +130,20 @@ class SkillEstimator(EPEstimator):
         if graph is not None:
             shapes["graph_weight"] = ()
             options["laplacian"] = graph
-        self._fit_program(preference_gp, scaled, said, shapes, options, callback)
+        self._fit_program(preference_gp, scaled, data, shapes, options, callback)
         self.laplacian_, self.feature_mean_, self.feature_scale_ = graph, mean, scale
 
     def _fit_independent(
-        self, num_items: int, said: Comparisons, callback: Callable[[int, float], None] | None
+        self, num_items: int, data: Comparisons, callback: Callable[[int, float], None] | None
     ) -> None:
         """Learn the skills of items of which nothing is known."""
-        self._fit_program(thurstone, num_items, said, {"scale": ()}, {}, callback)
+        self._fit_program(thurstone, num_items, data, {"scale": ()}, {}, callback)
 
     def _fit_program(
         self,
         program: Callable[..., Any],
         items: Array | int,
-        said: Comparisons,
+        data: Comparisons,
         shapes: dict[str, tuple[int, ...]],
         options: dict[str, Any],
         callback: Callable[[int, float], None] | None,
@@ -151,11 +151,11 @@ class SkillEstimator(EPEstimator):
         """Learn hyperparameters of these shapes, then the posterior of the skills."""
         check_count(self.num_samples, "num_samples")
         options["likelihood"] = self.likelihood
-        if said.tied.any():
+        if data.tied.any():
             shapes["tie_width"] = ()
-            options["outcomes"] = np.where(said.tied, OUTCOMES["tie"], OUTCOMES["win"])
-        if said.weights is not None:
-            options["weights"] = said.weights
+            options["outcomes"] = np.where(data.tied, OUTCOMES["tie"], OUTCOMES["win"])
+        if data.weights is not None:
+            options["weights"] = data.weights
         params, choice = check_hyperparameters(
             self.hyperparameters, shapes, ("integrate", "maximum", "prior")
         )
@@ -166,7 +166,7 @@ class SkillEstimator(EPEstimator):
             integrated = integrator_of(program).run(
                 draw_key,
                 items,
-                said.pairs,
+                data.pairs,
                 num_samples=self.num_samples,
                 num_restarts=self.num_restarts,
                 callback=callback,
@@ -180,7 +180,7 @@ class SkillEstimator(EPEstimator):
             maximum = maximize_evidence(
                 engine,
                 items,
-                said.pairs,
+                data.pairs,
                 params=params,
                 num_restarts=self.num_restarts,
                 rng_key=search_key,
@@ -189,9 +189,9 @@ class SkillEstimator(EPEstimator):
             )
             params = maximum.params
         else:
-            params = prior_medians(program, (items, said.pairs), options, params)
+            params = prior_medians(program, (items, data.pairs), options, params)
         self.result_ = engine.run(
-            draw_key, items, said.pairs, params=params, num_samples=self.num_samples, **options
+            draw_key, items, data.pairs, params=params, num_samples=self.num_samples, **options
         )
         self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence
@@ -219,12 +219,12 @@ class SkillEstimator(EPEstimator):
             )
         return probability
 
-    def _log_score(self, parts: list[SkillComponent], said: Comparisons) -> float:
+    def _log_score(self, parts: list[SkillComponent], data: Comparisons) -> float:
         """Mean log probability of what happened."""
-        probability = self._probability(parts, said.pairs, "win")
-        if said.tied.any():
+        probability = self._probability(parts, data.pairs, "win")
+        if data.tied.any():
             if not self._with_ties():
                 raise ValueError("some comparisons are tied, but none that were given to fit")
-            tied = self._probability(parts, said.pairs, "tie")
-            probability = np.where(said.tied, tied, probability)
-        return float(np.average(np.log(probability), weights=said.weights))
+            tied = self._probability(parts, data.pairs, "tie")
+            probability = np.where(data.tied, tied, probability)
+        return float(np.average(np.log(probability), weights=data.weights))

@@ -66,7 +66,7 @@ def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
         header = json.loads(arrays[_HEADER].tobytes().decode())
         if header["format"] != _FORMAT:
             raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
-        ranker = _restored(_whole(header["ranker"], arrays), kind)
+        ranker = _restored(_decoded(header["ranker"], arrays), kind)
         # What does not fit together does not answer.
         ranker.predict_proba([ranker.names_[:2]])
         ranker.rank()
@@ -124,7 +124,7 @@ def _plain(value: Any, arrays: dict[str, Any]) -> Any:
     )
 
 
-def _whole(tree: Any, arrays: dict[str, Any]) -> Any:
+def _decoded(tree: Any, arrays: dict[str, Any]) -> Any:
     """Undo `_plain`."""
     if not isinstance(tree, dict):
         return tree
@@ -132,9 +132,9 @@ def _whole(tree: Any, arrays: dict[str, Any]) -> Any:
     if kind == "array":
         return arrays[value]
     if kind == "sparse":
-        return sparse.csr_array(_whole(value, arrays))
+        return sparse.csr_array(_decoded(value, arrays))
     if kind == "tuple":
-        return tuple(_whole(each, arrays) for each in value)
+        return tuple(_decoded(each, arrays) for each in value)
     if kind == "dict":
-        return {name: _whole(each, arrays) for name, each in value.items()}
+        return {name: _decoded(each, arrays) for name, each in value.items()}
     raise ValueError(f"its header has a {kind!r}")

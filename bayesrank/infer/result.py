@@ -266,10 +266,10 @@ class EPResult(GaussianMoments):
                 f"the accuracy cannot be looked into: {', '.join(self.eliminated_sites)} are too "
                 "many for a joint covariance. Look into it on fewer data"
             )
-        found = trust_in(self)
-        if not found.is_good:
-            warnings.warn(f"EP's posterior is {found}", AccuracyWarning, stacklevel=outside())
-        return found
+        trust = trust_in(self)
+        if not trust.is_good:
+            warnings.warn(f"EP's posterior is {trust}", AccuracyWarning, stacklevel=outside())
+        return trust
 
     @property
     def _is_cheap_to_judge(self) -> bool:

@@ -106,9 +106,11 @@ def ordinal_version_space(
     levels = _check_levels(y, X.shape[0], num_levels)
     margin = (X @ weights)[:, None] - thresholds
     # Thurstone's noise is that of each of two items, so that their margin has sqrt 2 times as much.
-    law = Thurstone(margin, jnp.asarray(noise) * math.sqrt(0.5))
+    distribution = Thurstone(margin, jnp.asarray(noise) * math.sqrt(0.5))
     with numpyro.plate("examples", X.shape[0], dim=-2), numpyro.plate("edges", num_levels - 1):
-        numpyro.sample("above", law, obs=(levels[:, None] > jnp.arange(1, num_levels)).astype(int))
+        numpyro.sample(
+            "above", distribution, obs=(levels[:, None] > jnp.arange(1, num_levels)).astype(int)
+        )
 
 
 def _check_levels(y: ArrayLike, num_examples: int, num_levels: int) -> Array:

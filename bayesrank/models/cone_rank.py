@@ -90,5 +90,5 @@ def cone_of_differences(
     with numpyro.plate("pairs", num_pairs):
         w = jnp.asarray(numpyro.sample("w", dist.Dirichlet(jnp.ones(num_atoms))))
         sd = jnp.asarray(noise) / jnp.sqrt(weights)
-        law = dist.Normal(w @ U, sd[:, None]).to_event(1)
-        numpyro.sample("z", law, obs=z if observed else None)
+        distribution = dist.Normal(w @ U, sd[:, None]).to_event(1)
+        numpyro.sample("z", distribution, obs=z if observed else None)

@@ -182,8 +182,8 @@ def thurstone_orders(
     performance = f[jnp.maximum(shown, 0)] + jnp.asarray(noise)
     margin = _at(performance, upper) - _at(performance, lower)
     with numpyro.plate("events", count, dim=-2), numpyro.plate("conditions", upper.shape[1]):
-        law = Thurstone(margin, step).mask(upper >= 0)
-        numpyro.sample("order", law, obs=jnp.ones(upper.shape, int))
+        distribution = Thurstone(margin, step).mask(upper >= 0)
+        numpyro.sample("order", distribution, obs=jnp.ones(upper.shape, int))
 
 
 def _at(performance: Array, places: Array) -> Array:

@@ -135,12 +135,12 @@ def ordinal_gp(
         return
     if likelihood == "gaussian":
         observed = check_numbers(levels, "levels", n)
-        law = dist.Normal(f, numpyro.sample("noise", dist.LogNormal(math.log(0.5), 1.0)))
+        distribution = dist.Normal(f, numpyro.sample("noise", dist.LogNormal(math.log(0.5), 1.0)))
     else:
         observed, num_levels = check_levels(levels, n, num_levels)
-        law = LIKELIHOODS[likelihood](f, centred_thresholds(_threshold_gaps(num_levels)))
+        distribution = LIKELIHOODS[likelihood](f, centred_thresholds(_threshold_gaps(num_levels)))
     with numpyro.plate("items", n):
-        numpyro.sample("rating", law, obs=observed)
+        numpyro.sample("rating", distribution, obs=observed)
 
 
 def _kernel_scales(d: int, ard: bool) -> tuple[Array, ...]:

@@ -211,13 +211,13 @@ def _compare(
     margin = f[pairs[:, 0]] - f[pairs[:, 1]]
     without_ties, with_ties = LIKELIHOODS[likelihood]
     if outcomes is None:
-        law, observed = without_ties(margin, noise), jnp.ones(pairs.shape[0], int)
+        distribution, observed = without_ties(margin, noise), jnp.ones(pairs.shape[0], int)
     else:
         observed = check_outcomes(outcomes, pairs.shape[0])
         tie_width = numpyro.sample("tie_width", dist.LogNormal(math.log(0.5), 1.0))
-        law = with_ties(margin, tie_width, noise)
+        distribution = with_ties(margin, tie_width, noise)
     counted = nullcontext()
     if weights is not None:
         counted = handlers.scale(scale=check_weights(weights, pairs.shape[0]))
     with counted, numpyro.plate("comparisons", pairs.shape[0]):
-        numpyro.sample("comparison", law, obs=observed)
+        numpyro.sample("comparison", distribution, obs=observed)

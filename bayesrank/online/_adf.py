@@ -139,13 +139,13 @@ def absorb(
         Mean, covariance, and how many factors were left out.
     """
     now = margins(mean, covariance, x)
-    law, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
+    likelihood, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
     outer, curvature = [], []
     for r in range(now.mean.shape[0]):
         variance = now.covariance[r, r]
         possible = variance > 0.0
         side = (y > r + 1).astype(int)
-        match = law.tilted_moments(side, now.mean[r], jnp.where(possible, variance, 1.0))
+        match = likelihood.tilted_moments(side, now.mean[r], jnp.where(possible, variance, 1.0))
         first, second = (jnp.where(possible, d, 0.0) for d in (match.d1, match.d2))
         skipped = skipped + ~possible
         row, column = now.covariance[r], now.cross[:, r]

@@ -89,9 +89,9 @@ def enter(basis: Basis, x: Array, row: Array, stamp: Array) -> Basis:
     own = row[slot]
     new = own > 0.0
     known = -(row.at[slot].set(0.0) @ basis.whitening)
-    whole = known.at[slot].set(1.0) / jnp.where(new, own, 1.0)
+    prior_scale = known.at[slot].set(1.0) / jnp.where(new, own, 1.0)
     store = put(Store(basis.support, basis.stamps), slot, x, stamp, new)
-    whitening = basis.whitening.at[slot].set(jnp.where(new, whole, 0.0))
+    whitening = basis.whitening.at[slot].set(jnp.where(new, prior_scale, 0.0))
     return Basis(*store, whitening)
 
 

@@ -140,8 +140,8 @@ def plot_skill_surface(
     compared = points[np.unique(pairs)]
     ax.plot(*compared.T, "o", color="k", markersize=3)
     _name_axes(ax, feature_names)
-    told = "; arrow: loser to winner" if len(pairs) else ""
-    ax.set_title(f"Skill over the features\nlines: standard deviation{told}", fontsize="medium")
+    caption = "; arrow: loser to winner" if len(pairs) else ""
+    ax.set_title(f"Skill over the features\nlines: standard deviation{caption}", fontsize="medium")
     return ax
 
 

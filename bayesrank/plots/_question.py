@@ -64,34 +64,34 @@ def plot_question(
     """
     from matplotlib import pyplot as plt
 
-    candidates, worth, n = np.asarray(pairs), np.asarray(scores, float), len(beliefs.mean)
-    if candidates.ndim != 2 or candidates.shape[1:] != (2,) or worth.shape != candidates.shape[:1]:
+    candidates, gains, n = np.asarray(pairs), np.asarray(scores, float), len(beliefs.mean)
+    if candidates.ndim != 2 or candidates.shape[1:] != (2,) or gains.shape != candidates.shape[:1]:
         raise ValueError(
-            f"pairs has shape {candidates.shape} and scores {worth.shape}; pass (m, 2) and (m,)"
+            f"pairs has shape {candidates.shape} and scores {gains.shape}; pass (m, 2) and (m,)"
         )
-    if len(worth) == 0:
+    if len(gains) == 0:
         raise ValueError("pairs holds no candidate, so there is no question to draw; pass some")
-    asked = candidates[np.argmax(worth)] if question is None else np.asarray(question)
-    for name, items in (("pairs", candidates), ("question", asked)):
+    pair = candidates[np.argmax(gains)] if question is None else np.asarray(question)
+    for name, items in (("pairs", candidates), ("question", pair)):
         whole = items.dtype.kind in "iu" and items.shape[-1:] == (2,)
         if not whole or not 0 <= items.min() <= items.max() < n:
             raise ValueError(f"{name} names an item that is not one of 0 to {n - 1}")
-    if not np.isfinite(worth).all():
+    if not np.isfinite(gains).all():
         raise ValueError("scores has one that is not a finite number; leave that pair out")
     if names is not None and len(names) != n:
         raise ValueError(f"names holds {len(names)} names; pass one for each of the {n} items")
-    labels = [shorten(str(i if names is None else names[i])) for i in asked]
+    labels = [shorten(str(i if names is None else names[i])) for i in pair]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1, 1.15)
     )
-    _draw_items(left, beliefs, asked, labels)
-    _draw_candidates(right, beliefs, candidates, worth, asked, score_label)
+    _draw_items(left, beliefs, pair, labels)
+    _draw_candidates(right, beliefs, candidates, gains, pair, score_label)
     first, second = labels
     figure.suptitle(f"Why ask: {first} or {second}?", parse_math=False)
     return figure
 
 
-def _draw_items(ax: "Axes", beliefs: Beliefs, asked: Array, labels: list[str]) -> None:
+def _draw_items(ax: "Axes", beliefs: Beliefs, pair: Array, labels: list[str]) -> None:
     """All items from the best to the worst, the two of the question marked."""
     mean, sd = _about_the_average(beliefs)
     order = np.argsort(-mean, kind="stable")
@@ -106,7 +106,7 @@ def _draw_items(ax: "Axes", beliefs: Beliefs, asked: Array, labels: list[str]) -
         label="one sd, each item",
     )
     ax.plot(np.arange(1, len(order) + 1), mean[order], color="0.45", lw=1.5)
-    for item, label, color in zip(asked, labels, (_FIRST, _SECOND), strict=True):
+    for item, label, color in zip(pair, labels, (_FIRST, _SECOND), strict=True):
         name = f"{label}: now rank {place[item]}"
         ax.errorbar(
             place[item], mean[item], sd[item], fmt="o", color=color, lw=2, capsize=4, label=name
@@ -124,7 +124,7 @@ def _draw_candidates(
     beliefs: Beliefs,
     pairs: Array,
     scores: Array,
-    asked: Array,
+    pair: Array,
     score_label: str,
 ) -> None:
     """Every candidate by how open its answer is and how little is known of its margin."""
@@ -133,7 +133,7 @@ def _draw_candidates(
     dots = ax.scatter(
         win[order], sd[order], c=scores[order], s=14, cmap="viridis", rasterized=True, lw=0
     )
-    (at_win,), (at_sd,) = _open_and_unknown(beliefs, asked[None])
+    (at_win,), (at_sd,) = _open_and_unknown(beliefs, pair[None])
     ax.plot(at_win, at_sd, "*", ms=17, mfc="#ff7f0e", mec="black", label="this question", ls="")
     ax.axvline(0.5, color="0.7", lw=0.8, zorder=0)
     ax.set_xlim(-0.02, 1.02)

@@ -85,8 +85,8 @@ def degree_of(equation: Equation, orders: Sequence[int]) -> int:
     if name == "integer_pow" and equation.params["y"] == 1:
         return orders[0]
     if name == "scan":
-        carried, stacked = scan_orders(equation, orders)
-        highest = max([*carried, *stacked, 0])
+        carry_orders, stacked = scan_orders(equation, orders)
+        highest = max([*carry_orders, *stacked, 0])
         return 1 if highest == 1 else 3
     if not is_linear(name):
         return 3
@@ -122,8 +122,8 @@ def propagated(trace: FlatTrace, orders: dict[int, int]) -> dict[int, int]:
 def scan_counts(equation: Equation) -> tuple[int, int]:
     """How many of a scan's inputs are constants of its body, and how many it carries."""
     if "ft_in" in equation.params:  # from JAX 0.12 on
-        consts, carried, _ = equation.params["ft_in"].unpack()
-        return len(consts), len(carried)
+        consts, carry_orders, _ = equation.params["ft_in"].unpack()
+        return len(consts), len(carry_orders)
     return equation.params["num_consts"], equation.params["num_carry"]
 
 
@@ -133,12 +133,12 @@ def scan_orders(equation: Equation, orders: Sequence[int]) -> tuple[list[int], l
     A carry has the highest degree that it comes to in any step.
     """
     body, (consts, count) = body_of(equation), scan_counts(equation)
-    carried = list(orders[consts : consts + count])
+    carry_orders = list(orders[consts : consts + count])
     while True:
-        given = [*orders[:consts], *carried, *orders[consts + count :]]
+        given = [*orders[:consts], *carry_orders, *orders[consts + count :]]
         known = propagated(body, dict(zip(body.inputs, given, strict=True)))
         out = [known.get(x, 0) if isinstance(x, int) else 0 for x in body.outputs]
-        grown = [max(pair) for pair in zip(carried, out[:count], strict=True)]
-        if grown == carried:
-            return carried, out[count:]
-        carried = grown
+        larger = [max(pair) for pair in zip(carry_orders, out[:count], strict=True)]
+        if larger == carry_orders:
+            return carry_orders, out[count:]
+        carry_orders = larger

@@ -130,7 +130,8 @@ def roles_of_bounded(
     densities = _Densities(run, sites, roles, values)
     bounded = [name for name, role in roles.items() if role is Role.HYPERPARAMETER]
     childless = densities.without_children(bounded)
-    found = dict.fromkeys(bounded, Role.HYPERPARAMETER) | dict.fromkeys(childless, Role.CHILDLESS)
+    sorted_roles = dict.fromkeys(bounded, Role.HYPERPARAMETER)
+    sorted_roles |= dict.fromkeys(childless, Role.CHILDLESS)
     candidates = frozenset(
         name for name in bounded if name not in childless and _is_elementwise(sites[name])
     )
@@ -139,7 +140,7 @@ def roles_of_bounded(
         if not blamed:
             break
         candidates -= blamed
-    return found | dict.fromkeys(candidates, Role.LATENT)
+    return sorted_roles | dict.fromkeys(candidates, Role.LATENT)
 
 
 def _is_elementwise(site: Mapping[str, Any]) -> bool:
@@ -210,10 +211,10 @@ class _Densities:
         view, blamed = self._view(candidates), frozenset()
         marks = view.marks
         for name, output in view.outputs.items():
-            found = _restricted(view.needed[name], marks)
+            names = _restricted(view.needed[name], marks)
             if isinstance(output, GaussianForm):
-                found |= _nonlinear(output, marks)
-            blamed |= found - {name}
+                names |= _nonlinear(output, marks)
+            blamed |= names - {name}
         return blamed & candidates
 
     def beside_others(self, candidates: Names) -> Names:
@@ -347,9 +348,9 @@ def _restricted_inside(equation: Equation, operands: list[_Mark]) -> Names:
 
 def _nonlinear(form: GaussianForm, marks: dict[int, _Mark]) -> Names:
     """Sites that keep a Gaussian prior from being jointly Gaussian with them."""
-    found: Names = frozenset()
+    names: Names = frozenset()
     for part, allowed in ((form.loc, 1), (form.scale, 0), (form.covariance, 0)):
         mark = marks.get(part, _NONE) if isinstance(part, int) else _NONE
         if mark.order > allowed:
-            found |= mark.sites
-    return found
+            names |= mark.sites
+    return names

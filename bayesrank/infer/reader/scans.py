@@ -73,8 +73,8 @@ class _Rewriter:
         equation = equation._replace(inputs=inputs)
         if equation.name != "scan" or not any(orders):
             return [equation]
-        carried, stacked = scan_orders(equation, orders)
-        if max([*carried, 0]) > 1:
+        carry_orders, stacked = scan_orders(equation, orders)
+        if max([*carry_orders, 0]) > 1:
             return [equation]
         avals = equation.params["jaxpr"].in_avals
         first = sum(scan_counts(equation))
@@ -83,7 +83,7 @@ class _Rewriter:
             jax.ShapeDtypeStruct(x.shape if i < first else (length, *x.shape), x.dtype)
             for i, x in enumerate(avals)
         ]
-        parts = _Parts(equation, orders, carried, stacked)
+        parts = _Parts(equation, orders, carry_orders, stacked)
         return self._spliced(flat_trace(parts.run, *shapes)[0], equation)
 
     def _spliced(self, inner: FlatTrace, equation: Equation) -> list[Equation]:
@@ -124,14 +124,14 @@ class _Parts:
     """The three parts of one scan."""
 
     def __init__(
-        self, equation: Equation, orders: list[int], carried: list[int], stacked: list[int]
+        self, equation: Equation, orders: list[int], carry_orders: list[int], stacked: list[int]
     ) -> None:
         self.params = equation.params
         self.body = body_of(equation)
         self.consts, self.count = scan_counts(equation)
-        given = [*orders[: self.consts], *carried, *orders[self.consts + self.count :]]
+        given = [*orders[: self.consts], *carry_orders, *orders[self.consts + self.count :]]
         self.orders = propagated(self.body, dict(zip(self.body.inputs, given, strict=True)))
-        self.carried, self.stacked = carried, stacked
+        self.carry_orders, self.stacked = carry_orders, stacked
         results = self.body.outputs[self.count :]
         smooth = [x for x in self._variables() if self.orders.get(x, 0) <= 1]
         self.rough = needed_equations(
@@ -142,8 +142,8 @@ class _Parts:
         self.borders = sorted(borders - inner - set(self.body.constants))
 
     def _variables(self) -> list[int]:
-        made = [x for equation in self.body.equations for x in equation.outputs]
-        return [*self.body.constants, *self.body.inputs, *made]
+        produced = [x for equation in self.body.equations for x in equation.outputs]
+        return [*self.body.constants, *self.body.inputs, *produced]
 
     def _order(self, x: int | Constant) -> int:
         return self.orders.get(x, 0) if isinstance(x, int) else 0
@@ -156,11 +156,11 @@ class _Parts:
         ends: list[Any] = [None] * self.count
         traced: dict[int, Array] = {}
         for degree in (0, 1):
-            places = [i for i in range(self.count) if self.carried[i] <= degree]
+            places = [i for i in range(self.count) if self.carry_orders[i] <= degree]
             wanted = self._wanted(degree)
             last, stacks = self._scan(consts, [init[i] for i in places], xs, places, wanted)
             ends = [
-                last[places.index(i)] if self.carried[i] == degree else end
+                last[places.index(i)] if self.carry_orders[i] == degree else end
                 for i, end in enumerate(ends)
             ]
             traced.update(zip(wanted, stacks, strict=True))
@@ -198,8 +198,8 @@ class _Parts:
             known |= zip(carries, carry, strict=True)
             known |= zip(inputs[self.consts + self.count :], x, strict=True)
             known |= self.body.constants
-            asked = [x for x in (*new, *wanted) if isinstance(x, int)]
-            known = _evaluated(self.body.equations, asked, known)
+            needed_outputs = [x for x in (*new, *wanted) if isinstance(x, int)]
+            known = _evaluated(self.body.equations, needed_outputs, known)
             after = [x.value if isinstance(x, Constant) else known[x] for x in new]
             same = [
                 jnp.asarray(a, b.dtype) if _is_number(b) else a

@@ -61,8 +61,11 @@ def expect(
         return after, statistics, sums
 
     if mesh is not None:
-        split, whole = PartitionSpec(AXIS), PartitionSpec()
-        specs: Any = {"in_specs": (whole, split, split), "out_specs": (split, split, whole)}
+        split, replicated = PartitionSpec(AXIS), PartitionSpec()
+        specs: Any = {
+            "in_specs": (replicated, split, split),
+            "out_specs": (split, split, replicated),
+        }
         local = jax.shard_map(local, mesh=mesh, check_vma=False, **specs)
     after, statistics, sums = local(prior, users, block)
     if before is not None:

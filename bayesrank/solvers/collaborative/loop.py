@@ -121,12 +121,12 @@ class Loop:
 
     def step(self) -> None:
         """Make one iteration, and note the objective at its beginning."""
-        found = self._checked()
+        e_step = self._checked()
         if self.broken:
             return
         self.trace.append(self.log_evidence + self.log_prior)
         self._sound = self.state
-        new = _maximise(self.setting, self.state, found, self.blocks, self.kernels)
+        new = _maximise(self.setting, self.state, e_step, self.blocks, self.kernels)
         self._plain, self.state = self._further(self.state, new)
 
     def _further(self, old: State, new: State) -> tuple[State | None, State]:
@@ -139,14 +139,14 @@ class Loop:
 
     def sweep(self, num_sweeps: int, tol: float = 0.0) -> float:
         """Improve the sites alone until they settle; return how far the last sweep moved them."""
-        found, swept = self._checked(), 1
-        while swept < num_sweeps and not float(found.sums.delta) <= tol:
-            self.state = self.state._replace(users=found.users)
-            found, swept = self._e_step(), swept + 1
-        if swept > 1:
-            self.evaluate(found)
-        self.state = self.state._replace(users=found.users)
-        return float(found.sums.delta)
+        e_step, num_done = self._checked(), 1
+        while num_done < num_sweeps and not float(e_step.sums.delta) <= tol:
+            self.state = self.state._replace(users=e_step.users)
+            e_step, num_done = self._e_step(), num_done + 1
+        if num_done > 1:
+            self.evaluate(e_step)
+        self.state = self.state._replace(users=e_step.users)
+        return float(e_step.sums.delta)
 
     def _checked(self) -> EStep:
         """Make the E-step; take back a proposal that has lost, and what has no objective.
@@ -156,26 +156,26 @@ class Loop:
         ValueError
             If it has none where EM starts.
         """
-        found = self._e_step()
-        value = self.evaluate(found)
+        e_step = self._e_step()
+        value = self.evaluate(e_step)
         if self._plain is not None and not value >= self.trace[-1] - self._slack:
             self.state = self._plain
             if self._anderson is not None:
                 self._anderson.restart()
-            found = self._e_step()
-            value = self.evaluate(found)
+            e_step = self._e_step()
+            value = self.evaluate(e_step)
         self._plain = None
         if np.isfinite(value):
-            return found
+            return e_step
         if self._sound is None:
             raise ValueError(
                 "the objective is no number where EM starts: levels, kernel or a strength are too "
                 "large or too small; rescale them"
             )
         self.state, self.broken = self._sound, True
-        found = self._e_step()
-        self.evaluate(found)
-        return found
+        e_step = self._e_step()
+        self.evaluate(e_step)
+        return e_step
 
     def _e_step(self) -> EStep:
         """Make the E-step of all blocks."""
@@ -196,10 +196,12 @@ class Loop:
             return state
         return state._replace(prior=_all_items(state.prior, self._conditional))
 
-    def evaluate(self, found: EStep) -> float:
+    def evaluate(self, e_step: EStep) -> float:
         """Log evidence and log prior density of the state that the E-step was made at."""
-        self.log_evidence = float(found.sums.log_evidence)
-        self.log_prior = float(_log_prior(self.setting, self.state, found.conditional, self.blocks))
+        self.log_evidence = float(e_step.sums.log_evidence)
+        self.log_prior = float(
+            _log_prior(self.setting, self.state, e_step.conditional, self.blocks)
+        )
         return self.log_evidence + self.log_prior
 
     def settled(self, tol: float) -> bool:

@@ -66,7 +66,7 @@ def log_prior_of_shared(
 def maximise(
     setting: Setting,
     state: State,
-    found: EStep,
+    e_step: EStep,
     blocks: tuple[UserBlock, ...],
     kernels: CoreKernels,
 ) -> State:
@@ -78,7 +78,7 @@ def maximise(
         Settings.
     state
         The state before the E-step.
-    found
+    e_step
         What the E-step found.
     blocks
         The observations.
@@ -86,27 +86,27 @@ def maximise(
         Base kernels.
     """
     known = tuple(block.known for block in blocks)
-    users, params, pooled = found.users, state.params, setting.collaborative
+    users, params, pooled = e_step.users, state.params, setting.collaborative
     if pooled:
         num_users = sum((jnp.sum(there) for there in known), jnp.zeros(()))
-        prior, base = _update_shared(setting, state, found, kernels, num_users)
+        prior, base = _update_shared(setting, state, e_step, kernels, num_users)
     else:
         prior, base = state.prior, state.base
-        pairs = zip(users, found.statistics, known, strict=True)
+        pairs = zip(users, e_step.statistics, known, strict=True)
         sees_level = setting.likelihood.sees_level
         users = tuple(_update_individual(*pair, sees_level=sees_level) for pair in pairs)
     if params.shared.shape[0]:
         params, users = setting.likelihood.m_step(
-            params, users, found.statistics, known, pooled=pooled
+            params, users, e_step.statistics, known, pooled=pooled
         )
     return State(prior, base, params, users)
 
 
 def _update_shared(
-    setting: Setting, state: State, found: EStep, kernels: CoreKernels, num_users: Array
+    setting: Setting, state: State, e_step: EStep, kernels: CoreKernels, num_users: Array
 ) -> tuple[SharedPrior, Base]:
     """Maximise in mean, kernel and level; improve the scales of the base kernels."""
-    prior, base, sums, conditional = state.prior, state.base, found.sums, found.conditional
+    prior, base, sums, conditional = state.prior, state.base, e_step.sums, e_step.conditional
     kernel_prior, kappa, n = setting.kernel_prior, setting.mean_strength, num_users
     average = prior.mean + multiply(prior.kernel, conditional, sums.shift / n)
     if kernel_prior.informative or kappa:

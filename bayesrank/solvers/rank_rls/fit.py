@@ -96,8 +96,8 @@ class RankRLSFit:
             variance = self.system.variance(self.features(X), self.lam)
         else:
             across = self.system.contrasts.whiten(cross_gram(self.kernel, self.rows, X))
-            told = (self.system.root_times(across, self.lam) ** 2).sum(axis=0)
-            variance = np.maximum(prior_variance(self.kernel, X) - told, 0.0)
+            reduction = (self.system.root_times(across, self.lam) ** 2).sum(axis=0)
+            variance = np.maximum(prior_variance(self.kernel, X) - reduction, 0.0)
         return self.scale * np.sqrt(variance)
 
 

@@ -213,8 +213,8 @@ def solve_each_block(system: Any, lam: float) -> Array:
 def kernel_levels(system: Any, lam: float, solved: Array) -> Array:
     """Mean score of each list when it is held out, from means of its Gram matrix; shape (q,)."""
     removed = [system.root_columns(lam, rows) @ solved[rows] for rows in system.contrasts.slices]
-    told = system.root_times(system.means.T, lam)
-    return system.means @ system.alpha(lam) - np.einsum("mq,qm->q", told, np.array(removed))
+    reduction = system.root_times(system.means.T, lam)
+    return system.means @ system.alpha(lam) - np.einsum("mq,qm->q", reduction, np.array(removed))
 
 
 def _sparse_gram(X: Any, contrasts: Contrasts) -> Array:
