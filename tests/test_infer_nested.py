@@ -15,7 +15,6 @@ from scipy.special import logsumexp
 
 from bayesrank import to_arviz
 from bayesrank.infer import NestedEP, NestedEPResult
-from bayesrank.infer.hyper.forecast import forecast
 from bayesrank.infer.hyper.nested import LARGEST_R_HAT, largest_r_hat
 
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6])
@@ -125,20 +124,3 @@ def test_chains_that_disagree_have_not_converged():
     agreeing = np.random.default_rng(0).normal(size=(2, 200, 3))
     apart = agreeing + np.array([0.0, 1.0])[:, None, None]
     assert largest_r_hat(agreeing) < LARGEST_R_HAT < largest_r_hat(apart)
-
-
-@pytest.mark.parametrize("size", [3, 13])
-def test_forecast_of_sites_is_exact_where_they_are_quadratic(size):
-    rng = np.random.default_rng(size)
-    slope, bend = rng.normal(size=(4, size)), rng.normal(size=(4, size, size))
-    if size > 12:  # no products of two hyperparameters
-        bend *= np.eye(size)
-
-    def sites_at(z):
-        values = 1.0 + slope @ z + np.einsum("kij,i,j->k", bend, z, z)
-        return (values[:1], values[1:2]), (values[2:3], values[3:])
-
-    z = rng.uniform(-2, 2, size)
-    found = jax.jit(forecast(sites_at, size))(z)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(sites_at(z)), strict=True):
-        assert_allclose(one, other, rtol=1e-9, atol=1e-9)

@@ -24,11 +24,10 @@ multiple importance sampling. Scandinavian Journal of Statistics, 39, 798-812.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
@@ -40,7 +39,6 @@ from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import Mode, find_mode
-from bayesrank.infer.hyper.forecast import APART, forecast
 from bayesrank.infer.hyper.hyperparameters import (
     ConditionalPosterior,
     Hyperparameters,
@@ -50,7 +48,6 @@ from bayesrank.infer.hyper.integration_result import IntegratedEPResult
 from bayesrank.infer.hyper.proposal import Proposal
 from bayesrank.infer.hyper.weighted import Weighted, weigh
 from bayesrank.infer.result import GaussianMoments, square_root
-from bayesrank.infer.sites import Sites
 
 __all__ = ["IntegratedEP"]
 
@@ -61,6 +58,8 @@ _LARGEST_K = 0.7
 _MOST_ROUNDS = 4
 # The evidence is stationary in EP's sites, and means move by less than the last sweep moved them.
 _POINTS_TOL = 1e-2
+# Distance of the points of the design from the mode, in standard deviations.
+_APART = 1.3
 # A half of an axis may be so many times narrower or wider than the curvature says.
 _LEANING = 3.0
 # Points that together weigh less than this are left out of the mixture.
@@ -245,8 +244,6 @@ class _Survey:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.eliminated: tuple[str, ...] = ()
         self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
-        self.heights: dict[tuple[float, ...], float] = {}
-        self.sites = forecast(self._sites_at, self.size, most=1)
 
     def _gradient(self, flat: np.ndarray) -> np.ndarray:
         mode, start = self.mode, self.mode.evaluation.sites
@@ -254,40 +251,26 @@ class _Survey:
             flat, self.fixed, start, self.args, self.kwargs, jacobian=True
         )[1]
 
-    def _solve(self, flat: np.ndarray, start: Sites) -> ConditionalPosterior:
+    def _solve(self, flat: np.ndarray) -> ConditionalPosterior:
         component, (self.shapes, self.eliminated) = self.free.component(
-            flat, self.fixed, start, self.args, self.kwargs
+            flat, self.fixed, self.mode.evaluation.sites, self.args, self.kwargs
         )
         self.count += 1
         return component
 
-    def _sites_at(self, white: np.ndarray) -> Sites:
-        """Sites at a point of the design, whose height is kept."""
-        start = self.mode.evaluation.sites
-        if not white.any():
-            return start
-        evaluation = self._solve(self.mode.flat + self.root @ white, start).evaluation
-        self.heights[tuple(white)] = float(evaluation.objective) if evaluation.usable else -np.inf
-        return evaluation.sites if evaluation.usable else start
-
     def proposal(self) -> Proposal:
-        """A density of the shape that the design shows."""
+        """A density that leans as its heights either way along each axis say."""
         top = float(self.mode.evaluation.objective)
 
-        def scales(direction: float) -> np.ndarray:
-            axes = direction * APART * np.eye(self.size)
-            drop = top - np.array([self.heights[tuple(axis)] for axis in axes])
-            least = 0.5 * (APART / _LEANING) ** 2
-            return np.maximum(APART / np.sqrt(2.0 * np.maximum(drop, least)), 1.0 / _LEANING)
+        def scale(axis: np.ndarray) -> float:
+            evaluation = self._solve(self.mode.flat + self.root @ axis).evaluation
+            drop = top - float(evaluation.objective) if evaluation.usable else np.inf
+            narrowest, widest = 1.0 / _LEANING, _LEANING
+            return np.clip(_APART / np.sqrt(2.0 * max(drop, 1e-9)), narrowest, widest)
 
-        return Proposal(self.mode.flat, self.root, scales(-1.0), scales(1.0))
-
-    def _solve_all(self, points: np.ndarray) -> Iterator[ConditionalPosterior]:
-        white = np.linalg.solve(self.root, (points - self.mode.flat).T).T
-        starts = jax.tree.map(np.asarray, jax.vmap(self.sites)(jnp.asarray(white)))
-        for number, point in enumerate(points):
-            start: Any = jax.tree.map(lambda x, i=number: x[i], starts)
-            yield self._solve(point, start)
+        axes = _APART * np.eye(self.size)
+        below, above = (np.array([scale(axis) for axis in sign * axes]) for sign in (-1.0, 1.0))
+        return Proposal(self.mode.flat, self.root, below, above)
 
     def integrate(
         self, seed: int, num_points: int | None
@@ -300,7 +283,7 @@ class _Survey:
         while True:
             points = proposal.points(count, seed + len(batches))
             batches.append((proposal, points))
-            for component in self._solve_all(points):
+            for component in map(self._solve, points):
                 usable = bool(component.evaluation.usable)
                 heights.append(float(component.evaluation.objective) if usable else -np.inf)
                 components.append(component)

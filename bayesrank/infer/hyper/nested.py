@@ -30,13 +30,11 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
-from bayesrank.infer.compiled import jit, without_stale_traces
+from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP, ConvergenceWarning
 from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import maximize_evidence
-from bayesrank.infer.hyper.forecast import forecast
 from bayesrank.infer.hyper.hyperparameters import (
-    EvidenceEvaluation,
     Hyperparameters,
     first_sites,
     not_integrated,
@@ -170,9 +168,7 @@ class NestedEP:
             )
             values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
             hyperparameters = {k: np.asarray(v) for k, v in values.items()}
-            mixture = self._mixture(
-                walk, points, hyperparameters, draw_key, lambda x: advance(0.7 + 0.3 * x)
-            )
+            mixture = self._mixture(walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
         shapes, mean, covariance, draws, unconverged = mixture
         r_hat = largest_r_hat(points)
         result = NestedEPResult(
@@ -197,7 +193,7 @@ class NestedEP:
         return result
 
     def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
-        """Find the mode of the hyperparameters, the curvature there, and the sites around it."""
+        """Find the mode of the hyperparameters, and the curvature and the sites there."""
         fixed = not_integrated(self.engine, args, kwargs, params)
         engine = self.search_engine
         # Wherever the search ends, the walk starts around it, and says itself whether it is done.
@@ -208,22 +204,17 @@ class NestedEP:
         free = Hyperparameters(engine, args, kwargs, fixed)
         centre, first = free.flatten(maximum.params), first_sites(start.sites)
 
-        def evaluate(point: np.ndarray) -> tuple[EvidenceEvaluation, np.ndarray]:
-            return free.evaluate_with_gradient(point, fixed, first, args, kwargs, jacobian=True)
+        def gradient(point: np.ndarray) -> np.ndarray:
+            return free.evaluate_with_gradient(point, fixed, first, args, kwargs, jacobian=True)[1]
 
-        def sites_at(white: np.ndarray) -> Sites:
-            evaluation = evaluate(centre + root @ white)[0]
-            return evaluation.sites if evaluation.usable else first
-
-        root = whitening_root(lambda point: evaluate(point)[1], centre, evaluate(centre)[1])
+        root = whitening_root(gradient, centre, gradient(centre))
         walked = Hyperparameters(self.walk_engine, args, kwargs, fixed)
-        return _Walk(walked, fixed, centre, root, forecast(sites_at, centre.size), args, kwargs)
+        return _Walk(walked, fixed, centre, root, first, args, kwargs)
 
     def _mixture(
         self,
         walk: _Walk,
         points: np.ndarray,
-        hyperparameters: dict[str, np.ndarray],
         rng_key: Array,
         advance: Callable[[float], None],
     ) -> tuple[dict[str, tuple[int, ...]], np.ndarray, np.ndarray, dict[str, np.ndarray], int]:
@@ -236,13 +227,13 @@ class NestedEP:
             and at how many draws EP did not converge.
         """
         chains, count, _ = points.shape
-        white, sites = walk.whiten(points), jit(walk.sites)
+        free = Hyperparameters(self.engine, walk.args, walk.kwargs, walk.fixed)
         means, draws, shapes, spread, unconverged = [], [], {}, 0.0, 0
         for number in range(chains * count):
             at = divmod(number, count)
-            values = {**walk.fixed, **{k: v[at] for k, v in hyperparameters.items()}}
-            start = (values, sites(white[at]))
-            component, shapes = self.engine.compiled(self._component, start, walk.args, walk.kwargs)
+            component, (shapes, _) = free.component(
+                points[at], walk.fixed, walk.sites, walk.args, walk.kwargs
+            )
             mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
@@ -257,23 +248,6 @@ class NestedEP:
         stacked = np.stack(draws).reshape(chains, count, -1)
         return shapes, centre, spread, moments.by_site(stacked), unconverged
 
-    def _component(
-        self, point: tuple[dict[str, Array], Sites], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[_Component, dict[str, tuple[int, ...]]]:
-        params, sites = point
-        program, state = self.engine.solve(params, *args, init_sites=sites, **kwargs)
-        mean, covariance = program.all_latents(state.posterior)
-        converged = (state.delta <= self.engine.tol) & (state.skipped == 0)
-        return _Component(mean, covariance, converged), program.shapes
-
-
-class _Component(NamedTuple):
-    """EP's posterior at one draw of the hyperparameters."""
-
-    mean: Array
-    covariance: Array
-    converged: Array
-
 
 class _Walk(NamedTuple):
     """The density of the hyperparameters ``centre + root z`` on a white scale ``z``.
@@ -287,7 +261,7 @@ class _Walk(NamedTuple):
     centre, root
         Shapes (d,) and (d, d), on the unconstrained scale.
     sites
-        What EP's sites will be at a white vector, roughly.
+        EP's sites at the centre, where EP starts from.
     args, kwargs
         What the program is called with.
     """
@@ -296,7 +270,7 @@ class _Walk(NamedTuple):
     fixed: dict[str, Any]
     centre: np.ndarray
     root: np.ndarray
-    sites: Callable[[Array], Sites]
+    sites: Sites
     args: tuple
     kwargs: dict[str, Any]
 
@@ -308,7 +282,7 @@ class _Walk(NamedTuple):
     def log_joint(self, z: Array) -> Array:
         """Log density on the white scale."""
         flat, arguments = jnp.asarray(self.centre + self.root @ z), (self.args, self.kwargs)
-        evaluation = self.free.evaluate(flat, self.fixed, self.sites(z), *arguments, jacobian=True)
+        evaluation = self.free.evaluate(flat, self.fixed, self.sites, *arguments, jacobian=True)
         log_volume = np.linalg.slogdet(self.root)[1]
         return jnp.where(evaluation.usable, evaluation.objective + log_volume, -jnp.inf)
 

@@ -142,8 +142,8 @@ def _at_zero(joint: Joint, name: str) -> tuple[Array, Array, Array, Array]:
 def _built_anew(fn: dist.Distribution) -> dist.Distribution:
     """The same distribution from its parameters: a scan leaves parts of one in other shapes."""
     parameters = {k: vars(fn).get(k) for k in fn.arg_constraints}
-    parameters = signature(type(fn).__init__).parameters.values()
-    required = (x for x in parameters if x.default is x.empty)
+    arguments = signature(type(fn).__init__).parameters.values()
+    required = (x for x in arguments if x.default is x.empty)
     needed = {x.name for x in required if x.kind is x.POSITIONAL_OR_KEYWORD}
     if any(value is None for value in parameters.values()) or needed - {"self", *parameters}:
         return fn
