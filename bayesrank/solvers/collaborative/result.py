@@ -139,8 +139,8 @@ class EMResult:
         who = np.arange(n) if users is None else self._known(users, n, "user")
         different, place = np.unique(who, return_inverse=True)
         mean, variance = np.empty((2, len(different), len(self.mean)))
-        for rows, at in functions_of(different, self.state, self.observations):
-            mean[rows], variance[rows] = at
+        for rows, moments in functions_of(different, self.state, self.observations):
+            mean[rows], variance[rows] = moments
         return mean[place], variance[place]
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
@@ -200,10 +200,10 @@ class EMResult:
             )
         different, place = np.unique(who, return_inverse=True)
         mean, variance = np.empty((2, len(who)))
-        for rows, at in functions_of(different, self.state, self.observations):
+        for rows, moments in functions_of(different, self.state, self.observations):
             mine = (place >= rows.start) & (place < rows.stop)
             at = place[mine] - rows.start, what[mine]
-            mean[mine], variance[mine] = (values[at] for values in at)
+            mean[mine], variance[mine] = (values[at] for values in moments)
         return mean, variance
 
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
