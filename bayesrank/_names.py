@@ -1,15 +1,32 @@
-"""Names as they may be shown on a terminal: files of other people must not command it."""
+"""Names of items: one each, and as a terminal may show them, which they must not command."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
-__all__ = ["shown"]
+__all__ = ["check_names", "shown"]
 
 # Marks and overrides of the direction of writing: they reorder what stands beside them.
 _DIRECTIONS = dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 # Controls (escape sequences begin with one), halves of pairs, and ends of lines and paragraphs.
 _KINDS = frozenset(("Cc", "Cs", "Zl", "Zp"))
+
+
+def check_names(names: Sequence[object] | None, count: int) -> list[str]:
+    """Return the items' names as strings; ``"0"``, ``"1"``, ... where none are given.
+
+    Raises
+    ------
+    ValueError
+        If there is not a name for each item.
+    """
+    if names is None:
+        return [str(i) for i in range(count)]
+    if isinstance(names, str) or len(names) != count:
+        given = "one string" if isinstance(names, str) else f"{len(names)}"
+        raise ValueError(f"names must hold one name per item, {count} in all, got {given}")
+    return [str(name) for name in names]
 
 
 def shown(text: str) -> str:

@@ -5,7 +5,6 @@ JAX traces a program.
 """
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,7 +19,6 @@ __all__ = [
     "check_count",
     "check_features",
     "check_laplacian",
-    "check_names",
     "check_outcomes",
     "check_weight",
     "check_weights",
@@ -43,22 +41,6 @@ def check_count(count: Any, name: str, least: int = 1) -> int:
     if whole < least:
         raise ValueError(f"{name} is {count!r}; pass a whole number from {least} on")
     return whole
-
-
-def check_names(names: Sequence[object] | None, count: int) -> list[str]:
-    """Return the items' names as strings; ``"0"``, ``"1"``, ... where none are given.
-
-    Raises
-    ------
-    ValueError
-        If there is not a name for each item.
-    """
-    if names is None:
-        return [str(i) for i in range(count)]
-    if isinstance(names, str) or len(names) != count:
-        given = "one string" if isinstance(names, str) else f"{len(names)}"
-        raise ValueError(f"names must hold one name per item, {count} in all, got {given}")
-    return [str(name) for name in names]
 
 
 def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Array:

@@ -17,7 +17,7 @@ from bayesrank.cli._interrupt import Interrupted, look, waiting, watched
 
 ROOT = Path(__file__).parents[1]
 
-# `rank` with a stand-in for the inference, which says when it is at work: no JAX is loaded.
+# `rank` with a stand-in for the inference, which says when it is at work.
 RANK = """
     import sys, time
     from pathlib import Path
@@ -28,6 +28,8 @@ RANK = """
     class Posterior:
         def to_netcdf(self, filename, engine):
             Path(filename).write_text("new")
+
+    assert "jax" not in sys.modules  # it loads in a step, which a signal ends in good order
 
     def analyse(data, settings, steps):
         with steps.step("First"):

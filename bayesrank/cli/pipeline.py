@@ -7,7 +7,6 @@ import numpy as np
 from rich.console import Console
 
 from bayesrank._names import shown
-from bayesrank.cli._notes import notes_on
 from bayesrank.cli._output import output_folder, write_frame
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
@@ -93,6 +92,7 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
     with steps.step("Loading JAX and NumPyro"):
         import jax
 
+        from bayesrank.cli._notes import notes_on
         from bayesrank.diagnostics import crosscheck
         from bayesrank.estimators import PairwiseRanker
     with steps.step("Fitting the skills (EP)") as advance:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Table, read_table, read_text
@@ -57,6 +56,8 @@ class ListData:
 
     def _spread(self, first: int, end: int) -> ListData:
         """Return the same items with columns of zeros for the features from first to end."""
+        from scipy import sparse
+
         rows, columns = self.X.shape
         before = sparse.csr_array((rows, self.first - first))
         after = sparse.csr_array((rows, end - self.first - columns))
@@ -88,6 +89,7 @@ def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, L
 
     Examples
     --------
+    >>> from scipy import sparse
     >>> like = ListData(sparse.csr_array([[1.0, 2.0]]), np.array([1.0]), ("a",), first=0)
     >>> data = ListData(sparse.csr_array([[5.0]]), np.array([1.0]), ("a",), first=1)
     >>> align("test.svm", data, like)[0].X.toarray()
@@ -201,6 +203,8 @@ def _from_svmlight(path: Path, text: str) -> ListData:
     if not columns:
         raise DataError(path, "no item has a feature", "write grade qid:name index:number ...")
     names = _names(path, queries, len(grades))
+    from scipy import sparse  # commands that read other files do not wait for it
+
     start = 0 if 0 in columns else 1
     shape = (len(grades), max(columns) + 1 - start)
     X = sparse.csr_array((np.array(values), np.array(columns) - start, np.array(ends)), shape)
@@ -274,6 +278,8 @@ def _from_table(table: Table) -> ListData:
                     row=row.number,
                     column=table.header[column],
                 )
+    from scipy import sparse
+
     queries = tuple(row.cells[query] for row in table.rows)
     names = tuple(table.header[column] for column in kept)
     return ListData(sparse.csr_array(X), np.array(grades), queries, names)

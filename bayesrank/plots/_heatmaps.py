@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank._validate import check_names
+from bayesrank._names import check_names
 from bayesrank.plots._figure import axes_or_new, ranked_labels, shorten, thin
 from bayesrank.ranking import consensus_ranking, pairwise_probability, rank_distribution
 

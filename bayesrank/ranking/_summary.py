@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank._names import shown
-from bayesrank._validate import check_names
+from bayesrank._names import check_names, shown
 from bayesrank.ranking._ranks import equal_tailed, mean_rank, rank_bounds, top_k_share
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
 
