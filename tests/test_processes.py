@@ -13,30 +13,47 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from bayesrank import PreferenceGP
-from bayesrank.active import QueryLoop
-from bayesrank.active.store import read_journal
-
 X = np.random.default_rng(0).normal(size=(6, 2))
-PAIRS = [np.array([[0, 1], [1, 2], [2, 3], [4, 5]]), np.array([[1, 0], [3, 2], [5, 0], [4, 1]])]
+PAIRS = np.array([[0, 1], [1, 2], [2, 3], [4, 5]])
 
 
-def _fit(pairs):
+def _compare():
+    from bayesrank import PreferenceGP
+
+    return PreferenceGP(hyperparameters="prior").fit(X, PAIRS).predict(X)
+
+
+def _rank_lists():
+    """What learns from lists: with JAX, with SciPy alone, and with both."""
+    from tinygp.kernels import ExpSquared
+
+    from bayesrank import ConeRank, LambdaRank, RankRLS
+
+    models = [LambdaRank(num_steps=20), ConeRank(num_atoms=2, ridge=1.0), RankRLS()]
+    fits = [model.fit(X, [0, 1] * 3, [0, 0, 1, 1, 2, 2]) for model in models]
+    fits.append(RankRLS(kernel=ExpSquared(), regularization=1.0).fit(X, [0, 1] * 3))
+    return np.concatenate([fitted.predict(X) for fitted in fits])
+
+
+def _call(work):
     os.environ.setdefault("JAX_ENABLE_X64", "1")  # as in these tests
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    return PreferenceGP(hyperparameters="prior").fit(X, pairs).predict(X)
+    return work()
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_estimators_side_by_side_agree_with_one_after_the_other(backend):
-    alone = [_fit(pairs) for pairs in PAIRS]
-    together = Parallel(n_jobs=2, backend=backend)(delayed(_fit)(pairs) for pairs in PAIRS)
-    np.testing.assert_allclose(np.array(list(together)), alone, rtol=1e-8)
+    works = [_compare, _rank_lists]
+    alone = [_call(work) for work in works]
+    together = Parallel(n_jobs=2, backend=backend)(delayed(_call)(work) for work in works)
+    for found, wanted in zip(list(together), alone, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)
 
 
 def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
+    """Those that are forked before anything is computed compute."""
     code = """
         import multiprocessing, os, signal, sys, warnings
         warnings.simplefilter("ignore")  # JAX warns of the fork itself
@@ -47,6 +64,12 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         from bayesrank.online import WidrowHoff
 
         X, pairs = np.random.default_rng(0).normal(size=(6, 2)), [[0, 1], [2, 3], [4, 5]]
+        pid = os.fork()  # before anything is computed: the child can
+        if not pid:
+            signal.alarm(60)
+            WidrowHoff(3).partial_fit(X, [1, 2, 3, 1, 2, 3])
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
         fitted = WidrowHoff(3).partial_fit(X, [1, 2, 3, 1, 2, 3])
         loop = QueryLoop(["a", "b", "c"])
         grades, lists = [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2]
@@ -94,29 +117,11 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
     assert "went on" not in done.stdout and "'spawn'" in done.stdout
 
 
-def test_a_child_that_is_forked_before_anything_is_computed_computes():
-    code = """
-        import os, signal
-        import numpy as np
-        from bayesrank.online import WidrowHoff
-        pid = os.fork()
-        signal.alarm(60)
-        WidrowHoff(3).partial_fit(np.eye(3), [1, 2, 3])
-        if pid:
-            assert os.waitpid(pid, 0)[1] == 0
-        else:
-            os._exit(0)
-    """
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-        check=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-    )
-
-
 def test_background_learning_under_stress(tmp_path):
     """Threads ask, tell, skip, undo and look while hyperparameters are learned again and again."""
+    from bayesrank.active import QueryLoop
+    from bayesrank.active.store import read_journal
+
     path, told, failed = tmp_path / "a.jsonl", [], []
     with QueryLoop(5, X[:5], journal=path, background=True, learn_from=2, seed=1) as loop:
 
