@@ -106,6 +106,7 @@ def test_every_reader_reads_or_refuses_in_one_line(name, tmp_path, monkeypatch):
             read(path)
         except refusal as error:
             assert str(path) in str(error) and len(str(error).splitlines()) == 1
+            assert len(str(error)) < 1500
 
     check()
 
@@ -144,6 +145,15 @@ def test_files_of_empty_cells(tmp_path, name, text):
     path.write_text(text)
     with pytest.raises(DataError, match=r"file\.csv: no cell holds anything"):
         READERS[name][1](path)
+
+
+@pytest.mark.parametrize("name", ["comparisons", "items", "ratings", "run", "judgements", "lists"])
+def test_what_is_long_is_quoted_by_its_beginning(name, tmp_path):
+    path = tmp_path / "file.csv"
+    path.write_text(f"{'x' * 5000},{'y' * 5000},{'y' * 5000}\n1,2,3\n")
+    with pytest.raises(DataError, match=r"xxx\.\.\.|yyy\.\.\.") as caught:
+        READERS[name][1](path)
+    assert len(str(caught.value)) < 1500
 
 
 @pytest.mark.parametrize(

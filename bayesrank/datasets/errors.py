@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+_LONGEST = 400  # letters of a problem: a cell of a damaged file may be as long as the file
+
 
 class DataError(ValueError):
     """A data file cannot be used as it is.
 
-    The message is one line: file, row, column, what is wrong, and the cure.
+    The message is one line: file, row, column, what is wrong, and the cure. Of what is long in the
+    file, its beginning is quoted.
 
     Parameters
     ----------
@@ -40,5 +43,9 @@ class DataError(ValueError):
         if row is not None:
             place.append(f"row {row}")
         if column is not None:
-            place.append(f"column {column!r}")
-        super().__init__(" ".join(f"{', '.join(place)}: {problem}; {cure}".splitlines()))
+            place.append(f"column {_brief(column)!r}")
+        super().__init__(" ".join(f"{', '.join(place)}: {_brief(problem)}; {cure}".splitlines()))
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
