@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesrank.cli._interrupt import Interrupted, look, waiting, watched
+from bayesrank.cli._interrupt import Interrupted, keep, kept, look, waiting, watched
 
 ROOT = Path(__file__).parents[1]
 
@@ -105,6 +105,8 @@ def test_a_signal_that_an_exception_would_be_lost_in_is_seen_between_steps():
     assert signal.getsignal(signal.SIGINT) is handler
     with watched():
         look()  # forgotten
+        keep("what there is is in \x1b[2Ja")
+        assert kept() == "what there is is in  [2Ja"
 
 
 def test_what_waits_for_input_is_ended_at_once():

@@ -79,3 +79,15 @@ def test_the_least_of_all_limits_counts(monkeypatch):
     assert _memory.available() == 1_000_000
     monkeypatch.setattr(_memory.os, "sysconf", lambda name: (_ for _ in ()).throw(ValueError))
     assert _memory.available() is None
+
+
+@pytest.mark.parametrize(("error", "said"), [((), "out; "), (("of 9 GiB",), "out (of 9 GiB); ")])
+def test_memory_that_runs_out_all_the_same_is_said(monkeypatch, capsys, error, said):
+    def fail(*args):
+        raise MemoryError(*error)
+
+    monkeypatch.setattr(_room, "refuse_large_run", fail)
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", "run.csv", "qrels.csv"])
+    wanted = f"Error: Memory ran {said}nothing was written. Give less data.\n"
+    assert capsys.readouterr().err == wanted

@@ -112,6 +112,16 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path):
     assert (tmp_path / "out").is_symlink() and contents(tmp_path / "real") == all_of("new")
 
 
+def test_links_that_go_round_and_names_that_are_too_long_are_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OutputError, match="/a: this is a file; give a folder"):
+        publish(tmp_path / "a", "new")
+    with pytest.raises(OutputError, match="cannot be written .File name too long"):
+        publish(tmp_path / ("x" * 300), "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+
+
 def test_killed_at_random_moments_the_results_are_of_one_run(tmp_path):
     """A process publishes as fast as it can: results of unlike runs never stand side by side."""
     code = """

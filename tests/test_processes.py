@@ -49,7 +49,7 @@ def test_estimators_side_by_side_agree_with_one_after_the_other(backend):
     alone = [_call(work) for work in works]
     together = Parallel(n_jobs=2, backend=backend)(delayed(_call)(work) for work in works)
     for found, wanted in zip(list(together), alone, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-7, atol=1e-9)
 
 
 def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():

@@ -181,6 +181,9 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         _fail(f"Interrupted; {kept()}.", code=130)
     except Interrupted as error:
         _fail(f"Interrupted; {kept()}.", code=error.code)
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        _fail(f"Memory ran out{reason}; {kept()}. Give less data.")
     except OSError as error:
         if error.errno not in _OUTPUT_LOST or error.filename is not None:
             raise

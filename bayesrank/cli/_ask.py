@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayesrank._names import shown
 from bayesrank.cli._output import OutputError, write_csv
 
 if TYPE_CHECKING:
@@ -200,7 +201,8 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
         raise OutputError(
             f"{export}: cannot be written ({reason}); give another --export"
         ) from error
-    click.echo(f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}")
+    said = f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}"
+    click.echo(shown(said))
 
 
 def _rank(export: Path, items: "Items") -> str:

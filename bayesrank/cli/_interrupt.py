@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from bayesrank._names import shown
+
 __all__ = ["Interrupted", "at_the_end", "keep", "look", "undivided", "waiting", "watched"]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -168,7 +170,7 @@ def at_the_end(clean: Callable[[], object]) -> Iterator[None]:
 
 def keep(kept: str) -> None:
     """Say what there is on disk, for the message of an interrupted run."""
-    _watch.kept = kept
+    _watch.kept = shown(kept)
 
 
 def kept() -> str:

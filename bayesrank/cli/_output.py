@@ -58,8 +58,8 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
         If `out` is not a folder or cannot be written, or a result would replace an input.
     """
     place = Path(os.path.realpath(out))
-    _check(out, place, files, inputs)
     try:
+        _check(out, place, files, inputs)
         with contextlib.ExitStack() as stack:
             remove_stale(place)  # an earlier version had its drafts there
             draft = _draft(place, stack)
@@ -112,11 +112,11 @@ class _Lines:
 
 
 def _check(out: Path, place: Path, files: Sequence[str], inputs: Sequence[Path]) -> None:
-    if place.exists() and not place.is_dir():
+    if os.path.lexists(place) and not place.is_dir():
         raise OutputError(f"{out}: this is a file; give a folder for the results")
-    taken = {path.resolve() for path in inputs}
+    taken = {os.path.realpath(path) for path in inputs}
     for name in files:
-        if (place / name).resolve() in taken:
+        if os.path.realpath(place / name) in taken:
             raise OutputError(f"{out / name}: the results would replace this input; use --out")
         if (place / name).is_dir():
             raise OutputError(f"{out / name}: a folder is in the way of a result; use --out")

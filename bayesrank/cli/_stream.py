@@ -163,7 +163,8 @@ def stream_command(
     with ExitStack() as stack:
         _lock(stack, options["checkpoint"])
         if run.resume():
-            click.echo(f"Going on from {options['checkpoint']}, after line {run.tally.lines:,}.")
+            where = shown(str(options["checkpoint"]))
+            click.echo(f"Going on from {where}, after line {run.tally.lines:,}.")
             _report(run.tally)
         try:
             with nullcontext(sys.stdin.buffer) if standard_input else data.open("rb") as lines:
@@ -171,7 +172,7 @@ def stream_command(
         except (KeyboardInterrupt, Interrupted) as error:
             click.echo(f"Interrupted; {kept()}.", err=True)
             return getattr(error, "code", 130)
-    click.echo(f"Done; what was learned is in {options['checkpoint']}.")
+    click.echo(f"Done; what was learned is in {shown(str(options['checkpoint']))}.")
     return 0
 
 
