@@ -126,6 +126,7 @@ def watched(*, to_the_end: bool = False) -> Iterator[None]:
         there.send(_STOP)
         thread.join()
         there.close()
+        _watch = _Watch()  # what came is no matter of what is run next
 
 
 def look() -> None:
