@@ -61,6 +61,18 @@ def online_movielens(draws: int) -> None:
 
 
 @click.command()
+@click.option("--streams", default=40)
+@click.option("--seed", default=0)
+def online_calibration(streams: int, seed: int) -> None:
+    """Calibration of the first hundred forecasts, and of the next two hundred."""
+    from benchmarks.online_calibration import STREAMS, report
+
+    for name in STREAMS:
+        for line in report(name, streams, seed):
+            click.echo(line)
+
+
+@click.command()
 @click.option("--examples", default=1_000_000, help="Of the stream from the disk.")
 def online_throughput(examples: int) -> None:
     """Time an example of the online learners, and memory of a long stream."""
@@ -82,4 +94,4 @@ def online_throughput(examples: int) -> None:
     )
 
 
-COMMANDS = (online_synthetic, online_movielens, online_throughput)
+COMMANDS = (online_synthetic, online_calibration, online_movielens, online_throughput)

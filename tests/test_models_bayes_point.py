@@ -11,6 +11,7 @@ from numpyro.infer.util import log_density
 from scipy import stats
 
 from bayesrank.diagnostics import crosscheck
+from bayesrank.distributions.ordinal import threshold_prior
 from bayesrank.infer import EP
 from bayesrank.models import ordinal_version_space
 from bayesrank.online import OAPBPM, rank_loss
@@ -71,9 +72,16 @@ def test_sites_shapes_and_priors():
     sites = _sites(X, Y, num_levels=K, weight_scale=2.0)
     shapes = {name: np.shape(s["value"]) for name, s in sites.items() if s["type"] == "sample"}
     assert shapes == {"noise": (), "weights": (D,), "thresholds": (K - 1,), "above": (T, K - 1)}
-    assert float(sites["noise"]["fn"].icdf(0.5)) == pytest.approx(0.1)
+    size = 2.0 * np.sqrt(D)
+    assert float(sites["noise"]["fn"].icdf(0.5)) == pytest.approx(size)
     assert float(sites["weights"]["fn"].variance[0]) == pytest.approx(4.0)
-    assert float(sites["thresholds"]["fn"].variance[0]) == pytest.approx(100.0)
+    unit = np.hypot(size, float(sites["noise"]["value"]))
+    edges, law = stats.norm.ppf([1 / 3, 2 / 3]), sites["thresholds"]["fn"]
+    np.testing.assert_allclose(law.mean, unit * edges, rtol=1e-6)
+    spread = 1.0 + 0.25 * np.outer(edges, edges) + np.eye(2) / 16.0
+    np.testing.assert_allclose(law.covariance_matrix, unit**2 * spread, rtol=1e-5)
+    about_zero = _sites(X, Y, num_levels=K, threshold_scale=10.0)["thresholds"]["fn"]
+    assert float(about_zero.variance[0]) == pytest.approx(100.0)
     np.testing.assert_array_equal(sites["above"]["value"].sum(1) + 1, Y)
     assert set(_sites(X, num_levels=K, noise=1.0)) == {"weights", "thresholds"}
 
@@ -105,7 +113,10 @@ def test_ep_gives_the_moments_of_the_posterior(posterior):
     proposal = stats.multivariate_t(mean, cov * 1.2, df=8, seed=5)
     draws = proposal.rvs(60_000)
     side = np.where(Y[:, None] > np.arange(1, K), 1.0, -1.0)
-    log_p = -0.5 * (draws[:, :D] ** 2).sum(1) - 0.5 * (draws[:, D:] ** 2).sum(1) / 100.0
+    middle, spread = threshold_prior(K)
+    unit = np.hypot(np.sqrt(D), NOISE)
+    log_p = stats.multivariate_normal(unit * middle, unit**2 * spread).logpdf(draws[:, D:])
+    log_p -= 0.5 * (draws[:, :D] ** 2).sum(1)
     for x, s in zip(X, side, strict=True):
         margin = (draws[:, :D] @ x)[:, None] - draws[:, D:]
         log_p += stats.norm.logcdf(s * margin / NOISE).sum(1)

@@ -4,14 +4,17 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import minimize_scalar
 
+from bayesrank.distributions.ordinal import threshold_prior
 from bayesrank.infer import EP
 from bayesrank.models import ordinal_version_space
-from bayesrank.online import OAPBPM, OnlineBayesPoint, rank_loss
+from bayesrank.online import OAPBPM, OnlineBayesPoint, WidrowHoff, rank_loss
 from bayesrank.online._adf import LAPSE
 
 K, D, T = 4, 2, 400
 RNG = np.random.default_rng(2)
+NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 W, C, NOISE = np.array([1.2, -0.7]), np.array([-1.0, 0.1, 0.8]), 0.2
 
 
@@ -135,6 +138,135 @@ def test_forecasts_are_calibrated():
         assert abs((hit - probs)[chosen].sum()) < 3.5 * spread
 
 
+def _robust_filter(rows, levels, noise, unit, lapse):
+    """A component of the default: by mixing the belief with an example and that without."""
+    middle, spread = threshold_prior(K)
+    cov = np.eye(D + K - 1)
+    cov[D:, D:] = unit**2 * spread
+    mean, log_weight = np.append(np.zeros(D), unit * middle), 0.0
+    for x, y in zip(rows, levels, strict=True):
+        new, less, above = mean, cov, []
+        for r, side in enumerate(_side(y)):
+            a = np.concatenate([x, -np.eye(K - 1)[r]])
+            above.append(stats.norm.cdf(a @ mean / np.sqrt(a @ cov @ a + noise**2)))
+            v, s = a @ less @ a + noise**2, less @ a
+            z = side * (a @ new) / np.sqrt(v)
+            ratio = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z))
+            new = new + s * side * ratio / np.sqrt(v)
+            less = less - np.outer(s, s) * ratio * (z + ratio) / v
+        probs = -np.diff(np.concatenate([[1.0], np.minimum.accumulate(above), [0.0]]))
+        prob = (1.0 - LAPSE) * probs[y - 1] + LAPSE / K
+        found = (1.0 - lapse) * prob + lapse / K
+        told, log_weight = (1.0 - lapse) * prob / found, log_weight + np.log(found)
+        parts = (told, new, less), (1.0 - told, mean, cov)
+        mean = sum(share * m for share, m, _ in parts)
+        cov = sum(share * (c + np.outer(m - mean, m - mean)) for share, m, c in parts)
+    return mean, cov, log_weight
+
+
+def test_the_default_mixture_is_that_of_its_components():
+    """Noises in units of a score's sd, thresholds in their order, and two that are robust."""
+    levels = np.where(RNG.random(30) < 0.2, RNG.integers(1, K + 1, 30), Y[:30])
+    model = OnlineBayesPoint(K).partial_fit(X[:30], levels)
+    relative = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 0.05, 0.3])
+    units = np.array([0.5, 2.0, 0.5, 2.0, 0.5, 2.0, 0.5, 1.0, 1.0]) * np.hypot(1.0, relative)
+    np.testing.assert_allclose(model.noises_, relative * np.sqrt(D))
+    np.testing.assert_array_equal(model.lapses_, [0.0] * 7 + [0.25] * 2)
+    first = np.log(relative / (1.0 + relative**2)) - np.log(2.0) * (model.lapses_ > 0)
+    weights = []
+    for g, options in enumerate(zip(model.noises_, units * np.sqrt(D), model.lapses_, strict=True)):
+        mean, cov, log_weight = _robust_filter(X[:30], levels, *options)
+        np.testing.assert_allclose(model.state_.mean[g], mean, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(model.state_.covariance[g], cov, rtol=1e-6, atol=1e-9)
+        weights.append(first[g] + log_weight)
+    expected = np.exp(np.array(weights) - max(weights))
+    np.testing.assert_allclose(model.noise_weights_, expected / expected.sum(), rtol=1e-6)
+
+
+def _from_the_program(rng, n, num_features, num_levels):
+    """Examples of `ordinal_version_space`; sides that are no level are drawn again."""
+    noise = np.abs(rng.standard_cauchy()) * np.sqrt(num_features)
+    middle, spread = threshold_prior(num_levels)
+    edges = np.sqrt(noise**2 + num_features) * rng.multivariate_normal(middle, spread)
+    rows, weights = rng.normal(size=(n, num_features)), rng.normal(size=num_features)
+    levels = np.zeros(n, int)
+    while not levels.all():
+        score = (rows @ weights)[:, None] + noise * rng.normal(size=(n, num_levels - 1))
+        above = score > edges
+        sound = (np.diff(above.astype(int)) <= 0).all(1) & (levels == 0)
+        levels[sound] = 1 + above[sound].sum(1)
+    return rows, levels
+
+
+def _slope(probs, levels):
+    """The power of the probabilities that makes the levels most probable."""
+    log_p = np.log(probs)
+
+    def loss(power):
+        scaled = power * log_p
+        chosen = scaled[np.arange(len(levels)), levels - 1]
+        return (np.logaddexp.reduce(scaled, axis=1) - chosen).mean()
+
+    return minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded").x
+
+
+def test_the_first_hundred_forecasts_are_calibrated():
+    """On streams from the program; with thresholds about zero the power was .55."""
+    rng = np.random.default_rng(21)
+    streams = [_from_the_program(rng, 100, 5, 5) for _ in range(40)]
+    probs = np.concatenate([OnlineBayesPoint(5).prequential_proba(*stream) for stream in streams])
+    levels = np.concatenate([stream[1] for stream in streams])
+    assert 0.85 < _slope(probs, levels) < 1.15
+    loss = -np.log(probs[np.arange(len(levels)), levels - 1])
+    own = stats.entropy(probs, axis=1)
+    spread = (loss - own).reshape(40, 100).mean(1).std() / np.sqrt(40)
+    assert abs((loss - own).mean()) < 3.5 * spread + 0.02
+
+
+def test_labels_that_tell_nothing_do_no_harm():
+    """A third of the labels at random: what is learned is as good as from the others alone."""
+    rng = np.random.default_rng(22)
+    (rows, levels), (fresh, truth) = _draw(rng, 400), _draw(rng, 2000)
+    told = rng.random(400) > 1 / 3
+    labels = np.where(told, levels, rng.integers(1, K + 1, 400))
+    robust = OnlineBayesPoint(K).partial_fit(rows, labels)
+    plain = OnlineBayesPoint(K, noise=NOISES).partial_fit(rows, labels)
+    known = OnlineBayesPoint(K).partial_fit(rows[told], levels[told])
+    assert robust.noise_weights_[robust.lapses_ > 0].sum() > 0.99
+    loss = rank_loss(truth, robust.predict(fresh))
+    assert loss < rank_loss(truth, plain.predict(fresh))
+    assert loss < rank_loss(truth, known.predict(fresh)) + 0.03
+
+
+def test_where_no_line_tells_anything_it_is_as_good_as_least_squares():
+    """Levels rise on both sides of zero; least squares has a constant and its best step."""
+    gains = []
+    for seed in range(12):
+        rows = np.random.default_rng(seed).normal(size=(300, 3))
+        height = np.abs(rows[:, 0])
+        levels = 1 + (height[:, None] > np.quantile(height, [0.25, 0.5, 0.75])).sum(1)
+        ours = OnlineBayesPoint(K).prequential(rows, levels)
+        constant = np.hstack([np.ones((300, 1)), rows])
+        theirs = [WidrowHoff(K, eta).prequential(constant, levels) for eta in (0.01, 0.03)]
+        gains.append(min(rank_loss(levels, t) for t in theirs) - rank_loss(levels, ours))
+    assert np.mean(gains) > -np.std(gains) / np.sqrt(12)
+
+
+def test_states_of_the_older_default_are_taken_up_or_refused(tmp_path):
+    """They name noises and one scale of thresholds, in the file's own words."""
+    older = OnlineBayesPoint(K, noise=NOISES, threshold_scale=10.0).partial_fit(X[:30], Y[:30])
+    older.save(tmp_path / "state.npz")
+    assert older._signature() == (
+        "OnlineBayesPoint(budget=100, covariance='full', evict='smallest', forgetting=0.0, "
+        "kernel=None, noise=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), num_levels=4, "
+        "threshold_scale=10.0, weight_scale=1.0)"
+    )
+    again = OnlineBayesPoint(K, noise=NOISES, threshold_scale=10.0).load(tmp_path / "state.npz")
+    np.testing.assert_array_equal(again.predict_proba(X), older.predict_proba(X))
+    with pytest.raises(ValueError, match=r"saved by one with noise=\(0.01, .*threshold_scale=10.0"):
+        OnlineBayesPoint(K).load(tmp_path / "state.npz")
+
+
 def test_query_score_is_the_mutual_information():
     """One uncertain weight: by Monte Carlo over weights, and zero where all is known."""
     model = OnlineBayesPoint(2, noise=0.5, threshold_scale=1e-6).partial_fit([[0.3]], [1])
@@ -152,7 +284,7 @@ def test_query_score_is_the_mutual_information():
 
 def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
     losses = []
-    for seed in range(6):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         rows, levels = _draw(rng, 400)
         fresh = rng.normal(size=(4000, D))

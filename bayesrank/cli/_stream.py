@@ -220,12 +220,12 @@ def _refuse_large(
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
     from bayesrank.cli._notes import count_of
-    from bayesrank.online.bayes_point import NOISES
+    from bayesrank.online.bayes_point import NUM_COMPONENTS
 
     unknowns = layout.num_features + layout.num_levels - 1
     held = unknowns * (num_members if learner.startswith("oap") else 1)
     if learner == "bayes-point" and degree == 1:
-        held = unknowns**2 * len(NOISES)
+        held = unknowns**2 * NUM_COMPONENTS
     gigabytes = 8 * (held + every * layout.num_features) / 2**30
     if gigabytes > _MOST_GIGABYTES:
         raise click.UsageError(

@@ -20,18 +20,24 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax, random
 from jax.nn import log_sigmoid
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
+from scipy.special import ndtri
 
 from bayesrank.distributions import _moments
 from bayesrank.distributions._logistic import logistic_interval_moments
 from bayesrank.distributions._moments import TiltedMoments
 from bayesrank.distributions._outcomes import Outcomes
 
-__all__ = ["LIKELIHOODS", "OrderedLogit", "OrderedProbit", "centred_thresholds"]
+__all__ = ["LIKELIHOODS", "OrderedLogit", "OrderedProbit", "centred_thresholds", "threshold_prior"]
+
+# Of thresholds, in units of what lies between them: how far their middle may be from zero, how much
+# wider or narrower than a normal's quantiles they may lie, and each for itself.
+_MIDDLE_SD, _WIDTH_SD, _OWN_SD = 1.0, 0.5, 0.25
 
 
 def centred_thresholds(gaps: Array) -> Array:
@@ -39,6 +45,28 @@ def centred_thresholds(gaps: Array) -> Array:
     above = jnp.cumsum(gaps, axis=-1)
     edges = jnp.concatenate([jnp.zeros((*above.shape[:-1], 1), above.dtype), above], axis=-1)
     return edges - edges.mean(axis=-1, keepdims=True)
+
+
+def threshold_prior(num_levels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of thresholds between levels of which none is rare, in their order.
+
+    The unit is the standard deviation of what lies between them, noise included. Their means are
+    the normal's quantiles that make all levels as frequent; the middle of all, their width and each
+    by itself vary about these, so that scores need not be centred nor levels equally frequent.
+
+    Parameters
+    ----------
+    num_levels
+        Number of levels k, at least 2.
+
+    Returns
+    -------
+    tuple
+        Arrays of shapes (k - 1,) and (k - 1, k - 1).
+    """
+    mean = ndtri(np.arange(1, num_levels) / num_levels)
+    own = _OWN_SD**2 * np.eye(num_levels - 1)
+    return mean, _MIDDLE_SD**2 + _WIDTH_SD**2 * np.outer(mean, mean) + own
 
 
 class _Ordered(Outcomes):

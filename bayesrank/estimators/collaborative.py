@@ -32,8 +32,8 @@ class CollaborativeOrdinalGP(Collaborative):
     collaborative : bool, default True
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
-        How many users the prior of the shared kernel is worth. If not given, as many as there are
-        items; beyond 500 of them, 500 for those rated most often, and 5,000 for how the others
+        How many users the prior of the shared kernel is worth. If not given, 30 more than there are
+        items; beyond 500 of them, 530 for those rated most often, and 5,000 for how the others
         follow these, so that rare items cannot spoil what is known of frequent ones.
     mean_strength : float, default 12.0
         How many users the prior of the shared mean is worth.

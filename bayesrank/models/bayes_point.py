@@ -36,6 +36,7 @@ from numpyro.util import not_jax_tracer
 
 from bayesrank._validate import check_count, check_features
 from bayesrank.distributions import Thurstone
+from bayesrank.distributions.ordinal import threshold_prior
 
 __all__ = ["ordinal_version_space"]
 
@@ -47,21 +48,26 @@ def ordinal_version_space(
     num_levels: int,
     noise: ArrayLike | None = None,
     weight_scale: ArrayLike = 1.0,
-    threshold_scale: ArrayLike = 10.0,
+    threshold_scale: ArrayLike | None = None,
 ) -> None:
     """Linear scores and thresholds that put examples in their levels.
 
     ================ ================================== =========================================
     site             prior                              meaning
     ================ ================================== =========================================
-    ``noise``        LogNormal(log 0.1, 1)              sd of the noise (unless given)
+    ``noise``        HalfCauchy(s)                      sd of the noise (unless given)
     ``weights``      Normal(0, weight_scale), (d,)      of the features
-    ``thresholds``   Normal(0, threshold_scale), (k-1,) between the levels
+    ``thresholds``   MVN(u m, u^2 C), (k-1,)            between the levels
     ``above``        observed, shape (n, k - 1)         1 where the level lies above a threshold
     ================ ================================== =========================================
 
-    The order of the thresholds is not part of the prior: any example has its score above those
-    below its level and below the others, which puts them in order.
+    The scale s is the standard deviation of a score whose features have size one, ``weight_scale``
+    times the root of d, and u that of the score plus noise; m and C are those of
+    `bayesrank.distributions.ordinal.threshold_prior`. The share of the score in what decides the
+    level, :math:`s^2 / u^2`, then has the arcsine density, a priori.
+
+    The prior of the thresholds has their means in order. Any example has its score above those
+    below its level and below the others, which puts them in order as well.
 
     Parameters
     ----------
@@ -74,8 +80,10 @@ def ordinal_version_space(
         Number of levels k, at least 2.
     noise : ArrayLike, optional
         Standard deviation of the noise, positive, on the scale of the scores.
-    weight_scale, threshold_scale : ArrayLike, default 1.0 and 10.0
-        Prior standard deviations, positive.
+    weight_scale : ArrayLike, default 1.0
+        Prior standard deviation of a weight, positive.
+    threshold_scale : ArrayLike, optional
+        Prior standard deviation of thresholds that are independent about zero, in no order.
 
     Raises
     ------
@@ -95,12 +103,18 @@ def ordinal_version_space(
     num_levels = check_count(num_levels, "num_levels")
     if num_levels < 2:
         raise ValueError("`num_levels` is 1; there is something to learn from 2 levels on.")
+    size = jnp.asarray(weight_scale) * math.sqrt(X.shape[1])
     if noise is None:
-        noise = numpyro.sample("noise", dist.LogNormal(math.log(0.1), 1.0))
+        noise = jnp.asarray(numpyro.sample("noise", dist.HalfCauchy(size)))
     weight_prior = dist.Normal(0.0, weight_scale).expand([X.shape[1]]).to_event(1)
-    threshold_prior = dist.Normal(0.0, threshold_scale).expand([num_levels - 1]).to_event(1)
     weights = jnp.asarray(numpyro.sample("weights", weight_prior))
-    thresholds = jnp.asarray(numpyro.sample("thresholds", threshold_prior))
+    if threshold_scale is None:
+        mean, covariance = threshold_prior(num_levels)
+        unit = jnp.sqrt(size**2 + jnp.asarray(noise) ** 2)
+        between: Any = dist.MultivariateNormal(unit * mean, unit**2 * covariance)
+    else:
+        between = dist.Normal(0.0, threshold_scale).expand([num_levels - 1]).to_event(1)
+    thresholds = jnp.asarray(numpyro.sample("thresholds", between))
     if y is None:
         return
     levels = _check_levels(y, X.shape[0], num_levels)

@@ -43,7 +43,16 @@ from tinygp.kernels import Kernel
 from bayesrank.distributions import Thurstone
 from bayesrank.online._basis import Basis, enter, features, leave, leaver
 
-__all__ = ["Belief", "ThresholdMargins", "absorb", "drift", "level_probs", "margins", "take_block"]
+__all__ = [
+    "Belief",
+    "ThresholdMargins",
+    "absorb",
+    "drift",
+    "level_probs",
+    "margins",
+    "take_block",
+    "with_lapse",
+]
 
 # Probability that a level is drawn at random, whatever the score: no noise level of a mixture is
 # ever ruled out by a single example.
@@ -51,7 +60,7 @@ LAPSE = 1e-6
 
 
 class Belief(NamedTuple):
-    """What is believed under each of G noises.
+    """What each of G components believes.
 
     Attributes
     ----------
@@ -60,7 +69,7 @@ class Belief(NamedTuple):
     covariance
         Shape (G, D, D), or their variances only, shape (G, D).
     log_weight
-        Log of each noise's probability, up to a constant; shape (G,).
+        Log of each component's probability, up to a constant; shape (G,).
     skipped
         Number of factors that could not be taken in, for want of precision.
     seen
@@ -120,9 +129,14 @@ def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
 
 
 def absorb(
-    mean: Array, covariance: Array, x: Array, y: Array, noise: Array
+    mean: Array, covariance: Array, x: Array, y: Array, noise: Array, told: Array
 ) -> tuple[Array, Array, Array]:
-    """Take in one example.
+    r"""Take in one example.
+
+    With a probability :math:`t` that the label tells something, the belief is a mixture of that
+    with the example and that without, and is replaced by the Gaussian with the mixture's moments:
+    the mean moves by :math:`t \delta`, and the covariance changes by :math:`t` times what it would
+    and by :math:`t (1 - t) \delta \delta'`.
 
     Parameters
     ----------
@@ -132,13 +146,15 @@ def absorb(
         Features, shape (D - k + 1,), and level.
     noise
         Standard deviation of the noise.
+    told
+        ``t``, 1 where every label tells something.
 
     Returns
     -------
     tuple
         Mean, covariance, and how many factors were left out.
     """
-    now = margins(mean, covariance, x)
+    now, before = margins(mean, covariance, x), mean
     likelihood, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
     outer, curvature = [], []
     for r in range(now.mean.shape[0]):
@@ -157,7 +173,10 @@ def absorb(
             now.covariance + second * row[:, None] * row,
             now.cross + second * column[:, None] * row,
         )
-    columns, scale = jnp.stack(outer, 1), jnp.stack(curvature)
+    shift = mean - before
+    mean = before + told * shift
+    columns = jnp.stack([*outer, shift], 1)
+    scale = told * jnp.append(jnp.stack(curvature), 1.0 - told)
     if covariance.ndim == 2:
         return mean, covariance + (columns * scale) @ columns.T, skipped
     return mean, covariance + jnp.sum(scale * columns**2, 1), skipped
@@ -182,12 +201,12 @@ def drift(belief: Belief, prior: Belief, forgetting: Array) -> Belief:
     return belief._replace(
         mean=prior.mean + shift,
         covariance=covariance,
-        log_weight=kept * belief.log_weight,
+        log_weight=prior.log_weight + kept * (belief.log_weight - prior.log_weight),
     )
 
 
 def level_probs(mean: Array, variance: Array, noise: Array) -> Array:
-    """Probability of each level, shape (k,).
+    """Probability of each level where every label tells something, shape (k,).
 
     Parameters
     ----------
@@ -200,7 +219,12 @@ def level_probs(mean: Array, variance: Array, noise: Array) -> Array:
     above = lax.cummin(ndtr(mean / jnp.sqrt(variance + noise**2)))
     ends = jnp.ones(1, above.dtype), jnp.zeros(1, above.dtype)
     probs = jnp.concatenate([ends[0], above]) - jnp.concatenate([above, ends[1]])
-    return (1.0 - LAPSE) * probs + LAPSE / (len(above) + 1)
+    return with_lapse(probs, LAPSE)
+
+
+def with_lapse(probs: Array, lapse: ArrayLike) -> Array:
+    """Probabilities of levels of which a share is drawn at random; shape (..., k)."""
+    return (1.0 - jnp.asarray(lapse)) * probs + jnp.asarray(lapse) / probs.shape[-1]
 
 
 @partial(jax.jit, static_argnames="evict")
@@ -211,6 +235,7 @@ def take_block(
     count: ArrayLike,
     prior: Belief,
     noises: ArrayLike,
+    lapses: ArrayLike,
     forgetting: ArrayLike,
     kernel: Kernel | None = None,
     *,
@@ -228,7 +253,7 @@ def take_block(
         Number of examples.
     prior
         What the unknowns drift towards.
-    noises
+    noises, lapses
         Shape (G,).
     forgetting
         Power of the prior in the belief between two examples.
@@ -241,9 +266,9 @@ def take_block(
     -------
     tuple
         The belief after the block, and the probabilities of the levels of each example before it
-        was taken in, (B, k), averaged over the noises.
+        was taken in, (B, k), averaged over the components.
     """
-    X, y, noises = jnp.asarray(X), jnp.asarray(y), jnp.asarray(noises)
+    X, y, noises, lapses = (jnp.asarray(a) for a in (X, y, noises, lapses))
     forgetting = jnp.asarray(forgetting)
     width = X.shape[1] if kernel is None else belief.stamps.shape[0]
     num_levels = belief.mean.shape[1] - width + 1
@@ -254,11 +279,13 @@ def take_block(
         probs = jax.vmap(_foresee, in_axes=(0, 0, None, 0))(
             belief.mean, belief.covariance, row, noises
         )
-        mixed = jax.nn.softmax(belief.log_weight) @ probs
-        mean, covariance, skipped = jax.vmap(absorb, in_axes=(0, 0, None, None, 0))(
-            belief.mean, belief.covariance, row, y[i], noises
+        every = with_lapse(probs, lapses[:, None])
+        mixed, found = jax.nn.softmax(belief.log_weight) @ every, every[:, y[i] - 1]
+        told = (1.0 - lapses) * probs[:, y[i] - 1] / found
+        mean, covariance, skipped = jax.vmap(absorb, in_axes=(0, 0, None, None, 0, 0))(
+            belief.mean, belief.covariance, row, y[i], noises, told
         )
-        log_weight = belief.log_weight + jnp.log(probs[:, y[i] - 1])
+        log_weight = belief.log_weight + jnp.log(found)
         belief = belief._replace(
             mean=mean,
             covariance=covariance,

@@ -12,7 +12,7 @@ from jax.scipy.special import entr
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins
+from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins, with_lapse
 from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK
 
 __all__ = ["decide", "foresee_block", "padded"]
@@ -25,17 +25,21 @@ _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
 
 @partial(jax.jit, static_argnames="with_scores")
 def foresee_block(
-    belief: Belief, X: ArrayLike, noises: ArrayLike, with_scores: bool = False
+    belief: Belief,
+    X: ArrayLike,
+    noises: ArrayLike,
+    lapses: ArrayLike,
+    with_scores: bool = False,
 ) -> tuple[Array, Array]:
     """Foresee the levels of a block of examples.
 
     Parameters
     ----------
     belief
-        What is believed under each of G noises.
+        What each of G components believes.
     X
         Features, shape (B, D - k + 1).
-    noises
+    noises, lapses
         Shape (G,).
     with_scores
         Whether to compute what each level would teach, which takes longer; otherwise it is zero.
@@ -43,19 +47,19 @@ def foresee_block(
     Returns
     -------
     tuple
-        Probabilities of the levels, averaged over the noises, shape (B, k); and what each level
+        Probabilities of the levels, averaged over the components, shape (B, k); and what each level
         would teach, in nats, shape (B,).
     """
-    X, noises = jnp.asarray(X), jnp.asarray(noises)
+    X, noises, lapses = jnp.asarray(X), jnp.asarray(noises), jnp.asarray(lapses)
     shares = jax.nn.softmax(belief.log_weight)
     one = jax.vmap(_one_noise, in_axes=(0, 0, None, 0))
 
     def example(x: Array) -> tuple[Array, Array]:
         known, probs = one(belief.mean, belief.covariance, x, noises)
-        mixed = shares @ probs
+        mixed = shares @ with_lapse(probs, lapses[:, None])
         if not with_scores:
             return mixed, jnp.zeros(())
-        entropy = jax.vmap(_entropy_left)(known, noises)
+        entropy = jax.vmap(_entropy_left)(known, noises, lapses)
         return mixed, entr(mixed).sum() - shares @ entropy
 
     return jax.lax.map(example, X)
@@ -70,7 +74,7 @@ def _one_noise(
     return known, level_probs(known.mean, variance, noise)
 
 
-def _entropy_left(known: ThresholdMargins, noise: Array) -> Array:
+def _entropy_left(known: ThresholdMargins, noise: Array, lapse: Array) -> Array:
     """Entropy of the level that is left once the margins are known.
 
     All margins are taken to err together, as they do where it is the score that is uncertain.
@@ -78,7 +82,8 @@ def _entropy_left(known: ThresholdMargins, noise: Array) -> Array:
     sd = jnp.sqrt(jnp.maximum(jnp.diag(known.covariance), 0.0))
 
     def left(node: Array) -> Array:
-        return entr(level_probs(known.mean + node * sd, jnp.zeros_like(sd), noise)).sum()
+        probs = level_probs(known.mean + node * sd, jnp.zeros_like(sd), noise)
+        return entr(with_lapse(probs, lapse)).sum()
 
     return jnp.asarray(_WEIGHTS) @ jax.vmap(left)(jnp.asarray(_NODES))
 

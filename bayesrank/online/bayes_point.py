@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
@@ -17,12 +18,10 @@ from bayesrank.online._basis import empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._foresight import decide, foresee_block, padded
 from bayesrank.online._kernel_form import KernelRanker
+from bayesrank.online._mixture import NUM_COMPONENTS, Mixture, given_noises, mixture
 from bayesrank.online._validate import check_positive, check_share
 
-__all__ = ["NOISES", "OnlineBayesPoint"]
-
-NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Noises that `OnlineBayesPoint` weighs, in units of the prior standard deviation of a weight."""
+__all__ = ["NUM_COMPONENTS", "OnlineBayesPoint"]
 
 EXPLICIT = 1000
 """Number of monomials up to which a polynomial kernel is always explicit, and so exact."""
@@ -35,22 +34,27 @@ class OnlineBayesPoint(KernelRanker):
     Gaussian, and a level says on which side of each threshold the score fell, up to normal noise.
     The posterior mean is the Bayes point, and the posterior covariance says how well it is known.
 
-    The size of the noise is not known either. Several are tried side by side, and averaged with the
-    probabilities that the stream gives them: each is weighed by how probable it found every level
-    before it was seen.
+    How large the noise is is not known either, nor how far apart thresholds are, nor whether some
+    of the labels tell nothing. Nine components, of seven noises and two that are robust, are tried
+    side by side, and averaged with the probabilities that the stream gives them: each is weighed by
+    how probable it found every level before it was seen.
 
     Parameters
     ----------
     num_levels : int
         Number of levels, at least 2.
-    noise : float or sequence of float
+    noise : float or sequence of float, optional
         Standard deviation of the noise, on the scale of the scores; if there are several, the
-        stream decides.
+        stream decides. If not given, noises from a hundredth of a score's standard deviation to ten
+        times it are weighed, and two components a quarter of whose labels tell nothing.
     weight_scale : float, default 1.0
-        Prior standard deviation of a weight.
-    threshold_scale : float, default 10.0
-        Prior standard deviation of a threshold. It has to hold the range of the scores and of the
-        noise; too large does little harm.
+        Prior standard deviation of a weight. Features of size about one are best, as
+        standardised ones are; ten times larger or smaller does little harm.
+    threshold_scale : float, optional
+        Prior standard deviation of thresholds that are independent about zero, in no order. If not
+        given, they are expected in their order, and as far apart as scores and noise reach, see
+        `bayesrank.distributions.ordinal.threshold_prior`: without it the first hundred forecasts
+        are far too sure.
     covariance : {"full", "diagonal"}, default "full"
         Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
         :math:`O(k D)`. These do well only if the features are hardly correlated: let zero be the
@@ -74,8 +78,8 @@ class OnlineBayesPoint(KernelRanker):
     ----------
     coef_, thresholds_ : ndarray
         The Bayes point; with a basis, ``coef_`` are the coefficients of ``support_``.
-    noise_weights_ : ndarray of shape (G,)
-        Probability of each noise.
+    noises_, lapses_, noise_weights_ : ndarray of shape (G,)
+        Noise of each component, share of its labels that tell nothing, and its probability.
     skipped_ : int
         Factors of the likelihood that were left out for want of precision.
     state_ : Belief
@@ -107,13 +111,15 @@ class OnlineBayesPoint(KernelRanker):
     array([[0., 1., 0.]])
     """
 
+    _entering: int  # features of the first chunk, while it is learned
+
     def __init__(
         self,
         num_levels: int,
         *,
-        noise: float | Sequence[float] = NOISES,
+        noise: float | Sequence[float] | None = None,
         weight_scale: float = 1.0,
-        threshold_scale: float = 10.0,
+        threshold_scale: float | None = None,
         covariance: Literal["full", "diagonal"] = "full",
         forgetting: float = 0.0,
         kernel: Kernel | None = None,
@@ -147,8 +153,20 @@ class OnlineBayesPoint(KernelRanker):
         return self._mean()[1 - self.num_levels :]
 
     @property
+    def noises_(self) -> Array:
+        """Noise of each component, shape (G,)."""
+        check_is_fitted(self, "state_")
+        return self._components.noises
+
+    @property
+    def lapses_(self) -> Array:
+        """Share of each component's labels that tell nothing, shape (G,)."""
+        check_is_fitted(self, "state_")
+        return self._components.lapses
+
+    @property
     def noise_weights_(self) -> Array:
-        """Probability of each noise, shape (G,)."""
+        """Probability of each component, shape (G,)."""
         check_is_fitted(self, "state_")
         return softmax(np.asarray(self.state_.log_weight))
 
@@ -284,11 +302,30 @@ class OnlineBayesPoint(KernelRanker):
 
     # How it learns.
 
-    def _noises(self) -> Array:
+    @property
+    def _components(self) -> Mixture:
+        """What the belief is a mixture of, in units of a score of features of size one."""
+        learned = hasattr(self, "state_")
+        size = self.weight_scale * self._unit(self.n_features_in_ if learned else self._entering)
+        if self.noise is None:
+            return mixture(size)
         noises = np.atleast_1d(np.asarray(self.noise, np.float64))
         if noises.ndim != 1 or not noises.size or not ((noises > 0) & np.isfinite(noises)).all():
             raise ValueError(f"`noise` is {self.noise!r}; pass one or more positive numbers.")
-        return noises
+        return given_noises(noises.tolist(), size)
+
+    def _unit(self, num_features: int) -> float:
+        """Root of the kernel's value for features that are all one, kept for the next block."""
+        known, count, unit = getattr(self, "_last_unit", (None, None, 0.0))
+        if known is not self.kernel or count != num_features:
+            unit = float(num_features**0.5)
+            if self.kernel is not None:
+                with jax.enable_x64(True):
+                    ones = jnp.ones((1, num_features))
+                    variance = float(self.kernel(ones, ones)[0, 0])
+                unit = variance**0.5 if 0.0 < variance < np.inf else 1.0
+            self._last_unit = self.kernel, num_features, unit
+        return unit
 
     def _explicit(self, num_features: int) -> FeatureMap | None:
         diagonal = self.covariance == "diagonal"
@@ -311,8 +348,9 @@ class OnlineBayesPoint(KernelRanker):
         return self.num_levels
 
     def _init_state(self, num_features: int) -> Belief:
-        for name in ("weight_scale", "threshold_scale"):
-            check_positive(getattr(self, name), name)
+        check_positive(self.weight_scale, "weight_scale")
+        if self.threshold_scale is not None:
+            check_positive(self.threshold_scale, "threshold_scale")
         check_share(self.forgetting, "forgetting", zero=True, one=False)
         if self.covariance not in ("full", "diagonal"):
             raise ValueError(f"`covariance` is {self.covariance!r}; choose 'full' or 'diagonal'.")
@@ -323,20 +361,22 @@ class OnlineBayesPoint(KernelRanker):
                 "examples depend on each other: choose 'full', or a polynomial kernel."
             )
         basis = empty_basis(slots, num_features)
+        self._entering = num_features
         prior = self._prior(len(basis.stamps) or self._width(num_features))
         return prior._replace(**basis._asdict())
 
     def _prior(self, num_weights: int) -> Belief:
         """Return what is believed of the unknowns at first, without a basis."""
-        groups = len(self._noises())
-        scales = np.repeat(
-            [self.weight_scale, self.threshold_scale], [num_weights, self.num_levels - 1]
-        )
-        own = np.diag(scales**2) if self.covariance == "full" else scales**2
+        components = self._components
+        between, covariance = components.thresholds(self.num_levels, self.threshold_scale)
+        groups, size = len(between), num_weights + self.num_levels - 1
+        own = np.zeros((groups, size, size))
+        own[:, :num_weights, :num_weights] = self.weight_scale**2 * np.eye(num_weights)
+        own[:, num_weights:, num_weights:] = covariance
         return Belief(
-            mean=np.zeros((groups, len(scales))),
-            covariance=np.tile(own, (groups,) + (1,) * own.ndim),
-            log_weight=np.zeros(groups),
+            mean=np.hstack([np.zeros((groups, num_weights)), between]),
+            covariance=own if self.covariance == "full" else np.diagonal(own, axis1=1, axis2=2),
+            log_weight=components.log_weights,
             skipped=np.int64(0),
             seen=np.int64(0),
             support=None,
@@ -345,16 +385,14 @@ class OnlineBayesPoint(KernelRanker):
         )
 
     def _learn(self, state: Belief, block: ExampleBlock) -> tuple[Belief, Any]:
-        stored, noises = bool(state.support.shape[0]), self._noises()
+        stored, components = bool(state.support.shape[0]), self._components
         prior = self._prior(state.mean.shape[1] - self.num_levels + 1)
-        forgetting = np.float64(self.forgetting)
+        fixed = prior, components.noises, components.lapses, np.float64(self.forgetting)
         if stored:
-            return take_block(
-                state, *block, prior, noises, forgetting, self.kernel, evict=self.evict
-            )
+            return take_block(state, *block, *fixed, self.kernel, evict=self.evict)
         # What is empty is not handed over: for one example that would take as long as learning.
         bare = state._replace(support=None, stamps=None, whitening=None)
-        after, probs = take_block(bare, *block, prior, noises, forgetting)
+        after, probs = take_block(bare, *block, *fixed)
         return after._replace(**state.basis._asdict()), probs
 
     def _met(self, state: Belief, records: Array) -> Array:
@@ -366,9 +404,10 @@ class OnlineBayesPoint(KernelRanker):
     def _foresight(self, X: Array, *, with_scores: bool = False) -> tuple[Array, Array]:
         """Probabilities (n, k) and query scores (n,), computed in blocks of two shapes."""
         probs, scores = [np.zeros((0, self.num_levels))], [np.zeros(0)]
+        noises, lapses = self._components[:2]
         for part, count in padded(self._rows(X)):
             with jax.enable_x64(True):
-                block = foresee_block(self.state_, part, self._noises(), with_scores)
+                block = foresee_block(self.state_, part, noises, lapses, with_scores)
             probs.append(np.asarray(block[0])[:count])
             scores.append(np.asarray(block[1])[:count])
         return np.concatenate(probs), np.concatenate(scores)

@@ -54,6 +54,9 @@ __all__ = ["EM"]
 # Sweeps over the sites alone, before the first iteration and, at most, after the last.
 _FIRST_SWEEPS, _LAST_SWEEPS = 6, 30
 _EP_TOL = 1e-3
+# Of so many items an exchangeable base is learned. With more, their learned covariances outvote it,
+# and its step takes a good part of an iteration.
+_FEW_ITEMS = 200
 
 
 class EM:
@@ -70,7 +73,7 @@ class EM:
         that are all the same there is no noise to learn: such a user's becomes ever smaller.)
     strength
         How many users the prior of the kernel is worth. If not given, for the 500 items that were
-        observed most often as many as they are, and for how further items follow these 5,000, see
+        observed most often 30 more than they are, and for how further items follow these 5,000, see
         `bayesrank.gp.KernelPrior`, which may be given, too: without ``items``, its tiers are of
         those observed most often first. 0 is maximum likelihood, which overfits.
     mean_strength
@@ -89,7 +92,9 @@ class EM:
         The same of users' scales and noise of numbers, where they share mean and kernel.
     learn_base
         Whether the base kernels' scales are learned, if there is a strength; by default where a
-        kernel is given to `run`. They matter most for items that nobody has rated.
+        kernel is given to `run`, and of levels of no more than 200 items, where it says how much
+        of what users think of an item they think of all. They matter most for items that nobody
+        has rated, and where ratings are few.
     accelerate
         Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
         lower the objective. Individual models are not accelerated.
@@ -268,9 +273,15 @@ class EM:
             self.collaborative,
             kernel_prior,
             self.mean_strength,
-            learn_base=kernel_given if self.learn_base is None else bool(self.learn_base),
+            learn_base=self._learns_base(num_items, kernel_given),
             damping=self.damping,
         )
+
+    def _learns_base(self, num_items: int, kernel_given: bool) -> bool:
+        if self.learn_base is not None:
+            return bool(self.learn_base)
+        levels = self.likelihood in ("probit", "logit")
+        return kernel_given or (levels and num_items <= _FEW_ITEMS)
 
     @property
     def _user_spread(self) -> float:

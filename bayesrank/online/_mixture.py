@@ -1,0 +1,82 @@
+r"""What a belief is a mixture of: noises, shares of labels that tell nothing, and thresholds.
+
+Nothing is known at first of how far scores, noise and thresholds reach. Components of a belief
+differ in the noise and in the unit of the thresholds, and the stream weighs them. With :math:`s`
+the standard deviation of a score whose features have size one, a component's noise :math:`\sigma`
+makes :math:`s^2 / (s^2 + \sigma^2)` the share of the score in what decides a level; as the noises
+are equally spaced in their logarithm, weights in proportion to :math:`s \sigma / (s^2 + \sigma^2)`
+give the share the arcsine density. Two components more are robust: a share of their labels tells
+nothing.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.distributions.ordinal import threshold_prior
+
+__all__ = ["NOISES", "NUM_COMPONENTS", "Mixture", "given_noises", "mixture"]
+
+Array = NDArray[np.float64]
+
+NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Noises that `OnlineBayesPoint` weighs, in units of the prior standard deviation of a score."""
+
+# Units of thresholds alternate along the noises, so that features may be larger or smaller than
+# one: what a wrong unit costs the stream soon makes up for.
+_UNITS = (0.5, 2.0, 0.5, 2.0, 0.5, 2.0, 0.5)
+_ROBUST_NOISES, _LAPSE = (0.05, 0.3), 0.25
+_ROBUST_WEIGHT = 0.5
+
+NUM_COMPONENTS = len(NOISES) + len(_ROBUST_NOISES)
+
+
+class Mixture(NamedTuple):
+    """The G components.
+
+    Attributes
+    ----------
+    noises
+        Standard deviations of the noise, shape (G,).
+    lapses
+        Shares of labels that are drawn at random, shape (G,).
+    units
+        Of the thresholds, shape (G,).
+    log_weights
+        Log probabilities before the stream, up to a constant, shape (G,).
+    """
+
+    noises: Array
+    lapses: Array
+    units: Array
+    log_weights: Array
+
+    def thresholds(self, num_levels: int, scale: float | None) -> tuple[Array, Array]:
+        """Prior mean and covariance, shapes (G, k - 1) and (G, k - 1, k - 1).
+
+        Independent about zero where a scale is given.
+        """
+        if scale is not None:
+            mean, covariance = np.zeros(num_levels - 1), scale**2 * np.eye(num_levels - 1)
+            ones = np.ones(len(self.noises))
+            return ones[:, None] * mean, ones[:, None, None] * covariance
+        mean, covariance = threshold_prior(num_levels)
+        return self.units[:, None] * mean, self.units[:, None, None] ** 2 * covariance
+
+
+def mixture(size: float) -> Mixture:
+    """Components for scores of standard deviation `size`, a priori."""
+    relative = np.array([*NOISES, *_ROBUST_NOISES])
+    robust = np.arange(len(relative)) >= len(NOISES)
+    units = np.append(_UNITS, np.ones(len(_ROBUST_NOISES))) * np.hypot(1.0, relative)
+    weights = relative / (1.0 + relative**2) * np.where(robust, _ROBUST_WEIGHT, 1.0)
+    return Mixture(size * relative, np.where(robust, _LAPSE, 0.0), size * units, np.log(weights))
+
+
+def given_noises(noises: Sequence[float], size: float) -> Mixture:
+    """Components of given noises, equally probable."""
+    sds = np.asarray(noises, np.float64)
+    zero = np.zeros(len(sds))
+    return Mixture(sds, zero, np.hypot(size, sds), zero)
