@@ -55,10 +55,11 @@ class QueryLoop(Session):
     candidates : int or sequence of pairs of names, default 10000
         Number of pairs to choose the next question from, drawn anew each time; all, if there are no
         more. Or the pairs themselves.
-    hyperparameters : {"maximum", "prior"} or mapping, default "maximum"
-        "maximum" learns them when there are `learn_from` answers, and again whenever the answers
-        have doubled; until then they are the medians of their priors, which "prior" keeps. A
-        mapping fixes those that it names and learns the others.
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
+        "integrate" and "maximum" learn them when there are `learn_from` answers, and again whenever
+        the answers have doubled; until then they are the medians of their priors, which "prior"
+        keeps. They differ in `final_ranking`, where "integrate" averages over what the answers
+        leave open about them. A mapping fixes those that it names, and integrates over the others.
     learn_from : int, default 40
         Number of answers after which to learn them first; from fewer they are often worse than the
         medians.
@@ -126,7 +127,7 @@ class QueryLoop(Session):
         journal: str | os.PathLike[str] | None = None,
         acquisition: str | Acquisition = "bald",
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
-        hyperparameters: str | Mapping[str, Any] = "maximum",
+        hyperparameters: str | Mapping[str, Any] = "integrate",
         learn_from: int = 40,
         background: bool = False,
         ard: bool = False,
@@ -154,6 +155,7 @@ class QueryLoop(Session):
             self._program_of(n, named.features),
             annotator_factors(annotator_noise),
             learn_from=None if hyperparameters == "prior" else learn_from,
+            integrate=hyperparameters not in ("maximum", "prior"),
             background=background,
             seed=seed,
         )

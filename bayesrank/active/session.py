@@ -16,7 +16,7 @@ from bayesrank.active.items import NamedItems
 from bayesrank.active.posterior.skills import SkillPosterior
 from bayesrank.active.posterior.update import SkillFit
 from bayesrank.active.store import Journal, MemoryLog
-from bayesrank.infer import EPResult
+from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.ranking import RankSummary, summarize
 
 __all__ = ["Session"]
@@ -99,9 +99,10 @@ class Session:
         return self._remember("result", lambda: self._posterior.result(self._history, self._fit))
 
     def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
-        """Rank the items, with uncertainty; skills are above or below the average item's.
+        """Rank the items at the hyperparameters in use; skills are above or below the average's.
 
-        Items that were retired are left out.
+        Items that were retired are left out. Intervals allow for what the answers leave open about
+        the skills; those of `final_ranking` allow for the hyperparameters as well.
 
         Parameters
         ----------
@@ -113,8 +114,38 @@ class Session:
         RankSummary
             ``print`` it, or call ``to_dataframe()``.
         """
+        return self._summary(self.result, prob, k)
+
+    def final_ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
+        """Rank the items once the answers are in.
+
+        `ranking` is quick, and takes the hyperparameters in use as known. This averages over them,
+        unless the loop was told otherwise, which takes some seconds and widens the intervals by
+        what the answers leave open about them.
+
+        Parameters
+        ----------
+        prob, k
+            As for `bayesrank.ranking.summarize`.
+
+        Returns
+        -------
+        RankSummary
+            As of `ranking`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the average over the hyperparameters cannot be relied on.
+        """
+        integrated = self._remember("final", lambda: self._posterior.integrated(self._history))
+        return self._summary(integrated or self.result, prob, k)
+
+    def _summary(
+        self, result: EPResult | IntegratedEPResult, prob: float, k: int | None
+    ) -> RankSummary:
         left = self._left
-        draws = self.result.get_samples()["f"][:, left]
+        draws = result.get_samples()["f"][:, left]
         draws = draws - draws.mean(axis=1, keepdims=True)
         return summarize(draws, [self.items[number] for number in left], prob=prob, k=k)
 

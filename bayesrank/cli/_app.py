@@ -23,6 +23,7 @@ from bayesrank.cli._stream import stream_command
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_CHOICES = ("integrate", "maximum", "prior")
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 _RANK_HELP = """\
@@ -136,6 +137,15 @@ def demo(**options: Any) -> None:
     metavar="FILE",
     help="Features of the items; without it, each item's skill is learned by itself.",
 )
+@click.option(
+    "--hyperparameters",
+    default="integrate",
+    show_default=True,
+    metavar="CHOICE",
+    callback=lambda context, option, text: _hyperparameters(text),
+    help="Scales of the model: integrate (average over them), maximum (the most probable), prior "
+    "(the usual ones), or values, as in scale=1.5,tie_width=0.3.",
+)
 @_common_options
 def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
@@ -147,6 +157,25 @@ def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
     data = read_comparisons(comparisons, items)
     refuse_large_ranking(comparisons, data)
     run(data, Settings(**options, inputs=inputs))
+
+
+def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
+    """Read a choice, or values: ``name=1.5,other=1 2`` has the vector 1, 2."""
+    if text in _CHOICES:
+        return text
+    values: dict[str, list[float] | float] = {}
+    for part in text.split(","):
+        name, given, numbers = part.partition("=")
+        try:
+            value = [float(number) for number in numbers.split()]
+        except ValueError:
+            value = []
+        if not (given and name.strip() and value):
+            raise click.BadParameter(
+                f"{part!r} is no value; give {', '.join(_CHOICES)}, or values as in scale=1.5"
+            )
+        values[name.strip()] = value if len(value) > 1 else value[0]
+    return values
 
 
 cli.add_command(ask)

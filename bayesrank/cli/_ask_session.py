@@ -30,6 +30,7 @@ from bayesrank.ranking import RankSummary
 __all__ = ["Sitting"]
 
 _LEFT, _RIGHT = ("\x1b[D", "\x1bOD"), ("\x1b[C", "\x1bOC")
+_MANY = 40  # answers from which the last ranking averages over the hyperparameters in any case
 _WORDS = {"=": "tie", "s": "skip", "u": "undo", "q": "quit"}
 _HELP = (
     "Press 1 or 2 for the better one, = if they are about equal, s if you can't say, u to undo, "
@@ -221,8 +222,8 @@ class Sitting:
         keys = {"1": "first", "2": "second", **_WORDS}
         return keys.get(line.lower()) or {first: "first", second: "second"}.get(line, "")
 
-    def _ranking(self) -> RankSummary:
-        ranking = self._loop.ranking()
+    def _ranking(self, *, final: bool = False) -> RankSummary:
+        ranking = self._loop.final_ranking() if final else self._loop.ranking()
         return dataclasses.replace(ranking, name=[shown(name) for name in ranking.name])
 
     def _greet(self) -> None:
@@ -238,10 +239,13 @@ class Sitting:
     def _say_goodbye(self) -> None:
         count = len(self._loop.answers)
         show: Callable[..., None] = self._console.print
-        if self._note.startswith(("Enough", "Every")):
+        finished = self._note.startswith(("Enough", "Every"))
+        if finished:
             show(self._note, markup=False, highlight=False)
         if count:
-            ranking, width = self._ranking(), self._console.width
+            # Who leaves early need not wait for seconds.
+            final = finished or count >= _MANY
+            ranking, width = self._ranking(final=final), self._console.width
             wide = width >= WIDE
             show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()

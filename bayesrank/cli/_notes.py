@@ -1,5 +1,6 @@
 """What to say below the table: the unit of skill, what it depends on, and how far to trust it."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,6 @@ from bayesrank.datasets import ComparisonData
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
-    from bayesrank.infer import EPResult
 
 _OUTCOMES = {
     "agrees": "passed",
@@ -22,7 +22,10 @@ _OUTCOMES = {
 
 
 def notes_on(
-    data: ComparisonData, result: "EPResult", check: "CrossCheck | None"
+    data: ComparisonData,
+    params: Mapping[str, np.ndarray],
+    spread: Mapping[str, np.ndarray] | None,
+    check: "CrossCheck | None",
 ) -> tuple[str, ...]:
     """Return sentences for a person who knows none of the methods.
 
@@ -30,26 +33,42 @@ def notes_on(
     ----------
     data
         The comparisons.
-    result
-        EP's result on the program that was chosen for them.
+    params
+        Values of the hyperparameters; their means, where they were averaged over.
+    spread
+        Of those that were averaged over, the ends of their 90% intervals, shapes (2,) + their own;
+        None if all were taken as known.
     check
         The cross-check, if there was one.
     """
-    notes = [f"{_counts(data)} {_unit(result)}"]
+    notes = [f"{_counts(data)} {_unit(params)}"]
     if data.features is not None and len(data.feature_names) > 1:
-        order = np.argsort(result.params["lengthscale"], kind="stable")
+        order = np.argsort(params["lengthscale"], kind="stable")
         names = ", ".join(data.feature_names[i] for i in order)
         notes.append(f"Features by how much skill depends on them, most first: {names}.")
     if data.features is None and (apart := _apart(data)):
         notes.append(apart)
     if check is not None:
         notes.append(_verdict(check))
-    known = ", ".join(f"{name} {_numbers(value)}" for name, value in result.params.items())
-    notes.append(
-        "The intervals allow for what the comparisons leave open about the skills. The scales of "
-        f"the model are taken as known, at their most probable values: {known}."
-    )
+    notes.append(_scales(params, spread))
     return tuple(notes)
+
+
+def _scales(params: Mapping[str, np.ndarray], spread: Mapping[str, np.ndarray] | None) -> str:
+    known = ", ".join(f"{name} {_numbers(value)}" for name, value in params.items())
+    if spread is None:
+        return (
+            "The intervals allow for what the comparisons leave open about the skills. The scales "
+            f"of the model are taken as known: {known}."
+        )
+    likely = ", ".join(
+        f"{name} {_numbers(params[name])} ({_numbers(low)} to {_numbers(high)})"
+        for name, (low, high) in spread.items()
+    )
+    return (
+        "The intervals allow for what the comparisons leave open about the skills and about the "
+        f"scales of the model, whose means (and 90% intervals) are: {likely}."
+    )
 
 
 def _counts(data: ComparisonData) -> str:
@@ -66,9 +85,9 @@ def count_of(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
-def _unit(result: "EPResult") -> str:
-    noise = float(result.params.get("noise", 1.0))
-    width = float(result.params.get("tie_width", 0.0))
+def _unit(params: Mapping[str, np.ndarray]) -> str:
+    noise = float(params.get("noise", 1.0))
+    width = float(params.get("tie_width", 0.0))
     win, loss = (100 * ndtr((side - width) / (np.sqrt(2.0) * noise)) for side in (1.0, -1.0))
     tie = f", a tie in {100 - win - loss:.0f}" if width else ""
     return (

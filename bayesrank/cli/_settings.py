@@ -1,5 +1,6 @@
 """What a person chose on the command line."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,5 +13,6 @@ class Settings(NamedTuple):
     seed: int
     crosscheck: bool  #: compare the fast fit with NUTS
     quiet: bool  #: no progress
+    hyperparameters: str | Mapping[str, list[float] | float] = "integrate"
     notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten

@@ -1,7 +1,8 @@
 """The main job: comparisons to a posterior, a ranking, and files that a person keeps."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bayesrank.diagnostics import CrossCheck
-    from bayesrank.infer import EPResult
+    from bayesrank.infer import EPResult, IntegratedEPResult
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 FILES = ("ranking.csv", "posterior.nc", *FIGURES)
@@ -90,10 +91,7 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         Of 2,000 posterior draws.
     """
     with steps.step("Loading JAX and NumPyro"):
-        import jax
-
         from bayesrank.cli._notes import notes_on
-        from bayesrank.diagnostics import crosscheck
         from bayesrank.estimators import PairwiseRanker
     with steps.step("Fitting the skills (EP)") as advance:
         names = np.array(data.names, object)
@@ -101,32 +99,62 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
             item_features=data.features,
             items=data.names,
             ard=True,
-            hyperparameters="maximum",
+            hyperparameters=settings.hyperparameters,
             num_samples=_DRAWS,
             random_state=settings.seed,
-        ).fit(
+        )
+        ranker.fit(
             names[data.comparisons],
             ties=data.tied,
             callback=lambda number, best: advance(None, f"{number} values tried"),
         )
-    # Not a mixture: the hyperparameters are at their maximum.
-    result, check = cast("EPResult", ranker.result), None
+    result, check = ranker.result, None
     if settings.crosscheck:
         with steps.step("Checking against simulation (NUTS)") as advance:
-            check = crosscheck(
-                result,
-                engines=("ep", "nuts"),
-                contrast="pairs",
-                rng_key=jax.random.key(settings.seed),
-                progress_bar=False,
-                progress=lambda engine, share: advance(share),
-                **_NUTS,
-            )
+            check = _checked(result, settings, lambda engine, share: advance(share))
     with steps.step("Ranking and drawing"):
         summary = ranker.rank()
         figures = _draw(data, summary, result.get_samples()["f"], check)
         posterior = _to_arviz(data, result)
-    return Analysis(summary, notes_on(data, result, check), posterior, figures)
+    notes = notes_on(data, ranker.params_, _spread(result), check)
+    return Analysis(summary, notes, posterior, figures)
+
+
+def _checked(
+    result: "EPResult | IntegratedEPResult",
+    settings: Settings,
+    progress: Callable[[str, float], None],
+) -> "CrossCheck":
+    """Compare EP with NUTS, where there is a mixture at its most probable hyperparameters."""
+    import jax
+
+    from bayesrank.diagnostics import crosscheck
+    from bayesrank.infer import EPResult
+
+    if isinstance(result, EPResult):
+        what, args, kwargs = result, (), {}
+    else:
+        what, args, kwargs = result.model, result.model_args, result.model_kwargs
+        kwargs = {**kwargs, "params": {**result.params, **result.mode}}
+    return crosscheck(
+        what,
+        *args,
+        engines=("ep", "nuts"),
+        contrast="pairs",
+        rng_key=jax.random.key(settings.seed),
+        progress_bar=False,
+        progress=progress,
+        **_NUTS,
+        **kwargs,
+    )
+
+
+def _spread(result: "EPResult | IntegratedEPResult") -> dict[str, np.ndarray] | None:
+    """90% intervals of the hyperparameters that were averaged over, if any were."""
+    draws = getattr(result, "hyperparameters", None)
+    if draws is None:
+        return None
+    return {name: np.quantile(v, (0.05, 0.95), axis=(0, 1)) for name, v in draws.items()}
 
 
 def _draw(
@@ -149,7 +177,7 @@ def _draw(
     return figures
 
 
-def _to_arviz(data: ComparisonData, result: "EPResult") -> Any:
+def _to_arviz(data: ComparisonData, result: "EPResult | IntegratedEPResult") -> Any:
     """Name the dimensions; of too many comparisons, leave out the log likelihood of each."""
     from bayesrank.inferencedata import to_arviz
 

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from bayesrank._validate import check_laplacian
 from bayesrank.active.posterior.update import SkillPrior
 from bayesrank.distributions import Thurstone, ThurstoneTies
-from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.models import preference_gp, thurstone
@@ -32,6 +32,7 @@ __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]
 _SMALLEST_BUCKET = 64
 # Covariances of all items that a loop holds at a time: before and after the answers, and in JAX.
 _COVARIANCES = 4
+_CHOICES = ("integrate", "maximum", "prior")
 
 Array = NDArray[np.float64]
 
@@ -210,26 +211,60 @@ class SkillProgram:
             If the search has not converged.
         """
         about, pairs = self._compared_only(comparisons)
+        ties = bool(tied.any())
+        maximum = maximize_evidence(
+            self._engine,
+            about,
+            params=self.used(self.fixed, ties),
+            init={name: np.asarray(start[name], float) for name in self.free(ties)},
+            **self._padded(pairs, tied, factors),
+        )
+        return maximum.params
+
+    def integrate(
+        self,
+        rng_key: jax.Array,
+        comparisons: NDArray[np.intp],
+        tied: NDArray[np.bool_],
+        factors: Array,
+        num_samples: int,
+    ) -> IntegratedEPResult:
+        """Skills of all items, whatever the hyperparameters that are free may be.
+
+        Parameters
+        ----------
+        rng_key, num_samples
+            Of the posterior draws.
+        comparisons, tied, factors
+            The answers, as for `learn`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the result cannot be relied on.
+        """
+        return IntegratedEP(self._engine).run(
+            rng_key,
+            self._about,
+            params=self.used(self.fixed, bool(tied.any())),
+            num_samples=num_samples,
+            **self._padded(comparisons, tied, factors),
+        )
+
+    def _padded(
+        self, pairs: NDArray[np.intp], tied: NDArray[np.bool_], factors: Array
+    ) -> dict[str, Any]:
+        """Arguments of the program for answers in a bucket."""
         count, bucket = len(pairs), bucket_of(len(pairs))
         padded = np.tile(np.array([0, 1]), (bucket, 1))
         padded[:count] = pairs
         noise_factor = np.ones(bucket)
         noise_factor[:count] = factors
-        options, ties = dict(self.options), bool(tied.any())
-        if ties:
+        options = {**self.options, "comparisons": padded, "noise_factor": noise_factor}
+        if tied.any():
             options["outcomes"] = np.full(bucket, 2)
             options["outcomes"][:count] = _outcomes(tied)
-        maximum = maximize_evidence(
-            self._engine,
-            about,
-            padded,
-            counted=np.arange(bucket) < count,
-            noise_factor=noise_factor,
-            params=self.used(self.fixed, ties),
-            init={name: np.asarray(start[name], float) for name in self.free(ties)},
-            **options,
-        )
-        return maximum.params
+        return {**options, "counted": np.arange(bucket) < count}
 
     def _compared_only(self, comparisons: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
         """Leave out items that were never compared, down to a number that a bucket fixes."""
@@ -280,10 +315,10 @@ def skill_program(
     ValueError
         If the arguments make no sense, or not together.
     """
-    if not isinstance(hyperparameters, Mapping) and hyperparameters not in ("maximum", "prior"):
+    if not isinstance(hyperparameters, Mapping) and hyperparameters not in _CHOICES:
         raise ValueError(
-            f"hyperparameters is {hyperparameters!r}; choose 'maximum', 'prior', or a mapping "
-            "from names to values"
+            f"hyperparameters is {hyperparameters!r}; choose {', '.join(map(repr, _CHOICES))}, or "
+            "a mapping from names to values"
         )
     options: dict[str, Any] = {"ard": True} if ard else {}
     if laplacian is not None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bayesrank.active.history import History
 from bayesrank.active.posterior.program import SkillProgram
 from bayesrank.active.posterior.update import Answers, SkillFit, SkillPrior, fit_answers
-from bayesrank.infer import EPResult
+from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.ep import ConvergenceWarning
 
 __all__ = ["SkillPosterior", "annotator_factors", "now"]
@@ -39,6 +39,8 @@ class SkillPosterior:
     learn_from
         Number of answers after which hyperparameters are first learned; None for never. They are
         learned again whenever the answers have doubled.
+    integrate
+        Whether `integrated` averages over them.
     background
         Whether to learn them in a thread.
     seed
@@ -51,12 +53,13 @@ class SkillPosterior:
         factor_of: Callable[[str | None], float],
         *,
         learn_from: int | None,
+        integrate: bool,
         background: bool,
         seed: int,
     ) -> None:
         self._program, self._factor_of, self._seed = program, factor_of, seed
         self._learn_from = learn_from
-        self._background = background
+        self._integrate, self._background = integrate, background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, SkillPrior] | None = None
         self._last: tuple[SkillPrior, list[int], SkillFit] | None = None
@@ -155,6 +158,18 @@ class SkillPosterior:
             sources=self._sources(history),
             num_samples=_DRAWS,
             rng_key=jax.random.key(self._seed),
+        )
+
+    def integrated(self, history: History) -> IntegratedEPResult | None:
+        """The posterior whatever the free hyperparameters may be; None if they are not to be."""
+        if not (self._integrate and history.answers and self._free(history)):
+            return None
+        return self._program.integrate(
+            jax.random.key(self._seed),
+            history.compared,
+            history.tied,
+            self._factors(history),
+            _DRAWS,
         )
 
     def _sources(self, history: History) -> dict[str, str]:
