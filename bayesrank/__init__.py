@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import ConeRank as ConeRank
     from bayesrank.estimators import LambdaRank as LambdaRank
+    from bayesrank.estimators import OrderRanker as OrderRanker
     from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PairwiseRanker as PairwiseRanker
     from bayesrank.estimators import PreferenceGP as PreferenceGP
@@ -29,6 +30,7 @@ _EXPORTS = {
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "ConeRank": "bayesrank.estimators",
     "LambdaRank": "bayesrank.estimators",
+    "OrderRanker": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",
     "PairwiseRanker": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
@@ -41,6 +43,7 @@ __all__ = [
     "CollaborativeOrdinalGP",
     "ConeRank",
     "LambdaRank",
+    "OrderRanker",
     "OrdinalGP",
     "PairwiseRanker",
     "PreferenceGP",

@@ -175,6 +175,28 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
         )
 
 
+@main.command()
+@click.option("--quick", is_flag=True, help="A twentieth of the data sets: about a minute.")
+@click.option("--only", default="", help="Run the cases whose name contains this.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="File to keep the trials in: the study goes on where it stopped.",
+)
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+def calibration(quick: bool, only: str, results: Path | None, path: Path | None) -> None:
+    """What every estimator promises and keeps, on data from its own program."""
+    from benchmarks.calibration import plot, run, table
+    from benchmarks.calibration_cases import CASES
+
+    cases = [case for case in CASES if only in case.name]
+    found = run(cases, 0.05 if quick else 1.0, results, lambda row: click.echo(row, err=True))
+    click.echo(table(found))
+    if path is not None:
+        plot(found, path)
+
+
 for command in (*ACTIVE, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED):
     main.add_command(command)
 

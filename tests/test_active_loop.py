@@ -12,8 +12,8 @@ from bayesrank.active.posterior.program import AnsweredProgram, bucket_of
 from bayesrank.active.posterior.update import Answers, SkillPrior, fit_answers
 from bayesrank.active.stopping import top_settled
 from bayesrank.active.store import JournalError, read_journal
-from bayesrank.infer import EP, ConvergenceWarning
-from bayesrank.models import preference_gp
+from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP
+from bayesrank.models import preference_gp, thurstone
 
 N = 9
 X = np.random.default_rng(0).normal(size=(N, 2)) * [1.0, 50.0] + 3.0
@@ -344,7 +344,11 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
         ((3,), {"candidates": 0}, "at least one pair"),
         ((3,), {"candidates": [(0, 7)]}, "no item 7"),
+<<<<<<< HEAD
         ((3,), {"hyperparameters": "mine"}, "choose 'maximum', 'prior'"),
+=======
+        ((3,), {"hyperparameters": "mine"}, "choose 'integrate', 'maximum', 'prior'"),
+>>>>>>> b55c71c (Rank orders as events, by name and from PrefLib's files; spread the points of an integration wide enough for long tails)
         ((3,), {"hyperparameters": {"width": 1.0}}, "names 'width'"),
         ((3,), {"ard": True}, "ard is given without features"),
         ((3,), {"annotator_noise": {"Bo": 0.0}}, r"annotator_noise\['Bo'\]"),
@@ -418,3 +422,26 @@ def test_what_is_left_to_ask_differs_by_annotator():
     assert loop.progress(annotator="Ann").gain == ann > bo
     assert loop.progress(annotator="Bo").gain == bo
     assert loop.progress(annotator="Bo").reason == "no question would tell more than 0.15"
+
+
+def test_the_last_ranking_averages_over_hyperparameters():
+    """It is that of the integration of the same program; told to take them as known, it does."""
+    rounds = [(0, 1), (0, 2), (1, 2), (0, 3), (2, 3), (1, 3), (3, 2), (0, 1)]
+    loop = QueryLoop(5)
+    known = QueryLoop(5, hyperparameters={"scale": 1.5})
+    for winner, loser in rounds:
+        loop.tell(winner, loser)
+        known.tell(winner, loser)
+    loop.retire(4)
+    final = loop.final_ranking()
+    result = IntegratedEP(thurstone).run(
+        jax.random.key(0), 5, np.array(rounds), num_samples=loop.result.num_samples
+    )
+    draws = result.get_samples()["f"][:, :4]
+    draws = draws - draws.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(final.sd, draws.std(axis=0)[final.item], rtol=0.1)
+    np.testing.assert_allclose(final.mean, draws.mean(axis=0)[final.item], atol=0.1)
+    assert 4 not in final.name and (final.sd != loop.ranking().sd).all()
+    np.testing.assert_array_equal(known.final_ranking().sd, known.ranking().sd)
+    none = QueryLoop(3)
+    np.testing.assert_array_equal(none.final_ranking().sd, none.ranking().sd)

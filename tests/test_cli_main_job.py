@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import arviz as az
@@ -12,6 +13,7 @@ import pytest
 from matplotlib.image import imread
 from scipy.special import ndtr
 
+from bayesrank import OrderRanker, PairwiseRanker
 from bayesrank.cli import main, pipeline
 from bayesrank.cli._notes import notes_on
 from bayesrank.datasets import read_comparisons
@@ -84,7 +86,7 @@ def test_what_is_said_below_the_table(job):
     assert "9 items, 70 comparisons (14 ties), 2 features." in text
     assert "skill depends on them, most first: strength, price." in text
     assert "Cross-check of this fast fit (EP) against a long simulation (NUTS): " in text
-    assert "tie_width" in text
+    assert "whose means (and 90% intervals) are: " in text and "tie_width" in text
     assert f"Results are in {out}: ranking.csv, posterior.nc, ranking.png, pairs.png, " in text
     steps = [line.split(":")[0] for line in done.stderr.splitlines()]
     assert steps == [
@@ -107,10 +109,15 @@ def test_the_posterior_is_for_arviz(job):
     # The table measures skills from their average.
     means = (skill - skill.mean("item")).mean(("chain", "draw"))
     np.testing.assert_allclose(means, table["skill_mean"][means["item"].values], atol=1e-6)
-    assert list(data["constant_data"]["lengthscale"]["feature"].values) == ["price", "strength"]
+    # Scales were averaged over, and say so.
+    lengthscale = data["posterior"]["lengthscale"]
+    assert list(lengthscale["feature"].values) == ["price", "strength"]
+    assert float(lengthscale.std()) > 0.0
     outcomes = data["observed_data"]["comparison"].values
     np.testing.assert_array_equal(outcomes == 1, np.arange(70) % 5 == 0)
-    elpd = az.loo(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the tails of importance weights
+        elpd = az.loo(data)
     assert float(getattr(elpd, "elpd_loo", getattr(elpd, "elpd", np.nan))) < 0.0
 
 
@@ -140,17 +147,58 @@ def test_items_without_features_and_without_a_cross_check(files, tmp_path, monke
     assert set(skill["items"].values) == set(strength)
 
 
-class _Result:
-    """What the notes read of a result."""
+ORDERS = """# ALTERNATIVE NAME 1: Ada
+# ALTERNATIVE NAME 2: Bob
+# ALTERNATIVE NAME 3: Cy
+# ALTERNATIVE NAME 4: Dot
+30: 1,2,3,4
+15: 1,3,{2,4}
+10: 4,1,2
+"""
 
-    def __init__(self, **params: float | list[float]) -> None:
-        self.params = {name: np.asarray(value) for name, value in params.items()}
+
+def test_an_order_is_one_event(tmp_path, monkeypatch, capsys):
+    """A PrefLib file gives what the estimator gives, and wider intervals than its pairs would."""
+    monkeypatch.chdir(tmp_path)
+    Path("x.toi").write_text(ORDERS)
+    with pytest.raises(SystemExit) as stop:
+        main(["rank", "x.toi", "--no-crosscheck", "--quiet", "--hyperparameters", "scale=1.2"])
+    assert stop.value.code == 0
+    assert "4 items, 55 orders, each one event." in capsys.readouterr().out
+    table = pd.read_csv("bayesrank-out/ranking.csv").set_index("item")
+    orders = [["Ada", "Bob", "Cy", "Dot"], ["Ada", "Cy", ["Bob", "Dot"]], ["Dot", "Ada", "Bob"]]
+    ranker = OrderRanker(hyperparameters={"scale": 1.2}).fit(orders, sample_weight=[30, 15, 10])
+    summary = ranker.rank()
+    for name, mean, sd in zip(summary.name, summary.mean, summary.sd, strict=True):
+        np.testing.assert_allclose(table.loc[name, ["skill_mean", "skill_sd"]], [mean, sd])
+    data = read_comparisons("x.toi")
+    pairs = PairwiseRanker(items=range(4), hyperparameters={"scale": 1.2}).fit(data.comparisons)
+    assert (table["skill_sd"] > 1.15 * pairs.rank().sd.max()).any()
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("mean", "'mean' is no value; give integrate, maximum, prior, or values as in scale=1.5"),
+        ("scale=", "'scale=' is no value"),
+        ("width=2", "--hyperparameters: hyperparameters names 'width'; there are ('scale',)"),
+        ("scale=1 2", "pass a positive number"),
+    ],
+)
+def test_refuses_hyperparameters_that_make_no_sense(choice, message, files, tmp_path, capsys):
+    folder, _ = files
+    games = tmp_path / "games.csv"
+    games.write_text("winner,loser\nAda,Bob\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["rank", str(games), "--hyperparameters", choice, "--out", str(tmp_path / "o")])
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
 
 
 def test_the_unit_of_skill_in_words(files, tmp_path):
     folder, _ = files
     data = read_comparisons(folder / "games.csv")
-    (said, *_) = notes_on(data, _Result(noise=0.5, tie_width=0.3), None)  # pyright: ignore
+    (said, *_) = notes_on(data, {"noise": np.array(0.5), "tie_width": np.array(0.3)}, None, None)
     noise = np.random.default_rng(0).normal(0.0, 0.5, (2, 200_000))
     margin = 1.0 + noise[0] - noise[1]
     win, tie = 100 * (margin > 0.3).mean(), 100 * (np.abs(margin) < 0.3).mean()
@@ -165,9 +213,9 @@ def test_the_unit_of_skill_in_words(files, tmp_path):
 def test_groups_that_no_comparison_links_are_said(tmp_path):
     games = tmp_path / "games.csv"
     games.write_text("winner,loser\nAda,Bob\nBob,Cy\nDot,Eve\n")
-    notes = notes_on(read_comparisons(games), _Result(scale=1.0), None)  # pyright: ignore
+    notes = notes_on(read_comparisons(games), {"scale": np.array(1.0)}, None, None)
     (apart,) = [note for note in notes if note.startswith("No comparison links")]
     assert "the 2 groups" in apart and "holds Dot, Eve." in apart
     games.write_text(games.read_text() + "Cy,Eve\n")
-    notes = notes_on(read_comparisons(games), _Result(scale=1.0), None)  # pyright: ignore
+    notes = notes_on(read_comparisons(games), {"scale": np.array(1.0)}, None, None)
     assert not any("No comparison" in note for note in notes)

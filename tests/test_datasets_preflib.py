@@ -44,6 +44,9 @@ def test_orders_expand_to_pairs_once_a_voter(tmp_path, newline):
         ("date", "banana: ripe"): 2,
         ("date", "apple"): 3,
     }
+    assert data.orders is not None
+    assert data.orders.groups == (((2,), (0, 3), (1,)), ((3,), (0,)))
+    assert data.orders.counts.tolist() == [2, 3]
 
 
 def test_agrees_with_the_reader_of_preflib(tmp_path):

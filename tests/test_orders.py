@@ -7,17 +7,30 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from numpyro.infer import Predictive
+from numpyro import optim
+from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
+from numpyro.infer.autoguide import AutoMultivariateNormal
 from scipy import stats
 
-from bayesrank import to_arviz
+from bayesrank import OrderRanker, to_arviz
 from bayesrank.distributions import PlackettLuce, Thurstone
 from bayesrank.infer import EP
 from bayesrank.models.orders import events, thurstone_orders
 
 KEY = jax.random.key(0)
+
+
+def test_an_order_that_many_gave_is_so_many_events():
+    orders = [[2, 0, 1], [1, (0, 2)]]
+    repeated, counted = events([*orders, orders[1]], 3), events(orders, 3, [1, 2])
+    for one, other in zip(repeated, counted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for counts in ([1], [1, 0], [1, 1.5], ["1", "2"]):
+        with pytest.raises(ValueError, match="pass a positive whole number for each of the 2"):
+            events(orders, 3, counts)
 
 
 def simulated(count: int, num_items: int, length: int, seed: int) -> tuple[np.ndarray, list]:
@@ -173,6 +186,9 @@ def test_plackett_luce_broadcasts_and_refuses():
     assert law.sample(KEY, (2,)).shape == (2, 3, 4)
     assert_allclose(law.log_prob(np.arange(4)), -np.log(24) * np.ones(3), rtol=1e-6)
     assert law.log_prob(np.array([0, 0, 1, 2]))[0] == -np.inf
+    for wrong in ([0, 1, 2, 4], [0, 1, 2, -1]):
+        law = PlackettLuce(jnp.zeros((3, 4)), validate_args=False)
+        assert law.log_prob(np.array(wrong))[0] == -np.inf
     with pytest.raises(ValueError, match="length is 5; pass how many of the 4 items"):
         PlackettLuce(jnp.zeros(4), 5)
     with pytest.raises(ValueError, match="pass a random key"):
@@ -190,3 +206,103 @@ def test_plackett_luce_serves_in_a_program():
     slope = jax.grad(lambda u: PlackettLuce(u).log_prob(drawn["order"][0]).sum())(jnp.zeros(4))
     assert np.isfinite(slope).all()
     assert_allclose(slope.sum(), 0.0, atol=1e-4)
+
+
+def luce(orders=None):
+    u = numpyro.sample("u", dist.Normal(0.0, 1.0).expand([4]).to_event(1))
+    with numpyro.plate("orders", 12):
+        numpyro.sample("order", PlackettLuce(u), obs=orders)
+
+
+def test_plackett_luce_under_nuts_and_svi():
+    """Against draws from the prior, weighted by the likelihood."""
+    orders = Predictive(luce, num_samples=1)(jax.random.key(3))["order"][0]
+    prior = np.random.default_rng(0).normal(size=(50_000, 4))
+    logs = np.asarray(PlackettLuce(prior[:, None]).log_prob(orders).sum(1))
+    weights = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+    mean = weights @ prior
+    sd = np.sqrt(weights @ (prior - mean) ** 2)
+    error = 1.0 / np.sqrt(1.0 / (weights**2).sum())
+    mcmc = MCMC(NUTS(luce), num_warmup=150, num_samples=500, progress_bar=False)
+    mcmc.run(KEY, orders)
+    draws = np.asarray(mcmc.get_samples()["u"])
+    assert_allclose((draws.mean(0) - mean) / sd, 0.0, atol=4 * error + 0.2)
+    assert_allclose(draws.std(0), sd, rtol=0.2)
+    guide = AutoMultivariateNormal(luce)
+    found = SVI(luce, guide, optim.Adam(0.05), Trace_ELBO(4)).run(
+        KEY, 600, orders, progress_bar=False
+    )
+    median = guide.median(found.params)["u"]
+    assert_allclose((median - mean) / sd, 0.0, atol=4 * error + 0.2)
+
+
+def test_ep_refuses_plackett_luce():
+    orders = np.tile(np.arange(4), (12, 1))
+    with pytest.raises(ValueError, match="'order' depends on more than one affine.*or use NUTS"):
+        EP(luce).run(KEY, orders)
+
+
+ORDERS = [["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]], ["tea", "milk"], ["milk", "tea"]]
+NUMBERS = [[2, 0, 1], [0, (2, 1)], [2, 1], [1, 2]]  # of coffee, milk, tea
+
+
+def test_the_estimator_is_the_program_by_names():
+    ranker = OrderRanker(hyperparameters={"scale": 1.3}).fit(ORDERS, sample_weight=[3, 1, 1, 2])
+    data = events(NUMBERS, 3, [3, 1, 1, 2])
+    result = EP(thurstone_orders).run(KEY, 3, *data, params={"scale": 1.3})
+    assert ranker.names_ == ["coffee", "milk", "tea"]
+    mean, sd = ranker.predict()
+    assert_allclose(mean, result.mean["f"], atol=1e-8)
+    assert_allclose(sd, result.stddev["f"], atol=1e-8)
+    assert_allclose(ranker.predict(["tea"])[0], mean[2])
+    variance = result.covariance["f"]
+    margin = variance[2, 2] + variance[1, 1] - 2 * variance[2, 1]
+    expected = stats.norm.cdf((mean[2] - mean[1]) / np.sqrt(2.0 + margin))
+    assert_allclose(ranker.predict_proba([("tea", "milk")]), [expected], rtol=1e-6)
+    assert ranker.rank().name[0] == "tea"
+
+
+def test_the_estimator_averages_over_the_scale():
+    """Against the average over a grid of scales, weighted by evidence and prior."""
+    ranker = OrderRanker(random_state=1).fit(ORDERS, sample_weight=[3, 1, 1, 2])
+    data, engine = events(NUMBERS, 3, [3, 1, 1, 2]), EP(thurstone_orders)
+    logs, means = [], []
+    grid = np.linspace(-3.0, 3.0, 25)
+    for value in grid:
+        result = engine.run(KEY, 3, *data, params={"scale": np.exp(value)}, num_samples=1)
+        logs.append(result.log_evidence + stats.norm.logpdf(value))
+        means.append(result.mean["f"])
+    weights = np.exp(np.array(logs) - max(logs))
+    weights /= weights.sum()
+    assert_allclose(ranker.predict()[0], weights @ np.array(means), atol=0.02)
+    scale = weights @ np.exp(grid)
+    spread = np.sqrt(weights @ (np.exp(grid) - scale) ** 2)
+    assert_allclose(ranker.params_["scale"], scale, atol=0.1 * spread)
+
+
+def test_skills_of_items_with_features():
+    """Features so far apart that the process is independent from item to item."""
+    X = np.array([[-1.0], [0.0], [1.0]])
+    given = {"amplitude": 1.3, "lengthscale": 0.01}
+    ranker = OrderRanker(item_features=X, hyperparameters=given).fit(NUMBERS)
+    alone = OrderRanker(hyperparameters={"scale": 1.3}).fit(NUMBERS)
+    assert_allclose(ranker.predict(), alone.predict(), atol=1e-4)
+    assert ranker.names_ == [0, 1, 2]
+    table = pd.DataFrame({"x": [1.0, 0.0, -1.0]}, index=["tea", "milk", "coffee"])
+    options = {"standardize": False, "ard": True, "hyperparameters": "prior"}
+    named = OrderRanker(item_features=table, **options).fit(ORDERS)
+    assert named.names_ == ["tea", "milk", "coffee"]
+    again = OrderRanker(
+        item_features=table.to_numpy(), items=["tea", "milk", "coffee"], **options
+    ).fit(ORDERS)
+    assert_allclose(named.predict(), again.predict())
+
+
+def test_the_estimator_refuses():
+    with pytest.raises(ValueError, match="orders names 'water', which is not among the items"):
+        OrderRanker(items=["tea", "milk"]).fit([["tea", "water"]])
+    with pytest.raises(ValueError, match="items names 1, but item_features has 2 rows"):
+        OrderRanker(items=["tea"], item_features=np.eye(2)).fit([["tea", "milk"]])
+    ranker = OrderRanker(hyperparameters="prior").fit(ORDERS)
+    with pytest.raises(ValueError, match="item 'water' in row 0 is not known; rank it"):
+        ranker.predict(["water"])

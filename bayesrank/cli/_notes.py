@@ -73,6 +73,8 @@ def _scales(params: Mapping[str, np.ndarray], spread: Mapping[str, np.ndarray] |
 
 def _counts(data: ComparisonData) -> str:
     parts = [count_of(data.num_items, "item"), count_of(data.num_comparisons, "comparison")]
+    if data.orders is not None:
+        parts[-1] = count_of(int(data.orders.counts.sum()), "order") + ", each one event"
     if data.tied.any():
         parts[-1] += f" ({count_of(int(data.tied.sum()), 'tie')})"
     if data.features is not None:

@@ -26,6 +26,12 @@ def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
     pairs = 0 if data.features is None else 3 * n**2
     need = 8 * (pairs + 3 * _DRAWS * n + 10 * data.num_comparisons)
     what = f"{n:,} items and {data.num_comparisons:,} comparisons"
+    if data.orders is not None:
+        # Each event has the covariances of its performances, and their loadings on all skills.
+        count = int(data.orders.counts.sum())
+        longest = max(sum(map(len, order)) for order in data.orders.groups)
+        need += 8 * count * longest * (longest + n)
+        what = f"{n:,} items and {count:,} orders"
     cure = "rank fewer items" if data.features is None else "rank fewer items, or without --items"
     _refuse(path, need, what, cure)
 

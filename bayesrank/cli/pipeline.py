@@ -1,6 +1,6 @@
 """The main job: comparisons to a posterior, a ranking, and files that a person keeps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from bayesrank._names import shown
-from bayesrank.cli._output import output_folder, write_frame
+from bayesrank.cli._output import OutputError, output_folder, write_frame
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
 from bayesrank.cli._tables import ranking_table, stdout_console
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bayesrank.diagnostics import CrossCheck
+    from bayesrank.estimators import OrderRanker, PairwiseRanker
     from bayesrank.infer import EPResult, IntegratedEPResult
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
@@ -26,6 +27,10 @@ FILES = ("ranking.csv", "posterior.nc", *FIGURES)
 
 _DRAWS = 2000
 _NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
+_UNCHECKED = (
+    "Not cross-checked: with so many orders, simulation (NUTS) would take very long. A file with a "
+    "few dozen of the orders is checked."
+)
 _ITEMS_IN_PAIRS = 150
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 
@@ -91,25 +96,12 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         Of 2,000 posterior draws.
     """
     with steps.step("Loading JAX and NumPyro"):
+        import bayesrank.estimators  # noqa: F401
         from bayesrank.cli._notes import notes_on
-        from bayesrank.estimators import PairwiseRanker
     with steps.step("Fitting the skills (EP)") as advance:
-        names = np.array(data.names, object)
-        ranker = PairwiseRanker(
-            item_features=data.features,
-            items=data.names,
-            ard=True,
-            hyperparameters=settings.hyperparameters,
-            num_samples=_DRAWS,
-            random_state=settings.seed,
-        )
-        ranker.fit(
-            names[data.comparisons],
-            ties=data.tied,
-            callback=lambda number, best: advance(None, f"{number} values tried"),
-        )
+        ranker = _fit(data, settings, lambda number, _: advance(None, f"{number} values tried"))
     result, check = ranker.result, None
-    if settings.crosscheck:
+    if settings.crosscheck and not result.eliminated_sites:
         with steps.step("Checking against simulation (NUTS)") as advance:
             check = _checked(result, settings, lambda engine, share: advance(share))
     with steps.step("Ranking and drawing"):
@@ -117,7 +109,37 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         figures = _draw(data, summary, result.get_samples()["f"], check)
         posterior = _to_arviz(data, result)
     notes = notes_on(data, ranker.params_, _spread(result), check)
+    if settings.crosscheck and check is None:
+        notes = (*notes, _UNCHECKED)
     return Analysis(summary, notes, posterior, figures)
+
+
+def _fit(
+    data: ComparisonData, settings: Settings, callback: Callable[[int, float], None]
+) -> "PairwiseRanker | OrderRanker":
+    """Learn the skills, from orders where there are some."""
+    from bayesrank.estimators import OrderRanker, PairwiseRanker
+
+    options: dict[str, Any] = {
+        "item_features": data.features,
+        "items": data.names,
+        "ard": True,
+        "hyperparameters": settings.hyperparameters,
+        "num_samples": _DRAWS,
+        "random_state": settings.seed,
+    }
+    names = data.names
+    try:
+        if data.orders is None:
+            pairs = np.array(names, object)[data.comparisons]
+            return PairwiseRanker(**options).fit(pairs, ties=data.tied, callback=callback)
+        orders = [[[names[i] for i in group] for group in order] for order in data.orders.groups]
+        counts = data.orders.counts
+        return OrderRanker(**options).fit(orders, sample_weight=counts, callback=callback)
+    except ValueError as error:
+        if not isinstance(settings.hyperparameters, Mapping):
+            raise
+        raise OutputError(f"--hyperparameters: {error}") from error
 
 
 def _checked(

@@ -2,6 +2,7 @@
 
 from bayesrank.datasets._comparisons import read_comparisons as read_comparisons
 from bayesrank.datasets._data import ComparisonData as ComparisonData
+from bayesrank.datasets._data import OrderEvents as OrderEvents
 from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
 from bayesrank.datasets.errors import DataError as DataError
 from bayesrank.datasets.lists import ListData as ListData
@@ -16,6 +17,7 @@ __all__ = [
     "ComparisonData",
     "DataError",
     "ListData",
+    "OrderEvents",
     "QueryLists",
     "RatingData",
     "align",

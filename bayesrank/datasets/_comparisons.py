@@ -1,11 +1,12 @@
 """Comparisons files read into arrays."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bayesrank._memory import available, size_of
-from bayesrank.datasets._data import ComparisonData
+from bayesrank.datasets._data import ComparisonData, OrderEvents
 from bayesrank.datasets._preflib import SUFFIXES, read_orders
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
@@ -26,9 +27,9 @@ def read_comparisons(path: str | Path, items: str | Path | None = None) -> Compa
     ``ignored_columns``. The same comparison may come any number of times: each row is evidence of
     its own.
 
-    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders. An item beats every item of
-    every later group, once a voter; items in one tied group, or left out of an order, are not
-    compared.
+    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders, and ``orders`` has them. An
+    item beats every item of every later group, once a voter; items in one tied group, or left out
+    of an order, are not compared.
 
     **Items** are comma-separated, too: the first column, ``item`` or ``name``, holds the names,
     each once, and all others are numeric features. Without the file, the items are those that are
@@ -136,7 +137,13 @@ def _from_orders(path: Path, known: Items | None) -> ComparisonData:
     comparisons = np.concatenate(blocks)
     if not len(comparisons):
         raise DataError(path, "no order puts one item above another", "give orders of two or more")
-    return _build(names, comparisons, np.zeros(len(comparisons), dtype=bool), known, ())
+    said = [order for order in orders if len(order.groups) > 1 and order.voters]
+    groups = tuple(
+        tuple(tuple(index[name] for name in group) for group in order.groups) for order in said
+    )
+    events = OrderEvents(groups, np.array([order.voters for order in said], dtype=np.int64))
+    data = _build(names, comparisons, np.zeros(len(comparisons), dtype=bool), known, ())
+    return replace(data, orders=events)
 
 
 def _refuse_more_than_fit(path: Path, count: int) -> None:

@@ -1,8 +1,25 @@
 """Comparisons of named items, as plain arrays."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+
+
+class OrderEvents(NamedTuple):
+    """Orders of items, each of which was given some number of times.
+
+    Attributes
+    ----------
+    groups
+        Of each order the numbers of the items, group by group, the best group first. Nothing is
+        said of items in one group.
+    counts
+        How often each was given, shape (N,).
+    """
+
+    groups: tuple[tuple[tuple[int, ...], ...], ...]
+    counts: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -10,6 +27,9 @@ class ComparisonData:
     """Who was preferred to whom, and what is known of the items.
 
     Every row of `comparisons` is one piece of evidence: a pair that occurs twice counts twice.
+    Where there are `orders`, they are the evidence, and `comparisons` the pairs that they imply:
+    these are not independent, and taken for evidence of their own they make intervals far too
+    narrow.
 
     Parameters
     ----------
@@ -25,6 +45,8 @@ class ComparisonData:
         Name of each of the d features.
     ignored_columns
         Columns of the comparisons file that were not used.
+    orders
+        Orders that the comparisons come from, if any.
     """
 
     names: tuple[str, ...]
@@ -33,6 +55,7 @@ class ComparisonData:
     features: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
     ignored_columns: tuple[str, ...] = ()
+    orders: OrderEvents | None = None
 
     def __post_init__(self) -> None:
         for array in (self.comparisons, self.tied, self.features):

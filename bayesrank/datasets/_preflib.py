@@ -1,14 +1,14 @@
-"""PrefLib's files of orders (.soc, .soi, .toc, .toi), expanded to comparisons.
+"""PrefLib's files of orders (.soc, .soi, .toc, .toi).
 
-Each voter's order is taken apart into pairs: an item beats every item of every later group. Two
-rules follow from what the format can say:
+An order is one event, whose items all perform once: `bayesrank.models.orders`. Two rules follow
+from what the format can say:
 
-- items of one tied group (``{4,7}``) are not compared with each other, because in these files a
-  group often means "not ranked" and not "judged equal";
-- items that an incomplete order leaves out are not compared at all.
+- of items of one tied group (``{4,7}``) nothing is said, because in these files a group often means
+  "not ranked" and not "judged equal";
+- items that an incomplete order leaves out are in no event.
 
-An order of m items gives up to m(m - 1)/2 pairs, and they are not independent: the posterior is
-then more certain than m(m - 1)/2 separate judgements would justify.
+The pairs that orders imply are given as well: an order of m items has up to m(m - 1)/2. They are
+not independent, and a posterior that took them for separate judgements would be far too certain.
 
 References
 ----------

@@ -82,7 +82,7 @@ class PlackettLuce(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
-        """Log of the probability of orders; minus infinity where an item comes twice."""
+        """Log of the probability of orders; minus infinity where an item comes twice or is none."""
         del intermediates
         order = jnp.asarray(value)
         shape = lax.broadcast_shapes(order.shape[:-1], self.batch_shape)
@@ -92,7 +92,8 @@ class PlackettLuce(dist.Distribution):
         named = jax.nn.one_hot(order, count, dtype=utilities.dtype)
         before = jnp.cumsum(named, axis=-2) - named
         left = jnp.where(before > 0, -jnp.inf, utilities[..., None, :])
-        own = jnp.take_along_axis(utilities, order, axis=-1)
+        own = jnp.sum(jnp.where(named > 0, utilities[..., None, :], 0.0), axis=-1)
         terms = own - jax.nn.logsumexp(left, axis=-1)
-        again = jnp.any(jnp.sum(named, axis=-2) > 1, axis=-1)
-        return jnp.where(again, -jnp.inf, jnp.sum(jnp.where(again[..., None], 0.0, terms), axis=-1))
+        twice = jnp.any(jnp.sum(named, axis=-2) > 1, axis=-1)
+        wrong = twice | jnp.any(jnp.sum(named, axis=-1) < 1, axis=-1)
+        return jnp.where(wrong, -jnp.inf, jnp.sum(jnp.where(wrong[..., None], 0.0, terms), axis=-1))

@@ -149,13 +149,24 @@ class SkillEstimator(EPEstimator):
         callback: Callable[[int, float], None] | None,
     ) -> None:
         """Learn hyperparameters of these shapes, then the posterior of the skills."""
-        check_count(self.num_samples, "num_samples")
         options["likelihood"] = self.likelihood
         if data.tied.any():
             shapes["tie_width"] = ()
             options["outcomes"] = np.where(data.tied, OUTCOMES["tie"], OUTCOMES["win"])
         if data.weights is not None:
             options["weights"] = data.weights
+        self._infer(program, (items, data.pairs), shapes, options, callback)
+
+    def _infer(
+        self,
+        program: Callable[..., Any],
+        args: tuple,
+        shapes: dict[str, tuple[int, ...]],
+        options: dict[str, Any],
+        callback: Callable[[int, float], None] | None,
+    ) -> None:
+        """Learn hyperparameters of these shapes, then the posterior, of any program of skills."""
+        check_count(self.num_samples, "num_samples")
         params, choice = check_hyperparameters(
             self.hyperparameters, shapes, ("integrate", "maximum", "prior")
         )
@@ -165,8 +176,7 @@ class SkillEstimator(EPEstimator):
         if choice == "integrate":
             integrated = integrator_of(program).run(
                 draw_key,
-                items,
-                data.pairs,
+                *args,
                 num_samples=self.num_samples,
                 num_restarts=self.num_restarts,
                 callback=callback,
@@ -179,8 +189,7 @@ class SkillEstimator(EPEstimator):
         if choice == "maximum":
             maximum = maximize_evidence(
                 engine,
-                items,
-                data.pairs,
+                *args,
                 params=params,
                 num_restarts=self.num_restarts,
                 rng_key=search_key,
@@ -189,9 +198,9 @@ class SkillEstimator(EPEstimator):
             )
             params = maximum.params
         else:
-            params = prior_medians(program, (items, data.pairs), options, params)
+            params = prior_medians(program, args, options, params)
         self.result_ = engine.run(
-            draw_key, items, data.pairs, params=params, num_samples=self.num_samples, **options
+            draw_key, *args, params=params, num_samples=self.num_samples, **options
         )
         self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence

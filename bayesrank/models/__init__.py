@@ -13,7 +13,8 @@ file                 programs
 ``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
 ``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
-``orders``           ``thurstone_orders``: skills from orders, top-k lists and choices
+``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders, top-k lists
+                     and choices
 ``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
 ``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
 ==================== ==============================================================================
@@ -27,6 +28,7 @@ from bayesrank.models.collaborative import (
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
 from bayesrank.models.cone_rank import cone_of_differences as cone_of_differences
 from bayesrank.models.lambda_rank import weighted_preferences as weighted_preferences
+from bayesrank.models.orders import preference_orders as preference_orders
 from bayesrank.models.orders import thurstone_orders as thurstone_orders
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
 from bayesrank.models.preference import preference_gp as preference_gp
@@ -41,6 +43,7 @@ __all__ = [
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",
+    "preference_orders",
     "rank_rls_gp",
     "thurstone",
     "thurstone_orders",

@@ -20,6 +20,7 @@ References
    to Rank.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,10 +32,11 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank._validate import check_count
+from bayesrank import gp
+from bayesrank._validate import check_count, check_features
 from bayesrank.distributions import Thurstone
 
-__all__ = ["Events", "events", "thurstone_orders"]
+__all__ = ["Events", "events", "preference_orders", "thurstone_orders"]
 
 STEP = 0.02
 """Standard deviation of the noise of each of two performances that neighbouring groups compare."""
@@ -56,7 +58,11 @@ class Events(NamedTuple):
     worse: NDArray[np.int64]
 
 
-def events(orders: Iterable[Sequence[int | Sequence[int]]], num_items: int) -> Events:
+def events(
+    orders: Iterable[Sequence[int | Sequence[int]]],
+    num_items: int,
+    counts: ArrayLike | None = None,
+) -> Events:
     """Turn orders into arrays.
 
     Parameters
@@ -67,6 +73,9 @@ def events(orders: Iterable[Sequence[int | Sequence[int]]], num_items: int) -> E
         (0, 1)]`` a choice.
     num_items : int
         Number of items.
+    counts : ArrayLike, optional
+        How many events each order is: as many as were given by different people, whose noise is
+        not the same. Without it, one.
 
     Returns
     -------
@@ -76,7 +85,7 @@ def events(orders: Iterable[Sequence[int | Sequence[int]]], num_items: int) -> E
     ------
     ValueError
         If there is no event, an event has fewer than two groups, names an item twice, or one that
-        does not exist.
+        does not exist, or a count is not a positive whole number.
 
     Examples
     --------
@@ -87,7 +96,16 @@ def events(orders: Iterable[Sequence[int | Sequence[int]]], num_items: int) -> E
     rows = [_event(number, order, num_items) for number, order in enumerate(orders)]
     if not rows:
         raise ValueError("`orders` is empty; pass at least one order")
-    columns = (_padded([row[part] for row in rows]) for part in range(3))
+    columns = [_padded([row[part] for row in rows]) for part in range(3)]
+    if counts is not None:
+        repeats = np.asarray(counts)
+        numbers = repeats.shape == (len(rows),) and repeats.dtype.kind in "iuf"
+        if not numbers or (repeats % 1 != 0).any() or (repeats < 1).any():
+            raise ValueError(
+                f"`counts` is {counts!r}; pass a positive whole number for each of the "
+                f"{len(rows)} orders"
+            )
+        columns = [np.repeat(column, repeats.astype(int), axis=0) for column in columns]
     return Events(*columns)
 
 
@@ -175,6 +193,56 @@ def thurstone_orders(
         scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
     with numpyro.plate("items", num_items):
         f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
+    _perform(f, items, better, worse, step)
+
+
+def preference_orders(
+    X: ArrayLike,
+    items: ArrayLike,
+    better: ArrayLike,
+    worse: ArrayLike,
+    *,
+    ard: bool = False,
+    step: float = STEP,
+) -> None:
+    """Gaussian-process skills of items with features, put in order event by event.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``amplitude``    LogNormal(0, 1)                prior sd of a skill
+    ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
+    ``f``            Gaussian process, shape (n,)   skills, in units of the noise
+    ``noise``        Normal(0, 1), shape (N, L)     of each performance in each event
+    ``order``        observed, shape (N, M)         1 for each condition
+    ================ ============================== ============================================
+
+    Parameters
+    ----------
+    X : ArrayLike
+        Standardised features of the items, shape (n, d).
+    items, better, worse, step
+        As for `thurstone_orders`.
+    ard : bool, default False
+        Whether each feature has a lengthscale of its own.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not an array of finite numbers (n, d).
+    """
+    X = check_features(X, "X")
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    scale_prior = dist.LogNormal(0.5 * math.log(X.shape[1]), 1.0)
+    scale_prior = scale_prior.expand([X.shape[1]]).to_event(1) if ard else scale_prior
+    lengthscale = numpyro.sample("lengthscale", scale_prior)
+    covariance = gp.gram(gp.rbf(amplitude, lengthscale), X)
+    f = numpyro.sample("f", dist.MultivariateNormal(covariance_matrix=covariance))
+    _perform(jnp.asarray(f), items, better, worse, step)
+
+
+def _perform(f: Array, items: ArrayLike, better: ArrayLike, worse: ArrayLike, step: float) -> None:
+    """Perform at the skills, and observe the order of the performances."""
     shown, upper, lower = jnp.asarray(items), jnp.asarray(better), jnp.asarray(worse)
     count, length = shown.shape
     with numpyro.plate("events", count, dim=-2), numpyro.plate("places", length):

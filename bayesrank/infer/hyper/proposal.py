@@ -32,6 +32,7 @@ __all__ = ["Proposal"]
 Array = NDArray[np.float64]
 
 _DEGREES = 8.0
+_WIDEST = 1.8
 
 
 class Proposal(NamedTuple):
@@ -60,6 +61,16 @@ class Proposal(NamedTuple):
         uniform = np.clip(uniform, 1e-9, 1.0 - 1e-9)
         stretch = np.sqrt(_DEGREES / stats.chi2.ppf(uniform[:, -1], _DEGREES))
         return self.centre + (self._two_piece(uniform[:, :-1]) * stretch[:, None]) @ self.root.T
+
+    def widened(self, share: float) -> Proposal:
+        r"""Make a density so much wider that a share of its points counts under this one.
+
+        Of points of a Gaussian that is :math:`s` times as wide, the effective share is
+        :math:`(\sqrt{2 s^2 - 1} / s^2)^d`.
+        """
+        each = share ** (2.0 / self.centre.size)
+        factor = min(np.sqrt((1.0 + np.sqrt(1.0 - each)) / each), _WIDEST)
+        return self._replace(below=factor * self.below, above=factor * self.above)
 
     def _two_piece(self, uniform: Array) -> Array:
         """Quantiles of the two-piece normal distribution of each axis."""

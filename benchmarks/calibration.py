@@ -1,0 +1,199 @@
+"""Does every estimator keep what its intervals and probabilities promise? On data from its program.
+
+The truth is drawn from the program that the estimator states, its hyperparameters from their
+priors, and then data; what the estimator says by default is held against the truth:
+
+- of latents (skills, functions), measured from their mean, how often central intervals of 50 and
+  90% hold them, and of ranks likewise;
+- the probability integral transform (PIT): where the truth lies among posterior draws, whose
+  spread, times the root of 12, is one if these are right, and more if they are too sure;
+- the slope of the truth on the posterior mean, one if this goes neither too far nor not far enough.
+
+Where an estimator has probabilities of levels and no latents to speak of, the level seen has a PIT
+(randomised within the level), and the slope is that power of the probabilities that fits best.
+
+Standard errors are those between data sets.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from bayesrank.ranking import rank_interval
+
+__all__ = ["FIGURES", "Case", "Trial", "figures", "of_draws", "of_levels", "plot", "run", "table"]
+
+FIGURES = ("50%", "90%", "ranks 50%", "ranks 90%", "PIT spread", "slope")
+IDEAL = dict(zip(FIGURES, (0.5, 0.9, 0.5, 0.9, 1.0, 1.0), strict=True))
+
+
+class Trial(NamedTuple):
+    """What one data set shows.
+
+    Attributes
+    ----------
+    pit
+        Probability integral transforms, shape (n,).
+    ranks
+        Shares of items whose rank is held by intervals of 50 and 90%, or none.
+    slope
+        Numerator and denominator of a slope, which add up over data sets; or, of levels, log
+        probabilities (n, r) and the level seen (n,).
+    """
+
+    pit: list[float]
+    ranks: list[float]
+    slope: list[Any]
+
+
+class Case(NamedTuple):
+    """An estimator with settings, on data of one kind.
+
+    Attributes
+    ----------
+    name
+        For the table.
+    trial
+        What happens on a data set, by its seed.
+    sets
+        How many data sets the full study has.
+    """
+
+    name: str
+    trial: Callable[[int], Trial]
+    sets: int
+
+
+def of_draws(draws: np.ndarray, truth: np.ndarray, *, centred: bool = True) -> Trial:
+    """Hold draws (S, n) of latents against the truth (n,), both measured from their mean."""
+    if centred:
+        draws, truth = draws - draws.mean(axis=1, keepdims=True), truth - truth.mean()
+    mean = draws.mean(axis=0)
+    place = np.empty(truth.size)
+    place[np.argsort(-truth)] = np.arange(1, truth.size + 1)
+    held = []
+    for prob in (0.5, 0.9):
+        low, high = np.asarray(rank_interval(draws, prob=prob)).T
+        held.append(float(np.mean((low <= place) & (place <= high))))
+    pit = np.mean(draws < truth, axis=0)
+    return Trial(pit.tolist(), held if centred else [], [float(mean @ truth), float(mean @ mean)])
+
+
+def of_levels(probability: np.ndarray, level: np.ndarray, seed: int) -> Trial:
+    """Hold probabilities (n, r) of levels against the levels seen, 0 .. r - 1, shape (n,)."""
+    rows = np.arange(len(level))
+    above = np.cumsum(probability, axis=1)[rows, level]
+    uniform = np.random.default_rng(seed).random(len(level))
+    pit = above - uniform * probability[rows, level]
+    logs = np.log(np.maximum(probability, 1e-300))
+    return Trial(pit.tolist(), [], [logs.tolist(), np.asarray(level).tolist()])
+
+
+def run(
+    cases: Sequence[Case], share: float, results: Path | None, report: Callable[[str], None]
+) -> dict[str, list[Trial]]:
+    """Run the trials that a file of results does not have yet, and keep them there."""
+    known: dict[str, list[Any]] = {}
+    if results is not None and results.exists():
+        known = json.loads(results.read_text())
+    found: dict[str, list[Trial]] = {}
+    for case in cases:
+        trials = [Trial(*trial) for trial in known.get(case.name, ())]
+        for seed in range(len(trials), max(2, round(share * case.sets))):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trials.append(case.trial(seed))
+            if results is not None:
+                known[case.name] = trials
+                results.write_text(json.dumps(known))
+        found[case.name] = trials
+        report(table({case.name: trials}, header=False))
+    return found
+
+
+def figures(trials: Sequence[Trial]) -> dict[str, tuple[float, float]]:
+    """Each figure with its standard error, by leaving out one data set at a time."""
+    whole = _figures(trials)
+    each = [_figures([t for t in trials if t is not one]) for one in trials]
+    count = len(trials)
+    errors = {k: np.std([e[k] for e in each]) * np.sqrt(count - 1) for k in whole}
+    return {k: (whole[k], float(errors[k])) for k in whole}
+
+
+def _figures(trials: Sequence[Trial]) -> dict[str, float]:
+    pit = np.concatenate([trial.pit for trial in trials])
+    inside = {p: float(np.mean(np.abs(pit - 0.5) <= p / 2)) for p in (0.5, 0.9)}
+    found = {"50%": inside[0.5], "90%": inside[0.9]}
+    if trials[0].ranks:
+        held = np.mean([trial.ranks for trial in trials], axis=0)
+        found |= {"ranks 50%": float(held[0]), "ranks 90%": float(held[1])}
+    spread = float(np.sqrt(12.0 * np.mean((pit - 0.5) ** 2)))
+    return found | {"PIT spread": spread, "slope": _slope(trials)}
+
+
+def _slope(trials: Sequence[Trial]) -> float:
+    if not isinstance(trials[0].slope[0], list):
+        above, below = np.sum([trial.slope for trial in trials], axis=0)
+        return float(above / below)
+    logs = np.concatenate([trial.slope[0] for trial in trials])
+    level = np.concatenate([trial.slope[1] for trial in trials])
+
+    def loss(power: float) -> float:
+        scaled = power * logs
+        seen = scaled[np.arange(len(level)), level]
+        return float(np.mean(logsumexp(scaled, axis=1) - seen))
+
+    return float(minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded").x)
+
+
+def table(found: dict[str, list[Trial]], *, header: bool = True) -> str:
+    """A table in Markdown."""
+    lines = []
+    if header:
+        lines.append(f"| estimator and data | sets | {' | '.join(FIGURES)} |")
+        lines.append(f"|---|---|{'---|' * len(FIGURES)}")
+    for name, trials in found.items():
+        row = figures(trials)
+        cells = [_cell(key, row) for key in FIGURES]
+        lines.append(f"| {name} | {len(trials)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(key: str, row: dict[str, tuple[float, float]]) -> str:
+    if key not in row:
+        return "-"
+    value, error = row[key]
+    if "%" in key:
+        return f"{100 * value:.1f} ± {100 * error:.1f}"
+    return f"{value:.2f} ± {error:.2f}"
+
+
+def plot(found: dict[str, list[Trial]], path: Path) -> None:
+    """Draw the coverage of 90% intervals, of latents and of ranks, and write a PNG file."""
+    from matplotlib.figure import Figure
+
+    rows = {name: figures(trials) for name, trials in found.items()}
+    figure = Figure(figsize=(8, 1.2 + 0.34 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(rows))[::-1]
+    axes.axvspan(87, 93, color="tab:green", alpha=0.15, label="87 to 93%")
+    axes.axvline(90, color="black", lw=0.8, ls="--")
+    for key, shift, colour in (("90%", 0.12, "tab:blue"), ("ranks 90%", -0.12, "tab:orange")):
+        seen = [(p, *row[key]) for p, row in zip(places, rows.values(), strict=True) if key in row]
+        place, value, error = np.array(seen).T
+        what = "ranks" if "ranks" in key else "latents or levels"
+        axes.errorbar(
+            100 * value, place + shift, xerr=100 * error, fmt="o", ms=4, color=colour, label=what
+        )
+    axes.set_yticks(places, list(rows))
+    axes.set_xlabel("90% intervals hold so many of what is true (%), with standard errors")
+    axes.legend(loc="lower left", framealpha=1.0, edgecolor="none")
+    figure.savefig(path, dpi=110)

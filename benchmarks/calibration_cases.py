@@ -1,0 +1,182 @@
+"""The estimators, and data from their own programs, for `benchmarks.calibration`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro import handlers
+
+from bayesrank import OrderRanker, OrdinalGP, PairwiseRanker, PreferenceGP, RankRLS
+from bayesrank.infer import EP, IntegratedEP
+from bayesrank.models import ordinal_gp, preference_gp, thurstone
+from bayesrank.models.bayes_point import ordinal_version_space
+from bayesrank.online import NOISES, OnlineBayesPoint
+from benchmarks.calibration import Case, Trial, of_draws, of_levels
+
+__all__ = ["CASES"]
+
+
+def drawn(program: Callable[..., Any], seed: int, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Values of all sites of a program, observed ones included, drawn from it."""
+    with jax.enable_x64(True):
+        free = handlers.seed(handlers.uncondition(program), jax.random.key(seed))
+        trace = handlers.trace(free).get_trace(*args, **kwargs)
+        return {name: np.asarray(site["value"]) for name, site in trace.items()}
+
+
+def _pairs(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
+    return np.array([rng.choice(n, 2, replace=False) for _ in range(count)])
+
+
+def _standard(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    X = rng.normal(size=(n, d))
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def thurstone_skills(seed: int, *, ties: bool = False, **options: Any) -> Trial:
+    """Twenty items of independent skills, sixty comparisons."""
+    rng, n, count = np.random.default_rng(seed), 20, 60
+    pairs = _pairs(rng, n, count)
+    said = {"outcomes": np.full(count, 2)} if ties else {}
+    law = {"likelihood": options.get("likelihood", "probit")}
+    truth = drawn(thurstone, seed, n, pairs, **said, **law)
+    won = truth["comparison"] > (1 if ties else 0)
+    tied = truth["comparison"] == 1 if ties else np.zeros(count, bool)
+    rows = np.where((won | tied)[:, None], pairs, pairs[:, ::-1])
+    ranker = PairwiseRanker(items=range(n), **options).fit(rows, ties=tied)
+    return of_draws(ranker.result.get_samples()["f"], truth["f"])
+
+
+def preference(seed: int, *, ard: bool = False, **options: Any) -> Trial:
+    """Thirty items with two features, sixty comparisons."""
+    rng, n, count = np.random.default_rng(seed), 30, 60
+    X, pairs = _standard(rng, n, 2), _pairs(rng, n, count)
+    truth = drawn(preference_gp, seed, X, pairs, ard=ard)
+    rows = np.where(truth["comparison"][:, None] == 1, pairs, pairs[:, ::-1])
+    model = PreferenceGP(ard=ard, **options).fit(X, rows)
+    return of_draws(model.result.get_samples()["f"], truth["f"])
+
+
+def ordinal(seed: int, **options: Any) -> Trial:
+    """Fifty items with two features, four levels; sets that show fewer are drawn again."""
+    rng, n, r = np.random.default_rng(seed), 50, 4
+    X = _standard(rng, n, 2)
+    for attempt in range(1000):
+        truth = drawn(
+            ordinal_gp, 1000 * seed + attempt, X, np.zeros(n, int), num_levels=r, ard=True
+        )
+        if len(np.unique(truth["rating"])) == r:
+            break
+    model = OrdinalGP(**options).fit(X, truth["rating"])
+    return of_draws(model.result.get_samples()["f"], truth["f"])
+
+
+def orders(seed: int, **options: Any) -> Trial:
+    """Ten items, thirty orders of five of them."""
+    rng, n = np.random.default_rng(seed), 10
+    skill = rng.lognormal() * rng.normal(size=n)
+    said = []
+    for _ in range(30):
+        shown = rng.permutation(n)[:5]
+        said.append(shown[np.argsort(-(skill[shown] + rng.normal(size=5)))].tolist())
+    ranker = OrderRanker(items=range(n), **options).fit(said)
+    return of_draws(ranker.result.get_samples()["f"], skill)
+
+
+def orders_as_pairs(seed: int) -> Trial:
+    """The same orders as their pairs."""
+    rng, n = np.random.default_rng(seed), 10
+    skill = rng.lognormal() * rng.normal(size=n)
+    rows = []
+    for _ in range(30):
+        shown = rng.permutation(n)[:5]
+        order = shown[np.argsort(-(skill[shown] + rng.normal(size=5)))]
+        rows += [(order[i], order[j]) for i in range(5) for j in range(i + 1, 5)]
+    ranker = PairwiseRanker(items=range(n)).fit(rows)
+    return of_draws(ranker.result.get_samples()["f"], skill)
+
+
+_SPACE = {"num_levels": 3, "threshold_scale": 2.0}
+
+
+def _version_space(seed: int, n: int, **options: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Examples, their levels from 1, and the truth: drawn until all sides agree on a level."""
+    rng = np.random.default_rng(seed)
+    X = _standard(rng, n, 3)
+    for attempt in range(100_000):
+        truth = drawn(
+            ordinal_version_space, 100_000 * seed + attempt, X, np.ones(n, int), **options
+        )
+        above = truth["above"]
+        # Sides of the thresholds in their order are those of one level.
+        if (np.diff(above, axis=1) <= 0).all() and 0 < above.mean() < 1:
+            return X, 1 + above.sum(axis=1), truth
+    raise RuntimeError("no data set has a level for each example")
+
+
+def bayes_point(seed: int, *, integrate: bool) -> Trial:
+    """Forty examples of three features and three levels: their scores."""
+    X, y, truth = _version_space(seed, 40, **_SPACE)
+    engine = IntegratedEP(ordinal_version_space) if integrate else EP(ordinal_version_space)
+    result = engine.run(jax.random.key(seed), X, y, **_SPACE)
+    return of_draws(result.get_samples()["weights"] @ X.T, X @ truth["weights"])
+
+
+def online_bayes_point(seed: int, *, first: int, last: int) -> Trial:
+    """A stream of three hundred examples of four features and five levels, as it goes on."""
+    rng, r = np.random.default_rng(seed), 5
+    X = rng.normal(size=(last, 4))
+    noise = rng.choice(NOISES)
+    weights = rng.normal(size=4)
+    thresholds = np.sort(rng.normal(0.0, 10.0, r - 1))
+    score = X @ weights + noise * rng.normal(size=last)
+    y = 1 + (score[:, None] > thresholds).sum(axis=1)
+    probability = OnlineBayesPoint(r).prequential_proba(X, y)
+    return of_levels(probability[first:], y[first:] - 1, seed)
+
+
+def rank_rls(seed: int) -> Trial:
+    """Twenty lists of eight items with five features: scores, as they stand in each list."""
+    rng, lists, n, d = np.random.default_rng(seed), 20, 8, 5
+    X = rng.normal(size=(lists * n, d))
+    query = np.repeat(np.arange(lists), n)
+    scale, noise = rng.lognormal(size=2)
+    weights = scale * rng.normal(size=d)
+    level = 10.0 * rng.normal(size=lists)[query]
+    y = X @ weights + level + noise * np.sqrt((n - 1) / 2) * rng.normal(size=lists * n)
+    model = RankRLS().fit(X, y, query)
+    new = np.eye(d) - 1.0 / d
+    mean, sd = model.predict(new, return_std=True)
+    draws = mean + sd * np.random.default_rng(seed).normal(size=(2000, d))
+    return of_draws(draws, new @ weights, centred=False)
+
+
+def _all() -> Iterator[Case]:
+    def case(name: str, trial: Callable[..., Trial], sets: int, **options: Any) -> Case:
+        return Case(name, lambda seed: trial(seed, **options), sets)
+
+    maximum = {"hyperparameters": "maximum"}
+    yield case("PairwiseRanker, independent skills", thurstone_skills, 200)
+    yield case("PairwiseRanker, logistic noise", thurstone_skills, 100, likelihood="logit")
+    yield case("PairwiseRanker, ties", thurstone_skills, 200, ties=True)
+    yield case("PairwiseRanker, ties, maximum", thurstone_skills, 100, ties=True, **maximum)
+    yield case("PreferenceGP", preference, 200)
+    yield case("PreferenceGP, ard", preference, 60, ard=True)
+    yield case("PreferenceGP, maximum", preference, 100, **maximum)
+    yield case("OrdinalGP", ordinal, 100)
+    yield case("OrdinalGP, maximum", ordinal, 60, **maximum)
+    yield case("OrderRanker", orders, 200)
+    yield case("OrderRanker, maximum", orders, 100, **maximum)
+    yield case("orders as pairs (not to be done)", orders_as_pairs, 100)
+    yield case("Bayes point, IntegratedEP", bayes_point, 100, integrate=True)
+    yield case("Bayes point, EP, noise at its median", bayes_point, 100, integrate=False)
+    yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, 100, first=0, last=100)
+    yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, 60, first=100, last=300)
+    yield case("RankRLS", rank_rls, 200)
+
+
+CASES = tuple(_all())
+"""The cases, in the order of the table."""
