@@ -149,9 +149,10 @@ def _slope(trials: Sequence[Trial]) -> float:
     def loss(power: float) -> float:
         scaled = power * logs
         seen = scaled[np.arange(len(level)), level]
-        return float(np.mean(logsumexp(scaled, axis=1) - seen))
+        return float(np.mean(np.asarray(logsumexp(scaled, axis=1)) - seen))
 
-    return float(minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded").x)
+    found: Any = minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded")
+    return float(found.x)
 
 
 def table(found: dict[str, list[Trial]], *, header: bool = True) -> str:

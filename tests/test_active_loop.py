@@ -344,11 +344,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
         ((3,), {"candidates": 0}, "at least one pair"),
         ((3,), {"candidates": [(0, 7)]}, "no item 7"),
-<<<<<<< HEAD
-        ((3,), {"hyperparameters": "mine"}, "choose 'maximum', 'prior'"),
-=======
         ((3,), {"hyperparameters": "mine"}, "choose 'integrate', 'maximum', 'prior'"),
->>>>>>> b55c71c (Rank orders as events, by name and from PrefLib's files; spread the points of an integration wide enough for long tails)
         ((3,), {"hyperparameters": {"width": 1.0}}, "names 'width'"),
         ((3,), {"ard": True}, "ard is given without features"),
         ((3,), {"annotator_noise": {"Bo": 0.0}}, r"annotator_noise\['Bo'\]"),

@@ -61,7 +61,7 @@ class Events(NamedTuple):
 def events(
     orders: Iterable[Sequence[int | Sequence[int]]],
     num_items: int,
-    counts: ArrayLike | None = None,
+    counts: Sequence[int] | ArrayLike | None = None,
 ) -> Events:
     """Turn orders into arrays.
 

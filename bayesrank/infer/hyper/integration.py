@@ -276,20 +276,9 @@ class _Survey:
             narrowest, widest = 1.0 / _LEANING, _LEANING
             return np.clip(_APART / np.sqrt(2.0 * max(drop, 1e-9)), narrowest, widest)
 
-<<<<<<< HEAD
         axes = _APART * np.eye(self.size)
         below, above = (np.array([scale(axis) for axis in sign * axes]) for sign in (-1.0, 1.0))
-        return Proposal(self.mode.flat, self.root, below, above)
-=======
-        return Proposal(self.mode.flat, self.root, scales(-1.0), scales(1.0)).widened(_COUNTING)
-
-    def _solve_all(self, points: np.ndarray) -> Iterator[ConditionalPosterior]:
-        white = np.linalg.solve(self.root, (points - self.mode.flat).T).T
-        starts = jax.tree.map(np.asarray, jax.vmap(self.sites)(jnp.asarray(white)))
-        for number, point in enumerate(points):
-            start: Any = jax.tree.map(lambda x, i=number: x[i], starts)
-            yield self._solve(point, start)
->>>>>>> b55c71c (Rank orders as events, by name and from PrefLib's files; spread the points of an integration wide enough for long tails)
+        return Proposal(self.mode.flat, self.root, below, above).widened(_COUNTING)
 
     def integrate(
         self, seed: int, num_points: int | None
