@@ -1,6 +1,7 @@
 """Orders as events: the program, its elimination of performances, and Plackett-Luce."""
 
 from itertools import permutations
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,8 @@ def test_an_order_that_many_gave_is_so_many_events():
     repeated, counted = events([*orders, orders[1]], 3), events(orders, 3, [1, 2])
     for one, other in zip(repeated, counted, strict=True):
         np.testing.assert_array_equal(one, other)
-    for counts in ([1], [1, 0], [1, 1.5], ["1", "2"]):
+    wrong: list[Any] = [[1], [1, 0], [1, 1.5], ["1", "2"]]
+    for counts in wrong:
         with pytest.raises(ValueError, match="pass a positive whole number for each of the 2"):
             events(orders, 3, counts)
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -61,7 +62,7 @@ class Events(NamedTuple):
 def events(
     orders: Iterable[Sequence[int | Sequence[int]]],
     num_items: int,
-    counts: Sequence[int] | ArrayLike | None = None,
+    counts: npt.ArrayLike | None = None,
 ) -> Events:
     """Turn orders into arrays.
 

@@ -280,6 +280,15 @@ class _Survey:
         below, above = (np.array([scale(axis) for axis in sign * axes]) for sign in (-1.0, 1.0))
         return Proposal(self.mode.flat, self.root, below, above).widened(_COUNTING)
 
+    def _is_dear(self) -> bool:
+        latents = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        sites = sum(tau.size for tau in self.mode.evaluation.sites[0])
+        return latents > _DEAR["latents"] or sites > _DEAR["sites"]
+
+    def enough(self, weighted: Weighted) -> bool:
+        """Whether the points that count are enough of a round."""
+        return weighted.effective >= _ENOUGH * self.round and weighted.pareto_k < _LARGEST_K
+
     def integrate(
         self, seed: int, num_points: int | None
     ) -> tuple[Weighted, list[ConditionalPosterior]]:
