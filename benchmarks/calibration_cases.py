@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,12 +66,10 @@ def ordinal(seed: int, **options: Any) -> Trial:
     """Fifty items with two features, four levels; sets that show fewer are drawn again."""
     rng, n, r = np.random.default_rng(seed), 50, 4
     X = _standard(rng, n, 2)
-    for attempt in range(1000):
-        truth = drawn(
-            ordinal_gp, 1000 * seed + attempt, X, np.zeros(n, int), num_levels=r, ard=True
-        )
-        if len(np.unique(truth["rating"])) == r:
-            break
+    truth: dict[str, Any] = {"rating": []}
+    attempts = itertools.count(1000 * seed)
+    while len(np.unique(truth["rating"])) < r:
+        truth = drawn(ordinal_gp, next(attempts), X, np.zeros(n, int), num_levels=r, ard=True)
     model = OrdinalGP(**options).fit(X, truth["rating"])
     return of_draws(model.result.get_samples()["f"], truth["f"])
 
@@ -107,14 +106,13 @@ def _version_space(seed: int, n: int, **options: Any) -> tuple[np.ndarray, np.nd
     """Examples, their levels from 1, and the truth: drawn until all sides agree on a level."""
     rng = np.random.default_rng(seed)
     X = _standard(rng, n, 3)
-    for attempt in range(100_000):
-        truth = drawn(
-            ordinal_version_space, 100_000 * seed + attempt, X, np.ones(n, int), **options
-        )
+    above, truth = np.ones((n, 2), int), {}
+    attempts = itertools.count(100_000 * seed)
+    # Sides of the thresholds in their order are those of one level.
+    while (np.diff(above, axis=1) > 0).any() or not 0 < above.mean() < 1:
+        truth = drawn(ordinal_version_space, next(attempts), X, np.ones(n, int), **options)
         above = truth["above"]
-        # Sides of the thresholds in their order are those of one level.
-        if (np.diff(above, axis=1) <= 0).all() and 0 < above.mean() < 1:
-            return X, 1 + above.sum(axis=1), truth
+    return X, 1 + above.sum(axis=1), truth
 
 
 def bayes_point(seed: int, *, integrate: bool) -> Trial:

@@ -117,16 +117,16 @@ def test_holds_fixed_what_it_is_given():
 
 def test_warns_where_few_points_count():
     with pytest.warns(ConvergenceWarning, match="stands on few points"):
-        result = IntegratedEP(narrow).run(KEY, Y)
+        result = IntegratedEP(funnel).run(KEY, Y)
     assert not result.converged
 
 
-def narrow(y):
-    """Hyperparameters on a bent ridge, which a density with straight axes covers badly."""
+def funnel(y):
+    """Hyperparameters in a funnel, which a density with straight axes covers badly."""
     with numpyro.plate("hyper", 2):
         scale = numpyro.sample("scale", dist.LogNormal(0.0, 3.0))
     u, v = jnp.log(scale)
-    numpyro.factor("ridge", -0.5 * ((u - v**2) / 0.005) ** 2)
+    numpyro.factor("funnel", -0.5 * (v * jnp.exp(-2.0 * u)) ** 2 - 2.0 * u)
     with numpyro.plate("items", len(y)):
         f = numpyro.sample("f", dist.Normal(0.0, 1.0))
         numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
