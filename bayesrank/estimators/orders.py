@@ -18,7 +18,7 @@ from bayesrank.models.orders import events, preference_orders, thurstone_orders
 __all__ = ["OrderRanker"]
 
 Array = NDArray[np.float64]
-Order = Sequence[Any]
+
 _CURE = "rank it in an order, or give it among items or item_features"
 
 
@@ -93,7 +93,7 @@ class OrderRanker(SkillEstimator):
 
     def fit(
         self,
-        orders: Iterable[Order],
+        orders: Iterable[Sequence[Any]],
         y: None = None,
         *,
         sample_weight: ArrayLike | None = None,
