@@ -186,10 +186,11 @@ def test_questions_by_name(alone):
 
 @pytest.mark.parametrize("which", ["alone", "featured", "graph"])
 def test_a_saved_ranker_answers_as_before(which, request, tmp_path):
+    named = {}
     if which == "graph":
-        tied, weights = [True] + [False] * 7, np.linspace(1, 2, 8)
+        named = {"ties": [True] + [False] * 7, "sample_weight": np.linspace(1, 2, 8)}
         ranker = PairwiseRanker(item_features=FEATURES, laplacian=2, hyperparameters="prior")
-        ranker.fit(WINS, ties=tied, sample_weight=weights)
+        ranker.fit(WINS, **named)
     else:
         ranker = request.getfixturevalue(which)
     ranker.save(tmp_path / "ranker.npz")
@@ -200,7 +201,7 @@ def test_a_saved_ranker_answers_as_before(which, request, tmp_path):
     assert other.query() == ranker.query()
     assert other.log_evidence_ == ranker.log_evidence_
     assert other.names_ == ranker.names_
-    again = other.fit(WINS)
+    again = other.fit(WINS, **named)
     assert again.names_ == ranker.names_
 
 

@@ -1,5 +1,7 @@
 """Latents of groups eliminated group by group, against the dense Gaussian of all of them."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,25 +46,35 @@ def problem():
 
 def test_is_the_dense_posterior():
     prior, dense, terms = problem()
-    found, wanted = jax.jit(lambda: prior.times(terms))(), dense.times(terms)
-    assert found.valid
-    assert_allclose(found.mean, wanted.mean, atol=1e-12)
-    assert_allclose(found.covariance, wanted.covariance, atol=1e-12)
-    assert_allclose(found.log_normaliser, wanted.log_normaliser, atol=1e-11)
     every = Rows(jnp.eye(SIZE), None, SIZE)
-    for rows in (terms[1].rows, every):
-        for one, other in zip(found.margins(rows), wanted.margins(rows), strict=True):
-            assert_allclose(one, other, atol=1e-12)
-    across = found.covariance_of(terms[0].rows, every)
-    assert_allclose(across, wanted.covariance_of(terms[0].rows, every), atol=1e-12)
+
+    def figures(prior):
+        posterior = prior.times(terms)
+        return posterior.valid, (
+            posterior.mean,
+            posterior.covariance,
+            posterior.log_normaliser,
+            posterior.margins(terms[1].rows),
+            posterior.margins(every),
+            posterior.covariance_of(terms[0].rows, every),
+        )
+
+    (valid, found), (_, wanted) = (jax.jit(partial(figures, x))() for x in (prior, dense))
+    assert valid
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert_allclose(one, other, atol=1e-11)
 
 
 def test_its_prior_alone_is_the_prior():
     prior, dense, terms = problem()
-    assert_allclose(prior.alone().covariance, dense.covariance)
-    assert_allclose(
-        prior.alone().margins(terms[0].rows)[1], dense.alone().margins(terms[0].rows)[1]
-    )
+
+    def figures(prior):
+        alone = prior.alone()
+        return alone.covariance, alone.margins(terms[0].rows)[1]
+
+    found, wanted = (jax.jit(partial(figures, x))() for x in (prior, dense))
+    for one, other in zip(found, wanted, strict=True):
+        assert_allclose(one, other)
     assert prior.size == SIZE
 
 
@@ -78,17 +90,21 @@ def test_its_normaliser_has_the_derivative_of_the_dense_one():
 
         return jax.jit(jax.grad(of))(1.0)
 
-    found = slope(prior, prior.times(terms))
-    assert_allclose(found, slope(dense, dense.times(terms)), rtol=1e-9)
+    found, wanted = (slope(x, jax.jit(partial(x.times, terms))()) for x in (prior, dense))
+    assert_allclose(found, wanted, rtol=1e-9)
 
 
 def test_draws_have_its_moments():
     prior, _, terms = problem()
-    posterior = prior.times(terms)
-    draws = np.asarray(posterior.sample(jax.random.key(0), 20_000))
-    error = np.sqrt(np.diagonal(posterior.covariance) / len(draws))
-    assert (np.abs(draws.mean(0) - posterior.mean) < 4.5 * error).all()
-    assert_allclose(np.cov(draws, rowvar=False), posterior.covariance, atol=0.08)
+
+    def figures():
+        posterior = prior.times(terms)
+        return posterior.mean, posterior.covariance, posterior.sample(jax.random.key(0), 20_000)
+
+    mean, covariance, draws = map(np.asarray, jax.jit(figures)())
+    error = np.sqrt(np.diagonal(covariance) / len(draws))
+    assert (np.abs(draws.mean(0) - mean) < 4.5 * error).all()
+    assert_allclose(np.cov(draws, rowvar=False), covariance, atol=0.08)
 
 
 def test_tells_rows_that_see_two_groups():

@@ -5,7 +5,10 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import Distribution, constraints
+
+from bayesrank.distributions._moments import TiltedMoments
 
 __all__ = ["Outcomes"]
 
@@ -13,8 +16,8 @@ __all__ = ["Outcomes"]
 class Outcomes(Distribution):
     """Base of the distributions over the outcomes ``0, ..., num_outcomes - 1``.
 
-    Subclasses provide ``num_outcomes``, ``sample`` and ``log_prob``, and name the constructor's
-    argument that is the scalar predictor in ``predictor``.
+    Subclasses provide ``num_outcomes``, ``sample``, ``log_prob`` and ``tilted_moments``, and name
+    the constructor's argument that is the scalar predictor in ``predictor``.
     """
 
     predictor: ClassVar[str]
@@ -23,6 +26,26 @@ class Outcomes(Distribution):
     @property
     def num_outcomes(self) -> int:
         """Number of outcomes."""
+        raise NotImplementedError
+
+    def tilted_moments(
+        self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
+    ) -> TiltedMoments:
+        """Integrate an outcome's probability over a normal predictor; its own value is ignored.
+
+        Parameters
+        ----------
+        value : ArrayLike
+            Outcomes, from 0 to ``num_outcomes - 1``.
+        mean, variance : ArrayLike
+            Mean and variance of the predictor.
+
+        Returns
+        -------
+        TiltedMoments
+            ``log_z`` and its first two derivatives in ``mean``. All arguments and the other
+            parameters broadcast (``cutpoints`` without its last axis).
+        """
         raise NotImplementedError
 
     @property

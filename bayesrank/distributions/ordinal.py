@@ -161,21 +161,7 @@ class OrderedProbit(_Ordered):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate the level's probability over a normal predictor; own ``loc`` is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Levels, from 0 to ``num_outcomes - 1``.
-        mean, variance : ArrayLike
-            Mean and variance of the predictor.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``. All arguments, ``cutpoints``
-            without its last axis and ``noise`` broadcast.
-        """
+        """Integrate the level's probability over normal values of ``loc``, exactly."""
         lower, upper = self._edges(jnp.asarray(value))
         return _moments.interval(lower, upper, mean, self.noise**2 + variance)
 
@@ -230,21 +216,7 @@ class OrderedLogit(_Ordered):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate the level's probability over a normal predictor; own ``loc`` is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Levels, from 0 to ``num_outcomes - 1``.
-        mean, variance : ArrayLike
-            Mean and variance of the predictor.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All
-            arguments, ``cutpoints`` without its last axis and ``noise`` broadcast.
-        """
+        """Integrate the level's probability over normal values of ``loc``, right to 1e-9."""
         edges = self._edges(jnp.asarray(value))
         return logistic_interval_moments(*edges, mean, variance, self.noise)
 

@@ -104,21 +104,7 @@ class Thurstone(_PairOutcome):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate the outcome's probability over a normal margin; own ``margin`` is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Outcomes, 0 or 1.
-        mean, variance : ArrayLike
-            Mean and variance of the margin.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``. All arguments and ``noise``
-            broadcast.
-        """
+        """Integrate the outcome's probability over normal values of ``margin``, exactly."""
         total = 2.0 * self.noise**2 + variance
         sign = jnp.where(jnp.asarray(value) == 1, 1.0, -1.0)
         log_z, first, second = _moments.half_line(-sign * mean / jnp.sqrt(total))
@@ -172,27 +158,13 @@ class BradleyTerry(_PairOutcome):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate the outcome's probability over a normal margin; own ``margin`` is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Outcomes, 0 or 1.
-        mean, variance : ArrayLike
-            Mean and variance of the margin.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All
-            arguments and ``scale`` broadcast.
-        """
+        """Integrate the outcome's probability over normal values of ``margin``, right to 1e-9."""
         sign = jnp.where(jnp.asarray(value) == 1, 1.0, -1.0)
         moments = logistic_interval_moments(0.0, jnp.inf, sign * mean, variance, self.scale)
         return moments._replace(d1=sign * moments.d1)
 
 
-class _ComparisonWithTies(Outcomes):
+class _PairOutcomeWithTies(Outcomes):
     """How a comparison ends: the second item wins (0), no difference (1), the first wins (2)."""
 
     predictor = "margin"
@@ -217,7 +189,7 @@ class _ComparisonWithTies(Outcomes):
         return (difference > -self.tie_width).astype(int) + (difference > self.tie_width)
 
 
-class ThurstoneTies(_ComparisonWithTies):
+class ThurstoneTies(_PairOutcomeWithTies):
     r"""How a comparison ends if performances within ``tie_width`` of each other are a tie.
 
     The outcomes are 0 (the second item wins), 1 (no difference) and 2 (the first item wins), with
@@ -276,26 +248,12 @@ class ThurstoneTies(_ComparisonWithTies):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate the outcome's probability over a normal margin; own ``margin`` is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Outcomes, 0, 1 or 2.
-        mean, variance : ArrayLike
-            Mean and variance of the margin.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``. All arguments, ``tie_width`` and
-            ``noise`` broadcast.
-        """
+        """Integrate the outcome's probability over normal values of ``margin``, exactly."""
         total = 2.0 * self.noise**2 + variance
         return _moments.interval(*self._edges(value), mean, total)
 
 
-class BradleyTerryTies(_ComparisonWithTies):
+class BradleyTerryTies(_PairOutcomeWithTies):
     r"""How a comparison ends, by Rao and Kupper's extension of the Bradley-Terry model.
 
     The outcomes are 0 (the second item wins), 1 (no difference) and 2 (the first item wins), with
@@ -359,19 +317,5 @@ class BradleyTerryTies(_ComparisonWithTies):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate the outcome's probability over a normal margin; own ``margin`` is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Outcomes, 0, 1 or 2.
-        mean, variance : ArrayLike
-            Mean and variance of the margin.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``, right to 1e-9. All
-            arguments, ``tie_width`` and ``scale`` broadcast.
-        """
+        """Integrate the outcome's probability over normal values of ``margin``, right to 1e-9."""
         return logistic_interval_moments(*self._edges(value), mean, variance, self.scale)
