@@ -23,7 +23,6 @@ from bayesrank.distributions import (
     Thurstone,
     ThurstoneTies,
 )
-from bayesrank.distributions._outcomes import Outcomes
 
 MARGIN = np.array([-2.5, -0.3, 0.0, 0.8, 4.0])
 CUTPOINTS = np.array([-1.3, -0.2, 0.4, 2.0])
@@ -33,11 +32,11 @@ CUTPOINTS = np.array([-1.3, -0.2, 0.4, 2.0])
 class Case:
     """A distribution, its parameters, and its probabilities by SciPy, outcomes on the last axis."""
 
-    cls: type[Outcomes]
+    cls: Callable[..., Any]
     params: dict[str, Any]
     probs: Callable[..., np.ndarray]
 
-    def make(self, **changes: Any) -> Outcomes:
+    def make(self, **changes: Any) -> Any:
         return self.cls(**{**self.params, **changes})
 
     def expected(self) -> np.ndarray:
@@ -114,11 +113,11 @@ every_class = pytest.mark.parametrize("case", RICHEST, ids=str)
 
 
 @jax.jit
-def _log_prob(d: Outcomes, value: jax.Array) -> jax.Array:
+def _log_prob(d: Any, value: jax.Array) -> jax.Array:
     return jnp.asarray(d.log_prob(value))
 
 
-def _log_probs(d: Outcomes) -> np.ndarray:
+def _log_probs(d: Any) -> np.ndarray:
     """Log probabilities of all outcomes, outcomes on the last axis."""
     return np.moveaxis(_log_prob(d, d.enumerate_support()), 0, -1)
 
