@@ -40,8 +40,12 @@ def test_moments_and_scores_are_those_of_quadrature(kind):
     cases = [(level, mean, sd) for level in (0, 1, 2) for mean, sd in CAVITIES]
 
     def both(*args):
-        score = jax.grad(lambda t: likelihood.moments(t, *args).log_z)(theta)
-        return likelihood.moments(theta, *args), score
+        def log_z(theta):
+            moments = likelihood.moments(theta, *args)
+            return moments.log_z, moments
+
+        score, moments = jax.grad(log_z, has_aux=True)(theta)
+        return moments, score
 
     with jax.enable_x64(True):
         level, mean, sd = (jnp.asarray(x, float) for x in zip(*cases, strict=True))
@@ -65,14 +69,18 @@ def test_the_information_is_what_scores_are_expected_to_have(kind, tolerance):
     """Averaged over all levels; that of logistic noise is that of the normal noise most alike."""
     likelihood = LIKELIHOODS[kind]
     assert isinstance(likelihood, Ordinal)
-    with jax.enable_x64(True):
+
+    def both(mean, variance):
         theta, levels = jnp.asarray(THETA), jnp.arange(3)
-        for mean, sd in CAVITIES[:3]:
 
-            def log_z(theta, level, mean=mean, sd=sd):
-                return likelihood.moments(theta, level, mean, sd**2).log_z
+        def log_z(theta, level):
+            return likelihood.moments(theta, level, mean, variance).log_z
 
-            values, scores = jax.vmap(jax.value_and_grad(log_z), (None, 0))(theta, levels)
-            expected = np.einsum("y,yp,yq->pq", np.exp(values), scores, scores)
-            found = likelihood.information(theta, jnp.asarray(mean), jnp.asarray(sd**2))
+        values, scores = jax.vmap(jax.value_and_grad(log_z), (None, 0))(theta, levels)
+        expected = jnp.einsum("y,yp,yq->pq", jnp.exp(values), scores, scores)
+        return likelihood.information(theta, mean, variance), expected
+
+    with jax.enable_x64(True):
+        mean, sd = CAVITIES[:3].T
+        for found, expected in zip(*jax.jit(jax.vmap(both))(mean, sd**2), strict=True):
             np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())

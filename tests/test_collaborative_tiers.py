@@ -155,10 +155,11 @@ def test_em_ends_at_a_stationary_point_of_the_program(ratings, size):
     )
     result = engine.run(*ratings, kernel=kernel, num_items=6, progress_bar=False)
     states = {"kernel": kernel, "strength": result.kernel_prior, "mean_strength": 2.0}
+    program = EP(collaborative_rating_gp)
 
     def evidence(params):
         with jax.enable_x64(True):
-            return EP(collaborative_rating_gp).run(
+            return program.run(
                 jax.random.key(0), *ratings, 30, 6, params=params, num_samples=1, **states
             ).log_evidence  # fmt: skip
 
