@@ -142,4 +142,15 @@ def new_users(likelihood: str, seeds: str, given: str) -> None:
         )
 
 
-COMMANDS = (speed, protocol, peers, single, new_users)
+@click.command("ratings-few")
+@click.option("--seed", default=1000)
+def few(seed: int) -> None:
+    """Calibration and log loss of simulated ratings by few users."""
+    from benchmarks.ratings_few import SETTINGS, report
+
+    for setting in SETTINGS:
+        for line in report(*setting, seed):
+            click.echo(line)
+
+
+COMMANDS = (speed, protocol, peers, single, new_users, few)

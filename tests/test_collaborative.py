@@ -10,7 +10,7 @@ import pytest
 from jax.scipy.stats import multivariate_normal, norm
 from rating_data import USERS_AND_ITEMS, draw_numbers
 from scipy import stats
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from bayesrank import CollaborativeGP
 from bayesrank.infer import EP, ConvergenceWarning
@@ -366,3 +366,30 @@ def test_unknown_numbers_are_refused(plain):
         result.draw(3)
     with pytest.raises(ValueError, match="num_samples is 2.5; pass a whole number from 0"):
         result.draw([3], 2.5)
+
+
+def test_few_users_are_predicted_with_the_doubt_that_is_due():
+    """30 users of 12 items, half of them told; with a prior worth 12 users the power was .65."""
+    probs, levels = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        tastes = 0.8 * rng.normal(size=(12, 3))
+        kernel = tastes @ tastes.T + 0.5 + 0.25 * np.eye(12)
+        f = 0.7 * rng.normal(size=12) + rng.normal(size=(30, 12)) @ np.linalg.cholesky(kernel).T
+        said = np.digitize(f + rng.normal(size=f.shape), [-2.0, -0.7, 0.7, 2.0])
+        told = np.argsort(rng.random((30, 12)), axis=1) < 6
+        users, items = np.nonzero(told)
+        result = EM("probit", tol=1e-3).run(users, items, said[told], progress_bar=False)
+        assert [tier.strength for tier in result.kernel_prior.tiers] == [42.0]
+        others = np.nonzero(~told)
+        probs.append(result.predict_proba(*others))
+        levels.append(said[others])
+    log_p, chosen = np.log(np.concatenate(probs)), np.concatenate(levels)
+
+    def loss(power):
+        scaled = power * log_p
+        return (np.logaddexp.reduce(scaled, 1) - scaled[np.arange(len(chosen)), chosen]).mean()
+
+    assert 0.8 < minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded").x < 1.25
+    frequencies = np.bincount(chosen) / len(chosen)
+    assert loss(1.0) < stats.entropy(frequencies) - 0.03

@@ -107,7 +107,7 @@ def test_a_prior_may_have_items_in_an_order_of_its_own():
 
 @pytest.mark.parametrize("size", [3, 503])
 def test_rare_items_do_not_touch_frequent_ones(size):
-    """Frequent ones have a prior worth as many users as they are; how others follow has more."""
+    """Frequent ones have a prior worth 30 more users than they are; how others follow has more."""
     rng, users = np.random.default_rng(8), 40.0
     base = np.eye(size) + 0.5
     draws = rng.normal(size=(40, size)) @ np.linalg.cholesky(base).T
@@ -116,13 +116,13 @@ def test_rare_items_do_not_touch_frequent_ones(size):
         prior = KernelPrior.for_items(size)
         found = np.asarray(prior.maximise(*(jnp.asarray(x) for x in (moments, base, users))))
     first = min(size, 500)
-    frequent = slice(first), slice(first)
-    alone = (moments + first * base)[frequent] / (users + first)
+    frequent, worth = (slice(first), slice(first)), first + 30.0
+    alone = (moments + worth * base)[frequent] / (users + worth)
     np.testing.assert_allclose(found[frequent], alone, rtol=1e-9, atol=1e-12)
     if size > first:
         weights, from_base, alone = (
             np.linalg.solve(x[frequent], x[:first, first:])
-            for x in (found, base, (moments + first * base) / (users + first))
+            for x in (found, base, (moments + worth * base) / (users + worth))
         )
         near, far = (np.abs(x - from_base).max() for x in (weights, alone))
         assert 0 < near < 0.2 * far
