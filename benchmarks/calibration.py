@@ -84,7 +84,10 @@ def of_draws(draws: np.ndarray, truth: np.ndarray, *, centred: bool = True) -> T
         low, high = np.asarray(rank_interval(draws, prob=prob)).T
         held.append(float(np.mean((low <= place) & (place <= high))))
     pit = np.mean(draws < truth, axis=0)
-    return Trial(pit.tolist(), held if centred else [], [float(mean @ truth), float(mean @ mean)])
+    # Sets of large skills would decide alone: each counts in units of its posterior's spread.
+    unit = draws.var(axis=0).mean()
+    slope = [float(mean @ truth / unit), float(mean @ mean / unit)]
+    return Trial(pit.tolist(), held if centred else [], slope)
 
 
 def of_levels(probability: np.ndarray, level: np.ndarray, seed: int) -> Trial:

@@ -15,7 +15,6 @@ from bayesrank.infer import EP, IntegratedEP
 from bayesrank.models import ordinal_gp, preference_gp, thurstone
 from bayesrank.models.bayes_point import ordinal_version_space
 from bayesrank.online import OnlineBayesPoint
-from bayesrank.online.bayes_point import NOISES
 from benchmarks.calibration import Case, Trial, of_draws, of_levels
 
 __all__ = ["CASES"]
@@ -99,6 +98,7 @@ def orders_as_pairs(seed: int) -> Trial:
     return of_draws(ranker.result.get_samples()["f"], skill)
 
 
+_NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _SPACE = {"num_levels": 3, "threshold_scale": 2.0}
 
 
@@ -124,12 +124,12 @@ def bayes_point(seed: int, *, integrate: bool) -> Trial:
 
 
 def online_bayes_point(seed: int, *, first: int, last: int) -> Trial:
-    """A stream of three hundred examples of four features and five levels, as it goes on."""
+    """A stream of examples of four features and five levels, with thresholds among the scores."""
     rng, r = np.random.default_rng(seed), 5
     X = rng.normal(size=(last, 4))
-    noise = rng.choice(NOISES)
+    noise = rng.choice(_NOISES)
     weights = rng.normal(size=4)
-    thresholds = np.sort(rng.normal(0.0, 10.0, r - 1))
+    thresholds = np.sort(rng.normal(0.0, np.hypot(2.0, noise), r - 1))
     score = X @ weights + noise * rng.normal(size=last)
     y = 1 + (score[:, None] > thresholds).sum(axis=1)
     probability = OnlineBayesPoint(r).prequential_proba(X, y)
