@@ -252,6 +252,7 @@ class _Survey:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.eliminated: tuple[str, ...] = ()
         self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
+        self.solved = [(np.zeros(self.size), mode.evaluation.sites)]
 
     def _gradient(self, flat: np.ndarray) -> np.ndarray:
         mode, start = self.mode, self.mode.evaluation.sites
@@ -260,10 +261,15 @@ class _Survey:
         )[1]
 
     def _solve(self, flat: np.ndarray) -> ConditionalPosterior:
+        # EP starts from the sites of the nearest point that was solved.
+        white = np.linalg.solve(self.root, flat - self.mode.flat)
+        start = min(self.solved, key=lambda known: float(np.sum((known[0] - white) ** 2)))[1]
         component, (self.shapes, self.eliminated) = self.free.component(
-            flat, self.fixed, self.mode.evaluation.sites, self.args, self.kwargs
+            flat, self.fixed, start, self.args, self.kwargs
         )
         self.count += 1
+        if component.evaluation.usable:
+            self.solved.append((white, component.evaluation.sites))
         return component
 
     def proposal(self) -> Proposal:
