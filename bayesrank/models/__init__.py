@@ -12,6 +12,7 @@ file                 programs
                      with shared mean and kernel
 ``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
 ``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
+``link_learn``       ``link_margins``: corrections of BM25's term weight from links of documents
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders, top-k lists
                      and choices
@@ -28,6 +29,7 @@ from bayesrank.models.collaborative import (
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
 from bayesrank.models.cone_rank import cone_of_differences as cone_of_differences
 from bayesrank.models.lambda_rank import weighted_preferences as weighted_preferences
+from bayesrank.models.link_learn import link_margins as link_margins
 from bayesrank.models.orders import preference_orders as preference_orders
 from bayesrank.models.orders import thurstone_orders as thurstone_orders
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
@@ -40,6 +42,7 @@ __all__ = [
     "collaborative_preference_gp",
     "collaborative_rating_gp",
     "cone_of_differences",
+    "link_margins",
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",

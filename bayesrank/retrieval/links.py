@@ -1,0 +1,158 @@
+"""Links between documents: checked, without direction, and drawn as triples."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from bayesrank._tables import plain_array
+
+__all__ = ["Links", "links_of", "with_linked"]
+
+Rows = NDArray[np.int64]
+
+
+class Links(NamedTuple):
+    """Which documents are linked, whichever refers to the other.
+
+    Attributes
+    ----------
+    pairs
+        Each linked pair twice, once from either side, ordered by the first, shape (2 L, 2).
+    starts
+        Where each document's pairs begin, shape (documents + 1,).
+    """
+
+    pairs: Rows
+    starts: Rows
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return len(self.starts) - 1
+
+    @property
+    def adjacency(self) -> Any:
+        """One for each linked pair, sparse, shape (documents, documents)."""
+        n = self.num_documents
+        ones = np.ones(len(self.pairs))
+        return sparse.csr_array((ones, self.pairs[:, 1], self.starts), shape=(n, n))
+
+    def are_linked(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
+        """Whether each first document is linked with the second."""
+        keys = self.pairs[:, 0] * self.num_documents + self.pairs[:, 1]
+        wanted = first * self.num_documents + second
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return keys[place] == wanted
+
+    def unlinked(self, documents: Rows, count: int, rng: np.random.Generator) -> Rows:
+        """Draw other documents that are not linked with each document, shape (len, count).
+
+        Raises
+        ------
+        ValueError
+            If a document is linked with all others.
+        """
+        full = np.diff(self.starts)[documents] >= self.num_documents - 1
+        if full.any():
+            raise ValueError(
+                f"document {documents[np.argmax(full)]} is linked with all others; leave its "
+                "links out, or give more documents"
+            )
+        first = np.repeat(documents, count)
+        drawn = rng.integers(0, self.num_documents, len(first))
+        again = np.flatnonzero((first == drawn) | self.are_linked(first, drawn))
+        while len(again):
+            drawn[again] = rng.integers(0, self.num_documents, len(again))
+            mine, other = first[again], drawn[again]
+            again = again[(mine == other) | self.are_linked(mine, other)]
+        return drawn.reshape(len(documents), count)
+
+
+def links_of(links: ArrayLike, num_documents: int) -> Links:
+    """Check links, and take them without direction and each once.
+
+    Parameters
+    ----------
+    links : array-like of shape (L, 2)
+        Numbers of the two documents of each link.
+    num_documents : int
+        Number of documents.
+
+    Returns
+    -------
+    Links
+        Without links of a document to itself.
+
+    Raises
+    ------
+    ValueError
+        If they are no pairs of numbers of documents, or none joins two different documents.
+
+    Examples
+    --------
+    >>> links_of([(0, 1), (1, 0), (1, 2), (2, 2)], 3).pairs
+    array([[0, 1],
+           [1, 0],
+           [1, 2],
+           [2, 1]])
+    """
+    pairs = plain_array(links)
+    pairs = np.zeros((0, 2), int) if pairs.size == 0 else pairs
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise ValueError(
+            f"links has shape {pairs.shape} and dtype {pairs.dtype}; pass (L, 2), the numbers of "
+            "two documents in each row"
+        )
+    outside = ((pairs < 0) | (pairs >= num_documents)).any(axis=1)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise ValueError(
+            f"links is {pairs[row].tolist()} in row {row}; documents are numbered 0 to "
+            f"{num_documents - 1}"
+        )
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64)
+    if not len(pairs):
+        raise ValueError("links joins no two different documents; pass at least one link that does")
+    keys = np.concatenate([pairs @ [num_documents, 1], pairs @ [1, num_documents]])
+    both = np.stack(np.divmod(np.unique(keys), num_documents), axis=1)
+    starts = np.searchsorted(both[:, 0], np.arange(num_documents + 1))
+    return Links(both, starts)
+
+
+def with_linked(scores: Any, links: Links, weight: float) -> Any:
+    """Add to each document's score the mean score of the documents that it is linked with.
+
+    Parameters
+    ----------
+    scores : sparse array of shape (queries, documents)
+        Scores.
+    links : Links
+        Links between the documents.
+    weight : float
+        Factor of the mean score of linked documents, from 0 on.
+
+    Returns
+    -------
+    sparse array of shape (queries, documents)
+        ``score + weight * mean score of linked documents``.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many documents in both, or `weight` is negative or not finite.
+    """
+    rows: Any = sparse.csr_array(scores)
+    if rows.shape[1] != links.num_documents:
+        raise ValueError(
+            f"scores has {rows.shape[1]} documents, and links {links.num_documents}; pass both of "
+            "the same collection"
+        )
+    if not 0 <= weight < np.inf:
+        raise ValueError(f"weight is {weight!r}; pass a number from 0 on")
+    degree = np.diff(links.starts)
+    share = links.adjacency.multiply(1.0 / np.maximum(degree, 1)[:, None])
+    return sparse.csr_array(rows + weight * (rows @ sparse.csr_array(share).T))

@@ -1,0 +1,25 @@
+"""LinkLearn: term weights learned from links; see `bayesrank.models.link_learn`."""
+
+from bayesrank.solvers.link_learn.bases import basis_scores as basis_scores
+from bayesrank.solvers.link_learn.bases import margin_features as margin_features
+from bayesrank.solvers.link_learn.forms import FORMS as FORMS
+from bayesrank.solvers.link_learn.forms import Form as Form
+from bayesrank.solvers.link_learn.forms import weigh as weigh
+from bayesrank.solvers.link_learn.overlaps import Overlaps as Overlaps
+from bayesrank.solvers.link_learn.overlaps import overlaps as overlaps
+from bayesrank.solvers.link_learn.train import LOSSES as LOSSES
+from bayesrank.solvers.link_learn.train import Training as Training
+from bayesrank.solvers.link_learn.train import fit_link_learn as fit_link_learn
+
+__all__ = [
+    "FORMS",
+    "LOSSES",
+    "Form",
+    "Overlaps",
+    "Training",
+    "basis_scores",
+    "fit_link_learn",
+    "margin_features",
+    "overlaps",
+    "weigh",
+]

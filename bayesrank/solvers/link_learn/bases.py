@@ -1,0 +1,100 @@
+r"""The basis form to first order: similarities that are linear in the unknowns.
+
+The weight is BM25's times :math:`\exp(\sum_b \theta_b \phi_b)`, with hat functions :math:`\phi_b`.
+To first order in :math:`\theta` a similarity is :math:`g (s_0 + \sum_b \theta_b s_b)`, where
+:math:`s_0` is BM25's and :math:`s_b` the same sum with each term's weight times :math:`\phi_b`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from bayesrank.retrieval import Collection, Index
+from bayesrank.solvers.link_learn.forms import KNOTS, Form, hats, scales_of
+from bayesrank.solvers.link_learn.overlaps import overlaps
+
+__all__ = ["basis_scores", "margin_features"]
+
+Values = NDArray[np.float64]
+
+
+def basis_scores(queries: Any, counts: Any, documents: Collection) -> list[Any]:
+    """BM25's scores, and those of each function of the basis, all sparse.
+
+    Parameters
+    ----------
+    queries, counts
+        Counts of terms, shapes (queries, terms) and (documents, terms).
+    documents
+        What the collection says of the terms.
+
+    Returns
+    -------
+    list of sparse arrays of shape (queries, documents)
+        Of length 17; with draws of ``gain`` and ``theta`` of `bayesrank.models.link_margins` a
+        draw's scores are ``gain * first + sum(theta * others)``.
+    """
+    weights, functions = _weights(counts, documents)
+
+    def scores(values: Values) -> Any:
+        table = sparse.csr_array((values, counts.indices, counts.indptr), shape=counts.shape)
+        return Index(table).scores(queries)
+
+    return [scores(weights), *(scores(weights * column) for column in functions.T)]
+
+
+def margin_features(
+    queries: Any,
+    counts: Any,
+    documents: Collection,
+    triples: NDArray[np.int64],
+) -> tuple[Values, Values]:
+    """Margins of triples by BM25, and how each function of the basis changes them.
+
+    Parameters
+    ----------
+    queries
+        Counts of what stands for each document as a query, shape (documents, terms).
+    counts, documents
+        Counts of the documents' terms, and what they say.
+    triples
+        Query, linked and unlinked document of each, shape (N, 3).
+
+    Returns
+    -------
+    tuple of ndarray
+        Margins, shape (N,), and features, shape (N, 16).
+    """
+    columns = []
+    for side in (1, 2):
+        shared = overlaps(queries[triples[:, 0]], counts[triples[:, side]])
+        length = counts.sum(axis=1)[triples[shared.pair, side]]
+        weights, functions = _elements(shared.second, shared.term, length, documents)
+        parts = np.column_stack([weights, weights[:, None] * functions]) * shared.first[:, None]
+        columns.append(
+            np.stack([np.bincount(shared.pair, part, len(triples)) for part in parts.T], axis=1)
+        )
+    apart = columns[0] - columns[1]
+    return apart[:, 0], apart[:, 1:]
+
+
+def _weights(counts: Any, documents: Collection) -> tuple[Values, Values]:
+    lengths = np.repeat(counts.sum(axis=1), np.diff(counts.indptr))
+    return _elements(counts.data, counts.indices, lengths, documents)
+
+
+def _elements(
+    tf: Values, term: NDArray[Any], length: Values, documents: Collection
+) -> tuple[Values, Values]:
+    """BM25's weights of elements, shape (E,), and the basis at them, shape (E, 16)."""
+    scales, codes = scales_of(tf, term, length, documents)
+    functions = np.concatenate(
+        [np.asarray(hats(getattr(scales, n), KNOTS[n]))[getattr(codes, n)] for n in KNOTS], axis=1
+    )
+    form = Form("basis")
+    plain = {**form.init(np.random.default_rng(0)), "log_gain": np.array(0.0)}
+    return np.asarray(form.weight(plain, scales, codes), np.float64), functions

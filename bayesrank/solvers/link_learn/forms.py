@@ -1,0 +1,190 @@
+r"""Forms of the weight of a term in a text.
+
+A form gives the weight of a term that occurs :math:`tf` times in a text of length :math:`l` and is
+in :math:`df` of :math:`N` documents whose mean length is :math:`L`. It sees :math:`\log(1 + tf)`,
+:math:`\log(N / df)` and :math:`\log(l / L)`, and so no word by itself: what one collection teaches
+serves another.
+
+- ``mlp``: the product of three small networks, one of each [1]_, for both texts of a pair. Outputs
+  are made positive: a query's length factor is the same for all documents, and would turn its
+  ranking round where it was negative.
+- ``okapi``: BM25 with its :math:`k_1`, :math:`b`, a power of the idf, and a scale to be learned.
+- ``basis``: BM25 times the exponential of a sum of hat functions of each of the three.
+
+In the last two a query's weight is its count, as in BM25.
+
+References
+----------
+.. [1] Grangier, D. and Bengio, S. (2005). Exploiting hyperlinks to learn a retrieval model. NIPS
+   Workshop on Learning to Rank. Equation (3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from scipy import sparse
+
+from bayesrank.retrieval import Collection
+
+__all__ = ["FORMS", "KNOTS", "Form", "Scales", "hats", "weigh"]
+
+Values = NDArray[np.float64]
+
+FORMS = ("mlp", "okapi", "basis")
+K1, B = 1.2, 0.75
+
+KNOTS = {
+    "tf": np.log1p(np.array([1.0, 2.0, 3.0, 5.0, 10.0])),
+    "idf": np.array([1.0, 2.5, 4.0, 5.5, 7.0, 8.5]),
+    "length": np.log(np.array([0.1, 0.3, 1.0, 2.0, 4.0])),
+}
+"""Where the hat functions of the basis are one."""
+
+
+class Scales(NamedTuple):
+    """Different values of what a form sees; elements refer to them by number.
+
+    Attributes
+    ----------
+    tf, idf, length
+        ``log(1 + tf)``, ``log(N / df)`` and ``log(l / L)``, in any order.
+    """
+
+    tf: Any
+    idf: Any
+    length: Any
+
+
+class Codes(NamedTuple):
+    """Numbers of the values of each element in `Scales`."""
+
+    tf: Any
+    idf: Any
+    length: Any
+
+
+def hats(values: Any, knots: Any) -> Array:
+    """Hat functions at values, shape (m, knots): they add up to one, constant beyond the ends."""
+    return jax.vmap(
+        lambda unit: jnp.interp(jnp.asarray(values), jnp.asarray(knots), unit), out_axes=1
+    )(jnp.eye(len(knots)))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the term weight.
+
+    Parameters
+    ----------
+    kind
+        "mlp", "okapi" or "basis".
+    hidden
+        Units of the hidden layer of each network of "mlp".
+    """
+
+    kind: str
+    hidden: int = 10
+
+    @property
+    def both_sides(self) -> bool:
+        """Whether a query's terms are weighed as a document's are."""
+        return self.kind == "mlp"
+
+    def init(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Parameters to start from: those of BM25, or random networks."""
+        if self.kind == "okapi":
+            return {
+                "log_k1": np.log(K1),
+                "logit_b": np.log(B / (1.0 - B)),
+                "log_power": np.array(0.0),
+                "log_gain": np.array(-1.0),
+            }
+        if self.kind == "basis":
+            parts = {name: np.zeros(len(knots)) for name, knots in KNOTS.items()}
+            return {**parts, "log_gain": np.array(-1.0)}
+        return {name: _init_network(rng, self.hidden) for name in ("tf", "idf", "length")}
+
+    def weight(self, params: Any, scales: Scales, codes: Codes) -> Array:
+        """Weights of elements, positive, in the shape of the codes."""
+        if self.kind == "mlp":
+            factors = (_network(params[name], getattr(scales, name)) for name in Scales._fields)
+            tf, idf, length = factors
+            return tf[codes.tf] * idf[codes.idf] * length[codes.length]
+        tf = jnp.expm1(scales.tf)[codes.tf]
+        ratio = jnp.exp(scales.length)[codes.length]
+        if self.kind == "okapi":
+            k1, b = jnp.exp(params["log_k1"]), jax.nn.sigmoid(params["logit_b"])
+            power = jnp.exp(params["log_power"])
+            log_idf = jnp.log(jnp.maximum(scales.idf, 1e-9))
+            idf = jnp.exp(params["log_gain"] + power * log_idf)[codes.idf]
+            return idf * _saturated(tf, ratio, k1, b)
+        correction = params["log_gain"] + sum(
+            (hats(getattr(scales, name), KNOTS[name]) @ params[name])[getattr(codes, name)]
+            for name in KNOTS
+        )
+        return scales.idf[codes.idf] * _saturated(tf, ratio, K1, B) * jnp.exp(correction)
+
+
+def _saturated(tf: Any, ratio: Any, k1: Any, b: Any) -> Any:
+    return (k1 + 1.0) * tf / (k1 * (1.0 - b + b * ratio) + tf)
+
+
+def _init_network(rng: np.random.Generator, hidden: int) -> dict[str, Any]:
+    return {
+        "inner": rng.normal(size=hidden),
+        "shift": rng.normal(size=hidden),
+        "outer": rng.normal(size=hidden) / np.sqrt(hidden),
+        "level": np.array(0.0),
+    }
+
+
+def _network(params: Any, values: Any) -> Array:
+    layer = jnp.tanh(jnp.asarray(values)[:, None] * params["inner"] + params["shift"])
+    return jax.nn.softplus(layer @ params["outer"] + params["level"])
+
+
+def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collection) -> Any:
+    """Return what a form sees of elements: `Scales`, and `Codes` of the elements.
+
+    Parameters
+    ----------
+    tf, term
+        Count and number of the term of each element, shape (E,).
+    length
+        Length of the text of each element, shape (E,).
+    documents
+        The collection whose frequencies and mean length count.
+    """
+    df = np.maximum(documents.document_frequency[term], 1.0)
+    kinds, numbers = zip(
+        *(np.unique(part, return_inverse=True) for part in (tf, df, length)), strict=True
+    )
+    scales = Scales(
+        np.log1p(kinds[0]),
+        np.log(documents.num_documents / kinds[1]),
+        np.log(kinds[2] / documents.mean_length),
+    )
+    return scales, Codes(*(number.astype(np.int32) for number in numbers))
+
+
+def weigh(form: Form, params: Any, counts: Any, documents: Collection) -> Any:
+    """Return the weights of the terms of texts, sparse, in the shape of the counts.
+
+    Terms that no document has weigh nothing.
+    """
+    if not counts.nnz:
+        return counts.copy()
+    sizes = np.diff(counts.indptr)
+    lengths = np.repeat(counts.sum(axis=1), sizes)
+    scales, codes = scales_of(counts.data, counts.indices, lengths, documents)
+    with jax.enable_x64(True):
+        weights = np.asarray(form.weight(params, Scales(*map(jnp.asarray, scales)), codes))
+    weights = np.where(documents.document_frequency[counts.indices] > 0, weights, 0.0)
+    return sparse.csr_array((weights, counts.indices, counts.indptr), shape=counts.shape)

@@ -1,0 +1,49 @@
+"""Terms that pairs of texts have in common: all that their similarity depends on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Overlaps", "overlaps"]
+
+
+class Overlaps(NamedTuple):
+    """One entry for each term that the two texts of a pair share, ordered by the pair.
+
+    Attributes
+    ----------
+    pair
+        Number of the pair, shape (E,).
+    term
+        Number of the term, shape (E,).
+    first, second
+        Its counts in the two texts, shape (E,).
+    """
+
+    pair: NDArray[np.int64]
+    term: NDArray[np.int64]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+
+
+def overlaps(first: Any, second: Any) -> Overlaps:
+    """Return the terms that rows of two tables of counts share.
+
+    Parameters
+    ----------
+    first, second
+        Sparse counts by rows with sorted columns, both of shape (pairs, terms), one text a row.
+    """
+    here, there = (_ones(rows) for rows in (first, second))
+    one, other = first.multiply(there).tocsr(), second.multiply(here).tocsr()
+    pair = np.repeat(np.arange(one.shape[0]), np.diff(one.indptr))
+    return Overlaps(pair, one.indices.astype(np.int64), one.data, other.data)
+
+
+def _ones(rows: Any) -> Any:
+    ones = rows.copy()
+    ones.data = np.ones_like(ones.data)
+    return ones

@@ -1,0 +1,287 @@
+r"""Training of a term weight on links, by stochastic gradients.
+
+Each linked pair :math:`(d, l^+)` is set against documents :math:`l^-` that are not linked with
+:math:`d`, drawn anew in each epoch. With :math:`m = sim(d, l^+) - sim(d, l^-)` the losses are
+
+- ``hinge``: :math:`\max(0, 1 - m)`, as printed (equation 7);
+- ``softmax``: minus the log share of :math:`l^+` in the sum of :math:`e^{sim}` over all drawn;
+- ``probit``: :math:`-\log \Phi(m)`.
+
+The paper takes one gradient a document. Here some hundred links share one, by Adam. As there, some
+of the linked documents are held out: each is a query whose relevant documents are those it is
+linked with, and training stops where average precision on these no longer rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.scipy.stats import norm
+from numpy.typing import NDArray
+
+from bayesrank.metrics import average_precision
+from bayesrank.retrieval import Collection, Index, Links
+from bayesrank.solvers.link_learn.forms import Codes, Form, Scales, scales_of, weigh
+from bayesrank.solvers.link_learn.overlaps import overlaps
+
+__all__ = ["LOSSES", "Training", "fit_link_learn"]
+
+LOSSES = ("hinge", "softmax", "probit")
+
+# Entries of shared terms that are prepared at once: some 200 MB with what is made of them.
+_ENTRIES = 2_000_000
+_VALIDATED = 200
+_SHARE = 0.1
+
+
+class Training(NamedTuple):
+    """What training found.
+
+    Attributes
+    ----------
+    params
+        Parameters of the form, those of the best epoch.
+    precision
+        Mean average precision on the held-out documents before training and after each epoch.
+    """
+
+    params: Any
+    precision: tuple[float, ...]
+
+
+class Texts(NamedTuple):
+    """What stands for each document as a query, and as a document: sparse counts, shape (n, V)."""
+
+    queries: Any
+    documents: Any
+
+
+class _Batches(NamedTuple):
+    """Minibatches of entries of shared terms, shape (batches, entries)."""
+
+    pair: Any
+    query: Codes
+    document: Codes
+    counts: Any  # of the queries' terms
+
+
+def fit_link_learn(
+    form: Form,
+    loss: str,
+    texts: Texts,
+    links: Links,
+    documents: Collection,
+    *,
+    num_unlinked: int,
+    num_epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    patience: int,
+    rng: np.random.Generator,
+    callback: Callable[[int, float], None] | None = None,
+) -> Training:
+    """Learn the parameters of a form from links.
+
+    Parameters
+    ----------
+    form, loss
+        The weight, and one of `LOSSES`.
+    texts
+        Counts of the queries and the documents, in the order of the links' numbers.
+    links
+        Links between the documents.
+    documents
+        What the documents say of their terms.
+    num_unlinked
+        Documents that each linked pair is set against.
+    num_epochs, patience
+        Passes over all links at the most, and how many without a better average precision.
+    batch_size
+        Linked pairs a step.
+    learning_rate
+        Of Adam.
+    rng
+        Source of chance.
+    callback
+        Called with the number of epochs and the average precision after each.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two documents have links and text.
+    """
+    learned, held = _split(texts, links, rng)
+    params: Any = jax.tree.map(jnp.asarray, form.init(rng))
+    state = (params, *(jax.tree.map(jnp.zeros_like, params) for _ in range(2)), jnp.asarray(0))
+    validate = partial(_precision, form, texts, links, documents, held)
+    best, precision, entries = jax.tree.map(np.asarray, params), [validate(params)], 1024
+    for epoch in range(num_epochs):
+        pairs = rng.permutation(learned)
+        for block in _blocks(pairs, texts, num_unlinked, batch_size):
+            scales, batches, entries = _prepare(
+                block, texts, links, documents, num_unlinked, batch_size, entries, rng
+            )
+            state = _descend(
+                form, loss, num_unlinked, batch_size, learning_rate, state, scales, batches
+            )
+        precision.append(validate(state[0]))
+        if callback is not None:
+            callback(epoch + 1, precision[-1])
+        if precision[-1] >= max(precision):
+            best = jax.tree.map(np.asarray, state[0])
+        elif epoch + 1 - int(np.argmax(precision)) >= patience:
+            break
+    return Training(best, tuple(precision))
+
+
+def _split(
+    texts: Texts, links: Links, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Linked pairs to learn from, and documents that are held out as queries."""
+    has_text = np.diff(texts.queries.indptr) > 0
+    linked = np.flatnonzero((np.diff(links.starts) > 0) & has_text)
+    if len(linked) < 2:
+        raise ValueError("links has fewer than two documents with text; give more links")
+    count = min(max(1, int(_SHARE * len(linked))), _VALIDATED)
+    held = np.sort(rng.choice(linked, count, replace=False))
+    usable = has_text[links.pairs[:, 0]] & ~np.isin(links.pairs[:, 0], held)
+    return links.pairs[usable], held
+
+
+def _precision(
+    form: Form,
+    texts: Texts,
+    links: Links,
+    documents: Collection,
+    held: NDArray[np.int64],
+    params: Any,
+) -> float:
+    """Mean average precision of the held-out documents as queries; themselves are left out."""
+    rows = texts.queries[held]
+    queries = weigh(form, params, rows, documents) if form.both_sides else rows
+    scores = Index(weigh(form, params, texts.documents, documents)).scores(queries)
+    values = []
+    for number, document in enumerate(held):
+        row = scores[[number]].toarray()[0]
+        label = np.zeros(len(row), int)
+        label[links.pairs[links.starts[document] : links.starts[document + 1], 1]] = 1
+        others = np.arange(len(row)) != document
+        values.append(average_precision(row[others], label[others]).mean)
+    return float(np.mean(values))
+
+
+def _blocks(
+    pairs: NDArray[np.int64], texts: Texts, num_unlinked: int, batch_size: int
+) -> Iterator[NDArray[np.int64]]:
+    """Cut linked pairs into blocks of whole minibatches that fit into memory."""
+    sizes = np.diff(texts.queries.indptr)[pairs[:, 0]]
+    each = batch_size * max(1.0, float(sizes.mean())) * (1 + num_unlinked)
+    count = batch_size * max(1, int(_ENTRIES / each))
+    for start in range(0, len(pairs), count):
+        block = pairs[start : start + count]
+        # The last minibatch is filled up with pairs from the beginning.
+        missing = -len(block) % batch_size
+        yield np.concatenate([block, np.resize(pairs, (missing, 2))])
+
+
+def _prepare(
+    pairs: NDArray[np.int64],
+    texts: Texts,
+    links: Links,
+    documents: Collection,
+    num_unlinked: int,
+    batch_size: int,
+    entries: int,
+    rng: np.random.Generator,
+) -> tuple[Scales, _Batches, int]:
+    """Draw unlinked documents; return the shared terms, minibatch by minibatch."""
+    against = links.unlinked(pairs[:, 0], num_unlinked, rng)
+    target = np.concatenate([pairs[:, 1:], against], axis=1).ravel()
+    query = np.repeat(pairs[:, 0], 1 + num_unlinked)
+    shared = overlaps(texts.queries[query], texts.documents[target])
+    lengths = [rows.sum(axis=1) for rows in texts]
+    both = np.concatenate([shared.first, shared.second])
+    length = np.concatenate([lengths[0][query[shared.pair]], lengths[1][target[shared.pair]]])
+    scales, codes = scales_of(both, np.tile(shared.term, 2), length, documents)
+
+    width = batch_size * (1 + num_unlinked)
+    batch, inside = np.divmod(shared.pair, width)
+    sizes = np.bincount(batch, minlength=len(pairs) // batch_size)
+    while entries < sizes.max(initial=1):
+        entries = int(1.3 * entries)
+    place = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+    def laid(values: Any, fill: int) -> Any:
+        table = np.full((len(sizes), entries), fill, values.dtype)
+        table[batch, place] = values
+        return table
+
+    half = len(shared.pair)
+    here = Codes(*(laid(code[:half], 0) for code in codes))
+    there = Codes(*(laid(code[half:], 0) for code in codes))
+    laid_pairs = laid(inside.astype(np.int32), width)
+    counts = laid(shared.first.astype(np.float32), 0)
+    return _padded(scales), _Batches(laid_pairs, here, there, counts), entries
+
+
+def _padded(scales: Scales) -> Scales:
+    """Repeat the last of the values up to a power of two, so that few shapes are compiled."""
+    return Scales(
+        *(np.pad(v, (0, 2 ** int(np.ceil(np.log2(len(v)))) - len(v)), "edge") for v in scales)
+    )
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _descend(
+    form: Form,
+    loss: str,
+    num_unlinked: int,
+    batch_size: int,
+    learning_rate: float,
+    state: Any,
+    scales: Scales,
+    batches: _Batches,
+) -> Any:
+    """One step of Adam for each minibatch."""
+    scales = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), scales)
+
+    def objective(params: Any, batch: _Batches) -> Array:
+        weights = form.weight(params, scales, batch.document)
+        own = form.weight(params, scales, batch.query) if form.both_sides else batch.counts
+        width = batch_size * (1 + num_unlinked)
+        sims = jax.ops.segment_sum(weights * own, batch.pair, width + 1, indices_are_sorted=True)[
+            :-1
+        ]
+        return _loss(loss, sims.reshape(batch_size, 1 + num_unlinked))
+
+    def step(state: Any, batch: _Batches) -> tuple[Any, None]:
+        params, mean, square, count = state
+        slope = jax.grad(objective)(params, batch)
+        count = count + 1
+        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, slope)
+        square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, square, slope)
+        first, second = 1.0 - 0.9**count, 1.0 - 0.999**count
+
+        def move(p: Array, m: Array, v: Array) -> Array:
+            moved = p - learning_rate * (m / first) / (jnp.sqrt(v / second) + 1e-8)
+            return moved.astype(p.dtype)
+
+        return (jax.tree.map(move, params, mean, square), mean, square, count), None
+
+    return lax.scan(step, state, batches)[0]
+
+
+def _loss(kind: str, sims: Array) -> Array:
+    """Mean loss; the linked document's similarity is the first of each row."""
+    if kind == "softmax":
+        return jnp.mean(jax.nn.logsumexp(sims, axis=1) - sims[:, 0])
+    margins = sims[:, :1] - sims[:, 1:]
+    if kind == "hinge":
+        return jnp.mean(jax.nn.relu(1.0 - margins))
+    return -jnp.mean(norm.logcdf(margins))
