@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import ConeRank as ConeRank
     from bayesrank.estimators import LambdaRank as LambdaRank
+    from bayesrank.estimators import LinkLearn as LinkLearn
     from bayesrank.estimators import OrderRanker as OrderRanker
     from bayesrank.estimators import OrdinalGP as OrdinalGP
     from bayesrank.estimators import PairwiseRanker as PairwiseRanker
@@ -31,6 +32,7 @@ _EXPORTS = {
     "ConeRank": "bayesrank.estimators",
     "LambdaRank": "bayesrank.estimators",
     "OrderRanker": "bayesrank.estimators",
+    "LinkLearn": "bayesrank.estimators",
     "OrdinalGP": "bayesrank.estimators",
     "PairwiseRanker": "bayesrank.estimators",
     "PreferenceGP": "bayesrank.estimators",
@@ -44,6 +46,7 @@ __all__ = [
     "ConeRank",
     "LambdaRank",
     "OrderRanker",
+    "LinkLearn",
     "OrdinalGP",
     "PairwiseRanker",
     "PreferenceGP",

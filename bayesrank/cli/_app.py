@@ -18,6 +18,7 @@ from bayesrank.cli._interrupt import Interrupted, kept, look
 from bayesrank.cli._learn import learn
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._rate import rate
+from bayesrank.cli._search import search
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._stream import stream_command
 
@@ -182,6 +183,7 @@ cli.add_command(ask)
 cli.add_command(evaluate)
 cli.add_command(learn)
 cli.add_command(rate)
+cli.add_command(search)
 cli.add_command(stream_command)
 
 

@@ -4,6 +4,9 @@ from bayesrank.datasets._comparisons import read_comparisons as read_comparisons
 from bayesrank.datasets._data import ComparisonData as ComparisonData
 from bayesrank.datasets._data import OrderEvents as OrderEvents
 from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
+from bayesrank.datasets.documents import TextData as TextData
+from bayesrank.datasets.documents import read_links as read_links
+from bayesrank.datasets.documents import read_texts as read_texts
 from bayesrank.datasets.errors import DataError as DataError
 from bayesrank.datasets.lists import ListData as ListData
 from bayesrank.datasets.lists import align as align
@@ -20,10 +23,13 @@ __all__ = [
     "OrderEvents",
     "QueryLists",
     "RatingData",
+    "TextData",
     "align",
     "group_queries",
     "load_modechoice",
     "read_comparisons",
+    "read_links",
     "read_lists",
     "read_ratings",
+    "read_texts",
 ]

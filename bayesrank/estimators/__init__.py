@@ -5,6 +5,7 @@ from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as Collabo
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
 from bayesrank.estimators.cone_rank import ConeRank as ConeRank
 from bayesrank.estimators.lambda_rank import LambdaRank as LambdaRank
+from bayesrank.estimators.link_learn import LinkLearn as LinkLearn
 from bayesrank.estimators.orders import OrderRanker as OrderRanker
 from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
 from bayesrank.estimators.pairwise import PairwiseRanker as PairwiseRanker
@@ -19,6 +20,7 @@ __all__ = [
     "ConeRank",
     "LambdaRank",
     "OrderRanker",
+    "LinkLearn",
     "OrdinalGP",
     "PairwiseRanker",
     "PreferenceGP",

@@ -6,6 +6,7 @@ documents for queries is a `Hits`.
 
 from bayesrank.retrieval.bm25 import BM25 as BM25
 from bayesrank.retrieval.bm25 import TfIdf as TfIdf
+from bayesrank.retrieval.bm25 import warn_of_unknown_terms as warn_of_unknown_terms
 from bayesrank.retrieval.counts import Collection as Collection
 from bayesrank.retrieval.counts import check_counts as check_counts
 from bayesrank.retrieval.counts import collection as collection
@@ -27,5 +28,6 @@ __all__ = [
     "collection",
     "links_of",
     "term_counter",
+    "warn_of_unknown_terms",
     "with_linked",
 ]

@@ -40,20 +40,25 @@ class Index:
     ----------
     weights : sparse array of shape (documents, terms)
         Weight of each term in each document.
+
+    Attributes
+    ----------
+    postings : sparse array of shape (terms, documents)
+        The same weights by terms.
     """
 
     def __init__(self, weights: Any) -> None:
-        self._postings: Any = sparse.csr_array(sparse.csr_array(weights).T)
+        self.postings: Any = sparse.csr_array(sparse.csr_array(weights).T)
 
     @property
     def num_documents(self) -> int:
         """Number of documents."""
-        return self._postings.shape[1]
+        return self.postings.shape[1]
 
     @property
     def num_terms(self) -> int:
         """Number of terms."""
-        return self._postings.shape[0]
+        return self.postings.shape[0]
 
     def scores(self, queries: Any) -> Any:
         """Scores of all documents that share a term with a query.
@@ -68,7 +73,7 @@ class Index:
         sparse array of shape (queries, documents)
             Scores; those that are not stored are zero.
         """
-        return sparse.csr_array(queries) @ self._postings
+        return sparse.csr_array(queries) @ self.postings
 
     def search(self, queries: Any, k: int = 10) -> Hits:
         """Find the best documents of each query.
@@ -104,9 +109,9 @@ class Index:
     def _add(self, scores: Array, terms: NDArray[Any], weights: Array) -> NDArray[np.int64] | slice:
         """Add the scores of a query's terms; return the documents that have one of them."""
         starts, all_documents, values = (
-            self._postings.indptr,
-            self._postings.indices,
-            self._postings.data,
+            self.postings.indptr,
+            self.postings.indices,
+            self.postings.data,
         )
         parts = [slice(starts[term], starts[term + 1]) for term in terms]
         for part, weight in zip(parts, weights, strict=True):

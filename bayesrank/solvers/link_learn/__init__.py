@@ -8,6 +8,7 @@ from bayesrank.solvers.link_learn.forms import weigh as weigh
 from bayesrank.solvers.link_learn.overlaps import Overlaps as Overlaps
 from bayesrank.solvers.link_learn.overlaps import overlaps as overlaps
 from bayesrank.solvers.link_learn.train import LOSSES as LOSSES
+from bayesrank.solvers.link_learn.train import Texts as Texts
 from bayesrank.solvers.link_learn.train import Training as Training
 from bayesrank.solvers.link_learn.train import fit_link_learn as fit_link_learn
 
@@ -16,6 +17,7 @@ __all__ = [
     "LOSSES",
     "Form",
     "Overlaps",
+    "Texts",
     "Training",
     "basis_scores",
     "fit_link_learn",

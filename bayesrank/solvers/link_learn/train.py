@@ -38,6 +38,7 @@ LOSSES = ("hinge", "softmax", "probit")
 _ENTRIES = 2_000_000
 _VALIDATED = 200
 _SHARE = 0.1
+_TOGETHER = 25  # queries whose scores of all documents are in memory at once
 
 
 class Training(NamedTuple):
@@ -166,14 +167,18 @@ def _precision(
     rows = texts.queries[held]
     queries = weigh(form, params, rows, documents) if form.both_sides else rows
     scores = Index(weigh(form, params, texts.documents, documents)).scores(queries)
+    relevant = links.adjacency[held]
     values = []
-    for number, document in enumerate(held):
-        row = scores[[number]].toarray()[0]
-        label = np.zeros(len(row), int)
-        label[links.pairs[links.starts[document] : links.starts[document + 1], 1]] = 1
-        others = np.arange(len(row)) != document
-        values.append(average_precision(row[others], label[others]).mean)
-    return float(np.mean(values))
+    for start in range(0, len(held), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        given, label = scores[part].toarray(), relevant[part].toarray()
+        others = held[part, None] != np.arange(given.shape[1])
+        query = np.broadcast_to(held[part, None], given.shape)
+        figure = average_precision(
+            given[others], label[others], query=query[others], undefined="raise"
+        )
+        values.append(figure.values)
+    return float(np.mean(np.concatenate(values)))
 
 
 def _blocks(

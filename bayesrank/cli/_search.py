@@ -1,0 +1,172 @@
+"""The command `search`: documents, links and queries in; the best documents of each query out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from bayesrank._names import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bayesrank.datasets import TextData
+
+_HELP = """\
+Search DOCUMENTS for each query, by BM25, or by term weights learned from links.
+
+DOCUMENTS and --queries are JSON lines, {"id": ..., "title": ..., "text": ...}, or comma-separated
+text with columns of these names; a title is not needed. --links has the columns from and to.
+
+\b
+  {"id": "d1", "title": "Sorting", "text": "..."}     from,to      id,text
+  {"id": "d2", "title": "Trees", "text": "..."}       d2,d1        q1,quick sort
+
+With --links a document's score gains --link-weight times the mean score of the documents that it
+is linked with, whichever refers to which. --out has the columns query, item and score, as
+`evaluate` reads them.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("documents", type=click.Path(path_type=Path))
+@click.option("--queries", type=click.Path(path_type=Path), required=True, metavar="FILE")
+@click.option("--links", type=click.Path(path_type=Path), metavar="FILE", help="Linked documents.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("run.csv"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the scores go. A file that is there is replaced.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["bm25", "link-learn"]),
+    default="bm25",
+    show_default=True,
+    help="Weights of terms; link-learn needs --links.",
+)
+@click.option(
+    "--link-weight",
+    type=click.FloatRange(min=0),
+    default=0.3,
+    show_default=True,
+    help="What the scores of linked documents count.",
+)
+@click.option(
+    "--language",
+    default="english",
+    show_default=True,
+    help="Of the Snowball stemmer; none leaves words as they are.",
+)
+@click.option("-k", type=click.IntRange(min=1), default=100, show_default=True, help="Top places.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of chance."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress, only any warnings.")
+def search(
+    documents: Path,
+    queries: Path,
+    links: Path | None,
+    out: Path,
+    method: str,
+    link_weight: float,
+    language: str,
+    k: int,
+    seed: int,
+    quiet: bool,
+) -> None:
+    """Read the files, index, search, and write the scores."""
+    from rich.console import Console
+
+    from bayesrank.cli._output import OutputError, write_frame
+    from bayesrank.cli._steps import Steps
+    from bayesrank.datasets import DataError, read_links, read_texts
+
+    if method == "link-learn" and links is None:
+        raise click.UsageError("--method link-learn needs --links, a file of linked documents.")
+    inputs = [path.resolve() for path in (documents, queries, links) if path is not None]
+    if out.resolve() in inputs:
+        raise OutputError(f"{out}: the scores would replace this input; use --out")
+    data, asked = read_texts(documents), read_texts(queries)
+    pairs = None if links is None else read_links(links, data.names)
+    steps = Steps(Console(stderr=True), quiet=quiet)
+    with steps.running():
+        with steps.step("Counting terms"):
+            counter = _counter(language)
+            try:
+                counts = counter.fit_transform(data.whole)
+            except ValueError:
+                raise DataError(documents, "no text has a word", "give texts") from None
+        with steps.step("Learning" if method == "link-learn" else "Indexing"):
+            engine = _engine(documents, method, counter, counts, data, pairs, seed)
+        with steps.step("Searching"):
+            scores = engine.scores(counter.transform(asked.whole))
+            if pairs is not None:
+                scores = _with_links(links, scores, pairs, link_weight)
+        with steps.step("Writing the scores"):
+            try:
+                write_frame(out, _table(scores, asked, data, k))
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                raise OutputError(f"{out}: cannot be written ({reason}); use --out") from error
+    message = f"{len(asked.names)} queries, {len(data.names)} documents. Scores are in {out}."
+    click.echo(shown(message))
+
+
+def _counter(language: str) -> Any:
+    from bayesrank.retrieval import term_counter
+
+    try:
+        return term_counter(None if language == "none" else language)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}") from None
+
+
+def _engine(
+    path: Path,
+    method: str,
+    counter: Any,
+    counts: Any,
+    data: "TextData",
+    links: Any,
+    seed: int,
+) -> Any:
+    from bayesrank.datasets import DataError
+    from bayesrank.estimators import LinkLearn
+    from bayesrank.retrieval import BM25
+
+    try:
+        if method == "bm25":
+            return BM25().fit(counts)
+        titled = any(data.titles)
+        engine = LinkLearn(query_side="title" if titled else "document", random_state=seed)
+        titles = counter.transform(data.titles) if titled else None
+        return engine.fit(counts, links, titles)
+    except ValueError as error:
+        raise DataError(path, str(error), "correct the file") from None
+
+
+def _with_links(path: Path | None, scores: Any, links: Any, weight: float) -> Any:
+    from bayesrank.datasets import DataError
+    from bayesrank.retrieval import links_of, with_linked
+
+    try:
+        return with_linked(scores, links_of(links, scores.shape[1]), weight)
+    except ValueError as error:
+        raise DataError(path or "", str(error), "correct the file") from None
+
+
+def _table(scores: Any, queries: "TextData", data: "TextData", k: int) -> "pd.DataFrame":
+    """The k best documents of each query that share a term with it or have a link to one."""
+    import pandas as pd
+
+    rows = []
+    for number, name in enumerate(queries.names):
+        low, high = scores.indptr[number : number + 2]
+        found, values = scores.indices[low:high], scores.data[low:high]
+        order = np.lexsort((found, -values))[:k]
+        rows += [(name, data.names[found[i]], values[i]) for i in order]
+    return pd.DataFrame(rows, columns=["query", "item", "score"])

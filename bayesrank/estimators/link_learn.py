@@ -1,0 +1,375 @@
+"""`LinkLearn`: a search engine whose term weights are learned from links."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank._states import no_state, read_arrays, write_arrays
+from bayesrank._validate import check_count
+from bayesrank.retrieval import (
+    Collection,
+    Hits,
+    Index,
+    check_counts,
+    collection,
+    links_of,
+    warn_of_unknown_terms,
+    with_linked,
+)
+from bayesrank.solvers.link_learn import FORMS, LOSSES, Form, Texts, fit_link_learn, weigh
+
+__all__ = ["LinkLearn"]
+
+_OWNER = "LinkLearn"
+_FORMAT = 1
+
+
+class LinkLearn(BaseEstimator):
+    """Search by term weights under which linked documents are alike [1]_.
+
+    A document is taken to be closer to those it is linked with than to others. What is learned is
+    how a term's count, its rarity and a text's length make up its weight, and no word by itself: so
+    it serves other collections, see `index`.
+
+    Parameters
+    ----------
+    form : {"okapi", "basis", "mlp"}, default "okapi"
+        "okapi" is BM25 with four parameters learned; "basis" is BM25 times hat functions of count,
+        idf and length; "mlp" is the paper's product of three networks.
+    loss : {"softmax", "hinge", "probit"}, default "softmax"
+        See `bayesrank.solvers.link_learn`; the paper's is "hinge".
+    query_side : {"title", "document"}, default "title"
+        What stands for a document as a query: its title, which is as short as a query, or all of
+        it, as in the paper.
+    num_unlinked : int, default 40
+        Documents that each linked pair is set against.
+    num_epochs, patience : int, default 30 and 5
+        Passes over all links at the most, and how many without a gain end the training.
+    batch_size : int, default 64
+        Linked pairs a step.
+    learning_rate : float, default 0.02
+        Of Adam.
+    hidden : int, default 10
+        Units of each network of "mlp".
+    random_state : int, RandomState instance or None, default 0
+        Seed.
+
+    Attributes
+    ----------
+    params_ : dict
+        Parameters of the form.
+    validation_ : list of float
+        Mean average precision on the held-out tenth of the linked documents (200 at the most),
+        before training and after each epoch.
+    collection_ : Collection
+        What the indexed documents say of their terms.
+
+    References
+    ----------
+    .. [1] Grangier, D. and Bengio, S. (2005). Exploiting hyperlinks to learn a retrieval model.
+       NIPS Workshop on Learning to Rank.
+
+    Examples
+    --------
+    >>> from bayesrank import LinkLearn
+    >>> from bayesrank.retrieval import term_counter
+    >>> texts = ["red fish", "red fish swim", "blue bird", "a blue bird sings"]
+    >>> counter = term_counter()
+    >>> counts = counter.fit_transform(texts)
+    >>> engine = LinkLearn(query_side="document", num_unlinked=2, batch_size=4)
+    >>> engine = engine.fit(counts, links=[(0, 1), (2, 3)])
+    >>> engine.search(counter.transform(["fish"]), k=2).documents
+    array([[0, 1]])
+    """
+
+    def __init__(
+        self,
+        *,
+        form: Literal["okapi", "basis", "mlp"] = "okapi",
+        loss: Literal["softmax", "hinge", "probit"] = "softmax",
+        query_side: Literal["title", "document"] = "title",
+        num_unlinked: int = 40,
+        num_epochs: int = 30,
+        patience: int = 5,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        hidden: int = 10,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.form = form
+        self.loss = loss
+        self.query_side = query_side
+        self.num_unlinked = num_unlinked
+        self.num_epochs = num_epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.hidden = hidden
+        self.random_state = random_state
+
+    def fit(
+        self,
+        counts: Any,
+        links: ArrayLike,
+        titles: Any = None,
+        *,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> Self:
+        """Learn the weights, and index the documents.
+
+        Parameters
+        ----------
+        counts : sparse array of shape (documents, terms)
+            Counts of terms, see `bayesrank.retrieval.term_counter`.
+        links : array-like of shape (L, 2)
+            Numbers of the documents of each link; which refers to which does not matter. Links of
+            a document to itself say nothing and are left out.
+        titles : sparse array of shape (documents, terms), optional
+            Counts of the documents' titles, needed where `query_side` is "title".
+        callback : callable, optional
+            Called after each epoch with its number and the average precision.
+
+        Returns
+        -------
+        LinkLearn
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used; the message names it.
+        """
+        form = self._check_options()
+        rows = check_counts(counts)
+        known = collection(rows)
+        pairs = links_of(links, rows.shape[0])
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        trained = fit_link_learn(
+            form,
+            self.loss,
+            Texts(self._queries(rows, titles), rows),
+            pairs,
+            known,
+            num_unlinked=min(self.num_unlinked, rows.shape[0] - 2),
+            num_epochs=self.num_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            rng=rng,
+            callback=callback,
+        )
+        self.params_ = trained.params
+        self.validation_ = list(trained.precision)
+        self._form = form
+        return self._index(rows, known)
+
+    def index(self, counts: Any) -> Self:
+        """Index other documents, which take the place of those before; nothing is learned.
+
+        Parameters
+        ----------
+        counts : sparse array of shape (documents, terms)
+            Counts of terms, whatever the terms are.
+
+        Returns
+        -------
+        LinkLearn
+            This estimator.
+        """
+        check_is_fitted(self, "params_")
+        rows = check_counts(counts)
+        return self._index(rows, collection(rows))
+
+    def scores(self, queries: Any, *, links: ArrayLike | None = None, weight: float = 0.0) -> Any:
+        """Scores of all documents.
+
+        Parameters
+        ----------
+        queries : sparse array of shape (queries, terms)
+            Counts of terms.
+        links : array-like of shape (L, 2), optional
+            Links between the indexed documents.
+        weight : float, default 0
+            With `links`, how much the mean score of linked documents adds to a document's own.
+
+        Returns
+        -------
+        sparse array of shape (queries, documents)
+            Scores; those that are not stored are zero.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used.
+        """
+        found = self._index_.scores(self._query_weights(queries))
+        if links is None:
+            return found
+        return with_linked(found, links_of(links, found.shape[1]), weight)
+
+    def search(self, queries: Any, k: int = 10) -> Hits:
+        """Find the k best documents of each query.
+
+        Parameters
+        ----------
+        queries : sparse array of shape (queries, terms)
+            Counts of terms.
+        k : int, default 10
+            How many documents.
+
+        Returns
+        -------
+        Hits
+
+        Raises
+        ------
+        ValueError
+            If `queries` are no counts of the same terms, or `k` is not a positive whole number.
+
+        Warns
+        -----
+        UserWarning
+            If a query has no term that a document has.
+        """
+        return self._index_.search(self._query_weights(queries), k)
+
+    def save(self, path: str | Path) -> None:
+        """Write what was learned and the index to a file, whole or not at all.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self, "params_")
+        options = {k: v for k, v in self.get_params().items() if k != "random_state"}
+        header = {"format": _FORMAT, "options": options, "validation": self.validation_}
+        flat = _flattened(self.params_)
+        postings, known = self._index_.postings, self.collection_
+        write_arrays(
+            path,
+            {
+                **{f"params.{name}": value for name, value in flat.items()},
+                "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
+                "shape": np.array(postings.shape),
+                "data": postings.data,
+                "indices": postings.indices,
+                "indptr": postings.indptr,
+                "document_frequency": known.document_frequency,
+                "collection": np.array([known.num_documents, known.mean_length]),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an engine that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, or damaged; the message names it.
+        FileNotFoundError
+            If there is no file.
+        """
+        arrays = read_arrays(path, _OWNER)
+        try:
+            header = json.loads(arrays["header"].tobytes().decode())
+            if header["format"] != _FORMAT:
+                raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
+            engine = cls(**header["options"])
+            engine._form = engine._check_options()
+            engine.validation_ = [float(value) for value in header["validation"]]
+            flat = {k[7:]: v for k, v in arrays.items() if k.startswith("params.")}
+            engine.params_ = _restored(engine._form, flat)
+            shape = tuple(int(size) for size in arrays["shape"])
+            parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+            postings: Any = sparse.csr_array(parts, shape=shape)
+            postings.check_format()
+            number, mean_length = arrays["collection"]
+            frequency = arrays["document_frequency"]
+            if frequency.shape != shape[:1] or int(number) != shape[1]:
+                raise ValueError("its parts do not fit together")
+            engine.collection_ = Collection(int(number), float(mean_length), frequency)
+            engine._index_ = Index(postings.T)
+        except (LookupError, TypeError, ValueError) as error:
+            raise no_state(path, _OWNER, " ".join(str(error).split())) from None
+        return engine
+
+    def _check_options(self) -> Form:
+        for name, value, choices in (
+            ("form", self.form, FORMS),
+            ("loss", self.loss, LOSSES),
+            ("query_side", self.query_side, ("title", "document")),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+        for name in ("num_unlinked", "num_epochs", "patience", "batch_size", "hidden"):
+            check_count(getattr(self, name), name)
+        rate = self.learning_rate
+        if not isinstance(rate, int | float) or not 0 < rate < np.inf:
+            raise ValueError(f"learning_rate is {rate!r}; pass a positive number")
+        return Form(self.form, self.hidden)
+
+    def _queries(self, rows: Any, titles: Any) -> Any:
+        if self.query_side == "document":
+            return rows
+        if titles is None:
+            raise ValueError("titles is missing; pass their counts, or query_side='document'")
+        counted = check_counts(titles, "titles", num_terms=rows.shape[1])
+        if counted.shape[0] != rows.shape[0]:
+            raise ValueError(
+                f"titles has {counted.shape[0]} rows and counts {rows.shape[0]}; pass one for each "
+                "document"
+            )
+        return counted
+
+    def _index(self, rows: Any, known: Collection) -> Self:
+        self.collection_ = known
+        self._index_ = Index(weigh(self._form, self.params_, rows, known))
+        return self
+
+    def _query_weights(self, queries: Any) -> Any:
+        check_is_fitted(self, "params_")
+        rows = check_counts(queries, "queries", num_terms=self._index_.num_terms)
+        warn_of_unknown_terms(rows, self.collection_)
+        if not self._form.both_sides:
+            return rows
+        return weigh(self._form, self.params_, rows, self.collection_)
+
+
+def _flattened(params: Any) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            flat.update({f"{name}.{inner}": part for inner, part in value.items()})
+        else:
+            flat[name] = value
+    return flat
+
+
+def _restored(form: Form, flat: dict[str, Any]) -> Any:
+    """Parameters of the form from their flat names; all of them, in their shapes."""
+    like = form.init(np.random.default_rng(0))
+    wanted = _flattened(like)
+    if flat.keys() != wanted.keys() or any(
+        np.shape(flat[name]) != np.shape(value) for name, value in wanted.items()
+    ):
+        raise ValueError("its parameters are not those of the form")
+    return {
+        name: {inner: flat[f"{name}.{inner}"] for inner in value}
+        if isinstance(value, dict)
+        else flat[name]
+        for name, value in like.items()
+    }

@@ -1,0 +1,210 @@
+"""LinkLearn: its similarity by hand, its training, its program by two engines, its files."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import sparse
+
+from bayesrank import LinkLearn
+from bayesrank.infer import EP
+from bayesrank.models import link_margins
+from bayesrank.retrieval import BM25, check_counts, collection, links_of
+from bayesrank.solvers.link_learn import (
+    Form,
+    basis_scores,
+    margin_features,
+    overlaps,
+    weigh,
+)
+
+KEY = jax.random.key(0)
+
+
+def topics(seed=0, num_documents=120, num_topics=12, num_terms=80):
+    """Documents of topics, with words of the topic among common ones; links within topics."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(0, num_topics, num_documents)
+    common = rng.poisson(1.0, (num_documents, num_terms)) * (rng.random(num_terms) < 0.3)
+    special = np.zeros((num_documents, 6 * num_topics), int)
+    for row, mine in enumerate(topic):
+        special[row, 6 * mine : 6 * mine + 6] = rng.poisson(0.7, 6)
+    counts = np.concatenate([common, special], axis=1)
+    links = [
+        (i, j)
+        for i in range(num_documents)
+        for j in range(i)
+        if topic[i] == topic[j] and rng.random() < 0.4
+    ]
+    return sparse.csr_array(counts), np.array(links)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return topics()
+
+
+def test_shared_terms_are_those_of_the_dense_tables():
+    rng = np.random.default_rng(0)
+    first, second = rng.poisson(0.5, (2, 9, 20))
+    got = overlaps(*(check_counts(rows) for rows in (first, second)))
+    pair, term = np.nonzero((first > 0) & (second > 0))
+    assert got.pair.tolist() == pair.tolist()
+    assert got.term.tolist() == term.tolist()
+    assert got.first.tolist() == first[pair, term].tolist()
+    assert got.second.tolist() == second[pair, term].tolist()
+
+
+def test_the_okapi_form_and_the_basis_begin_as_bm25(world):
+    rows = check_counts(world[0])
+    known = collection(rows)
+    wanted = BM25(idf="log").fit(rows).index_.postings.T.toarray()
+    for kind in ("okapi", "basis"):
+        form = Form(kind)
+        start = {**form.init(np.random.default_rng(0)), "log_gain": np.array(0.0)}
+        got = weigh(form, start, rows, known).toarray()
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_the_networks_form_is_the_product_of_three_and_positive(world):
+    rows = check_counts(world[0])
+    known = collection(rows)
+    form = Form("mlp", hidden=3)
+    params = form.init(np.random.default_rng(1))
+    got = weigh(form, params, rows, known)
+
+    def network(p, x):
+        layer = np.tanh(x * p["inner"] + p["shift"]) @ p["outer"] + p["level"]
+        return np.log1p(np.exp(layer))
+
+    row, column = 5, rows.indices[rows.indptr[5]]
+    wanted = (
+        network(params["tf"], np.log1p(rows[row, column]))
+        * network(params["idf"], np.log(known.num_documents / known.document_frequency[column]))
+        * network(params["length"], np.log(rows[[row]].sum() / known.mean_length))
+    )
+    assert got[row, column] == pytest.approx(wanted, rel=1e-6)
+    assert got.data.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("form", "loss", "num_unlinked"),
+    [("mlp", "hinge", 3), ("okapi", "softmax", 10), ("basis", "probit", 5)],
+)
+def test_learning_raises_precision_on_links_held_out(world, form, loss, num_unlinked):
+    counts, links = world
+    model = LinkLearn(
+        form=form, loss=loss, query_side="document", num_unlinked=num_unlinked, num_epochs=6
+    ).fit(counts, links)
+    assert max(model.validation_) > model.validation_[0]
+    again = LinkLearn(**model.get_params()).fit(counts, links)
+    np.testing.assert_array_equal(
+        again.scores(counts[:5]).toarray(), model.scores(counts[:5]).toarray()
+    )
+
+
+def test_the_hinge_is_the_papers():
+    """Equation (7), by a loop over triples."""
+    from bayesrank.solvers.link_learn import train
+
+    sims = np.random.default_rng(0).normal(size=(4, 6))
+    wanted = np.mean([max(0.0, 1 - row[0] + other) for row in sims for other in row[1:]])
+    assert float(train._loss("hinge", jax.numpy.asarray(sims))) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_it_moves_to_another_collection_and_a_file(world, tmp_path):
+    model = LinkLearn(query_side="document", num_unlinked=5, num_epochs=2).fit(*world)
+    other = topics(seed=1, num_terms=50)[0]
+    before = model.params_
+    model.index(other)
+    assert model.params_ is before
+    hits = model.search(other[:3], k=4)
+    assert hits.documents[:, 0].tolist() == [0, 1, 2]
+    path = tmp_path / "engine.npz"
+    model.save(path)
+    loaded = LinkLearn.load(path).search(other[:3], k=4)
+    np.testing.assert_array_equal(loaded.documents, hits.documents)
+    np.testing.assert_allclose(loaded.scores, hits.scores, rtol=1e-12)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="is not a state that was saved by LinkLearn"):
+        LinkLearn.load(path)
+
+
+def test_links_at_search_time(world):
+    counts, links = world
+    model = LinkLearn(query_side="document", num_unlinked=5, num_epochs=1).fit(counts, links)
+    plain = model.scores(counts[:2]).toarray()
+    adjacency = links_of(links, counts.shape[0]).adjacency.toarray()
+    degree = np.maximum(adjacency.sum(1), 1)
+    wanted = plain + 0.4 * plain @ (adjacency / degree[:, None]).T
+    got = model.scores(counts[:2], links=links, weight=0.4).toarray()
+    np.testing.assert_allclose(got, wanted, rtol=1e-10)
+
+
+def test_margins_are_linear_in_the_basis(world):
+    """Scores of the basis, document by document, against margins of triples."""
+    rows = check_counts(world[0])
+    known = collection(rows)
+    links = links_of(world[1], rows.shape[0])
+    linked = links.pairs[::7]
+    other = links.unlinked(linked[:, 0], 1, np.random.default_rng(0))
+    triples = np.concatenate([linked, other], axis=1)
+    margins, features = margin_features(rows, rows, known, triples)
+    tables = [scores.toarray() for scores in basis_scores(rows, rows, known)]
+    wanted = np.stack(
+        [t[triples[:, 0], triples[:, 1]] - t[triples[:, 0], triples[:, 2]] for t in tables]
+    )
+    np.testing.assert_allclose(np.column_stack([margins, features]).T, wanted, atol=1e-9)
+    # The hat functions of count, of idf and of length add up to one each.
+    np.testing.assert_allclose(features[:, :5].sum(1), margins, atol=1e-6)
+
+
+def test_ep_agrees_with_nuts_on_the_program():
+    from numpyro.infer import MCMC, NUTS
+
+    rng = np.random.default_rng(2)
+    margins, features = np.abs(rng.normal(size=40)), rng.normal(size=(40, 2))
+    link = np.repeat(np.arange(8), 5)
+    result = EP(link_margins).run(KEY, margins, features, link, 8)
+    sampler = MCMC(NUTS(link_margins), num_warmup=300, num_samples=1500, progress_bar=False)
+    sampler.run(KEY, margins, features, link, 8)
+    draws = np.column_stack([sampler.get_samples()["gain"], sampler.get_samples()["theta"]])
+    mean = np.concatenate([[result.mean["gain"]], result.mean["theta"]])
+    sd = np.concatenate([[result.stddev["gain"]], result.stddev["theta"]])
+    np.testing.assert_allclose(mean, draws.mean(0), atol=0.12 * sd.max())
+    np.testing.assert_allclose(sd, draws.std(0), rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({"form": "x"}, {}, "form is 'x'; choose one of mlp, okapi, basis"),
+        ({"loss": "x"}, {}, "loss is 'x'"),
+        ({"query_side": "x"}, {}, "query_side is 'x'"),
+        ({"num_unlinked": 0}, {}, "num_unlinked is 0"),
+        ({"learning_rate": 0.0}, {}, "learning_rate is 0.0"),
+        ({"query_side": "title"}, {}, "titles is missing; pass their counts"),
+        ({"query_side": "title"}, {"titles": [[1] * 152]}, "titles has 1 rows and counts 120"),
+        ({}, {"links": [(0, 0)]}, "joins no two different documents"),
+        ({}, {"links": [(0, 500)]}, "documents are numbered 0 to 119"),
+    ],
+)
+def test_refuses(world, options, arguments, message):
+    counts, links = world
+    with pytest.raises(ValueError, match=message):
+        LinkLearn(**{"query_side": "document", **options}).fit(
+            counts, **{"links": links, **arguments}
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"margins": np.ones(2)}, "`margins` has shape"),
+        ({"link": np.zeros(2, int), "num_links": 1}, "`link` is to number the linked pair"),
+        ({"link": np.zeros(3, int)}, "num_links is None"),
+    ],
+)
+def test_the_program_refuses(arguments, message):
+    given = {"margins": np.ones(3), "features": np.ones((3, 1)), **arguments}
+    with pytest.raises(ValueError, match=message):
+        EP(link_margins).run(KEY, **given)

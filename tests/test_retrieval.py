@@ -1,0 +1,209 @@
+"""Counts, BM25, tf-idf, search and links against the textbook, one document at a time."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from bayesrank.retrieval import (
+    BM25,
+    Index,
+    TfIdf,
+    check_counts,
+    collection,
+    links_of,
+    term_counter,
+    with_linked,
+)
+
+TEXTS = [
+    "The cat sat on the mat",
+    "Cats and dogs are linked by mats",
+    "",
+    "A dog; a dog! And a dog?",
+    "Linking documents: documents that link",
+]
+
+
+@pytest.fixture(scope="module")
+def counter():
+    return term_counter().fit(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def counts(counter):
+    return counter.transform(TEXTS)
+
+
+def random_counts(seed=0, shape=(40, 30)):
+    rng = np.random.default_rng(seed)
+    return rng.poisson(0.4, shape) * rng.integers(1, 4, shape)
+
+
+def test_counts_stems_and_leaves_out_single_letters(counter, counts):
+    words = dict(zip(counter.get_feature_names_out(), counts.toarray().T, strict=True))
+    assert words["dog"].tolist() == [0, 1, 0, 3, 0]
+    assert words["link"].tolist() == [0, 1, 0, 0, 2]
+    assert "a" not in words
+    assert term_counter(None).fit(["Cats cat"]).get_feature_names_out().tolist() == ["cat", "cats"]
+    with pytest.raises(ValueError, match="language is 'klingon'; choose one of"):
+        term_counter("klingon")
+
+
+def textbook_bm25(table, query, k1, b, idf):
+    """The formula, term by term."""
+    number, mean_length = len(table), table.sum() / len(table)
+    scores = []
+    for row in table:
+        score = 0.0
+        for term, times in enumerate(query):
+            df = int((table[:, term] > 0).sum())
+            if not times or not row[term] or not df:
+                continue
+            weight = {
+                "log": math.log(number / df),
+                "odds": math.log((number - df + 0.5) / (df + 0.5)),
+                "smooth": math.log(1 + (number - df + 0.5) / (df + 0.5)),
+            }[idf]
+            held = k1 * (1 - b + b * row.sum() / mean_length)
+            score += times * weight * (k1 + 1) * row[term] / (held + row[term])
+        scores.append(score)
+    return scores
+
+
+@pytest.mark.parametrize("idf", ["smooth", "log", "odds"])
+@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.0, 0.0), (2.0, 1.0)])
+def test_bm25_is_the_textbook_formula_on_every_query(idf, k1, b):
+    table, queries = random_counts(), random_counts(1, (6, 30))
+    engine = BM25(k1=k1, b=b, idf=idf).fit(sparse.csr_array(table))
+    wanted = [textbook_bm25(table, query, k1, b, idf) for query in queries]
+    np.testing.assert_allclose(engine.scores(queries).toarray(), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_tf_idf_is_the_cosine():
+    table, queries = random_counts(), random_counts(1, (6, 30))
+    df = (table > 0).sum(0)
+
+    def vectors(rows):
+        with np.errstate(divide="ignore"):
+            raw = np.where(rows > 0, (1 + np.log(rows)) * np.log(len(table) / df), 0.0)
+        return raw / np.linalg.norm(raw, axis=1, keepdims=True)
+
+    got = TfIdf().fit(table).scores(queries).toarray()
+    np.testing.assert_allclose(got, vectors(queries) @ vectors(table).T, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (400, 300)])
+@pytest.mark.parametrize("k", [1, 3, 30, 400])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_search_is_the_order_of_all_scores(shape, k, sign):
+    rng = np.random.default_rng(3)
+    # Few different weights, so that many scores are equal.
+    weights = rng.integers(0, 3, shape) * (rng.random(shape) < 0.1) * sign
+    queries = (rng.random((5, shape[1])) < 0.03).astype(float)
+    queries[0] = 0.0
+    hits = Index(sparse.csr_array(weights)).search(sparse.csr_array(queries), k)
+    for query, documents, scores in zip(queries, *hits, strict=True):
+        full = weights @ query
+        order = np.lexsort((np.arange(len(full)), -full))[:k]
+        assert documents.tolist() == order.tolist()
+        np.testing.assert_allclose(scores, full[order])
+
+
+def test_empty_documents_score_zero_and_unknown_terms_warn(counter, counts):
+    engine = BM25().fit(counts)
+    assert engine.scores(counter.transform(["cat dog"])).toarray()[0, 2] == 0.0
+    with pytest.warns(UserWarning, match="query 1 has no term that a document has"):
+        hits = engine.search(counter.transform(["cat", "zebra"]), k=2)
+    assert hits.scores[1].tolist() == [0.0, 0.0]
+    with pytest.warns(UserWarning, match="query 0 and 1 more have no term"):
+        engine.search(counter.transform(["emu", "zebra"]), k=2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([[1, -1]], "counts is -1 in row 0, column 1; pass whole numbers from 0 on"),
+        ([[0, 0], [0, 1.5]], "counts is 1.5 in row 1, column 1"),
+        ([[np.nan]], "counts is nan in row 0"),
+        ([["a"]], "pass counts"),
+        ([[0, 0]], "counts has no term in any document"),
+    ],
+)
+def test_refuses_what_are_no_counts(counts, message):
+    with pytest.raises(ValueError, match=message):
+        BM25().fit(np.array(counts))
+
+
+def test_refuses_options_and_other_vocabularies():
+    for options, message in (
+        ({"k1": -1}, "k1 is -1"),
+        ({"b": 1.1}, "b is 1.1"),
+        ({"idf": "x"}, "idf is 'x'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            BM25(**options)
+    engine = BM25().fit([[1, 2], [0, 1]])
+    with pytest.raises(ValueError, match="queries has 3 columns, and the documents have 2 terms"):
+        engine.search([[1, 1, 1]])
+    with pytest.raises(ValueError, match="k is 0"):
+        engine.search([[1, 1]], k=0)
+
+
+def test_counts_are_copied_and_zeros_dropped():
+    given = sparse.csr_array(([1.0, 0.0], [0, 1], [0, 2]), shape=(1, 2))
+    assert check_counts(given).nnz == 1
+    assert given.nnz == 2
+    assert collection([[2, 0], [0, 0]]).document_frequency.tolist() == [1.0, 0.0]
+
+
+def test_links_have_no_direction_and_count_once():
+    links = links_of([(3, 1), (1, 3), (1, 3), (2, 2), (0, 3)], 5)
+    assert links.adjacency.toarray().tolist() == [
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 0, 0, 0],
+    ]
+    first, second = np.divmod(np.arange(25), 5)
+    assert (
+        links.are_linked(first, second).reshape(5, 5).tolist()
+        == (links.adjacency.toarray() > 0).tolist()
+    )
+
+
+def test_unlinked_documents_are_others_and_all_of_them():
+    links = links_of([(0, 1), (1, 2)], 5)
+    drawn = links.unlinked(np.array([0, 1, 4]), 200, np.random.default_rng(0))
+    assert [set(row.tolist()) for row in drawn] == [{2, 3, 4}, {3, 4}, {0, 1, 2, 3}]
+    with pytest.raises(ValueError, match="document 0 is linked with all others"):
+        links_of([(0, 1)], 2).unlinked(np.array([0]), 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ([(1, 1)], "joins no two different documents"),
+        ([], "joins no two different documents"),
+        ([(0, 5)], "links is \\[0, 5\\] in row 0; documents are numbered 0 to 4"),
+        ([(0, -1)], "numbered 0 to 4"),
+        ([(0.5, 1)], "the numbers of two documents in each row"),
+        ([1, 2], "pass \\(L, 2\\)"),
+    ],
+)
+def test_refuses_what_are_no_links(links, message):
+    with pytest.raises(ValueError, match=message):
+        links_of(links, 5)
+
+
+def test_linked_documents_lend_the_mean_of_their_scores():
+    links = links_of([(0, 1), (1, 2)], 4)
+    scores = np.array([[4.0, 0.0, 2.0, 1.0]])
+    got = with_linked(scores, links, 0.5).toarray()
+    np.testing.assert_allclose(got, [[4.0, 0.5 * 3.0, 2.0, 1.0]])
+    with pytest.raises(ValueError, match="scores has 3 documents, and links 4"):
+        with_linked(np.zeros((1, 3)), links, 0.5)
+    with pytest.raises(ValueError, match="weight is -1"):
+        with_linked(scores, links, -1)
