@@ -17,6 +17,7 @@ from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
+from benchmarks.retrieval import COMMANDS as RETRIEVAL
 
 
 @click.group()
@@ -197,7 +198,7 @@ def calibration(quick: bool, only: str, results: Path | None, path: Path | None)
         plot(found, path)
 
 
-for command in (*ACTIVE, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED):
+for command in (*ACTIVE, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED, *RETRIEVAL):
     main.add_command(command)
 
 

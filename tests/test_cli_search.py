@@ -1,0 +1,122 @@
+"""`python -m bayesrank search`: what it reads, what it writes, what it refuses."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesrank.cli import main
+from bayesrank.datasets import DataError, read_links, read_texts
+from bayesrank.retrieval import BM25, links_of, term_counter, with_linked
+
+DOCUMENTS = [
+    {"id": "d1", "title": "Sorting", "text": "Quick sort and merge sort of arrays"},
+    {"id": "d2", "title": "Trees", "text": "Balanced trees keep keys in order"},
+    {"id": 3, "title": "Heaps", "text": "A heap is a tree that sorts by priority"},
+    {"id": "d4", "title": "Verse", "text": "Roses are red"},
+]
+
+
+def run(*args):
+    with pytest.raises(SystemExit) as end:
+        main([str(arg) for arg in args])
+    return end.value.code
+
+
+@pytest.fixture
+def folder(tmp_path):
+    lines = [json.dumps(document) for document in DOCUMENTS]
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines) + "\n")
+    pd.DataFrame(DOCUMENTS).to_csv(tmp_path / "docs.csv", index=False)
+    (tmp_path / "queries.csv").write_text('query,text\nq1,quick sort\n"q,2",tree\n')
+    (tmp_path / "links.csv").write_text("from,to\nd1,3\n3,d2\n")
+    return tmp_path
+
+
+def test_both_formats_hold_the_same(folder):
+    assert read_texts(folder / "docs.jsonl") == read_texts(folder / "docs.csv")
+    names = read_texts(folder / "docs.csv").names
+    assert names == ("d1", "d2", "3", "d4")
+    assert read_links(folder / "links.csv", names).tolist() == [[0, 2], [2, 1]]
+
+
+def test_scores_are_those_of_the_library(folder, capsys):
+    out = folder / "run.csv"
+    arguments = ("--queries", folder / "queries.csv", "--out", out, "--quiet")
+    assert run("search", folder / "docs.jsonl", *arguments, "--links", folder / "links.csv") == 0
+    assert "2 queries, 4 documents. Scores are in" in capsys.readouterr().out
+    data = read_texts(folder / "docs.jsonl")
+    counter = term_counter()
+    engine = BM25().fit(counter.fit_transform(data.whole))
+    scores = engine.scores(counter.transform(["quick sort", "tree"]))
+    wanted = with_linked(scores, links_of([(0, 2), (2, 1)], 4), 0.3).toarray()
+    found = pd.read_csv(out)
+    assert set(found["query"]) == {"q1", "q,2"}
+    for row in found.itertuples():
+        query, item = ["q1", "q,2"].index(row.query), data.names.index(row.item)
+        assert row.score == pytest.approx(wanted[query, item])
+    assert len(found) == np.count_nonzero(wanted)
+    assert (
+        found.groupby("query", sort=False)["score"].apply(lambda s: s.is_monotonic_decreasing).all()
+    )
+
+
+def test_learns_from_links(folder):
+    words = ["apple", "pear", "stone", "brick"]
+    documents = [
+        {"id": str(i), "text": f"{words[i % 4]} {words[i % 2]} filler{i}"} for i in range(24)
+    ]
+    (folder / "many.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    links = [f"{i},{i + 4}" for i in range(20)]
+    (folder / "links.csv").write_text("\n".join(["from,to", *links]))
+    (folder / "queries.csv").write_text("id,text\nq,apple\n")
+    arguments = ("--queries", folder / "queries.csv", "--out", folder / "run.csv")
+    code = run(
+        "search", folder / "many.jsonl", *arguments,
+        "--links", folder / "links.csv", "--method", "link-learn",
+    )  # fmt: skip
+    assert code == 0
+    assert {"0", "4"} <= set(pd.read_csv(folder / "run.csv", dtype=str)["item"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("docs.jsonl", '{"id": "a"}', "row 1: the object has no text"),
+        ("docs.jsonl", '{"text": "a"}', "row 1: the object has no id"),
+        ("docs.jsonl", '{"id": "a", "text": "b"}\n[1]', "row 2: the line is no JSON object"),
+        ("docs.jsonl", '{"id": "a", "text"', "row 1: the line is no JSON"),
+        ("docs.jsonl", '{"id": "", "text": "b"}', "row 1: the id is empty"),
+        ("docs.jsonl", '{"id": 1, "text": ""}\n{"id": 1, "text": ""}', "id '1' is there twice"),
+        ("links.csv", "from,to\nd1,d9\n", "row 2: there is no document 'd9'"),
+        ("links.csv", "from,to\nd1,d1\n", "joins no two different documents"),
+        ("queries.csv", "a,b\n1,2\n", "there is no column 'id'"),
+    ],
+)
+def test_refuses_in_one_line(folder, capsys, name, text, message):
+    (folder / name).write_text(text)
+    out = folder / "run.csv"
+    arguments = ("--queries", folder / "queries.csv", "--links", folder / "links.csv", "--out", out)
+    assert run("search", folder / "docs.jsonl", *arguments, "--quiet") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not out.exists()
+
+
+def test_refuses_options(folder, capsys):
+    queries = ("--queries", folder / "queries.csv")
+    assert run("search", folder / "docs.jsonl", *queries, "--method", "link-learn") == 2
+    assert "needs --links" in capsys.readouterr().err
+    assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "queries.csv") == 2
+    assert "would replace this input" in capsys.readouterr().err
+    assert run("search", folder / "docs.jsonl", *queries, "--language", "klingon") == 2
+    assert "choose one of" in capsys.readouterr().err
+    assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "no" / "run.csv") == 2
+    assert "cannot be written" in capsys.readouterr().err
+    (folder / "bare.jsonl").write_text('{"id": 1, "text": "."}')
+    assert run("search", folder / "bare.jsonl", *queries) == 2
+    assert "no text has a word" in capsys.readouterr().err
+    with pytest.raises(DataError, match="there is no such file"):
+        read_texts(folder / "absent.jsonl")
