@@ -163,17 +163,14 @@ def _posterior(counts: Any, queries: Any, titles: Any, links: Any, data: Cacm) -
     linked = links.pairs[np.diff(titled.indptr)[links.pairs[:, 0]] > 0]
     linked = linked[rng.permutation(len(linked))[:2750]]
     against = links.unlinked(linked[:, 0], 4, rng)
-    triples = np.column_stack([np.repeat(linked, 4, axis=0), against.ravel()])
-    margins, features = margin_features(titled, rows, known, triples)
+    margins, features = margin_features(titled, rows, known, linked, against)
     unit = margins.std()
-    owner = np.repeat(np.arange(len(linked)), 4)
     tables = [scores.toarray() for scores in basis_scores(check_counts(queries), rows, known)]
-    for name, more in (
-        ("triples independent", ()),
-        ("a linked pair's effect", (owner, len(linked))),
-    ):
+    for name, link_scale in (("triples independent", None), ("a linked pair's effect", 1.0)):
         start = time.perf_counter()
-        result = EP(link_margins).run(jax.random.key(0), margins / unit, features / unit, *more)
+        result = EP(link_margins).run(
+            jax.random.key(0), margins / unit, features / unit, link_scale=link_scale
+        )
         took = time.perf_counter() - start
         draws = result.get_samples()
         values = []
@@ -183,7 +180,7 @@ def _posterior(counts: Any, queries: Any, titles: Any, links: Any, data: Cacm) -
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
         click.echo(
             f"posterior of MAP, {name}: {middle:.4f} ({low:.4f} to {high:.4f}); "
-            f"{len(triples)} triples, {took:.1f} s"
+            f"{margins.size} triples, {took:.1f} s"
         )
 
 

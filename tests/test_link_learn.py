@@ -146,32 +146,38 @@ def test_margins_are_linear_in_the_basis(world):
     known = collection(rows)
     links = links_of(world[1], rows.shape[0])
     linked = links.pairs[::7]
-    other = links.unlinked(linked[:, 0], 1, np.random.default_rng(0))
-    triples = np.concatenate([linked, other], axis=1)
-    margins, features = margin_features(rows, rows, known, triples)
+    other = links.unlinked(linked[:, 0], 3, np.random.default_rng(0))
+    margins, features = margin_features(rows, rows, known, linked, other)
     tables = [scores.toarray() for scores in basis_scores(rows, rows, known)]
-    wanted = np.stack(
-        [t[triples[:, 0], triples[:, 1]] - t[triples[:, 0], triples[:, 2]] for t in tables]
-    )
-    np.testing.assert_allclose(np.column_stack([margins, features]).T, wanted, atol=1e-9)
+    wanted = [t[linked[:, :1], linked[:, 1:]] - t[linked[:, :1], other] for t in tables]
+    np.testing.assert_allclose(margins, wanted[0], atol=1e-9)
+    np.testing.assert_allclose(np.moveaxis(features, -1, 0), wanted[1:], atol=1e-9)
     # The hat functions of count, of idf and of length add up to one each.
-    np.testing.assert_allclose(features[:, :5].sum(1), margins, atol=1e-6)
+    np.testing.assert_allclose(features[..., :5].sum(-1), margins, atol=1e-6)
 
 
 def test_ep_agrees_with_nuts_on_the_program():
     from numpyro.infer import MCMC, NUTS
 
     rng = np.random.default_rng(2)
-    margins, features = np.abs(rng.normal(size=40)), rng.normal(size=(40, 2))
-    link = np.repeat(np.arange(8), 5)
-    result = EP(link_margins).run(KEY, margins, features, link, 8)
+    margins, features = np.abs(rng.normal(size=(8, 5))), rng.normal(size=(8, 5, 2))
+    result = EP(link_margins).run(KEY, margins, features)
     sampler = MCMC(NUTS(link_margins), num_warmup=300, num_samples=1500, progress_bar=False)
-    sampler.run(KEY, margins, features, link, 8)
+    sampler.run(KEY, margins, features)
     draws = np.column_stack([sampler.get_samples()["gain"], sampler.get_samples()["theta"]])
     mean = np.concatenate([[result.mean["gain"]], result.mean["theta"]])
     sd = np.concatenate([[result.stddev["gain"]], result.stddev["theta"]])
     np.testing.assert_allclose(mean, draws.mean(0), atol=0.12 * sd.max())
     np.testing.assert_allclose(sd, draws.std(0), rtol=0.1)
+
+
+def test_effects_of_linked_pairs_widen_the_posterior():
+    rng = np.random.default_rng(0)
+    margins, features = np.abs(rng.normal(size=(400, 4))), rng.normal(size=(400, 4, 2))
+    run = EP(link_margins).run
+    with_effects = run(KEY, margins, features)
+    without = run(KEY, margins, features, link_scale=None)
+    assert (with_effects.stddev["theta"] > 1.1 * without.stddev["theta"]).all()
 
 
 @pytest.mark.parametrize(
@@ -199,12 +205,12 @@ def test_refuses(world, options, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"margins": np.ones(2)}, "`margins` has shape"),
-        ({"link": np.zeros(2, int), "num_links": 1}, "`link` is to number the linked pair"),
-        ({"link": np.zeros(3, int)}, "num_links is None"),
+        ({"margins": np.ones(3)}, "`margins` has shape"),
+        ({"features": np.ones((3, 1, 2))}, "pass \\(L, U\\) and"),
+        ({"features": np.ones((3, 2, 0))}, "pass \\(L, U\\) and"),
     ],
 )
 def test_the_program_refuses(arguments, message):
-    given = {"margins": np.ones(3), "features": np.ones((3, 1)), **arguments}
+    given = {"margins": np.ones((3, 2)), "features": np.ones((3, 2, 1)), **arguments}
     with pytest.raises(ValueError, match=message):
         EP(link_margins).run(KEY, **given)

@@ -51,9 +51,10 @@ def margin_features(
     queries: Any,
     counts: Any,
     documents: Collection,
-    triples: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+    unlinked: NDArray[np.int64],
 ) -> tuple[Values, Values]:
-    """Margins of triples by BM25, and how each function of the basis changes them.
+    """Margins of linked pairs by BM25, and how each function of the basis changes them.
 
     Parameters
     ----------
@@ -61,25 +62,39 @@ def margin_features(
         Counts of what stands for each document as a query, shape (documents, terms).
     counts, documents
         Counts of the documents' terms, and what they say.
-    triples
-        Query, linked and unlinked document of each, shape (N, 3).
+    pairs
+        Query and linked document, shape (L, 2).
+    unlinked
+        Unlinked documents of each, shape (L, U).
 
     Returns
     -------
     tuple of ndarray
-        Margins, shape (N,), and features, shape (N, 16).
+        Margins, shape (L, U), and features, shape (L, U, 16), for
+        `bayesrank.models.link_margins`.
     """
-    columns = []
-    for side in (1, 2):
-        shared = overlaps(queries[triples[:, 0]], counts[triples[:, side]])
-        length = counts.sum(axis=1)[triples[shared.pair, side]]
-        weights, functions = _elements(shared.second, shared.term, length, documents)
-        parts = np.column_stack([weights, weights[:, None] * functions]) * shared.first[:, None]
-        columns.append(
-            np.stack([np.bincount(shared.pair, part, len(triples)) for part in parts.T], axis=1)
-        )
-    apart = columns[0] - columns[1]
-    return apart[:, 0], apart[:, 1:]
+    linked = _similarities(queries, counts, documents, pairs[:, 0], pairs[:, 1])
+    others = _similarities(
+        queries, counts, documents, np.repeat(pairs[:, 0], unlinked.shape[1]), unlinked.ravel()
+    )
+    apart = linked[:, None] - others.reshape(*unlinked.shape, -1)
+    return apart[..., 0], apart[..., 1:]
+
+
+def _similarities(
+    queries: Any,
+    counts: Any,
+    documents: Collection,
+    query: NDArray[np.int64],
+    document: NDArray[np.int64],
+) -> Values:
+    """BM25's similarity and those of each function of the basis, shape (pairs, 17)."""
+    shared = overlaps(queries[query], counts[document])
+    length = counts.sum(axis=1)[document[shared.pair]]
+    weights, functions = _elements(shared.second, shared.term, length, documents)
+    parts = np.column_stack([weights, weights[:, None] * functions]) * shared.first[:, None]
+    columns = [np.bincount(shared.pair, part, len(query)) for part in parts.T]
+    return np.stack(columns, axis=1)
 
 
 def _weights(counts: Any, documents: Collection) -> tuple[Values, Values]:
