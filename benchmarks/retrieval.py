@@ -239,13 +239,13 @@ def _peer(texts: list[str], asked: list[str]) -> None:
         click.echo("bm25s is not installed")
         return
     start = time.perf_counter()
-    tokens = bm25s.tokenize(texts, stopwords=None, show_progress=False)
+    tokens = bm25s.tokenize(texts, stopwords=[], show_progress=False)
     counted = time.perf_counter()
     engine = bm25s.BM25(k1=1.2, b=0.75)
     engine.index(tokens, show_progress=False)
     indexed = time.perf_counter()
     engine.retrieve(
-        bm25s.tokenize(asked, stopwords=None, show_progress=False), k=10, show_progress=False
+        bm25s.tokenize(asked, stopwords=[], show_progress=False), k=10, show_progress=False
     )
     found = time.perf_counter()
     click.echo(

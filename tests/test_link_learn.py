@@ -10,7 +10,7 @@ from bayesrank.infer import EP
 from bayesrank.models import link_margins
 from bayesrank.retrieval import BM25, check_counts, collection, links_of
 from bayesrank.solvers.link_learn import (
-    Form,
+    TermWeight,
     basis_scores,
     margin_features,
     overlaps,
@@ -59,7 +59,7 @@ def test_the_okapi_form_and_the_basis_begin_as_bm25(world):
     known = collection(rows)
     wanted = BM25(idf="log").fit(rows).index_.postings.T.toarray()
     for kind in ("okapi", "basis"):
-        form = Form(kind)
+        form = TermWeight(kind)
         start = {**form.init(np.random.default_rng(0)), "log_gain": np.array(0.0)}
         got = weigh(form, start, rows, known).toarray()
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
@@ -68,7 +68,7 @@ def test_the_okapi_form_and_the_basis_begin_as_bm25(world):
 def test_the_networks_form_is_the_product_of_three_and_positive(world):
     rows = check_counts(world[0])
     known = collection(rows)
-    form = Form("mlp", hidden=3)
+    form = TermWeight("mlp", hidden=3)
     params = form.init(np.random.default_rng(1))
     got = weigh(form, params, rows, known)
 

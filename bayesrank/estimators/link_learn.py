@@ -26,7 +26,7 @@ from bayesrank.retrieval import (
     warn_of_unknown_terms,
     with_linked,
 )
-from bayesrank.solvers.link_learn import FORMS, LOSSES, Form, Texts, fit_link_learn, weigh
+from bayesrank.solvers.link_learn import FORMS, LOSSES, TermWeight, Texts, fit_link_learn, weigh
 
 __all__ = ["LinkLearn"]
 
@@ -307,7 +307,7 @@ class LinkLearn(BaseEstimator):
             raise no_state(path, _OWNER, " ".join(str(error).split())) from None
         return engine
 
-    def _check_options(self) -> Form:
+    def _check_options(self) -> TermWeight:
         for name, value, choices in (
             ("form", self.form, FORMS),
             ("loss", self.loss, LOSSES),
@@ -320,7 +320,7 @@ class LinkLearn(BaseEstimator):
         rate = self.learning_rate
         if not isinstance(rate, int | float) or not 0 < rate < np.inf:
             raise ValueError(f"learning_rate is {rate!r}; pass a positive number")
-        return Form(self.form, self.hidden)
+        return TermWeight(self.form, self.hidden)
 
     def _queries(self, rows: Any, titles: Any) -> Any:
         if self.query_side == "document":
@@ -359,7 +359,7 @@ def _flattened(params: Any) -> dict[str, Any]:
     return flat
 
 
-def _restored(form: Form, flat: dict[str, Any]) -> Any:
+def _restored(form: TermWeight, flat: dict[str, Any]) -> Any:
     """Parameters of the form from their flat names; all of them, in their shapes."""
     like = form.init(np.random.default_rng(0))
     wanted = _flattened(like)

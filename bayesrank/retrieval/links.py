@@ -12,7 +12,7 @@ from bayesrank._tables import plain_array
 
 __all__ = ["Links", "links_of", "with_linked"]
 
-Rows = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 class Links(NamedTuple):
@@ -26,8 +26,8 @@ class Links(NamedTuple):
         Where each document's pairs begin, shape (documents + 1,).
     """
 
-    pairs: Rows
-    starts: Rows
+    pairs: Integers
+    starts: Integers
 
     @property
     def num_documents(self) -> int:
@@ -41,14 +41,14 @@ class Links(NamedTuple):
         ones = np.ones(len(self.pairs))
         return sparse.csr_array((ones, self.pairs[:, 1], self.starts), shape=(n, n))
 
-    def are_linked(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
+    def are_linked(self, first: Integers, second: Integers) -> NDArray[np.bool_]:
         """Whether each first document is linked with the second."""
         keys = self.pairs[:, 0] * self.num_documents + self.pairs[:, 1]
         wanted = first * self.num_documents + second
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return keys[place] == wanted
 
-    def unlinked(self, documents: Rows, count: int, rng: np.random.Generator) -> Rows:
+    def unlinked(self, documents: Integers, count: int, rng: np.random.Generator) -> Integers:
         """Draw other documents that are not linked with each document, shape (len, count).
 
         Raises
@@ -78,7 +78,7 @@ def links_of(links: ArrayLike, num_documents: int) -> Links:
     Parameters
     ----------
     links : array-like of shape (L, 2)
-        Numbers of the two documents of each link.
+        Integers of the two documents of each link.
     num_documents : int
         Number of documents.
 

@@ -3,7 +3,7 @@
 from bayesrank.solvers.link_learn.bases import basis_scores as basis_scores
 from bayesrank.solvers.link_learn.bases import margin_features as margin_features
 from bayesrank.solvers.link_learn.forms import FORMS as FORMS
-from bayesrank.solvers.link_learn.forms import Form as Form
+from bayesrank.solvers.link_learn.forms import TermWeight as TermWeight
 from bayesrank.solvers.link_learn.forms import weigh as weigh
 from bayesrank.solvers.link_learn.overlaps import Overlaps as Overlaps
 from bayesrank.solvers.link_learn.overlaps import overlaps as overlaps
@@ -15,7 +15,7 @@ from bayesrank.solvers.link_learn.train import fit_link_learn as fit_link_learn
 __all__ = [
     "FORMS",
     "LOSSES",
-    "Form",
+    "TermWeight",
     "Overlaps",
     "Texts",
     "Training",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayesrank.retrieval import Collection, Index
-from bayesrank.solvers.link_learn.forms import KNOTS, Form, hats, scales_of
+from bayesrank.solvers.link_learn.forms import KNOTS, TermWeight, hats, scales_of
 from bayesrank.solvers.link_learn.overlaps import overlaps
 
 __all__ = ["basis_scores", "margin_features"]
@@ -93,8 +93,8 @@ def _similarities(
     length = counts.sum(axis=1)[document[shared.pair]]
     weights, functions = _elements(shared.second, shared.term, length, documents)
     parts = np.column_stack([weights, weights[:, None] * functions]) * shared.first[:, None]
-    columns = [np.bincount(shared.pair, part, len(query)) for part in parts.T]
-    return np.stack(columns, axis=1)
+    sums = [np.bincount(shared.pair, part, len(query)) for part in parts.T]
+    return np.stack(sums, axis=1).astype(np.float64)
 
 
 def _weights(counts: Any, documents: Collection) -> tuple[Values, Values]:
@@ -110,6 +110,6 @@ def _elements(
     functions = np.concatenate(
         [np.asarray(hats(getattr(scales, n), KNOTS[n]))[getattr(codes, n)] for n in KNOTS], axis=1
     )
-    form = Form("basis")
+    form = TermWeight("basis")
     plain = {**form.init(np.random.default_rng(0)), "log_gain": np.array(0.0)}
     return np.asarray(form.weight(plain, scales, codes), np.float64), functions

@@ -33,7 +33,7 @@ from scipy import sparse
 
 from bayesrank.retrieval import Collection
 
-__all__ = ["FORMS", "KNOTS", "Form", "Scales", "hats", "weigh"]
+__all__ = ["FORMS", "KNOTS", "TermWeight", "Scales", "hats", "weigh"]
 
 Values = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def hats(values: Any, knots: Any) -> Array:
 
 
 @dataclass(frozen=True)
-class Form:
+class TermWeight:
     """A form of the term weight.
 
     Parameters
@@ -174,7 +174,7 @@ def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collect
     return scales, Codes(*(number.astype(np.int32) for number in numbers))
 
 
-def weigh(form: Form, params: Any, counts: Any, documents: Collection) -> Any:
+def weigh(form: TermWeight, params: Any, counts: Any, documents: Collection) -> Any:
     """Return the weights of the terms of texts, sparse, in the shape of the counts.
 
     Terms that no document has weigh nothing.

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval import Collection, Index, Links
-from bayesrank.solvers.link_learn.forms import Codes, Form, Scales, scales_of, weigh
+from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, scales_of, weigh
 from bayesrank.solvers.link_learn.overlaps import overlaps
 
 __all__ = ["LOSSES", "Training", "fit_link_learn"]
@@ -73,7 +73,7 @@ class _Batches(NamedTuple):
 
 
 def fit_link_learn(
-    form: Form,
+    form: TermWeight,
     loss: str,
     texts: Texts,
     links: Links,
@@ -156,7 +156,7 @@ def _split(
 
 
 def _precision(
-    form: Form,
+    form: TermWeight,
     texts: Texts,
     links: Links,
     documents: Collection,
@@ -244,7 +244,7 @@ def _padded(scales: Scales) -> Scales:
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _descend(
-    form: Form,
+    form: TermWeight,
     loss: str,
     num_unlinked: int,
     batch_size: int,
