@@ -32,25 +32,49 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
+# Between notebooks: no names, and JAX as it comes. Imports stay: they are half of the time.
+RESET = """
+import jax
+from matplotlib import pyplot
+pyplot.rcdefaults()
+jax.config.update("jax_enable_x64", False)
+get_ipython().run_line_magic("reset", "-f")
+"""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """A kernel that runs one notebook after the other."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BAYESRANK_QUICK", "1")
+        patch.setenv("IPYTHONDIR", str(folder))
+        patch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        patch.delenv("MPLBACKEND", raising=False)
+        place = {"metadata": {"path": str(folder)}}
+        first = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("0")])
+        client = NotebookClient(first, timeout=600, kernel_name="python3", resources=place)
+        client.execute(cleanup_kc=False)
+        yield client
+        client.nb = first
+        client.execute(cleanup_kc=True)
+
+
 @each_notebook
 @pytest.mark.filterwarnings("default")  # those of the notebook machinery are not ours
-def test_runs_in_small_form(path, tmp_path, monkeypatch):
-    monkeypatch.setenv("BAYESRANK_QUICK", "1")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.delenv("MPLBACKEND", raising=False)
+def test_runs_in_small_form(path, client):
     notebook = nbformat.read(path, as_version=4)
     for cell in _code(notebook):
         cell.outputs, cell.execution_count = [], None
     check = nbformat.v4.new_code_cell("import sys; print(sys.executable)")
-    notebook.cells.append(check)
-    place = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=place).execute()
+    reset = nbformat.v4.new_code_cell(RESET)
+    client.nb = nbformat.v4.new_notebook(cells=[reset, *notebook.cells, check])
+    client.execute(cleanup_kc=False)
     assert check.outputs[0]["text"].strip() == sys.executable
-    assert [cell.execution_count for cell in _code(notebook)] == [
-        i + 1 for i in range(len(_code(notebook)))
-    ]
+    counts = [cell.execution_count for cell in [*_code(notebook), check]]
+    assert counts == list(range(counts[0], counts[0] + len(counts)))
     assert _has_picture(notebook)
 
 
