@@ -15,6 +15,8 @@ from numpyro import handlers
 from scipy import stats
 
 from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.joint import trace_joint
 from bayesrank.infer.reader.program import read_program
 
 KEY = jax.random.key(0)
@@ -290,3 +292,24 @@ def test_elements_that_see_two_directions():
 
     with pytest.raises(ValueError, match=r"'effect' \(Laplace distribution\) is not Gaussian"):
         EP(model).run(KEY, Y)
+
+
+def test_a_loop_of_sites_is_run_a_fixed_number_of_times():
+    """What reading costs grows with the program's trace, not with its square."""
+    runs, sizes = [0], []
+
+    def loop(count: int) -> None:
+        runs[0] += 1
+        x: Any = numpyro.sample("x0", dist.Normal(0.0, 1.0))
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        for t in range(1, count):
+            x = numpyro.sample(f"x{t}", dist.Normal(0.9 * x, scale))
+            numpyro.sample(f"y{t}", dist.Poisson(jnp.exp(x)), obs=2)
+
+    for count in (4, 30):
+        runs[0] = 0
+        joint = trace_joint(loop, (count,), {}, take_inventory(loop, (count,), {}, {}))
+        sizes.append((runs[0], len(joint.trace.equations)))
+    (few_runs, few), (many_runs, many) = sizes
+    assert few_runs == many_runs <= 4
+    assert many <= 30 / 3 * few

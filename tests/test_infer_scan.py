@@ -119,3 +119,27 @@ def test_a_carry_that_is_not_affine_is_refused():
 
     with pytest.raises(ValueError, match="prior mean of latent site 'x' is not an affine"):
         EP(model).run(KEY, Y)
+
+
+def test_steps_that_are_not_gaussian():
+    """The elements' dependence on one another counts in the wide Gaussian as well as in what mends it."""
+
+    def together():
+        def step(last: Any, now: Any) -> tuple[Any, None]:
+            x = numpyro.sample("x", dist.StudentT(3.0, 0.9 * last, 0.3))
+            numpyro.sample("y", dist.Normal(x, 0.4), obs=now)
+            return x, None
+
+        scan(step, 0.0, Y[:4])
+
+    def apart():
+        x: Any = 0.0
+        for t in range(4):
+            x = numpyro.sample(f"x{t}", dist.StudentT(3.0, 0.9 * x, 0.3))
+            numpyro.sample(f"y{t}", dist.Normal(x, 0.4), obs=Y[t])
+
+    one, other = EP(together).run(KEY), EP(apart).run(KEY)
+    assert one.converged
+    assert_allclose(one.joint_mean, other.joint_mean, atol=1e-5)
+    assert_allclose(one.joint_covariance, other.joint_covariance, atol=1e-5)
+    assert_allclose(one.log_evidence, other.log_evidence, atol=1e-5)

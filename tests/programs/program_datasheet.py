@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from program_table import PROGRAMS
+from program_unusual import PROGRAMS
 
 from bayesrank.infer import EP, EPResult
 
@@ -49,9 +49,11 @@ def accuracy(result: EPResult, reference: Mapping[str, Any]) -> Accuracy:
 def _row(name: str, found: Accuracy, reference: Mapping[str, Any]) -> str:
     first = (PROGRAMS[name].__doc__ or "").split("\n")[0]
     size = len(reference["mean"])
+    how, effective = reference["how"], reference["effective"]
+    how = how if effective is None else f"{effective:,} draws"
     return (
-        f"| `{name}` | {first} | {size} | {found.mean:.3f} | {100 * found.sd:.1f}% | "
-        f"{found.log_evidence:.3f} | {reference['effective']:,} |\n"
+        f"| `{name}` | {first} | {size} | {how} | {found.mean:.3f} | {100 * found.sd:.1f}% | "
+        f"{found.log_evidence:.3f} |\n"
     )
 
 
@@ -59,8 +61,8 @@ def with_table(page: str, rows: Mapping[str, str]) -> str:
     """The page with other rows in its table."""
     start, end = page.index(_START) + len(_START), page.index(_END)
     head = (
-        "| program | | latents | mean, sd | sd | log evidence, nats | effective draws |\n"
-        "|---|---|---:|---:|---:|---:|---:|\n"
+        "| program | | latents | reference | mean, sd | sd | log evidence, nats |\n"
+        "|---|---|---:|---|---:|---:|---:|\n"
     )
     return page[:start] + head + "".join(rows.values()) + page[end:]
 

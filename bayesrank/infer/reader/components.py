@@ -226,8 +226,8 @@ class _Walker:
             # A number that is moved along depends on nothing; an index or a predicate says where
             # to.
             array = self._value(operand)
-            is_float = np.issubdtype(array.dtype, np.floating)
-            moved.append(np.full(array.shape, -1, np.int32) if is_float else array)
+            is_number = np.issubdtype(array.dtype, np.inexact)
+            moved.append(np.full(array.shape, -1, np.int32) if is_number else array)
         return [np.asarray(x) for x in bind(equation, moved)]
 
     def _custom(self, equation: Equation, operands: list[np.ndarray | None]) -> list[np.ndarray]:

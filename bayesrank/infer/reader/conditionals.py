@@ -38,12 +38,15 @@ class Local(NamedTuple):
         Shape (n_s, n_s), or its diagonal (n_s,).
     proper
         Whether the site has a proper distribution.
+    recursive
+        Whether its elements may depend on one another, where `parents_of` does not say so.
     """
 
     loc: Array
     rows: Array | None
     covariance: Array
     proper: Array
+    recursive: bool = False
 
 
 def positions(joint: Joint, names: Sequence[str]) -> np.ndarray:
@@ -127,7 +130,8 @@ def conditional(
         ]
     )
     rows = every[:, positions(joint, before)]
-    if any(parents_of(joint, name) & set(group) for name in group):
+    recursive = any(site.recursive for site in locals_)
+    if recursive or any(parents_of(joint, name) & set(group) for name in group):
         own = jnp.eye(loc.size, dtype=loc.dtype) - every[:, positions(joint, group)]
         full = jnp.diag(covariance) if diagonal else covariance
         solved = jnp.linalg.solve(own, jnp.concatenate([loc[:, None], rows, full], axis=1))

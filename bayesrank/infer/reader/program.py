@@ -175,7 +175,9 @@ def read_program(
             constant += found.constant
             if found.collinear is not None:
                 reason = "not_quadratic" if name in inventory.factors else "two_directions"
-                checks.append((Refusal(reason, name), found.collinear))
+                seen = joint.reach(joint.observed_numbers[name].log_prob)
+                refusal = Refusal(reason, name, sites=tuple(sorted(seen)))
+                checks.append((refusal, found.collinear))
         elif found is None:
             quadratic.append(name)
         else:

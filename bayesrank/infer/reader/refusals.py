@@ -49,7 +49,7 @@ _MESSAGES = {
         "{detail} of observed site {name!r} depends on more than one affine function of the "
         "latents: its predictor is not affine, or it sees two directions of the latents. Write "
         "the likelihood as a function of one affine predictor per element (say, logits=f[i] - "
-        "f[j]), or use NUTS"
+        "f[j]){others}, or use NUTS"
     ),
     "two_groups": (
         "observed site {name!r} stands in a plate whose latents {detail} it sees across: an "
@@ -97,15 +97,20 @@ class Refusal(NamedTuple):
         The site.
     detail
         What more there is to say.
+    sites
+        The latents that are at issue.
     """
 
     reason: str
     name: str
     detail: str = ""
+    sites: tuple[str, ...] = ()
 
     def error(self) -> ValueError:
         """The exception to raise."""
-        message = _MESSAGES[self.reason].format(name=self.name, detail=self.detail)
+        message = _MESSAGES[self.reason].format(
+            name=self.name, detail=self.detail, others=_but_one(self.sites)
+        )
         return (
             TracedStructureError(message)
             if self.reason == "traced_structure"
@@ -122,3 +127,9 @@ class Refusal(NamedTuple):
         if self.reason == "unsupported_value":
             detail = f"element {int(np.argmin(passed))}"
         raise self._replace(detail=detail).error()
+
+
+def _but_one(sites: tuple[str, ...]) -> str:
+    if len(sites) < 2:
+        return ""
+    return f", fix all but one of {', '.join(sites)} with params={{...}}"

@@ -1,0 +1,241 @@
+"""What EP refuses of the wider class: the message names the site and a cure, and the cure works."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+from numpyro.contrib.control_flow import scan
+from numpyro.infer.util import log_density
+from program_table import GROUP, WIN, Y, normal, observe
+
+from bayesrank.infer import EP
+
+KEY = jax.random.key(0)
+
+
+def mean_and_scale():
+    f, g = normal("f", 1.0, (4,)), normal("g", 0.5)
+    observe(dist.Normal(f[GROUP], jnp.exp(g)), Y)
+
+
+def scale_known():
+    observe(dist.Normal(normal("f", 1.0, (4,))[GROUP], np.exp(0.3)), Y)
+
+
+def product_of_sites():
+    """A two-parameter item response model, its discriminations latent as well."""
+    ability, slope = normal("ability", 1.0, (4,)), normal("slope", 0.3, (2,), 1.0)
+    observe(dist.Bernoulli(logits=slope[np.arange(10) % 2] * ability[GROUP]), WIN)
+
+
+def slopes_known():
+    slope = np.array([0.8, 1.3])[np.arange(10) % 2]
+    observe(dist.Bernoulli(logits=slope * normal("ability", 1.0, (4,))[GROUP]), WIN)
+
+
+def choice_of_three():
+    first, second = normal("first", 1.0, (4,)), normal("second", 1.0, (4,))
+    logits = jnp.stack([jnp.zeros(10), first[GROUP], second[GROUP]], axis=-1)
+    observe(dist.Categorical(logits=logits), np.arange(10) % 3)
+
+
+def one_utility_known():
+    first = normal("first", 1.0, (4,))
+    logits = jnp.stack([jnp.zeros(10), first[GROUP], jnp.full(10, 0.3)], axis=-1)
+    observe(dist.Categorical(logits=logits), np.arange(10) % 3)
+
+
+def choice_of_two():
+    """Both utilities are free, though only their difference counts."""
+    logits = normal("f", 1.0, (4, 2))[GROUP]
+    observe(dist.Categorical(logits=logits), WIN)
+
+
+def difference_of_two():
+    f = normal("f", 1.0, (4, 2))[GROUP]
+    observe(dist.Bernoulli(logits=f[:, 1] - f[:, 0]), WIN)
+
+
+def scale_of_a_prior():
+    f = normal("f", jnp.exp(normal("log_scale", 0.5)), (4,))
+    observe(dist.Normal(f[GROUP], 0.7), Y)
+
+
+def scale_of_a_prior_known():
+    observe(dist.Normal(normal("f", np.exp(0.2), (4,))[GROUP], 0.7), Y)
+
+
+def carry_not_affine():
+    def step(last: Any, now: Any) -> tuple[Any, None]:
+        x = numpyro.sample("x", dist.Normal(jnp.sin(last), 0.5))
+        numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
+        return x, None
+
+    scan(step, 0.0, Y)
+
+
+def carry_made_affine():
+    def step(last: Any, now: Any) -> tuple[Any, None]:
+        x = numpyro.sample("x", dist.Normal(0.9 * last, 0.5))
+        numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
+        return x, None
+
+    scan(step, 0.0, Y)
+
+
+def weights_of_a_mixture():
+    """A group for each datum."""
+    f = normal("f", 1.0, (2,))
+    group: Any = numpyro.sample("group", dist.Bernoulli(0.4).expand([10]))
+    observe(dist.Normal(f[0] + 2.0 * group, 0.7), Y)
+
+
+def summed_out():
+    centre = normal("f", 1.0, (2,))[0]
+    parts = [dist.Normal(centre + 2.0 * k, 0.7).log_prob(Y) for k in range(2)]
+    numpyro.factor("y", jnp.logaddexp(jnp.log(0.6) + parts[0], jnp.log(0.4) + parts[1]))
+
+
+def tempered_latents():
+    with numpyro.handlers.scale(scale=2.0):
+        f = normal("f", 1.0, (4,))
+    observe(dist.Normal(f[GROUP], 0.7), Y)
+
+
+def tempered_data():
+    f = normal("f", 1.0, (4,))
+    with numpyro.handlers.scale(scale=2.0):
+        observe(dist.Normal(f[GROUP], 0.7), Y)
+
+
+def scales_of_groups():
+    scale: Any = numpyro.sample("scale", dist.HalfNormal(1.0).expand([4]))
+    observe(dist.Normal(normal("f", 1.0), scale[GROUP]), Y)
+
+
+def scales_of_groups_known():
+    observe(dist.Normal(normal("f", 1.0), np.array([0.5, 1.0, 0.8, 0.9])[GROUP]), Y)
+
+
+def one_sum_of_logistics():
+    f = normal("f", 1.0, (4,))
+    numpyro.factor("y", jnp.sum(jax.nn.log_sigmoid((2 * WIN - 1) * f[GROUP])))
+
+
+def one_logistic_each():
+    f = normal("f", 1.0, (4,))
+    numpyro.factor("y", jax.nn.log_sigmoid((2 * WIN - 1) * f[GROUP]))
+
+
+def the_same_by_bernoulli():
+    observe(dist.Bernoulli(logits=normal("f", 1.0, (4,))[GROUP]), WIN)
+
+
+def convolution():
+    signal = normal("f", 1.0, (12,))
+    observe(dist.Normal(jnp.convolve(signal, np.array([0.2, 0.5, 0.3]), "valid"), 0.3), Y)
+
+
+def convolution_by_a_matrix():
+    kernel = 0.3 * np.eye(10, 12) + 0.5 * np.eye(10, 12, k=1) + 0.2 * np.eye(10, 12, k=2)
+    observe(dist.Normal(kernel @ normal("f", 1.0, (12,)), 0.3), Y)
+
+
+def fourier():
+    half = normal("f", 0.8, (6,))
+    observe(dist.Normal(jnp.fft.irfft(half.astype(complex), 10), 0.5), Y)
+
+
+def fourier_by_a_matrix():
+    basis = np.stack([np.fft.irfft(unit, 10) for unit in np.eye(6)], axis=1)
+    observe(dist.Normal(basis @ normal("f", 0.8, (6,)), 0.5), Y)
+
+
+# What is refused, parts of the message, and the cure that it names: values to hold fixed (and a
+# program that has them written in), or another program.
+KNOWN: dict[Any, tuple[list[str], dict[str, Any], Any]] = {
+    mean_and_scale: (["'y'", "two directions", "but one of f, g"], {"g": 0.3}, scale_known),
+    product_of_sites: (
+        ["'y'", "predictor is not affine", "fix all but one of ability, slope with params"],
+        {"slope": np.array([0.8, 1.3])},
+        slopes_known,
+    ),
+    choice_of_three: (
+        ["'y'", "more than one affine function", "fix all but one of first, second with params"],
+        {"second": np.full(4, 0.3)},
+        one_utility_known,
+    ),
+    scale_of_a_prior: (
+        ["prior scale of latent site 'f' depends on latent site(s) log_scale", "Fix these"],
+        {"log_scale": 0.2},
+        scale_of_a_prior_known,
+    ),
+    scales_of_groups: (
+        ["'scale' is a hyperparameter of 4 elements without a value", "params={'scale': ...}"],
+        {"scale": np.array([0.5, 1.0, 0.8, 0.9])},
+        scales_of_groups_known,
+    ),
+}
+REWRITTEN: dict[Any, tuple[list[str], Any]] = {
+    choice_of_two: (["'y'", "one affine predictor per", "logits=f[i] - f[j]"], difference_of_two),
+    carry_not_affine: (["prior mean of latent site 'x'", "Make it affine"], carry_made_affine),
+    weights_of_a_mixture: (["'group' is discrete", "Sum it out of the model"], summed_out),
+    tempered_latents: (["'f' stands under handlers.scale", "Scale the observed"], tempered_data),
+    convolution: (
+        ["'y'", "predictor is not affine", "one affine predictor"],
+        convolution_by_a_matrix,
+    ),
+    fourier: (["'y'", "predictor is not affine", "one affine predictor"], fourier_by_a_matrix),
+    one_sum_of_logistics: (["'y'", "one such element per term"], one_logistic_each),
+}
+
+
+def refused(model: Callable[[], None], parts: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        EP(model).run(KEY)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("model", KNOWN, ids=lambda model: model.__name__)
+def test_refused_until_values_are_given(model):
+    parts, params, same = KNOWN[model]
+    refused(model, parts)
+    cured, other = EP(model).run(KEY, params=params), EP(same).run(KEY)
+    assert cured.converged
+    assert_allclose(cured.joint_mean, other.joint_mean, atol=1e-6)
+    assert_allclose(cured.joint_covariance, other.joint_covariance, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", REWRITTEN, ids=lambda model: model.__name__)
+def test_refused_until_it_is_rewritten(model):
+    parts, instead = REWRITTEN[model]
+    refused(model, parts)
+    assert EP(instead).run(KEY).converged
+
+
+def test_what_is_rewritten_has_the_density_of_what_is_refused():
+    latents = {"f": jnp.array([[0.3, -1.0], [0.2, 0.5], [2.0, 1.0], [0.0, -0.4]])}
+    for one, other in ((choice_of_two, difference_of_two),):
+        densities = [log_density(model, (), {}, latents)[0] for model in (one, other)]
+        assert_allclose(*densities, rtol=1e-6)
+    for size, one, other in (
+        (12, convolution, convolution_by_a_matrix),
+        (6, fourier, fourier_by_a_matrix),
+    ):
+        given = {"f": jnp.sin(jnp.arange(1.0, size + 1))}
+        densities = [log_density(model, (), {}, given)[0] for model in (one, other)]
+        assert_allclose(*densities, rtol=1e-5)
+    latents = {"f": latents["f"][:, 0]}
+    for one, other in (
+        (one_sum_of_logistics, one_logistic_each),
+        (one_sum_of_logistics, the_same_by_bernoulli),
+    ):
+        densities = [log_density(model, (), {}, latents)[0] for model in (one, other)]
+        assert_allclose(*densities, rtol=1e-6)
