@@ -122,7 +122,7 @@ def test_a_carry_that_is_not_affine_is_refused():
 
 
 def test_steps_that_are_not_gaussian():
-    """The elements' dependence on one another counts in the wide Gaussian as well as in what mends it."""
+    """The dependence of elements on one another counts in the wide Gaussian, too."""
 
     def together():
         def step(last: Any, now: Any) -> tuple[Any, None]:
