@@ -213,7 +213,7 @@ def test_numpyros_distributions_with_logistic_noise_are_met_without_search():
 
 
 def test_a_narrow_spike_on_a_broad_shoulder():
-    """Nothing in the shoulder's slope tells of it: the quadrature looks at the observed value."""
+    """Nothing in the shoulder's slope tells of it: the quadrature looks at a residual of zero."""
 
     def model(y):
         f = numpyro.sample("f", dist.Normal(2.0, 10.0))
@@ -228,3 +228,19 @@ def test_a_narrow_spike_on_a_broad_shoulder():
     assert_allclose(result.log_evidence, np.log(narrow + broad), atol=1e-6)
     share = broad / (narrow + broad)
     assert_allclose(result.mean["f"], (1 - share) * 8.0 + share * 5.0, atol=1e-5)
+
+
+def test_quantile_regression_converges():
+    """A rule with the kink inside a panel kept the sweeps from settling."""
+    rng = np.random.default_rng(0)
+    x = np.stack([np.ones(40), rng.normal(size=40)], axis=1)
+    y = x @ np.array([0.3, 0.8]) + rng.laplace(size=40)
+
+    def model():
+        w = numpyro.sample("w", dist.Normal(0.0, 2.0).expand([2]))
+        numpyro.sample("y", dist.AsymmetricLaplaceQuantile(x @ w, 0.5, 0.3), obs=y)
+
+    result = EP(model, tol=1e-8).run(jax.random.key(0))
+    assert result.converged
+    assert result.num_sweeps < 40
+    assert result.trust.is_good

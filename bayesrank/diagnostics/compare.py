@@ -362,7 +362,8 @@ def _factors(result: EPResult) -> frozenset[str]:
         inventory = without_stale_traces(
             lambda: take_inventory(
                 result.model, result.model_args, result.model_kwargs, result.params
-            )
+            ),
+            result.model,
         )
     return inventory.factors
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
-from bayesrank.infer.compiled import as_working_dtype, without_stale_traces
+from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.white.engines import run_nuts, run_svi
 from bayesrank.infer.white.importance import Importance, importance_sampler
-from bayesrank.infer.white.program import WhiteProgram, split, white_program
+from bayesrank.infer.white.program import WhiteProgram, split, white_posterior
 
 __all__ = ["crosscheck"]
 
@@ -128,7 +128,7 @@ def crosscheck(
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
         fits, runs, nuts = {}, {}, None
         with jax.enable_x64(True):
-            program = without_stale_traces(lambda: _white(ep))
+            program = without_stale_traces(lambda: white_posterior(ep), ep.model)
             weigh = importance_sampler(program)
             if "ep" in chosen:
                 white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)
@@ -186,11 +186,6 @@ def _ep_result(
     result = EP(model).run(rng_key, *args, params=params, **kwargs)
     report("ep", 1.0)
     return result, time.perf_counter() - start
-
-
-def _white(ep: EPResult) -> WhiteProgram:
-    args, kwargs, params = as_working_dtype((ep.model_args, ep.model_kwargs, ep.params))
-    return white_program(ep.model, args, kwargs, params, ep.shapes, ep.dropped_sites)
 
 
 def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _EngineFit:

@@ -181,13 +181,16 @@ def _compile(
     return jit(traced).lower(dynamic, arguments.arrays).compile(), static
 
 
-def without_stale_traces(call: Callable[[], Result]) -> Result:
+def without_stale_traces(call: Callable[[], Result], model: Any = None) -> Result:
     """Call a function that traces a program; if that mixes precisions, again without JAX's caches.
 
-    For arrays that `has_stale_arrays` does not reach, or is not asked about. JAX says so in many
+    They are cleared before where `model`, the program, has stale arrays. JAX says of arrays that
+    `has_stale_arrays` does not reach, or is not asked about, in many
     places and words (``lax.add requires``, ``scan body function carry``), which have in common that
     they name one kind of number at both precisions.
     """
+    if model is not None and has_stale_arrays(model):
+        jax.clear_caches()
     try:
         return call()
     except TypeError as error:

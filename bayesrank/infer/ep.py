@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +26,9 @@ from bayesrank.infer.sites import EPState, Sites
 __all__ = ["EP", "ConvergenceWarning"]
 
 
+_FALLBACK_POWER = 0.5
+
+
 class ConvergenceWarning(UserWarning):
     """An iterative method stopped before it converged."""
 
@@ -42,8 +46,8 @@ class Solution(NamedTuple):
         EP's log evidence.
     hyperparameters
         The values used.
-    checks
-        Arrays that must hold, see `Program.checks`.
+    checks, ends
+        See the attributes of `Program` of the same names.
     """
 
     tau: tuple[Array, ...]
@@ -57,6 +61,7 @@ class Solution(NamedTuple):
     log_evidence: Array
     hyperparameters: dict[str, Array]
     checks: tuple[Array, ...]
+    ends: tuple[Array, Array] | None
 
 
 class ProgramLayout(NamedTuple):
@@ -68,6 +73,7 @@ class ProgramLayout(NamedTuple):
     eliminated: tuple[str, ...]
     block_sites: tuple[str, ...]
     refusals: tuple[Refusal, ...]
+    given_factors: tuple[str, ...]
 
 
 class EP:
@@ -83,7 +89,8 @@ class EP:
     model
         The NumPyro program.
     power
-        Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation.
+        Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation. Where
+        EP with power 1 does not settle, `run` tries 0.5; the result and its summary say so.
     damping
         Largest share of a proposed change that a sweep takes, in (0, 1].  Sweeps that make things
         worse shorten it.
@@ -133,16 +140,21 @@ class EP:
         self.precision = precision
         self.compiled = CompileCache(model)
 
-    def with_tol(self, tol: float) -> EP:
-        """Make an engine of the same program with the same settings but for `tol`."""
-        return EP(
-            self.model,
-            power=self.power,
-            damping=self.damping,
-            max_sweeps=self.max_sweeps,
-            tol=tol,
-            precision=self.precision,
-        )
+    def with_settings(self, **changed: Any) -> EP:
+        """Make an engine of the same program with the same settings but for these."""
+        settings = {
+            "power": self.power,
+            "damping": self.damping,
+            "max_sweeps": self.max_sweeps,
+            "tol": self.tol,
+            "precision": self.precision,
+        }
+        return EP(self.model, **(settings | changed))
+
+    @cached_property
+    def _tempered(self) -> EP:
+        """The engine that is tried where this one does not settle."""
+        return self.with_settings(power=_FALLBACK_POWER)
 
     # ------------------------------------------------------------ pure functions
 
@@ -193,9 +205,10 @@ class EP:
             state = sites.restart(problem, state, init_sites)
         if program.gaussian and self.power == self.damping == 1:
             # The tilted distributions are Gaussian themselves: one sweep is exact.
-            near = state._replace(delta=jnp.zeros_like(state.delta))
-            state = sites.step(problem, near, self.damping)
-            return state._replace(delta=jnp.where(state.posterior.valid, 0.0, jnp.inf))
+            unknown = state._replace(delta=jnp.full_like(state.delta, jnp.inf))
+            state = sites.step(problem, unknown, self.damping)
+            # A step that is not proper is not taken, and leaves it as it was.
+            return state._replace(delta=jnp.where(jnp.isfinite(state.delta), 0.0, jnp.inf))
 
         def unfinished(state: EPState) -> Array:
             moving = (state.delta > self.tol) | (state.skipped > 0)
@@ -302,10 +315,18 @@ class EP:
                 self.compiled.show_values(
                     lambda a, k: take_inventory(self.model, a, k, params), args, kwargs
                 )
-            solution, layout = self.compiled(self._solve_all, params, args, kwargs)
-            for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
-                refusal.raise_unless(np.asarray(passed))
-            result = self._result(rng_key, solution, layout, args, kwargs, num_samples, sources)
+
+            def solved(engine: EP) -> EPResult:
+                solution, layout = engine.compiled(engine._solve_all, params, args, kwargs)
+                for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
+                    refusal.raise_unless(np.asarray(passed))
+                asked = num_samples, sources
+                return engine._result(rng_key, solution, layout, args, kwargs, *asked)
+
+            result = solved(self)
+            if not result.converged and self.power == 1 and 0 < result.delta < np.inf:
+                tempered = solved(self._tempered)
+                result = tempered if tempered.converged else result
         if not result.converged:
             warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
         return result
@@ -328,6 +349,7 @@ class EP:
             sites.log_evidence(program.problem, state.tau, state.nu, posterior),
             program.hyperparameters,
             tuple(passed for _, passed in program.checks),
+            program.ends,
         )
         refusals = tuple(refusal for refusal, _ in program.checks)
         layout = ProgramLayout(
@@ -337,6 +359,7 @@ class EP:
             program.eliminated,
             program.block_sites,
             refusals,
+            program.given_factors,
         )
         return solution, layout
 
@@ -372,11 +395,14 @@ class EP:
                 and np.isfinite(solution.log_evidence)
             ),
             num_sweeps=int(solution.sweep),
+            power=self.power,
             skipped_sites=int(solution.skipped_total),
             delta=float(solution.delta),
             dropped_sites=layout.dropped,
             eliminated_sites=layout.eliminated,
             sources=sources,
+            given_factors=layout.given_factors,
+            ends=solution.ends,
             num_samples=int(num_samples),
             rng_key=rng_key,
         )
@@ -392,11 +418,17 @@ def _not_converged(result: EPResult, engine: EP) -> str:
             f"EP found no evidence of the data (its log is {result.log_evidence}). Check the "
             "model's arguments for values that are not finite, or that the model gives no density"
         )
+    if not np.isfinite(result.delta):
+        return (
+            "EP has not converged: it found no proper posterior. A prior that is many orders of "
+            "magnitude wider than what the data tell is lost in rounding where they leave a "
+            "direction open. Give the latents narrower priors, or rescale the data"
+        )
     return (
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
         f"margin by {result.delta:.2g} posterior standard deviations (tol={engine.tol:.2g}), and "
-        f"{result.skipped_sites} site updates were skipped. Try a smaller damping (0.5), "
-        "power=0.5, or more max_sweeps"
+        f"{result.skipped_sites} site updates were skipped. Try a smaller damping (0.5) or more "
+        "max_sweeps"
     )
 
 

@@ -41,13 +41,16 @@ _PANELS = 36
 _NODES = 8
 _REFINEMENTS = 5
 _SEARCHES = 28
+# There is a kink where slopes so many standard deviations of the cavity apart differ by more than
+# this over one of them.
+_NEARBY = 1e-6
+_SMALLEST_KINK = 1e-3
 
 
 def tilted_moments(
     log_likelihood: LogLikelihood,
     mean: Array,
     variance: Array,
-    landmarks: Array | None = None,
 ) -> TiltedMoments:
     """Integrate a likelihood against Gaussian cavities.
 
@@ -57,9 +60,6 @@ def tilted_moments(
         Elementwise: maps predictors (G,) to log likelihoods (G,), element k at its own predictor.
     mean, variance
         Of the cavities, shape (G,).
-    landmarks
-        Where a likelihood may have a spike too narrow to be come upon, shape (G,), as at an
-        observed value.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def tilted_moments(
     de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and
     Approximation Theory.
     """
-    x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance, landmarks))
+    x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance))
     # Nodes are mapped over, so that the likelihood only ever sees arrays of its own shape.
     values, slopes = jax.vmap(lambda points: _value_and_slope(log_likelihood, points))(x)
     deviation = x - mean
@@ -107,7 +107,7 @@ def _value_and_slope(log_likelihood: LogLikelihood, x: Array) -> tuple[Array, Ar
 
 
 def _place_nodes(
-    log_likelihood: LogLikelihood, mean: Array, variance: Array, landmarks: Array | None
+    log_likelihood: LogLikelihood, mean: Array, variance: Array
 ) -> tuple[Array, Array]:
     """Nodes (panels * nodes, G) and the logs of their weights."""
 
@@ -115,12 +115,12 @@ def _place_nodes(
         value, slope = _value_and_slope(log_likelihood, x)
         return value - 0.5 * (x - mean) ** 2 / variance, slope - (x - mean) / variance
 
-    cuts, top, floor, spike = _interval(log_likelihood, log_density, mean, variance, landmarks)
+    cuts, top, floor, spike = _interval(log_likelihood, log_density, mean, variance)
     edges = _spread_edges(cuts)
 
     def refine(_: int, edges: Array) -> Array:
         moved = _equidistribute(log_density, edges, top, floor)
-        # A spike stays an edge: between two edges it is out of sight.
+        # A spike or a kink stays an edge: between two edges it is out of sight.
         return jnp.where(jnp.isfinite(spike), _snapped(moved, spike), moved)
 
     edges = lax.fori_loop(0, _REFINEMENTS, refine, edges)
@@ -147,14 +147,14 @@ def _interval(
     log_density: Callable[[Array], tuple[Array, Array]],
     mean: Array,
     variance: Array,
-    landmarks: Array | None,
 ) -> tuple[Array, Array, Array, Array]:
     """Ends of the mass and the cuts between them; the top level; the depth kept; a spike.
 
     Returns
     -------
     tuple
-        Shapes (4, G), (G,), () and (G,): the last is a peak that towers above the mode, or inf.
+        Shapes (4, G), (G,), () and (G,): the last is a peak that towers above the mode, or a kink,
+        or inf.
     """
     scale = jnp.sqrt(variance)
     pull = jnp.stack([1 / variance, jnp.zeros_like(variance)])
@@ -166,12 +166,13 @@ def _interval(
     turns = _uphill_zero(slopes, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
     depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)
     levels = jax.vmap(log_density)(turns)[0]
-    if landmarks is not None:
-        # A spike that the search has passed by takes the place of the peak that it came to.
-        there = log_density(landmarks)[0]
-        passed = there > jnp.max(levels, axis=0) + 1.0
-        turns = turns.at[1].set(jnp.where(passed, landmarks, turns[1]))
-        levels = levels.at[1].set(jnp.where(passed, there, levels[1]))
+    # At zero a residual is none: there are spikes too narrow to be come upon, and kinks.
+    beside = _NEARBY * scale * jnp.arange(-1, 2).reshape(-1, *(1,) * mean.ndim)
+    (_, there, _), beside_slopes = jax.vmap(log_density)(beside)
+    kinked = jnp.abs(beside_slopes[2] - beside_slopes[0]) * scale > _SMALLEST_KINK
+    passed = there > jnp.max(levels, axis=0) + 1.0
+    turns = turns.at[1].set(jnp.where(passed, 0.0, turns[1]))
+    levels = levels.at[1].set(jnp.where(passed, there, levels[1]))
     spike = jnp.where(levels[1] > levels[0] + 1.0, turns[1], jnp.inf)
     top = jnp.max(levels, axis=0)
     # A peak that is not reached (a monotone likelihood) or holds no mass adds no cut.
@@ -180,6 +181,9 @@ def _interval(
     reach = jnp.sqrt(2 * depth) * scale
     beyond = jnp.stack([jnp.minimum(turns[0], mean) - reach, jnp.maximum(turns[1], mean) + reach])
     ends = _falling_edge(lambda x: jax.vmap(log_density)(x)[0] > top - depth, turns, beyond)
+    # Rules of Gauss are poor across a kink, such as a Laplace density's.
+    kinked &= jnp.isinf(spike) & (ends[0] < 0) & (ends[1] > 0)
+    spike = jnp.where(kinked, 0.0, spike)
     return jnp.stack([ends[0], turns[0], turns[1], ends[1]]), top, depth, spike
 
 

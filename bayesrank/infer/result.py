@@ -17,10 +17,12 @@ from jax import Array
 from numpyro.diagnostics import print_summary
 
 from bayesrank._stack import outside
+from bayesrank.infer.export import EPGuide, held_fixed, nuts_settings
+from bayesrank.infer.margins import BoundedMargins, bounded_margins, square_root
 from bayesrank.infer.summary import as_html, as_text
 from bayesrank.infer.white.trust import Trust, trust_in
 
-__all__ = ["AccuracyWarning", "EPResult", "GaussianMoments", "square_root"]
+__all__ = ["AccuracyWarning", "EPResult", "GaussianMoments", "judged"]
 
 # Up to here a look at the posterior's accuracy takes a few seconds.
 _MOST_LATENTS = 500
@@ -112,6 +114,8 @@ class EPResult(GaussianMoments):
         Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
     num_sweeps
         Number of sweeps made.
+    power
+        Power of EP that was used: 0.5 where EP did not settle without.
     skipped_sites
         Number of site updates skipped over all sweeps because a cavity was not proper.
     delta
@@ -126,6 +130,11 @@ class EPResult(GaussianMoments):
     sources
         Where values of `params` came from that were given, in words. Those not named are the median
         of their prior (`free_params`) or their initial value (`param` sites).
+    given_factors
+        Sites held fixed whose density depends on latents, so that it counts as that of data.
+    ends
+        Lower and upper ends of the supports of the latents, laid end to end; None where no support
+        is bounded.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
     """
@@ -139,11 +148,14 @@ class EPResult(GaussianMoments):
     log_evidence: float
     converged: bool
     num_sweeps: int
+    power: float = 1.0
     skipped_sites: int
     delta: float
     dropped_sites: tuple[str, ...]
     eliminated_sites: tuple[str, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
+    given_factors: tuple[str, ...] = ()
+    ends: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     num_samples: int
     rng_key: Array = field(repr=False)
 
@@ -160,7 +172,9 @@ class EPResult(GaussianMoments):
         dict
             For each latent site, draws of shape (num_samples,) + its own; and for each
             hyperparameter its value, repeated, so that `numpyro.infer.Predictive` and
-            `numpyro.infer.log_likelihood` see all sites.
+            `numpyro.infer.log_likelihood` see all sites. A latent with bounded support has
+            a gamma or beta margin of EP's mean and standard deviation, so that draws stay there;
+            the others are jointly Gaussian.
         """
         samples = dict(self._draws)
         for name, value in self.params.items():
@@ -172,9 +186,15 @@ class EPResult(GaussianMoments):
         size = self.joint_mean.size
         with jax.enable_x64(True):
             normal = jax.random.normal(self.rng_key, (self.num_samples, size), dtype=float)
-        return self.by_site(
-            self.joint_mean + np.asarray(normal) @ square_root(self.joint_covariance).T
-        )
+            draws = self.joint_mean + np.asarray(normal) @ square_root(self.joint_covariance).T
+            return self.by_site(np.asarray(self._within_support(draws)))
+
+    def _within_support(self, draws: Any) -> Any:
+        return draws if self._bounded is None else self._bounded.put(draws)
+
+    @cached_property
+    def _bounded(self) -> BoundedMargins | None:
+        return bounded_margins(self.joint_mean, self.joint_covariance, self.ends)
 
     def quantiles(
         self, function: Callable[[dict[str, Any]], Any], probabilities: Sequence[float]
@@ -233,10 +253,47 @@ class EPResult(GaussianMoments):
             dist.Normal(0.0, 1.0).expand(self.joint_mean.shape).to_event(1),
             infer={"is_auxiliary": True},
         )
-        joint = self.joint_mean + square_root(self.joint_covariance) @ white
+        joint = self._within_support(self.joint_mean + square_root(self.joint_covariance) @ white)
         values = {k: joint[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
         for name, value in {**values, **self.params}.items():
             numpyro.sample(name, dist.Delta(value, event_dim=np.ndim(value)))
+
+    def autoguide(self, prefix: str = "auto") -> EPGuide:
+        """NumPyro's `AutoMultivariateNormal`, whose parameters start at this posterior.
+
+        It starts SVI on the program of the latents alone, ``SVI(result.held_fixed,
+        result.autoguide(), optim, Trace_ELBO())``; and serves ``Predictive(result.held_fixed,
+        guide=result.autoguide(), params={}, num_samples=100)``.
+
+        Parameters
+        ----------
+        prefix
+            Put before the names of its parameters.
+
+        Raises
+        ------
+        ValueError
+            If the result keeps no posterior of some latents (`eliminated_sites`).
+        """
+        return EPGuide(self, prefix)
+
+    @property
+    def held_fixed(self) -> Callable[..., Any]:
+        """The program of the latents alone, its hyperparameters at the values of this result."""
+        return held_fixed(self)
+
+    def nuts_settings(self) -> dict[str, Any]:
+        """Arguments that start NUTS at this posterior, with its covariance as inverse mass matrix.
+
+        Use them as ``NUTS(model, **result.nuts_settings())``; there hyperparameters vary, from
+        their values here. ``NUTS(result.held_fixed, ...)`` holds them.
+
+        Raises
+        ------
+        ValueError
+            If the result keeps no posterior of some latents (`eliminated_sites`).
+        """
+        return nuts_settings(self)
 
     @cached_property
     def trust(self) -> Trust:
@@ -261,15 +318,7 @@ class EPResult(GaussianMoments):
             If the posterior is off by more than 0.1 standard deviations in a mean, or by more than
             15% in a standard deviation; or if the weights are too uneven to tell.
         """
-        if self.eliminated_sites:
-            raise ValueError(
-                f"the accuracy cannot be looked into: {', '.join(self.eliminated_sites)} are too "
-                "many for a joint covariance. Look into it on fewer data"
-            )
-        trust = trust_in(self)
-        if not trust.is_good:
-            warnings.warn(f"EP's posterior is {trust}", AccuracyWarning, stacklevel=outside())
-        return trust
+        return judged(self.eliminated_sites, lambda: trust_in(self, self.rng_key))
 
     @property
     def _is_cheap_to_judge(self) -> bool:
@@ -309,12 +358,14 @@ class EPResult(GaussianMoments):
         sys.stdout.write(as_text(self, trust, most=None) + "\n")
 
 
-def square_root(covariance: np.ndarray) -> np.ndarray:
-    """Square root R of a covariance, ``R R' = C``."""
-    try:
-        return np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        # A posterior may be singular to rounding (two items with the same features): eigenvalues
-        # that are negative at rounding level are zero.
-        values, vectors = np.linalg.eigh(covariance)
-        return vectors * np.sqrt(np.maximum(values, 0.0))
+def judged(eliminated: tuple[str, ...], judge: Callable[[], Trust]) -> Trust:
+    """Judge a posterior, and warn if it is not good."""
+    if eliminated:
+        raise ValueError(
+            f"the accuracy cannot be looked into: {', '.join(eliminated)} are too many for a "
+            "joint covariance. Look into it on fewer data"
+        )
+    found = judge()
+    if not found.is_good:
+        warnings.warn(f"EP's posterior is {found}", AccuracyWarning, stacklevel=outside())
+    return found

@@ -69,11 +69,15 @@ class Block(NamedTuple):
     moments
         ``moments(mean, variance) -> TiltedMoments`` of the factors, raised to ``power``, at
         cavities of the predictor.
+    gaussian
+        Whether the factors are Gaussian: then their sites are the same at any cavity, and it does
+        not matter that one is lost to rounding.
     """
 
     rows: Rows
     offset: Array
     moments: Callable[[Array, Array], TiltedMoments]
+    gaussian: bool = False
 
 
 class Problem(NamedTuple):
@@ -159,10 +163,15 @@ def match(
 ) -> tuple[Array, Array, Array]:
     """Site parameters that give a cavity the tilted moments, and whether these are proper.
 
-    ``tau = -d2 / (1 + d2 v)`` and ``nu = (d1 - m d2) / (1 + d2 v)``, divided by `power`.
+    ``tau = -d2 / (1 + d2 v)`` and ``nu = (d1 - m d2) / (1 + d2 v)``, divided by `power`. Where the
+    digits of the denominator cancel, the site is not known.
     """
     ratio = 1 + moments.d2 * variance
-    proper = (ratio > 0) & jnp.isfinite(moments.d1) & jnp.isfinite(moments.d2)
+    proper = (
+        (ratio > jnp.finfo(variance.dtype).eps ** 0.75)
+        & jnp.isfinite(moments.d1)
+        & jnp.isfinite(moments.d2)
+    )
     scale = power * jnp.where(proper, ratio, 1.0)
     return -moments.d2 / scale, (moments.d1 - mean * moments.d2) / scale, proper
 
@@ -315,9 +324,11 @@ def _matched(
 ) -> tuple[Array, Array, Array]:
     """New site parameters of a block, and which sites keep their old ones."""
     m, v, proper = cavity(tau, nu, mean, variance, power)
+    # The site of a Gaussian factor is the same at any cavity; nothing cancels at a point.
+    v = jnp.zeros_like(v) if block.gaussian else v
     moments = block.moments(block.offset + m, v)
     new_tau, new_nu, matched = match(moments, m, v, power)
-    usable = proper & matched
+    usable = matched if block.gaussian else proper & matched
     # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
     # skipped.
     kept = ~usable & (variance > 0)

@@ -34,6 +34,8 @@ class Described(Protocol):
     def converged(self) -> bool: ...  # noqa: D102
     @property
     def num_sweeps(self) -> int: ...  # noqa: D102
+    @property
+    def power(self) -> float: ...  # noqa: D102
 
 
 class SiteRow(NamedTuple):
@@ -108,7 +110,9 @@ def _trust_lines(trust: str) -> list[str]:
 
 def _outcome(result: Described) -> str:
     ended = "converged" if result.converged else "NOT converged"
-    return f"{ended} after {result.num_sweeps} sweeps, log evidence {result.log_evidence:.4g}"
+    power = "" if result.power == 1 else f" with power {result.power:g}"
+    sweeps = f"after {result.num_sweeps} sweeps{power}"
+    return f"{ended} {sweeps}, log evidence {result.log_evidence:.4g}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -22,6 +22,7 @@ from bayesrank.infer.gaussian.rows import Rows
 __all__ = [
     "DenseGaussian",
     "DensePrior",
+    "exceeds_rounding",
     "product",
     "rest_of_derivative",
     "square_root",
@@ -111,7 +112,9 @@ class DensePrior(NamedTuple):
         positive = (jnp.prod(jnp.sign(pivots)) * (1 - 2 * (swapped % 2)) > 0) & jnp.all(
             jnp.diagonal(covariance) >= 0
         )
-        return product(covariance, shift, pivots, positive)
+        size = jnp.abs(factors)
+        terms = jnp.abs(pivots) + jnp.sum(jnp.tril(size, -1) * size.T, axis=1)
+        return product(covariance, shift, pivots, positive & exceeds_rounding(pivots, terms))
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: DenseGaussian) -> Array:
         r"""The normaliser, differentiable.
@@ -131,6 +134,15 @@ def unmultiplied(covariance: Array) -> DenseGaussian:
     zero = jnp.zeros((), covariance.dtype)
     valid = jnp.all(jnp.isfinite(covariance))
     return DenseGaussian(jnp.zeros(covariance.shape[0], covariance.dtype), covariance, zero, valid)
+
+
+def exceeds_rounding(pivots: Array, terms: Array) -> Array:
+    """Whether all pivots are more than rounding has left of the terms that they are a sum of.
+
+    They are not where a prior is so wide that nothing of it is left beside the data, in a direction
+    of which the data say nothing.
+    """
+    return jnp.all(jnp.abs(pivots) > jnp.finfo(pivots.dtype).eps ** 0.75 * terms)
 
 
 def product(covariance: Array, shift: Array, pivots: Array, positive: Array) -> DenseGaussian:

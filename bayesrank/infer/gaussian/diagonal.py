@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from bayesrank.infer.gaussian.dense import (
     DenseGaussian,
+    exceeds_rounding,
     product,
     rest_of_derivative,
     summed,
@@ -50,10 +51,12 @@ class DiagonalPrior(NamedTuple):
         """Multiply by sites, by a Cholesky factorisation of ``I + D S D``."""
         precision, shift = summed(terms)
         identity, root = jnp.eye(self.size, dtype=self.dtype), jnp.sqrt(self.variances)
-        factor = jnp.linalg.cholesky(identity + root[:, None] * precision * root)
+        scaled = identity + root[:, None] * precision * root
+        factor = jnp.linalg.cholesky(scaled)
         inverse = jax.scipy.linalg.cho_solve((factor, True), identity)
         pivots = jnp.diagonal(factor) ** 2
-        return product(root[:, None] * inverse * root, shift, pivots, jnp.all(pivots > 0))
+        known = exceeds_rounding(pivots, jnp.diagonal(scaled))
+        return product(root[:, None] * inverse * root, shift, pivots, known)
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: DenseGaussian) -> Array:
         """The normaliser, differentiable, as that of a dense prior."""

@@ -22,6 +22,7 @@ from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.sites import EPState, Sites
 
 __all__ = [
+    "ConditionalLayout",
     "ConditionalPosterior",
     "EvidenceEvaluation",
     "Hyperparameters",
@@ -73,12 +74,23 @@ class ConditionalPosterior(NamedTuple):
         Of all latents, laid end to end.
     converged
         Whether EP came to its fixed point.
+    ends
+        Of the latents' supports, as in `Program`.
     """
 
     evaluation: EvidenceEvaluation
     mean: Array
     covariance: Array
     converged: Array
+    ends: tuple[Array, Array] | None
+
+
+class ConditionalLayout(NamedTuple):
+    """What is the same at all values: see the attributes of `Program` of the same names."""
+
+    shapes: dict[str, tuple[int, ...]]
+    eliminated: tuple[str, ...]
+    given_factors: tuple[str, ...]
 
 
 class Hyperparameters:
@@ -227,7 +239,7 @@ class Hyperparameters:
         init_sites: Sites,
         args: tuple,
         kwargs: dict[str, Any],
-    ) -> tuple[ConditionalPosterior, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
+    ) -> tuple[ConditionalPosterior, ConditionalLayout]:
         """Solve EP at a vector, compiled once.
 
         Parameters
@@ -239,14 +251,14 @@ class Hyperparameters:
         -------
         tuple
             EP's posterior, with an evaluation whose objective is the density of the vector itself;
-            and the shapes of the latent sites, with the names of those that are eliminated.
+            and what is the same for all of them.
         """
         point = flat, init_sites, dict(fixed)
         return self.engine.compiled(self._component, point, args, kwargs)
 
     def _component(
         self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[ConditionalPosterior, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]]:
+    ) -> tuple[ConditionalPosterior, ConditionalLayout]:
         flat, init_sites, fixed = point
         params = {**fixed, **self.values(flat)}
         program, end = self.engine.solve(params, *args, init_sites=init_sites, **kwargs)
@@ -254,8 +266,9 @@ class Hyperparameters:
         evaluation = self._evaluation(flat, params, log_evidence, end, args, kwargs, True)
         mean, covariance = program.all_latents(end.posterior)
         converged = (end.delta <= self.engine.tol) & (end.skipped == 0)
-        layout = program.shapes, program.eliminated
-        return ConditionalPosterior(evaluation, mean, covariance, converged), layout
+        layout = ConditionalLayout(program.shapes, program.eliminated, program.given_factors)
+        found = ConditionalPosterior(evaluation, mean, covariance, converged, program.ends)
+        return found, layout
 
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""

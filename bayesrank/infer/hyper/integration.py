@@ -47,7 +47,9 @@ from bayesrank.infer.hyper.hyperparameters import (
 from bayesrank.infer.hyper.integration_result import IntegratedEPResult
 from bayesrank.infer.hyper.proposal import Proposal
 from bayesrank.infer.hyper.weighted import Weighted, weigh
-from bayesrank.infer.result import GaussianMoments, square_root
+from bayesrank.infer.margins import drawn
+from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.result import GaussianMoments
 
 __all__ = ["IntegratedEP"]
 
@@ -99,7 +101,7 @@ class IntegratedEP:
         if isinstance(model, EP) and settings:
             raise TypeError(f"model is an EP engine, whose settings stand; leave out {[*settings]}")
         self.engine = model if isinstance(model, EP) else EP(model, **settings)
-        self.points_engine = self.engine.with_tol(max(self.engine.tol, _POINTS_TOL))
+        self.points_engine = self.engine.with_settings(tol=max(self.engine.tol, _POINTS_TOL))
 
     def run(
         self,
@@ -174,7 +176,7 @@ class IntegratedEP:
                 callback=callback,
             )
             survey = without_stale_traces(
-                lambda: _Survey(mode, self.points_engine, fixed, args, kwargs)
+                lambda: _Survey(mode, self.points_engine, fixed, args, kwargs), self.engine.model
             )
             weighted, components = survey.integrate(seed, num_points)
             result = self._result(survey, weighted, components, seed, num_samples)
@@ -206,7 +208,10 @@ class IntegratedEP:
             joint_covariance=np.tensordot(weights, covariances, 1)
             + (between.T * weights) @ between,
         )
-        owner, draws = _draw(weights, means, covariances, num_samples, seed)
+        heights = [components[k].evaluation for k in kept]
+        ends = components[kept[0]].ends
+        owner, draws, logs = _draw(weights, means, covariances, ends, num_samples, seed)
+        logs += np.array([float(x.log_evidence + x.log_prior) for x in heights])[owner]
         return IntegratedEPResult(
             shapes=moments.shapes,
             joint_mean=moments.joint_mean,
@@ -223,6 +228,7 @@ class IntegratedEP:
             eliminated_sites=survey.eliminated,
             hyperparameters={k: v[owner][None] for k, v in points.items()},
             draws=moments.by_site(draws[None]),
+            log_proposals=logs[None],
             effective_points=weighted.effective,
             mode={k: np.asarray(v) for k, v in free.values(survey.mode.flat).items()},
             weights=weights,
@@ -264,9 +270,12 @@ class _Survey:
         # EP starts from the sites of the nearest point that was solved.
         white = np.linalg.solve(self.root, flat - self.mode.flat)
         start = min(self.solved, key=lambda known: float(np.sum((known[0] - white) ** 2)))[1]
-        component, (self.shapes, self.eliminated) = self.free.component(
+        component, (self.shapes, self.eliminated, factors) = self.free.component(
             flat, self.fixed, start, self.args, self.kwargs
         )
+        for name in self.free.names:
+            if name in factors:
+                raise Refusal("not_integrated", name).error()
         self.count += 1
         if component.evaluation.usable:
             self.solved.append((white, component.evaluation.sites))
@@ -323,19 +332,28 @@ def _that_count(weights: np.ndarray) -> np.ndarray:
 
 
 def _draw(
-    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, count: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws from a mixture, shape (count, n), and which of its components each is from."""
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariances: np.ndarray,
+    ends: tuple[Any, Any] | None,
+    count: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which components of a mixture draws are from; the draws (count, n), and their log densities.
+
+    The log densities, up to a constant, are those in their component.
+    """
     rng = np.random.default_rng(seed)
     # Systematic: each component has its share of the draws to within one.
     levels = (np.arange(count) + rng.random()) / count
     owner = np.minimum(np.searchsorted(np.cumsum(weights), levels), weights.size - 1)
-    draws = rng.standard_normal((count, means.shape[1]))
+    draws, logs = rng.standard_normal((count, means.shape[1])), np.zeros(count)
     for number in np.unique(owner):
         mine = owner == number
-        draws[mine] = means[number] + draws[mine] @ square_root(covariances[number]).T
+        moments = means[number], covariances[number]
+        draws[mine], logs[mine] = drawn(*moments, draws[mine], ends)
     order = rng.permutation(count)
-    return owner[order], draws[order]
+    return owner[order], draws[order], logs[order]
 
 
 def _complaint(result: IntegratedEPResult) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpyro.diagnostics import print_summary
 
-from bayesrank.infer.result import GaussianMoments
+from bayesrank.infer.result import GaussianMoments, judged
+from bayesrank.infer.white.trust import Trust, trust_in_draws
 
 __all__ = ["MixtureResult"]
 
@@ -44,6 +46,9 @@ class MixtureResult(GaussianMoments):
         Draws of the hyperparameters, shapes (chains, draws) + their own.
     draws
         For each of these, one draw of the latents, shapes (chains, draws) + their own.
+    log_proposals
+        Log of the density that each draw came from: EP's of the latents given the hyperparameters,
+        times EP's evidence and the prior of these; up to a constant, shape (chains, draws).
     """
 
     model: Callable[..., Any]
@@ -58,6 +63,7 @@ class MixtureResult(GaussianMoments):
     eliminated_sites: tuple[str, ...] = ()
     hyperparameters: dict[str, np.ndarray] = field(repr=False)
     draws: dict[str, np.ndarray] = field(repr=False)
+    log_proposals: np.ndarray = field(repr=False)
 
     @property
     def num_samples(self) -> int:
@@ -105,8 +111,34 @@ class MixtureResult(GaussianMoments):
             return samples
         return {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in samples.items()}
 
+    @cached_property
+    def trust(self) -> Trust:
+        """How far the posterior can be trusted, by importance sampling.
+
+        The draws are weighed by the program's own density of latents and hyperparameters together,
+        when it is first asked for.
+
+        Returns
+        -------
+        bayesrank.infer.white.trust.Trust
+
+        Raises
+        ------
+        ValueError, AccuracyWarning
+            As those of `EPResult.trust`.
+        """
+        samples = {**self.draws, **self.hyperparameters}
+        flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in samples.items()}
+        called = self.model, self.model_args, self.model_kwargs
+        return judged(
+            self.eliminated_sites,
+            lambda: trust_in_draws(*called, flat, self.params, self.log_proposals.reshape(-1)),
+        )
+
     def print_summary(self, prob: float = 0.9) -> None:
         """Print a table of hyperparameters and latents, as `numpyro.infer.MCMC.print_summary`.
+
+        How far to trust it follows, where that has been asked for (`trust`).
 
         Parameters
         ----------
@@ -114,3 +146,5 @@ class MixtureResult(GaussianMoments):
             Probability of the interval shown.
         """
         print_summary({**self.hyperparameters, **self.draws}, prob=prob, group_by_chain=True)
+        trust = str(self.trust) if "trust" in self.__dict__ else "not looked into; see result.trust"
+        sys.stdout.write(f"How far to trust it: {trust}\n")

@@ -40,7 +40,8 @@ from bayesrank.infer.hyper.hyperparameters import (
     not_integrated,
 )
 from bayesrank.infer.hyper.nested_result import NestedEPResult
-from bayesrank.infer.result import GaussianMoments, square_root
+from bayesrank.infer.margins import drawn
+from bayesrank.infer.result import GaussianMoments
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.white.engines import run_nuts
 from bayesrank.infer.white.importance import importance_sampler
@@ -161,7 +162,8 @@ class NestedEP:
                     num_chains,
                     lambda x: advance(0.7 * x),
                     target_accept_prob=_ACCEPTED,
-                )
+                ),
+                self.model,
             )
             weights = importance_sampler(walk, _IMPORTANCE_DRAWS, batch=None)(
                 evidence_key, *_moments(walk.whiten(points))
@@ -169,7 +171,7 @@ class NestedEP:
             values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
             hyperparameters = {k: np.asarray(v) for k, v in values.items()}
             mixture = self._mixture(walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
-        shapes, mean, covariance, draws, unconverged = mixture
+        shapes, mean, covariance, draws, log_proposals, unconverged = mixture
         r_hat = largest_r_hat(points)
         result = NestedEPResult(
             shapes=shapes,
@@ -187,6 +189,7 @@ class NestedEP:
             num_unconverged=unconverged,
             hyperparameters=hyperparameters,
             draws=draws,
+            log_proposals=log_proposals,
         )
         if not result.converged:
             warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
@@ -217,27 +220,31 @@ class NestedEP:
         points: np.ndarray,
         rng_key: Array,
         advance: Callable[[float], None],
-    ) -> tuple[dict[str, tuple[int, ...]], np.ndarray, np.ndarray, dict[str, np.ndarray], int]:
+    ) -> tuple[Any, ...]:
         """Solve EP at each draw of the hyperparameters, and draw the latents there.
 
         Returns
         -------
         tuple
-            Shapes of the latent sites; mean and covariance of the mixture; draws of the latents;
-            and at how many draws EP did not converge.
+            Shapes of the latent sites; mean and covariance of the mixture; draws of the latents,
+            and the logs of the densities that they are from; and at how many draws EP did not
+            converge.
         """
         chains, count, _ = points.shape
         free = Hyperparameters(self.engine, walk.args, walk.kwargs, walk.fixed)
-        means, draws, shapes, spread, unconverged = [], [], {}, 0.0, 0
+        means, draws, logs, shapes, spread, unconverged = [], [], [], {}, 0.0, 0
         for number in range(chains * count):
             at = divmod(number, count)
-            component, (shapes, _) = free.component(
+            component, (shapes, *_) = free.component(
                 points[at], walk.fixed, walk.sites, walk.args, walk.kwargs
             )
             mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
-            draws.append(mean + square_root(covariance) @ normal)
+            draw, log_density = drawn(mean, covariance, normal, component.ends)
+            draws.append(draw)
+            evaluation = component.evaluation
+            logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)
             spread += covariance / (chains * count)
             unconverged += not component.converged
             advance((number + 1) / (chains * count))
@@ -246,7 +253,8 @@ class NestedEP:
         spread = spread + between.T @ between / len(means)
         moments = GaussianMoments(shapes=shapes, joint_mean=centre, joint_covariance=spread)
         stacked = np.stack(draws).reshape(chains, count, -1)
-        return shapes, centre, spread, moments.by_site(stacked), unconverged
+        logs = np.array(logs, float).reshape(chains, count)
+        return shapes, centre, spread, moments.by_site(stacked), logs, unconverged
 
 
 class _Walk(NamedTuple):

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.joint import Joint
-from bayesrank.infer.reader.prior import Conditional, GaussianForm, block_diagonal
+from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, block_diagonal
 from bayesrank.infer.reader.refusals import Refusal
 
 __all__ = ["Local", "conditional", "gaussian_local", "grouped", "parents_of", "positions"]
@@ -189,9 +189,10 @@ def _from_density(joint: Joint, name: str) -> Local:
 
     own, others = zeros[name].reshape(-1), {k: zeros[k] for k in before}
     precision = -jax.jacfwd(slope)(own, others)
-    covariance = jnp.linalg.inv(precision)
+    values = jnp.linalg.eigvalsh(precision)
+    covariance = jnp.linalg.inv(after(precision, values[:, None]))
     loc = covariance @ slope(own, others)
-    proper = jnp.all(jnp.linalg.eigvalsh(precision) > 0)
+    proper = jnp.all(values > 0)
     if not before:
         return Local(loc, None, covariance, proper)
     by_site = jax.jacfwd(slope, argnums=1)(own, others)

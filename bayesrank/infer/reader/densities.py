@@ -11,7 +11,12 @@ from numpyro import validation_enabled
 
 from bayesrank.infer.reader.prior import unwrap
 
-__all__ = ["bounds", "elementwise", "log_density", "with_trailing_axes"]
+__all__ = ["bounds", "elementwise", "has_log_density", "log_density", "with_trailing_axes"]
+
+
+def has_log_density(fn: dist.Delta) -> bool:
+    """Whether a point mass may have a log density; an array that is zero here need not stay so."""
+    return not (isinstance(fn.log_density, (int, float)) and fn.log_density == 0)
 
 
 def elementwise(fn: dist.Distribution) -> dist.Distribution:

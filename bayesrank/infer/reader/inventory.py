@@ -21,6 +21,7 @@ from jax import Array
 from numpyro import handlers, validation_enabled
 from numpyro.distributions import constraints
 
+from bayesrank.infer.reader.densities import has_log_density
 from bayesrank.infer.reader.prior import is_gaussian, unwrap
 from bayesrank.infer.reader.roles import Role, roles_of_bounded
 from bayesrank.infer.reader.validation import refuse_invalid_parameters
@@ -136,7 +137,9 @@ def take_inventory(
 
 
 def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
-    """Role of a `sample` site, as far as the site itself tells; a `Delta` site follows from others.
+    """Role of a `sample` site, as far as the site itself tells.
+
+    A `Delta` site follows from others; if it has a log density, that is a factor.
 
     Sites with bounded support are called hyperparameters.
     """
@@ -147,8 +150,8 @@ def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
     if site["name"] in params:
         return Role.GIVEN
     fn = site["fn"]
-    if isinstance(fn, dist.Delta):
-        return None
+    if isinstance(base := unwrap(fn)[0], dist.Delta):
+        return Role.OBSERVED if has_log_density(base) else None
     if fn.support.is_discrete:
         return Role.DISCRETE
     return Role.LATENT if _is_real(fn.support) or is_gaussian(fn) else Role.HYPERPARAMETER

@@ -36,15 +36,12 @@ class ObservedOutputs(NamedTuple):
         None.
     supported
         Whether each value lies in the distribution's support; None where it does not validate.
-    value
-        What was observed: a likelihood often peaks where its predictor is that.
     """
 
     log_prob: Any
     scale: Any
     closed_form: Any
     supported: Any
-    value: Any = None
 
 
 class Joint(NamedTuple):
@@ -157,6 +154,10 @@ def _latent_outputs(site: dict[str, Any]) -> Any:
 def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs:
     fn, value, scale = elementwise(site["fn"]), jnp.asarray(site["value"]), site["scale"]
     base, mask = unwrap(fn)
+    if isinstance(base, dist.Delta) and not site["is_observed"]:
+        log_prob = jnp.broadcast_to(jnp.asarray(base.log_density), fn.batch_shape)
+        log_prob = log_prob if mask is None else jnp.where(mask, log_prob, 0.0)
+        return ObservedOutputs(log_prob, scale, None, None)
     closed_form = None
     known = with_known_moments(base) if scale is None else None
     if known is not None:
@@ -164,7 +165,7 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
     if scale is not None:
         scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
     return ObservedOutputs(
-        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating), value
+        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating)
     )
 
 

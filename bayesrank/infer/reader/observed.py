@@ -145,11 +145,7 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
 
     with_latents = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
-    moments = (
-        gaussian_moments(log_likelihood)
-        if quadratic
-        else quadrature_moments(log_likelihood, _landmarks(joint, name, part.components))
-    )
+    moments = gaussian_moments(log_likelihood) if quadratic else quadrature_moments(log_likelihood)
     return Factors(
         predictors.rows,
         predictors.offset,
@@ -158,17 +154,6 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
         predictors.collinear,
         quadratic,
     )
-
-
-def _landmarks(joint: Joint, name: str, components: Components) -> Array | None:
-    """The observed values, near which a predictor may have a spike, or None."""
-    value: Any = joint.observed[name].value
-    of_output = np.arange(components.size)
-    if value is None or isinstance(value, (Affine, Degree)) or jnp.size(value) != of_output.size:
-        return None
-    if not (components.elementwise or np.array_equal(components.output, of_output)):
-        return None
-    return jnp.asarray(value, jnp.result_type(float)).reshape(-1)
 
 
 def _one_each(components: Components) -> bool:

@@ -172,12 +172,12 @@ def _squared_residual(values: Array, columns: Array | None, scale: Array, others
 
 
 def quadrature_moments(
-    log_likelihood: ElementwiseFunction, landmarks: Array | None = None
+    log_likelihood: ElementwiseFunction,
 ) -> Callable[[Array, Array], TiltedMoments]:
-    """Tilted moments of any factor, by quadrature that looks at landmarks (G,) as well."""
+    """Tilted moments of any factor, by quadrature."""
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
-        return tilted_moments(log_likelihood, mean, variance, landmarks)
+        return tilted_moments(log_likelihood, mean, variance)
 
     return moments
 

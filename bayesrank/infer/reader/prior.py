@@ -22,6 +22,7 @@ from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 __all__ = [
     "Conditional",
     "GaussianForm",
+    "after",
     "block_diagonal",
     "extend",
     "gaussian_form",
@@ -126,9 +127,17 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
         factor = jnp.linalg.cholesky(covariance)
     proper = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0)
     batch = (*shape[:-1], shape[-1], shape[-1])
-    return GaussianForm(
-        jnp.broadcast_to(_float(base.loc), shape), None, jnp.broadcast_to(covariance, batch), proper
-    )
+    covariance = jnp.broadcast_to(after(covariance, factor), batch)
+    return GaussianForm(jnp.broadcast_to(_float(base.loc), shape), None, covariance, proper)
+
+
+def after(matrix: Array, decomposition: Array) -> Array:
+    """A matrix that is not known before a decomposition is; NaN where that has failed.
+
+    jaxlib 0.10 can wait for itself for ever where one compiled program has two batches of
+    decompositions that do not depend on one another, as under `vmap`.
+    """
+    return jnp.where(jnp.isnan(decomposition[..., :1, :1]), jnp.nan, matrix)
 
 
 def is_gaussian(fn: dist.Distribution) -> bool:

@@ -31,12 +31,13 @@ from bayesrank.infer.reader.conditionals import (
     parents_of,
     positions,
 )
+from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.observed import Factors, observed_factors
 from bayesrank.infer.reader.own_prior import own_prior
-from bayesrank.infer.reader.prior import Conditional, GaussianForm, extend, joint_prior
+from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, extend, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import Block, Problem
 
@@ -75,6 +76,11 @@ class Program(NamedTuple):
         Refusals, each with a boolean array that must hold for it not to be raised.
     eliminated
         Latents of groups that are too many for a joint covariance: their posterior is not kept.
+    given_factors
+        Sites held fixed whose density latents reach, so that it is a factor.
+    ends
+        Lower and upper ends of the supports of all latents kept, laid end to end; None where no
+        support is bounded.
     """
 
     problem: Problem
@@ -88,6 +94,8 @@ class Program(NamedTuple):
     gaussian: bool
     checks: tuple[tuple[Refusal, Array], ...]
     eliminated: tuple[str, ...]
+    given_factors: tuple[str, ...]
+    ends: tuple[Array, Array] | None
 
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves, from the posterior of the centred core.
@@ -213,6 +221,8 @@ def read_program(
         all(f.gaussian for f in factors.values()),
         tuple(checks),
         eliminated,
+        tuple(name for name in inventory.given if name in joint.observed),
+        _ends(joint, kept) if own else None,
     )
 
 
@@ -229,6 +239,15 @@ def _prior(
     variances = jnp.concatenate([c.covariance for c in rest])
     mean = jnp.concatenate([mean, *(c.loc for c in rest)])
     return mean, ArrowPrior(dense, variances, behind.groups)
+
+
+def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
+    sites, ends = joint.sites_at_zero(), []
+    for number, nothing in enumerate((-jnp.inf, jnp.inf)):
+        found = [(bounds(sites[name]["fn"])[number], sites[name]["value"]) for name in names]
+        parts = [jnp.broadcast_to(nothing if x is None else x, v.shape) for x, v in found]
+        ends.append(jnp.concatenate([part.reshape(-1) for part in parts]))
+    return ends[0], ends[1]
 
 
 def _variances(prior: DensePrior | DiagonalPrior | ArrowPrior) -> Array:
@@ -313,7 +332,7 @@ def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Bloc
         place = np.zeros(rows.size, np.int32)
         place[kept] = np.arange(kept.size, dtype=np.int32)
         rows = rows._replace(columns=jnp.asarray(place)[rows.columns], size=kept.size)
-    return Block(rows, factors.offset + rows.apply(mean), factors.moments)
+    return Block(rows, factors.offset + rows.apply(mean), factors.moments, factors.gaussian)
 
 
 def _absorb(
@@ -345,4 +364,5 @@ def _absorb(
     jitter = rounding * jnp.eye(mean.size, dtype=mean.dtype)
     root = jnp.linalg.cholesky(lax.stop_gradient(posterior.covariance + jitter))
     valid = posterior.valid & jnp.all(jnp.isfinite(root))
-    return mean + posterior.mean, DensePrior(posterior.covariance), log_integral, valid
+    covariance = after(posterior.covariance, root)
+    return mean + posterior.mean, DensePrior(covariance), log_integral, valid

@@ -32,6 +32,11 @@ _MESSAGES = {
         "value, so what it says of them is not known. Fix it with params={{{name!r}: ...}}; or "
         "integrate over it with NestedEP"
     ),
+    "not_integrated": (
+        "the prior of hyperparameter {name!r} depends on latents, so its posterior may have "
+        "several modes, of which IntegratedEP would find one. Fix it with params={{{name!r}: "
+        "...}}, or walk over it with NestedEP"
+    ),
     "free_vector": (
         "site {name!r} is a hyperparameter of {detail} elements without a value, and EP does not "
         "hold so many at the medians of their priors. Learn them with maximize_evidence, integrate "

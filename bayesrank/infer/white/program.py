@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
-from bayesrank.infer.compiled import jit
+from bayesrank.infer.compiled import as_working_dtype, jit
 from bayesrank.infer.reader.inventory import run_with
 from bayesrank.infer.white.reparam import whiten
 
-__all__ = ["Density", "WhiteProgram", "split", "white_program"]
+__all__ = ["Density", "EPPosterior", "WhiteProgram", "split", "white_posterior", "white_program"]
 
 Matrix = NDArray[np.float64]
 Shapes = dict[str, tuple[int, ...]]
@@ -46,6 +46,29 @@ class Density(Protocol):
         ...
 
 
+class EPPosterior(Protocol):
+    """The attributes of `EPResult` that make a white program."""
+
+    @property
+    def model(self) -> Callable[..., Any]: ...  # noqa: D102
+    @property
+    def model_args(self) -> tuple: ...  # noqa: D102
+    @property
+    def model_kwargs(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def params(self) -> dict[str, np.ndarray]: ...  # noqa: D102
+    @property
+    def given_factors(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...  # noqa: D102
+    @property
+    def dropped_sites(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def joint_mean(self) -> Matrix: ...  # noqa: D102
+    @property
+    def joint_covariance(self) -> Matrix: ...  # noqa: D102
+
+
 class WhiteProgram(NamedTuple):
     """A program with its hyperparameters fixed, as a density of a white vector ``z``.
 
@@ -56,8 +79,8 @@ class WhiteProgram(NamedTuple):
         is standard normal wherever the site behind it can be whitened, and the density's integral
         is the evidence.
     loc, root
-        The latents, laid end to end, are ``loc + root @ z``; shapes (n,) and (n, n), or (n,) where
-        ``root`` is diagonal.
+        The latents, laid end to end, are ``loc + root @ z``; shapes (n,) and (n, size), or (n,)
+        where ``root`` is diagonal.
     shapes
         Shape of every latent site, in order.
     """
@@ -69,8 +92,8 @@ class WhiteProgram(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of latents."""
-        return self.loc.shape[0]
+        """Length of ``z``."""
+        return self.root.shape[-1]
 
     def colour(self, white: Any) -> Any:
         """Latents from white vectors, both (..., n)."""
@@ -80,9 +103,11 @@ class WhiteProgram(NamedTuple):
         """Mean (n,) and covariance (n, n) of ``z`` from those of the latents."""
         if self.root.ndim == 1:
             return (mean - self.loc) / self.root, covariance / np.outer(self.root, self.root)
-        half = np.linalg.solve(self.root, covariance)
-        both = np.linalg.solve(self.root, half.T)
-        centred = np.linalg.solve(self.root, mean - self.loc)
+        # A singular Gaussian has fewer white numbers than latents.
+        solve: Any = np.linalg.solve if self.size == mean.size else _least_squares
+        half = solve(self.root, covariance)
+        both = solve(self.root, half.T)
+        centred = solve(self.root, mean - self.loc)
         return centred.astype(float), (0.5 * (both + both.T)).astype(float)
 
     def colour_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
@@ -92,6 +117,17 @@ class WhiteProgram(NamedTuple):
         return self.colour(mean), self.root @ covariance @ self.root.T
 
 
+def white_posterior(result: EPPosterior) -> WhiteProgram:
+    """Whiten the program of a result, at the hyperparameters of the result.
+
+    The densities of these are left out of the joint one, but for `given_factors`, which are data;
+    so are the sites that EP dropped.
+    """
+    args, kwargs, params = as_working_dtype((result.model_args, result.model_kwargs, result.params))
+    layout = result.shapes, result.dropped_sites, result.given_factors
+    return white_program(result.model, args, kwargs, params, *layout)
+
+
 def white_program(
     model: Callable[..., Any],
     args: tuple,
@@ -99,6 +135,7 @@ def white_program(
     params: Mapping[str, Any],
     shapes: Shapes,
     dropped: tuple[str, ...],
+    given_factors: tuple[str, ...] = (),
 ) -> WhiteProgram:
     """Whiten a program whose latents are known to be jointly Gaussian.
 
@@ -107,13 +144,17 @@ def white_program(
     model, args, kwargs
         The program and what it is called with.
     params
-        Values of all its hyperparameters. Their own densities are left out of the joint one.
+        Values of all its hyperparameters.
     shapes
         Shapes of its latent sites.
     dropped
         Unobserved sites on which nothing depends, which are left out.
+    given_factors
+        Those of `params` whose densities count as those of data do; the others' are left out.
     """
-    hidden = dict(params)
+    data = {name: params[name] for name in given_factors}
+    hidden = {name: value for name, value in params.items() if name not in data}
+    model = handlers.condition(model, data=data)
     if dropped:
 
         @jit
@@ -175,6 +216,12 @@ def split(vectors: Any, shapes: Shapes) -> dict[str, Any]:
     return values
 
 
+def _least_squares(matrix: Matrix, right: Matrix) -> Any:
+    return np.linalg.lstsq(matrix, right)[0]
+
+
 def _diagonal_if_so(matrix: Matrix) -> Matrix:
+    if matrix.shape[0] != matrix.shape[1]:
+        return matrix
     diagonal = np.diagonal(matrix)
     return diagonal if np.count_nonzero(matrix) == np.count_nonzero(diagonal) else matrix

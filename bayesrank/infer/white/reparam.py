@@ -27,6 +27,8 @@ from numpyro import handlers
 from numpyro.infer.reparam import Reparam
 from tinygp.numpyro_support import TinyDistribution
 
+from bayesrank.infer.reader.prior import is_gaussian
+
 __all__ = ["WhitenReparam", "whiten"]
 
 _DONE = "is_whitened"
@@ -37,9 +39,11 @@ class WhitenReparam(Reparam):
 
     The white site is called as the site with ``_white`` appended, has its shape, and is standard
     normal; the site itself becomes deterministic. Serves ``Normal``, ``MultivariateNormal`` by
-    covariance, precision or ``scale_tril``, ``LowRankMultivariateNormal`` and tinygp's
-    ``numpyro_dist()``, expanded or in plates, as a value in the ``config`` of
-    `numpyro.handlers.reparam`. To whiten all sites of a program that can be, use `whiten`.
+    covariance, precision or ``scale_tril``, ``LowRankMultivariateNormal``, tinygp's
+    ``numpyro_dist()``, and what affine transforms make of these (``ZeroSumNormal``, of which the
+    white site has an element less along each axis), expanded or in plates, as a value in the
+    ``config`` of `numpyro.handlers.reparam`. To whiten all sites of a program that can be, use
+    `whiten`.
 
     Examples
     --------
@@ -84,11 +88,11 @@ class WhitenReparam(Reparam):
         if not _is_served(base):
             raise ValueError(
                 f"site {name!r} ({type(base).__name__}) cannot be whitened: only Normal, "
-                "MultivariateNormal, LowRankMultivariateNormal and tinygp's distributions can, "
-                "without a mask; leave it out of the config"
+                "MultivariateNormal, LowRankMultivariateNormal, tinygp's distributions and affine "
+                "transforms of these can, without a mask; leave it out of the config"
             )
         standard = dist.Normal(jnp.zeros(()), jnp.ones(()))
-        shape = (*batch_shape, *base.event_shape)
+        shape = (*batch_shape, *_white_shape(base)[len(base.batch_shape) :])
         white_fn = standard.expand(shape).to_event(event_dim)
         white = numpyro.sample(f"{name}_white", white_fn, infer={_DONE: True})
         return None, _colour(base, jnp.asarray(white))
@@ -139,7 +143,15 @@ def _choose(site: dict[str, Any]) -> WhitenReparam | None:
     return WhitenReparam() if _is_served(base) else None
 
 
+def _white_shape(base: dist.Distribution) -> tuple[int, ...]:
+    while isinstance(base, dist.TransformedDistribution):
+        base = base.base_dist
+    return base.shape()
+
+
 def _is_served(base: dist.Distribution) -> bool:
+    if isinstance(base, dist.TransformedDistribution) and not is_gaussian(base):
+        return False
     return _colour.dispatch(type(base)) is not _colour.dispatch(object)
 
 
@@ -163,6 +175,17 @@ def _(fn: dist.MultivariateNormal, white: Array) -> Array:
 @_colour.register(TinyDistribution)
 def _(fn: Any, white: Array) -> Array:
     return _affine(fn.loc, jnp.linalg.cholesky(fn.covariance_matrix), white)
+
+
+@_colour.register
+def _(fn: dist.TransformedDistribution, white: Array) -> Array:
+    base: Any = fn.base_dist
+    while isinstance(base, (dist.Independent, dist.ExpandedDistribution)):
+        base = base.base_dist
+    value: Any = _colour(base, white)
+    for transform in fn.transforms:
+        value = transform(value)
+    return jnp.asarray(value)
 
 
 def _affine(loc: ArrayLike, root: Array, white: Array) -> Array:

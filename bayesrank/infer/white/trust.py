@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array, lax
 from numpy.typing import NDArray
-from numpyro import handlers, validation_enabled
+from numpyro import validation_enabled
 
 from bayesrank.infer.compiled import ONE_AT_A_TIME, as_working_dtype, jit, without_stale_traces
+from bayesrank.infer.reader.inventory import run_with
 from bayesrank.infer.white.importance import pareto_k
-from bayesrank.infer.white.program import white_program
+from bayesrank.infer.white.program import EPPosterior, white_posterior
 
-__all__ = ["Trust", "trust_in"]
+__all__ = ["Trust", "trust_in", "trust_in_draws"]
 
 Numbers = NDArray[np.float64]
 
@@ -28,31 +30,6 @@ _FEWEST = 100.0
 _EVEN = 0.75
 _MOST_SHIFT = 0.1
 _MOST_SPREAD = 0.15
-
-
-class EPPosterior(Protocol):
-    """The attributes of `EPResult` that are needed."""
-
-    @property
-    def model(self) -> Callable[..., Any]: ...  # noqa: D102
-    @property
-    def model_args(self) -> tuple: ...  # noqa: D102
-    @property
-    def model_kwargs(self) -> dict[str, Any]: ...  # noqa: D102
-    @property
-    def params(self) -> dict[str, np.ndarray]: ...  # noqa: D102
-    @property
-    def sources(self) -> dict[str, str]: ...  # noqa: D102
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]: ...  # noqa: D102
-    @property
-    def dropped_sites(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def joint_mean(self) -> Numbers: ...  # noqa: D102
-    @property
-    def joint_covariance(self) -> Numbers: ...  # noqa: D102
-    @property
-    def rng_key(self) -> Array: ...  # noqa: D102
 
 
 class Trust(NamedTuple):
@@ -111,36 +88,84 @@ class Trust(NamedTuple):
         return f"poor: {off}, most at {self.site!r} ({figures} count). Use NUTS where that matters"
 
 
-def trust_in(result: EPPosterior) -> Trust:
+def trust_in(result: EPPosterior, rng_key: Array) -> Trust:
     """Weigh draws from a Gaussian posterior by its program.
 
     Parameters
     ----------
     result
         EP's result.
+    rng_key
+        Of the draws.
 
     Returns
     -------
     Trust
         With NaN for all figures where the program has no density at some draw.
     """
-    fixed: Any = {name: result.params[name] for name in result.sources if name in result.params}
-    # Sites that the caller holds fixed are data: their densities count where latents reach them.
-    model = handlers.substitute(handlers.condition(result.model, data=fixed), data=fixed)
-    rest = {name: value for name, value in result.params.items() if name not in fixed}
-    called = result.model_args, result.model_kwargs, rest
 
     def weigh() -> tuple[Numbers, Numbers]:
-        args, kwargs, values = as_working_dtype(called)
-        program = white_program(model, args, kwargs, values, result.shapes, result.dropped_sites)
+        program = white_posterior(result)
         moments = program.whiten_moments(result.joint_mean, result.joint_covariance)
-        points, log_density = _draws(*moments, result.rng_key)
+        points, log_density = _draws(*moments, rng_key)
         log_joint = jit(lambda z: lax.map(program.log_joint, z, batch_size=_CHUNK))
         return program.colour(points), np.asarray(log_joint(jnp.asarray(points))) - log_density
 
     with jax.enable_x64(True), ONE_AT_A_TIME, validation_enabled(False):
-        points, logs = without_stale_traces(weigh)
+        points, logs = without_stale_traces(weigh, result.model)
     return _judge(points, logs, np.sqrt(np.diagonal(result.joint_covariance)), result.shapes)
+
+
+def trust_in_draws(
+    model: Callable[..., Any],
+    args: tuple,
+    kwargs: dict[str, Any],
+    samples: dict[str, Numbers],
+    params: dict[str, Numbers],
+    log_proposals: Numbers,
+) -> Trust:
+    """Weigh draws of latents and hyperparameters by their program.
+
+    Parameters
+    ----------
+    model, args, kwargs
+        The program and what it is called with.
+    samples
+        Draws of all sites that vary, shapes (S,) + their own.
+    params
+        Values of those held fixed.
+    log_proposals
+        Log of the density that the draws came from, up to a constant, shape (S,).
+    """
+
+    def weigh() -> Numbers:
+        called = as_working_dtype((args, kwargs, params))
+
+        def log_joint(values: dict[str, Array]) -> Array:
+            sites = run_with(model, called[0], called[1], {**called[2], **values})
+            parts = [_log_density(s) for k, s in sites.items() if _counts(s, k in values)]
+            return jnp.sum(jnp.stack(parts))
+
+        mapped = jit(lambda draws: lax.map(log_joint, draws, batch_size=_CHUNK))
+        return np.asarray(mapped({k: jnp.asarray(v) for k, v in samples.items()}))
+
+    with jax.enable_x64(True), ONE_AT_A_TIME:
+        logs = without_stale_traces(weigh, model) - log_proposals
+    points = np.concatenate([v.reshape(logs.size, -1) for v in samples.values()], axis=1)
+    shapes = {name: value.shape[1:] for name, value in samples.items()}
+    return _judge(points, logs, points.std(0), shapes)
+
+
+def _counts(site: dict[str, Any], varies: bool) -> bool:
+    """Whether a site's density counts: that of data, of what varies, and of point masses."""
+    if site["type"] != "sample":
+        return False
+    return site["is_observed"] or varies or isinstance(site["fn"], dist.Delta)
+
+
+def _log_density(site: dict[str, Any]) -> Array:
+    scale = 1.0 if site["scale"] is None else site["scale"]
+    return jnp.sum(scale * site["fn"].log_prob(site["value"]))
 
 
 def _draws(mean: Numbers, covariance: Numbers, rng_key: Array) -> tuple[Numbers, Numbers]:
@@ -163,7 +188,7 @@ def _judge(
     shapes: dict[str, tuple[int, ...]],
 ) -> Trust:
     if np.isnan(logs).any() or np.isneginf(logs).all():
-        return Trust(np.nan, np.nan, np.nan, np.nan, "", _DRAWS)
+        return Trust(np.nan, np.nan, np.nan, np.nan, "", logs.size)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     plain = points.mean(0)
@@ -178,5 +203,5 @@ def _judge(
         float(shift.max()),
         float(spread.max()),
         names[int(np.argmax(np.maximum(shift / _MOST_SHIFT, spread / _MOST_SPREAD)))],
-        _DRAWS,
+        logs.size,
     )

@@ -1,0 +1,149 @@
+"""Draws that stay where latents with bounded support can be.
+
+EP gives such a latent a mean and a standard deviation, and knows its correlations.  Its margin is
+taken to be the gamma distribution of this mean and standard deviation where the support has one
+end, and the beta distribution where it has two; the draws keep the ranks of those of a Gaussian
+with EP's correlations (a Gaussian copula).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+__all__ = ["BoundedMargins", "bounded_margins", "drawn", "log_gaussian", "square_root"]
+
+Numbers = NDArray[np.float64]
+
+# Quantiles are tabled at these standard normal deviates, and linear between them.
+_DEVIATES = np.linspace(-8.0, 8.0, 1601)
+
+
+class BoundedMargins(NamedTuple):
+    """Margins of the latents that have bounded support.
+
+    Attributes
+    ----------
+    columns
+        Their numbers among all latents, shape (b,).
+    mean, stddev
+        EP's, shape (b,).
+    quantiles
+        At `_DEVIATES`, shape (b, K).
+    """
+
+    columns: NDArray[np.int64]
+    mean: Numbers
+    stddev: Numbers
+    quantiles: Numbers
+
+    def put(self, draws: Any) -> Any:
+        """Give Gaussian draws (..., n) these margins."""
+        deviates = (draws[..., self.columns] - self.mean) / self.stddev
+        look_up = jax.vmap(lambda z, q: jnp.interp(z, _DEVIATES, q), (-1, 0), -1)
+        return jnp.asarray(draws).at[..., self.columns].set(look_up(deviates, self.quantiles))
+
+    def log_slope(self, draws: Any) -> Numbers:
+        """Log of how much `put` stretches the surroundings of draws (..., n), shape (...)."""
+        deviates = (np.asarray(draws)[..., self.columns] - self.mean) / self.stddev
+        slopes = np.gradient(self.quantiles, _DEVIATES, axis=1) / self.stddev[:, None]
+        each = [np.interp(deviates[..., k], _DEVIATES, s) for k, s in enumerate(slopes)]
+        return np.log(np.stack(each)).sum(axis=0)
+
+
+def bounded_margins(
+    mean: Numbers, covariance: Numbers, ends: tuple[Numbers, Numbers] | None
+) -> BoundedMargins | None:
+    """Margins of the latents with bounded support, or None where there are none.
+
+    Parameters
+    ----------
+    mean, covariance
+        Of all latents, shapes (n,) and (n, n).
+    ends
+        Lower and upper ends of their supports, shape (n,), infinite where there is none; or None.
+    """
+    if ends is None:
+        return None
+    lower, upper = (np.asarray(x, float) for x in ends)
+    columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+    centre, stddev = mean[columns], np.sqrt(np.diagonal(covariance)[columns])
+    described = zip(centre, stddev, lower[columns], upper[columns], strict=True)
+    levels = stats.norm.cdf(_DEVIATES)
+    quantiles = [_law(*moments).ppf(levels) for moments in described]
+    return BoundedMargins(columns, centre, stddev, np.array(quantiles))
+
+
+def drawn(
+    mean: Numbers, covariance: Numbers, white: Numbers, ends: tuple[Any, Any] | None
+) -> tuple[Numbers, Numbers]:
+    """Draws (..., n) from white ones, within the supports; and their log densities, shape (...).
+
+    The logs lack a constant.
+    """
+    root = square_root(covariance)
+    draws, logs = mean + white @ root.T, log_gaussian(root, white)
+    bounded = bounded_margins(mean, covariance, ends)
+    if bounded is None:
+        return draws, logs
+    return np.asarray(bounded.put(draws)), logs - bounded.log_slope(draws)
+
+
+def _law(mean: float, stddev: float, lower: float, upper: float) -> Any:
+    """A distribution on an interval with this mean and standard deviation, where there is one."""
+    if not lower < mean < upper:  # EP has not converged
+        ends = (lower - mean) / stddev, (upper - mean) / stddev
+        return stats.truncnorm(*ends, loc=mean, scale=stddev)
+    if np.isinf(upper):
+        return stats.gamma(((mean - lower) / stddev) ** 2, lower, stddev**2 / (mean - lower))
+    if np.isinf(lower):
+        return _Mirrored(_law(-mean, stddev, -upper, np.inf))
+    width = upper - lower
+    share = (mean - lower) / width
+    count = share * (1 - share) * (width / stddev) ** 2 - 1
+    if not count > 0:
+        ends = (lower - mean) / stddev, (upper - mean) / stddev
+        return stats.truncnorm(*ends, loc=mean, scale=stddev)
+    return stats.beta(share * count, (1 - share) * count, lower, width)
+
+
+class _Mirrored(NamedTuple):
+    """The distribution of minus a variable."""
+
+    law: Any
+
+    def ppf(self, levels: Numbers) -> Numbers:
+        """Quantiles."""
+        return -self.law.ppf(1 - levels)
+
+
+def square_root(covariance: np.ndarray) -> np.ndarray:
+    """Square root R of a covariance, ``R R' = C``."""
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        # A posterior may be singular to rounding (two items with the same features): eigenvalues
+        # that are negative at rounding level are zero.
+        values, vectors = np.linalg.eigh(covariance)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def log_gaussian(root: np.ndarray, white: np.ndarray) -> np.ndarray:
+    """Log density of Gaussian draws ``R z`` from white ones, but for a constant.
+
+    Parameters
+    ----------
+    root
+        Of `square_root`. Where it is singular, the density is that in the directions it has.
+    white
+        Shape (..., n).
+    """
+    triangular = not np.triu(root, 1).any()
+    scales = np.abs(np.diagonal(root)) if triangular else np.linalg.norm(root, axis=0)
+    kept = scales > 1e-6 * scales.max()
+    return -0.5 * np.sum(white[..., kept] ** 2, axis=-1) - np.sum(np.log(scales[kept]))

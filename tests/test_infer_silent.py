@@ -1,0 +1,220 @@
+"""What EP got wrong without a word: priors wider than rounding, densities left out, stale data."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+from scipy.special import log_ndtr
+
+from bayesrank import to_arviz
+from bayesrank.diagnostics import crosscheck
+from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP
+from bayesrank.infer.closure import has_stale_arrays
+from bayesrank.infer.margins import bounded_margins
+from bayesrank.infer.white.program import white_posterior
+
+KEY = jax.random.key(0)
+X = np.linspace(-1.0, 1.0, 5)
+Y = 1.0 + 2.0 * X
+
+
+def normal(name: str, scale: Any = 1.0, loc: Any = 0.0) -> Any:
+    return numpyro.sample(name, dist.Normal(loc, scale))
+
+
+# ---------------------------------------------------------------- priors wider than rounding
+
+
+def line(y):
+    numpyro.sample("y", dist.Normal(normal("a", 1e9) + normal("b", 1e9) * X, 1e-3), obs=y)
+
+
+def levels(y):
+    f: Any = numpyro.sample("f", dist.Normal(0.0, 1e7).expand([5]))
+    numpyro.sample("y", dist.Normal(f, 1e-3), obs=y)
+
+
+def two_intercepts(y):
+    numpyro.sample("y", dist.Normal(normal("a", 1e9) + normal("b", 1e9), 1e-3), obs=y)
+
+
+def correlated_intercepts(y):
+    root = 1e9 * np.array([[1.0, 0.0], [0.3, 1.0]])
+    both: Any = numpyro.sample("both", dist.MultivariateNormal(jnp.zeros(2), scale_tril=root))
+    numpyro.sample("y", dist.Normal(both[0] + both[1], 1e-3), obs=y)
+
+
+def test_wide_priors_do_not_cancel():
+    result = EP(line).run(KEY, Y)
+    assert result.converged
+    assert_allclose([result.mean["a"], result.mean["b"]], [1.0, 2.0], atol=1e-9)
+    design = np.stack([np.ones(5), X], axis=1)
+    exact = 1e-3 * np.sqrt(np.diagonal(np.linalg.inv(design.T @ design)))
+    assert_allclose([result.stddev["a"], result.stddev["b"]], exact, rtol=1e-6)
+    log_evidence = (
+        -2.5 * np.log(2 * np.pi)
+        - 3 * np.log(1e-3)
+        - 0.5 * np.linalg.slogdet(design.T @ design)[1]
+        - 2 * np.log(1e9)
+    )
+    assert_allclose(result.log_evidence, log_evidence, rtol=1e-6)
+
+
+def test_wide_priors_of_independent_latents_do_not_cancel():
+    result = EP(levels).run(KEY, Y)
+    assert_allclose(result.mean["f"], Y, atol=1e-9)
+    assert_allclose(result.stddev["f"], 1e-3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", [two_intercepts, correlated_intercepts])
+def test_a_prior_lost_in_rounding_is_told(model):
+    with pytest.warns(ConvergenceWarning, match="it found no proper posterior"):
+        assert not EP(model).run(KEY, Y).converged
+
+
+# ---------------------------------------------------------------- densities that were left out
+
+
+def truncated(y):
+    b: Any = numpyro.sample("b", dist.TruncatedNormal(normal("mu"), 0.1, low=0.0))
+    numpyro.sample("y", dist.Normal(normal("a") + b, 1.0), obs=y)
+
+
+def test_fixed_sites_that_latents_reach_count_in_a_cross_check():
+    result = EP(truncated).run(KEY, 1.0, params={"b": 2.0})
+    assert result.given_factors == ("b",)
+    check = crosscheck(result, engines=("ep",), progress_bar=False)
+    weights = check.runs["ep"].weights
+    assert weights is not None
+    assert_allclose(weights.log_evidence, result.log_evidence, atol=0.01)
+
+
+def test_a_hyperparameter_that_latents_govern_is_not_integrated():
+    with pytest.raises(ValueError, match="several modes, of which IntegratedEP would find one"):
+        IntegratedEP(truncated).run(KEY, 1.0)
+    with pytest.raises(ValueError, match="prior of hyperparameter 'b' depends on latent site"):
+        EP(truncated).run(KEY, 1.0)
+
+
+def test_its_evidence_is_that_of_its_prior_and_the_data():
+    mu, b = np.linspace(-8.0, 8.0, 40_001), 0.7
+    log_density = (
+        stats.norm.logpdf(mu)
+        + stats.norm.logpdf(b, mu, 0.1)
+        - log_ndtr(mu / 0.1)
+        + stats.norm.logpdf(1.0, b, np.sqrt(2.0))
+    )
+    exact = np.log(np.sum(np.exp(log_density)) * (mu[1] - mu[0]))
+    assert_allclose(EP(truncated).log_evidence({"b": b}, 1.0), exact, atol=1e-3)
+
+
+def pulled():
+    f = normal("f")
+    numpyro.sample("g", dist.Delta(2 * f, log_density=-0.5 * f**2))
+    numpyro.sample("h", dist.Delta(3 * f))
+    numpyro.sample("y", dist.Normal(f, 1.0), obs=2.0)
+
+
+def test_a_point_mass_with_a_density_is_a_factor():
+    result = EP(pulled).run(KEY)
+    assert_allclose(result.mean["f"], 2 / 3, atol=1e-9)
+    assert_allclose(result.stddev["f"], 3**-0.5, rtol=1e-9)
+
+
+def sum_to_zero():
+    effect: Any = numpyro.sample("effect", dist.ZeroSumNormal(1.0, (4,)))
+    numpyro.sample("y", dist.Normal(normal("m", 2.0) + effect, 0.5), obs=np.arange(4.0))
+
+
+def test_a_singular_gaussian_is_whitened():
+    result = EP(sum_to_zero).run(KEY)
+    program = white_posterior(result)
+    assert program.size == 4  # one mean, three directions of four effects
+    mean, covariance = program.whiten_moments(result.joint_mean, result.joint_covariance)
+    assert_allclose(program.colour(mean), result.joint_mean, atol=1e-9)
+    back = program.colour_moments(mean, covariance)[1]
+    assert_allclose(back, result.joint_covariance, atol=1e-9)
+    assert_allclose(program.colour(np.ones(4))[:4].sum(), 0, atol=1e-6)
+    check = crosscheck(result, engines=("ep",), progress_bar=False)
+    weights = check.runs["ep"].weights
+    assert weights is not None
+    assert_allclose(weights.log_evidence, result.log_evidence, atol=1e-6)
+
+
+# ---------------------------------------------------------------- draws in the support
+
+
+def bounded(y):
+    scale: Any = numpyro.sample("scale", dist.HalfNormal(1.0).expand([2]))
+    numpyro.sample("y", dist.Normal(scale, 1.0), obs=y)
+
+
+def test_draws_stay_in_the_support():
+    result = EP(bounded).run(KEY, np.array([0.1, -0.5]), num_samples=4000)
+    draws = result.get_samples()["scale"]
+    assert draws.min() > 0
+    assert_allclose(draws.mean(0), result.mean["scale"], atol=0.03)
+    assert_allclose(draws.std(0), result.stddev["scale"], rtol=0.06)
+    levels = np.linspace(1e-4, 6.0, 60_001)
+    density = np.exp(-0.5 * levels**2 - 0.5 * (levels - 0.1) ** 2)
+    median = levels[np.searchsorted(np.cumsum(density) / density.sum(), 0.5)]
+    assert_allclose(np.median(draws[:, 0]), median, atol=0.05)
+    sites = numpyro.handlers.trace(numpyro.handlers.seed(result.guide, KEY)).get_trace()
+    assert np.all(np.asarray(sites["scale"]["value"]) > 0)
+
+
+@pytest.mark.parametrize(
+    ("mean", "ends"), [(0.4, (0, 1)), (-0.3, (-np.inf, 0)), (0.1, (0, np.inf)), (-2, (0, np.inf))]
+)
+def test_margins_of_each_kind_of_support(mean, ends):
+    lower, upper = (np.array([float(end)]) for end in ends)
+    margins = bounded_margins(np.array([float(mean)]), np.array([[0.04]]), (lower, upper))
+    assert margins is not None
+    white = np.random.default_rng(0).standard_normal((20_000, 1))
+    draws = np.asarray(margins.put(mean + 0.2 * white))
+    assert lower[0] <= draws.min() < draws.max() <= upper[0]
+    if lower[0] < mean < upper[0]:
+        assert_allclose([draws.mean(), draws.std()], [mean, 0.2], rtol=0.03)
+    one = np.quantile(draws, 0.3)
+    at = mean + 0.2 * stats.norm.ppf(0.3)
+    step = 0.01 * np.array([[-1.0], [1.0]])
+    around = np.asarray(margins.put(at + step))
+    assert_allclose(
+        margins.log_slope(np.array([at])), np.log(np.diff(around[:, 0]) / 0.02), atol=0.05
+    )
+    assert around[0] < one < around[1]
+
+
+# ---------------------------------------------------------------- data in a closure
+
+DATA = {"y": np.array([1.0, 2.0, 3.0]) + 1e-9 / 3}
+
+
+def closed():
+    f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([3]))
+    numpyro.sample("y", dist.Normal(f, 1e-3), obs=DATA["y"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_closure_used_in_single_precision_is_not_rounded_afterwards():
+    result = EP(closed).run(KEY, num_samples=10)
+    # JAX keeps the precision of this trace, as it would that of a run of NUTS, while it lives.
+    with jax.enable_x64(False):
+        single = jax.jit(lambda x: x + DATA["y"])
+        single(0.0)
+    assert has_stale_arrays(closed)
+    data: Any = to_arviz(result, num_predictive=0)
+    exact = stats.norm.logpdf(DATA["y"], result.get_samples()["f"], 1e-3)
+    assert_allclose(data["log_likelihood"]["y"].values[0], exact, rtol=1e-9)
+    with jax.enable_x64(False):
+        single(0.0)
+    check = crosscheck(result, engines=("ep",), progress_bar=False)
+    weights = check.runs["ep"].weights
+    assert weights is not None
+    assert_allclose(weights.log_evidence, result.log_evidence, atol=1e-6)
