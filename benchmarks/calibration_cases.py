@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import jax
@@ -115,11 +116,15 @@ def _version_space(seed: int, n: int, **options: Any) -> tuple[np.ndarray, np.nd
     return X, 1 + above.sum(axis=1), truth
 
 
+@cache
+def _engine(integrate: bool) -> EP | IntegratedEP:
+    return IntegratedEP(ordinal_version_space) if integrate else EP(ordinal_version_space)
+
+
 def bayes_point(seed: int, *, integrate: bool) -> Trial:
     """Forty examples of three features and three levels: their scores."""
     X, y, truth = _version_space(seed, 40, **_SPACE)
-    engine = IntegratedEP(ordinal_version_space) if integrate else EP(ordinal_version_space)
-    result = engine.run(jax.random.key(seed), X, y, **_SPACE)
+    result = _engine(integrate).run(jax.random.key(seed), X, y, **_SPACE)
     return of_draws(result.get_samples()["weights"] @ X.T, X @ truth["weights"])
 
 
