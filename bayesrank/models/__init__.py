@@ -11,6 +11,7 @@ file                 programs
                      ``collaborative_preference_gp``: functions of items from what many users say,
                      with shared mean and kernel
 ``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
+``dynamic``          ``dynamic_thurstone``: skills that move in time from dated comparisons
 ``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
 ``link_learn``       ``link_margins``: corrections of BM25's term weight from links of documents
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
@@ -28,6 +29,7 @@ from bayesrank.models.collaborative import (
 )
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
 from bayesrank.models.cone_rank import cone_of_differences as cone_of_differences
+from bayesrank.models.dynamic import dynamic_thurstone as dynamic_thurstone
 from bayesrank.models.lambda_rank import weighted_preferences as weighted_preferences
 from bayesrank.models.link_learn import link_margins as link_margins
 from bayesrank.models.orders import preference_orders as preference_orders
@@ -42,6 +44,7 @@ __all__ = [
     "collaborative_preference_gp",
     "collaborative_rating_gp",
     "cone_of_differences",
+    "dynamic_thurstone",
     "link_margins",
     "ordinal_gp",
     "ordinal_version_space",

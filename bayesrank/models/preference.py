@@ -40,7 +40,7 @@ from bayesrank._validate import (
 )
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
-__all__ = ["preference_gp", "thurstone"]
+__all__ = ["observe_comparisons", "preference_gp", "thurstone"]
 
 LIKELIHOODS = {"probit": (Thurstone, ThurstoneTies), "logit": (BradleyTerry, BradleyTerryTies)}
 
@@ -137,7 +137,7 @@ def preference_gp(
         X_new = check_features(X_new, "X_new", columns=num_features)
         # Of other items the graph says nothing once f is known: no Laplacian here.
         numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
-    _compare(f, comparisons, outcomes, weights, likelihood, noise)
+    observe_comparisons(f, comparisons, outcomes, weights, likelihood, noise)
 
 
 def thurstone(
@@ -187,10 +187,10 @@ def thurstone(
         scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
     with numpyro.plate("items", num_items):
         f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
-    _compare(f, comparisons, outcomes, weights, likelihood, 1.0)
+    observe_comparisons(f, comparisons, outcomes, weights, likelihood, 1.0)
 
 
-def _compare(
+def observe_comparisons(
     f: Array,
     comparisons: ArrayLike | None,
     outcomes: ArrayLike | None,

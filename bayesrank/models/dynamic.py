@@ -1,0 +1,208 @@
+r"""Skills of items that move as time goes by, from comparisons of two items at a time.
+
+Each item has a skill :math:`f(t)` of its own, a Gaussian process in time, and a comparison at
+time :math:`t` is one of Thurstone's of the skills at that time: item :math:`v` beats :math:`u` with
+probability :math:`\Phi((f_v(t) - f_u(t)) / \sqrt 2)`. What was seen long ago tells less of today's
+skills than what was seen yesterday; how much less, the process says and the data decide. With
+:math:`t_0` the first time, ``scale`` :math:`s`, ``drift`` :math:`d`, ``lengthscale`` :math:`\ell`
+and :math:`r = |t - t'|`, the covariance of an item's skill at two times is
+
+=============== ======================================= ===========================================
+``"walk"``      :math:`s^2 + d^2 (\min(t, t') - t_0)`   Brownian motion: skills may move ever
+                                                        further from where they started
+``"matern12"``  :math:`s^2 e^{-r/\ell}`                 Ornstein-Uhlenbeck: moves that are as
+                                                        rough, and are drawn back to the average
+``"matern32"``  :math:`s^2 (1 + x) e^{-x}`,             smooth moves with a rate of change, drawn
+                :math:`x = \sqrt 3 r / \ell`            back to the average
+=============== ======================================= ===========================================
+
+All three are Markov (with the rate of change beside the skill for ``"matern32"``), which is what
+`bayesrank.solvers.dynamic` lives on. A Markov chain may be told from either end: the program draws
+the skills at the last time first, which are those that a ranking is of, and then the earlier ones
+given these.
+
+References
+----------
+.. [1] Glickman, M. E. (1993). Paired comparison models with time-varying parameters. PhD thesis,
+   Harvard University.
+.. [2] Maystre, L., Kristof, V. and Grossglauser, M. (2019). Pairwise comparisons with flexible
+   time-dynamics. KDD 2019, 1236-1246.
+"""
+
+import math
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+
+from bayesrank import gp
+from bayesrank._validate import check_comparisons, check_count, known
+from bayesrank.models.preference import observe_comparisons
+
+__all__ = ["PROCESSES", "Process", "dynamic_thurstone"]
+
+Process = Literal["walk", "matern12", "matern32"]
+
+PROCESSES = ("walk", "matern12", "matern32")
+"""How skills may move."""
+
+
+def dynamic_thurstone(
+    num_items: int,
+    comparisons: ArrayLike | None = None,
+    *,
+    times: ArrayLike,
+    period: ArrayLike | None = None,
+    process: Process = "walk",
+    outcomes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    likelihood: Literal["probit", "logit"] = "probit",
+) -> None:
+    r"""Independent skills of items that move in time, compared two at a time.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``scale``        LogNormal(0, 1)                prior sd of a skill at the first time; with
+                                                    a Matern process, at any time
+    ``drift``        LogNormal(0, 1)                sd of a walk's move in one unit of time
+    ``lengthscale``  LogNormal(0, 1)                time in which a Matern process moves
+    ``tie_width``    LogNormal(log 0.5, 1)          least decisive difference (with ``outcomes``)
+    ``f``            Gaussian, shape (n,)           skills at the last time, in units of the noise
+    ``rate``         Normal(0, scale), shape (n,)   with "matern32": rates of change then, times
+                                                    :math:`\ell / \sqrt 3`
+    ``past``         given these, shape (n, T - 1)  skills at the times before it, in their order
+    ``comparison``   observed, shape (K,)           1 for each comparison, or ``outcomes``
+    ================ ============================== ============================================
+
+    The priors suppose that time is in units of about the span that the data cover.
+
+    Parameters
+    ----------
+    num_items : int
+        Number of items.
+    comparisons : ArrayLike, optional
+        Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
+        it the program is the prior.
+    times : ArrayLike
+        The times at which skills are asked for, increasing numbers of shape (T,).
+    period : ArrayLike, optional
+        Which of the times each comparison was at, integers of shape (K,), in any order. By default
+        the only one.
+    process : {"walk", "matern12", "matern32"}
+        How skills move.
+    outcomes : ArrayLike, optional
+        Integers of shape (K,) that make ties possible: 2 if the first item of the row wins, 1 if
+        there is no difference, 0 if the second wins. Without it the first item wins.
+    weights : ArrayLike, optional
+        How often each comparison counts, positive numbers of shape (K,). Without it, once.
+    likelihood : {"probit", "logit"}
+        Normal noise of standard deviation 1 on each performance (Thurstone), or logistic noise of
+        scale 1 on their difference (Bradley-Terry).
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from numpyro.infer import Predictive
+    >>> prior = Predictive(dynamic_thurstone, num_samples=100)
+    >>> prior(jax.random.key(0), 3, times=[0.0, 0.5, 1.0])["past"].shape
+    (100, 3, 2)
+    """
+    num_items = check_count(num_items, "num_items")
+    times = _check_times(times)
+    if process not in PROCESSES:
+        raise ValueError(f"`process` is {process!r}; choose one of {PROCESSES}.")
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    pace = "drift" if process == "walk" else "lengthscale"
+    pace = numpyro.sample(pace, dist.LogNormal(0.0, 1.0))
+    covariance, cross = _covariances(process, jnp.asarray(scale), jnp.asarray(pace), times)
+    with numpyro.plate("items", num_items):
+        last = [numpyro.sample("f", dist.Normal(0.0, jnp.sqrt(covariance[-1, -1])))]
+        if process == "matern32":
+            last.append(numpyro.sample("rate", dist.Normal(0.0, scale)))
+        skills = jnp.asarray(last[0])[:, None]
+        if times.size > 1:
+            gains = cross / jnp.diag(covariance)[-1]
+            rest = covariance[:-1, :-1] - gains @ cross.T
+            # At the hundredth of a time step a skill has not moved: keep the factorisation alive.
+            jitter = gp.JITTER[rest.dtype] * jnp.diag(jnp.diag(covariance)[:-1])
+            loc = jnp.stack(last, axis=-1) @ gains.T
+            past = dist.MultivariateNormal(loc, covariance_matrix=rest + jitter)
+            skills = jnp.concatenate([jnp.asarray(numpyro.sample("past", past)), skills], axis=1)
+    pairs = comparisons
+    if comparisons is not None:
+        pairs = check_comparisons(comparisons, num_items)
+        at = _check_period(period, times.size, pairs.shape[0])
+        pairs = pairs * times.size + at[:, None]
+    elif period is not None:
+        raise ValueError("`period` is given without `comparisons`; pass the pairs compared.")
+    observe_comparisons(skills.ravel(), pairs, outcomes, weights, likelihood, 1.0)
+
+
+def _covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple[Array, Array]:
+    """Prior covariances of a skill at all times, (T, T), and with what is drawn at the last one.
+
+    The latter, (T - 1, 1), or (T - 1, 2) with a rate of change, are of the times before it; what
+    is drawn at the last time is independent of one another, each of that time's variance.
+    """
+    if process == "walk":
+        since = times - times[0]
+        covariance = scale**2 + pace**2 * jnp.minimum(since[:, None], since)
+        return covariance, covariance[:-1, -1:]
+    lag = jnp.abs(times[:, None] - times) / pace
+    if process == "matern12":
+        covariance = scale**2 * jnp.exp(-lag)
+        return covariance, covariance[:-1, -1:]
+    lag = math.sqrt(3.0) * lag
+    covariance = scale**2 * (1.0 + lag) * jnp.exp(-lag)
+    with_rate = -(scale**2) * lag * jnp.exp(-lag)
+    return covariance, jnp.stack([covariance[:-1, -1], with_rate[:-1, -1]], axis=-1)
+
+
+def _check_times(times: ArrayLike) -> Array:
+    values: Any = known(times)
+    if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
+        raise ValueError(
+            f"`times` has shape {values.shape} and dtype {values.dtype}; pass (T,), one or more "
+            "increasing numbers."
+        )
+    if isinstance(values, np.ndarray):
+        if not np.isfinite(values).all():
+            raise ValueError("`times` has an entry that is no finite number; remove it.")
+        if (np.diff(values) <= 0).any():
+            raise ValueError(
+                "`times` do not increase; pass each of the times once, the earliest first."
+            )
+    return jnp.asarray(times, float)
+
+
+def _check_period(period: ArrayLike | None, num_times: int, num_comparisons: int) -> Array:
+    if period is None:
+        if num_times > 1:
+            raise ValueError(
+                f"`period` is missing, and there are {num_times} times; pass which of them each "
+                "comparison was at."
+            )
+        return jnp.zeros(num_comparisons, int)
+    values: Any = known(period)
+    if values.shape != (num_comparisons,) or values.dtype.kind not in "iu":
+        raise ValueError(
+            f"`period` has shape {values.shape} and dtype {values.dtype}; pass "
+            f"({num_comparisons},), the number of a time for each row of `comparisons`."
+        )
+    if isinstance(values, np.ndarray) and not ((values >= 0) & (values < num_times)).all():
+        row = int(np.argmin((values >= 0) & (values < num_times)))
+        raise ValueError(
+            f"`period` is {values[row]} in row {row}, but the {num_times} times are numbered 0 to "
+            f"{num_times - 1}."
+        )
+    return jnp.asarray(period)

@@ -1,0 +1,7 @@
+"""Skills that move, by EP on Markov chains; see `bayesrank.models.dynamic`."""
+
+from bayesrank.solvers.dynamic.engine import DynamicEP as DynamicEP
+from bayesrank.solvers.dynamic.engine import check_room as check_room
+from bayesrank.solvers.dynamic.process import move as move
+
+__all__ = ["DynamicEP", "check_room", "move"]

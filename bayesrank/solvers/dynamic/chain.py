@@ -1,0 +1,264 @@
+r"""Many Markov chains side by side, seen through sites that each look at one time.
+
+The states of all items at one time are one vector ``x`` with a joint covariance: items that were
+compared are correlated from then on. Sites ``exp(nu s - tau s^2 / 2)`` of margins ``s = a' x`` are
+met one after another in the order of time. With ``p = C a``, ``m = a' mu`` and ``v = a' p``, a site
+changes mean and covariance by rank one,
+
+.. math:: \mu \leftarrow \mu + p \, (\nu - \tau m) / (1 + \tau v), \qquad
+          C \leftarrow C - p p' \, \tau / (1 + \tau v),
+
+and from time to time both move as the process says (Kalman, 1960). On the way back it is not the
+posterior that is carried, but slope ``l`` and curvature ``-L`` of the log integral of all later
+sites as a function of the state's mean (Bierman, 1973): given all sites, a margin has the mean
+``m + p' l`` and the variance ``v - p' L p``. So nothing is inverted, no drift is too small and no
+gap too long, and what is kept is a vector a site. Without drift it is the static posterior.
+
+The posterior is exact for given sites, with the correlations between items. Where each item's chain
+is kept by itself, as in kickscore, these are lost, and differences look surer than they are.
+
+References
+----------
+Bierman, G. J. (1973). Fixed interval smoothing with discrete measurements. International Journal of
+Control, 18, 65-75. Kalman, R. E. (1960). A new approach to linear filtering and prediction
+problems. Journal of Basic Engineering, 82, 35-45.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayesrank.infer.gaussian.dense import DenseGaussian
+from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.sites import log_sites
+from bayesrank.solvers.dynamic.process import Steps, move, steps_of
+
+__all__ = ["ChainGaussian", "ChainPrior", "Visits"]
+
+
+class Visits(NamedTuple):
+    """When sites look at which items, in the order of time.
+
+    Attributes
+    ----------
+    order
+        Number of the site, shape (K,).
+    gaps
+        Time that went by since the one before it, shape (K,).
+    values, columns
+        What of which items' skills it sees, shapes (K, k).
+    """
+
+    order: Array
+    gaps: Array
+    values: Array
+    columns: Array
+
+
+class ChainGaussian(NamedTuple):
+    """Posterior of the margins that the sites see, and of the states at the last of them.
+
+    Attributes
+    ----------
+    core
+        The states at the last site, all skills first: shape (r n,).
+    margin_mean, margin_variance
+        Of the sites' margins, shape (K,).
+    log_normaliser
+        Log of the integral of prior times sites.
+    valid
+        Whether that is finite and all variances are positive.
+    """
+
+    core: DenseGaussian
+    margin_mean: Array
+    margin_variance: Array
+    log_normaliser: Array
+    valid: Array
+
+    @property
+    def mean(self) -> Array:
+        """Of the states at the last site."""
+        return self.core.mean
+
+    @property
+    def covariance(self) -> Array:
+        """Of the states at the last site."""
+        return self.core.covariance
+
+    def margins(self, rows: Rows) -> tuple[Array, Array]:
+        """Means and variances of the margins of the sites that made this posterior."""
+        del rows
+        return self.margin_mean, self.margin_variance
+
+    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
+        """Covariance of two sets of predictors of the states at the last site."""
+        return self.core.covariance_of(rows_a, rows_b)
+
+    def sample(self, rng_key: Array, num_samples: int) -> Array:
+        """Draws of the states at the last site."""
+        return self.core.sample(rng_key, num_samples)
+
+
+class ChainPrior(NamedTuple):
+    """Chains of n items, and when each site looks at them.
+
+    Attributes
+    ----------
+    process
+        A member of `bayesrank.models.dynamic.PROCESSES`.
+    num_items
+        Number of items n.
+    scales
+        The hyperparameters ``scale`` and that of the pace, shape (2,).
+    visits
+        The sites in the order of time.
+    """
+
+    process: str
+    num_items: int
+    scales: Array
+    visits: Visits
+
+    @property
+    def size(self) -> int:
+        """Number of states at one time."""
+        return self.num_items * (2 if self.process == "matern32" else 1)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.scales.dtype
+
+    def alone(self) -> ChainGaussian:
+        """The prior as a posterior."""
+        none = jnp.zeros(self.visits.gaps.size, self.dtype)
+        columns, values = self.visits.columns, self.visits.values
+        return self.times((SiteTerm(Rows(values, columns, self.num_items), none, none),))
+
+    def times(self, terms: Sequence[SiteTerm]) -> ChainGaussian:
+        """Multiply by sites, forwards and backwards in time."""
+        [(_, tau, nu)] = terms
+        order = self.visits.order
+        tau, nu = tau[order], nu[order]
+        filtered = self._filter(tau, nu)
+        shift, shrink = self._smooth(tau, nu, filtered)
+        seen = filtered.seen
+        mean, variance = seen.mean + shift, seen.variance - shrink
+        log_normaliser = jnp.sum(log_sites(tau, nu, seen.mean, seen.variance))
+        proper = jnp.all(1.0 + tau * seen.variance > 0.0) & jnp.all(variance >= 0.0)
+        valid = proper & jnp.isfinite(log_normaliser)
+        covariance = filtered.covariance.reshape(self.size, self.size)
+        core = DenseGaussian(filtered.mean.ravel(), covariance, log_normaliser, valid)
+        empty = jnp.zeros_like(mean)
+        means, variances = empty.at[order].set(mean), empty.at[order].set(variance)
+        return ChainGaussian(core, means, variances, log_normaliser, valid)
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: ChainGaussian) -> Array:
+        """The normaliser of prior times sites, differentiable in `scales`.
+
+        Forwards, scale by scale: on the way back from the end to the scales, the covariances at all
+        sites would have to be kept.
+        """
+        [(_, tau, nu)] = terms
+        data = lax.stop_gradient((self.visits, tau, nu, posterior.log_normaliser))
+        return _normaliser((self.process, self.num_items), self.scales, data)
+
+    def _steps(self, gaps: Array) -> Steps:
+        return steps_of(self.process, self.scales[0], self.scales[1], gaps)
+
+    def _start(self) -> tuple[Array, Array]:
+        """Mean and covariance of all states at the first time."""
+        start = self._steps(self.visits.gaps[:1]).start
+        identity = jnp.eye(self.num_items, dtype=self.dtype)
+        covariance = jnp.einsum("ab,ij->aibj", start, identity)
+        return jnp.zeros(covariance.shape[:2], self.dtype), covariance
+
+    def _filter(self, tau: Array, nu: Array) -> _Filtered:
+        """Go forwards; the sites are in the order of time."""
+        steps = self._steps(self.visits.gaps)
+        inputs = steps.decay, steps.noise, self.visits, tau, nu
+        (mean, covariance), seen = lax.scan(_take_in, self._start(), inputs)
+        return _Filtered(mean, covariance, seen)
+
+    def _smooth(self, tau: Array, nu: Array, filtered: _Filtered) -> tuple[Array, Array]:
+        """Go backwards: what all sites add to the margins' means and take from their variances."""
+        steps = self._steps(self.visits.gaps)
+        nothing = jnp.zeros_like(filtered.mean), jnp.zeros_like(filtered.covariance)
+        inputs = steps.decay, self.visits, tau, nu, filtered.seen
+        return lax.scan(_look_back, nothing, inputs, reverse=True)[1]
+
+
+class _Seen(NamedTuple):
+    """A site's margin given earlier sites: its mean, variance, and covariance with all states."""
+
+    mean: Array
+    variance: Array
+    towards: Array
+
+
+class _Filtered(NamedTuple):
+    """States at the last site, shapes (r, n) and (r, n, r, n), and what each site saw."""
+
+    mean: Array
+    covariance: Array
+    seen: _Seen
+
+
+def _take_in(state: tuple[Array, Array], site: Any) -> tuple[tuple[Array, Array], _Seen]:
+    decay, noise, visit, tau, nu = site
+    values, columns = visit.values, visit.columns
+    mean, covariance = move(*state, decay, noise)
+    towards = jnp.einsum("k,aik->ai", values, covariance[:, :, 0, columns])
+    seen = _Seen(values @ mean[0, columns], values @ towards[0, columns], towards)
+    widened = 1.0 + tau * seen.variance
+    mean += towards * (nu - tau * seen.mean) / widened
+    covariance -= jnp.einsum("ai,bj->aibj", towards * (tau / widened), towards)
+    return (mean, covariance), seen
+
+
+def _look_back(state: tuple[Array, Array], site: Any) -> tuple[Any, tuple[Array, Array]]:
+    """Take in a site, then the move before it."""
+    decay, visit, tau, nu, seen = site
+    slope, curvature = state
+    values, columns, towards = visit.values, visit.columns, seen.towards
+    widened = 1.0 + tau * seen.variance
+    pull, share = (nu - tau * seen.mean) / widened, tau / widened
+    bent = jnp.einsum("aibj,bj->ai", curvature, towards)
+    along, within = jnp.sum(towards * slope), jnp.sum(towards * bent)
+    slope = slope.at[0, columns].add(values * (pull - share * along))
+    curvature = curvature.at[0, columns].add(-share * values[:, None, None] * bent)
+    curvature = curvature.at[:, :, 0, columns].add(-share * bent[..., None] * values)
+    corner = (share + share**2 * within) * values[:, None] * values
+    curvature = curvature.at[0, columns[:, None], 0, columns].add(corner)
+    shift = along / widened + seen.variance * pull
+    shrink = within / widened**2 + seen.variance**2 * share
+    before = decay.T @ slope, jnp.einsum("ca,cidj,db->aibj", decay, curvature, decay)
+    return before, (shift, shrink)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _normaliser(form: tuple[str, int], scales: Array, data: Any) -> Array:
+    del form, scales
+    return data[-1]
+
+
+@_normaliser.defjvp
+def _normaliser_jvp(
+    form: tuple[str, int], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
+    scales, (visits, tau, nu, value) = primals
+
+    def forwards(scales: Array) -> Array:
+        in_time = tau[visits.order], nu[visits.order]
+        seen = ChainPrior(*form, scales, visits)._filter(*in_time).seen
+        return jnp.sum(log_sites(*in_time, seen.mean, seen.variance))
+
+    return value, jax.jacfwd(forwards)(scales) @ tangents[0]

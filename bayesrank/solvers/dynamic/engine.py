@@ -1,0 +1,125 @@
+"""EP on `bayesrank.models.dynamic_thurstone` with chains in place of a joint covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from bayesrank._memory import available, size_of
+from bayesrank.infer import EP
+from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.program import Program, read_program
+from bayesrank.models import dynamic_thurstone, thurstone
+from bayesrank.solvers.dynamic.chain import ChainPrior, Visits
+from bayesrank.solvers.dynamic.process import pace_of
+
+__all__ = ["DynamicEP", "check_room"]
+
+
+class DynamicEP(EP):
+    """EP on `bayesrank.models.dynamic_thurstone`: the same fixed point, by chains in time.
+
+    EP by itself keeps the skills of all items at all times in one covariance. Here those of one
+    time at a time are kept: a sweep over K comparisons of n items takes a time of order ``K n^2``
+    and room for ``K n`` numbers, however many times there are. The result holds the skills at the
+    last time, site ``f`` (and ``rate``); ``past`` is among its ``eliminated_sites``.
+
+    `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
+
+    Parameters
+    ----------
+    **settings
+        Those of `bayesrank.infer.EP`.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> wins = np.array([[0, 1], [1, 2], [1, 0]])
+    >>> result = DynamicEP().run(
+    ...     jax.random.key(0), 3, wins, times=np.array([0.0, 1.0]), period=np.array([0, 0, 1])
+    ... )
+    >>> result.mean["f"].shape, bool(result.mean["f"][1] > result.mean["f"][0])
+    ((3,), True)
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(dynamic_thurstone, **settings)
+
+    def with_tol(self, tol: float) -> DynamicEP:
+        """Make an engine with the same settings but for `tol`."""
+        return DynamicEP(
+            power=self.power,
+            damping=self.damping,
+            max_sweeps=self.max_sweeps,
+            tol=tol,
+            precision=self.precision,
+        )
+
+    def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
+        """Read the program at given hyperparameters: the static one's factors, chains for prior."""
+        inventory = take_inventory(self.model, args, kwargs, dict(params))
+        return _read(inventory, self.power, *args, **kwargs)
+
+
+def _read(
+    inventory: Any,
+    power: float,
+    num_items: int,
+    comparisons: ArrayLike,
+    *,
+    times: ArrayLike,
+    period: ArrayLike | None = None,
+    process: str = "walk",
+    **options: Any,
+) -> Program:
+    """Put chains in the place of the static program's prior."""
+    values = inventory.hyperparameters
+    held = {"tie_width": values["tie_width"]} if "tie_width" in values else {}
+    options["scale"] = 1.0
+    static = read_program(thurstone, (num_items, comparisons), options, held, power=power)
+    [block] = static.problem.blocks
+    visits = _visits(block.rows.values, block.rows.columns, times, period)
+    scales = jnp.stack([values["scale"], values[pace_of(process)]])
+    prior = ChainPrior(process, num_items, scales, visits)
+    sites = ("f", "rate") if process == "matern32" else ("f",)
+    return static._replace(
+        problem=static.problem._replace(prior=prior),
+        mean=jnp.zeros(prior.size, prior.dtype),
+        leaves=(),
+        shapes=dict.fromkeys(sites, (num_items,)),
+        hyperparameters=values,
+        sampled=inventory.sampled,
+        eliminated=("past",) if "past" in inventory.latents else (),
+    )
+
+
+def _visits(values: Any, columns: Any, times: ArrayLike, period: ArrayLike | None) -> Visits:
+    count = columns.shape[0]
+    period = jnp.zeros(count, int) if period is None else jnp.asarray(period)
+    order = jnp.argsort(period)
+    when: Array = jnp.asarray(times, float)[period[order]]
+    gaps = jnp.diff(when, prepend=jnp.asarray(times, float)[:1])
+    return Visits(order, gaps, values[order], columns[order])
+
+
+def check_room(num_items: int, num_comparisons: int, process: str) -> None:
+    """Refuse what will not fit into memory.
+
+    Raises
+    ------
+    ValueError
+        If it will not; the message says how much there is.
+    """
+    width = num_items * (2 if process == "matern32" else 1)
+    need = 8 * (2 * num_comparisons * width + 6 * width**2)
+    room = available()
+    if room is not None and need > room:
+        raise ValueError(
+            f"{num_items:,} items with skills that move, and {num_comparisons:,} comparisons, take "
+            f"at least {size_of(need)} of memory, and {size_of(room)} are free; fit fewer items, "
+            "or a later part of the comparisons, or leave time out"
+        )

@@ -1,0 +1,80 @@
+"""Processes of `bayesrank.models.dynamic` as Markov chains: how a state moves from time to time."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["Steps", "move", "pace_of", "steps_of"]
+
+
+class Steps(NamedTuple):
+    """How the state of an item moves over gaps of time; that of every item does so alike.
+
+    The state has r entries: the skill, and with "matern32" its rate of change times
+    ``lengthscale / sqrt(3)``.
+
+    Attributes
+    ----------
+    start
+        Prior covariance of the state at the first time, shape (r, r).
+    decay
+        What the state is multiplied by, shape (K, r, r).
+    noise
+        Covariance of what is then added to it, shape (K, r, r).
+    """
+
+    start: Array
+    decay: Array
+    noise: Array
+
+
+def pace_of(process: str) -> str:
+    """Name of the hyperparameter that says how fast skills move."""
+    return "drift" if process == "walk" else "lengthscale"
+
+
+def steps_of(process: str, scale: Array, pace: Array, gaps: Array) -> Steps:
+    """How a state moves over gaps of time, shape (K,); the names are the program's."""
+    if process == "matern32":
+        return _smooth_steps(scale, gaps * (math.sqrt(3.0) / pace))
+    one = jnp.ones_like(gaps)
+    if process == "walk":
+        decay, noise = one, pace**2 * gaps
+    else:
+        decay, noise = jnp.exp(-gaps / pace), -(scale**2) * jnp.expm1(-2.0 * gaps / pace)
+    start = jnp.reshape(scale**2, (1, 1))
+    return Steps(start, decay[:, None, None], noise[:, None, None])
+
+
+def _smooth_steps(scale: Array, x: Array) -> Steps:
+    """The transition ``exp(F x)`` of the Matern 3/2 process; both entries have one variance."""
+    rows = [[1.0 + x, x], [-x, 1.0 - x]]
+    decay = jnp.exp(-x) * jnp.array([[jnp.asarray(e) for e in row] for row in rows])
+    decay = jnp.moveaxis(decay, -1, 0)
+    identity = jnp.eye(2, dtype=x.dtype)
+    noise = scale**2 * (identity - decay @ jnp.swapaxes(decay, 1, 2))
+    return Steps(scale**2 * identity, decay, noise)
+
+
+def move(mean: Array, covariance: Array, decay: Array, noise: Array) -> tuple[Array, Array]:
+    """Let time go by.
+
+    Parameters
+    ----------
+    mean, covariance
+        Of the states of n items, shapes (r, n) and (r, n, r, n).
+    decay, noise
+        What each item's state is multiplied by, and the covariance of what is added, (r, r).
+
+    Returns
+    -------
+    tuple
+        Mean and covariance afterwards.
+    """
+    moved = jnp.einsum("ac,cidj,bd->aibj", decay, covariance, decay)
+    each = jnp.arange(mean.shape[1])
+    return decay @ mean, moved.at[:, each, :, each].add(noise)

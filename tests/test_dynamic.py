@@ -1,0 +1,151 @@
+"""Skills that move: chains against dense regression, the solver against EP and NUTS, refusals."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.handlers import seed, substitute
+from numpyro.infer import MCMC, NUTS
+
+from bayesrank.infer import EP
+from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.models import dynamic_thurstone, thurstone
+from bayesrank.solvers.dynamic import DynamicEP
+from bayesrank.solvers.dynamic.chain import ChainPrior, Visits
+
+NUM_ITEMS = 4
+TIMES = np.array([0.0, 0.07, 0.5, 1.0])
+
+
+def season(num_comparisons: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Comparisons in no order of time, two of one time among them."""
+    rng = np.random.default_rng(seed)
+    pairs = np.array([rng.choice(NUM_ITEMS, 2, replace=False) for _ in range(num_comparisons)])
+    return pairs, rng.integers(0, len(TIMES), num_comparisons)
+
+
+def kernel(process: str, scale: float, pace: float) -> np.ndarray:
+    """Covariances of a skill at all times."""
+    lag = np.abs(TIMES[:, None] - TIMES) / pace
+    if process == "walk":
+        return scale**2 + pace**2 * np.minimum(TIMES[:, None], TIMES)
+    if process == "matern12":
+        return scale**2 * np.exp(-lag)
+    return scale**2 * (1 + np.sqrt(3) * lag) * np.exp(-np.sqrt(3) * lag)
+
+
+@pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])
+def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
+    pairs, period = season(15)
+    rng = np.random.default_rng(1)
+    tau, nu = rng.gamma(1.0, size=15), rng.normal(size=15)
+    design = np.zeros((15, len(TIMES), NUM_ITEMS))
+    rows = np.arange(15)
+    design[rows, period, pairs[:, 0]], design[rows, period, pairs[:, 1]] = 1.0, -1.0
+    design = design.reshape(15, -1)
+
+    def dense(scales: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        prior = np.kron(kernel(process, *scales), np.eye(NUM_ITEMS))
+        posterior = np.linalg.inv(np.linalg.inv(prior) + design.T @ (tau[:, None] * design))
+        shift = design.T @ nu
+        widened = np.eye(len(prior)) + prior @ design.T @ (tau[:, None] * design)
+        log_normaliser = 0.5 * (shift @ posterior @ shift - np.linalg.slogdet(widened)[1])
+        return posterior @ shift, posterior, log_normaliser
+
+    with jax.enable_x64(True):
+        order = np.argsort(period, kind="stable")
+        gaps = np.diff(TIMES[period[order]], prepend=TIMES[0])
+        values = jnp.tile(jnp.array([1.0, -1.0]), (15, 1))
+        columns = jnp.asarray(pairs)
+        terms = (SiteTerm(Rows(values, columns, NUM_ITEMS), jnp.asarray(tau), jnp.asarray(nu)),)
+        visits = Visits(jnp.asarray(order), jnp.asarray(gaps), values, columns[order])
+
+        def solve(scales):
+            prior = ChainPrior(process, NUM_ITEMS, scales, visits)
+            posterior = prior.times(terms)
+            return prior.log_normaliser(terms, posterior), posterior
+
+        scales = jnp.array([0.8, 1.3])
+        chain = jax.jit(jax.value_and_grad(solve, has_aux=True))
+        (log_normaliser, posterior), slope = chain(scales)
+    mean, covariance, expected = dense(np.array([0.8, 1.3]))
+    assert posterior.valid
+    np.testing.assert_allclose(log_normaliser, expected, atol=1e-9)
+    np.testing.assert_allclose(posterior.margin_mean, design @ mean, atol=1e-9)
+    variance = np.einsum("ki,ij,kj->k", design, covariance, design)
+    np.testing.assert_allclose(posterior.margin_variance, variance, atol=1e-9)
+    last = slice(-NUM_ITEMS, None)
+    np.testing.assert_allclose(posterior.mean[:NUM_ITEMS], mean[last], atol=1e-9)
+    own = posterior.core.covariance[:NUM_ITEMS, :NUM_ITEMS]
+    np.testing.assert_allclose(own, covariance[last, last], atol=1e-9)
+    steps = 1e-5 * np.eye(2)
+    ends = [dense(np.array([0.8, 1.3]) + s)[2] - dense(np.array([0.8, 1.3]) - s)[2] for s in steps]
+    np.testing.assert_allclose(slope, np.array(ends) / 2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("process", "ties"), [("walk", False), ("matern32", True)])
+def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties):
+    pairs, period = season(25)
+    options: dict[str, Any] = {"times": TIMES, "period": period, "process": process}
+    if ties:
+        options["outcomes"] = np.random.default_rng(2).integers(0, 3, 25)
+    joint = EP(dynamic_thurstone, tol=1e-7).run(jax.random.key(0), NUM_ITEMS, pairs, **options)
+    chains = DynamicEP(tol=1e-7).run(jax.random.key(0), NUM_ITEMS, pairs, **options)
+    assert chains.converged and chains.eliminated_sites == ("past",)
+    for site in chains.latent_sites:
+        np.testing.assert_allclose(chains.mean[site], joint.mean[site], atol=1e-5)
+        np.testing.assert_allclose(chains.covariance[site], joint.covariance[site], atol=1e-5)
+    np.testing.assert_allclose(chains.log_evidence, joint.log_evidence, atol=1e-4)
+
+
+def test_nuts_agrees():
+    pairs, period = season(12)
+    options: dict[str, Any] = {"times": TIMES, "period": period}
+    fixed = {"scale": 1.0, "drift": 1.0}
+    result = DynamicEP().run(jax.random.key(0), NUM_ITEMS, pairs, params=fixed, **options)
+
+    given = substitute(dynamic_thurstone, data={k: jnp.array(v) for k, v in fixed.items()})
+    with jax.enable_x64(True):
+        mcmc = MCMC(NUTS(given), num_warmup=300, num_samples=1500, progress_bar=False)
+        mcmc.run(jax.random.key(1), NUM_ITEMS, pairs, **options)
+        draws = np.asarray(mcmc.get_samples()["f"])
+    print(draws.mean(axis=0), result.mean['f'], draws.std(axis=0), result.stddev['f'])
+    sd = result.stddev["f"]
+    assert (np.abs(draws.mean(axis=0) - result.mean["f"]) < 0.1 * sd).all()
+    assert (np.abs(draws.std(axis=0) / sd - 1.0) < 0.1).all()
+
+
+def test_at_one_time_nothing_moves():
+    pairs, _ = season(10)
+    key = jax.random.key(0)
+    static = EP(thurstone).run(key, NUM_ITEMS, pairs, params={"scale": 1.0})
+    still = DynamicEP().run(key, NUM_ITEMS, pairs, times=np.array([3.0]), params={"scale": 1.0})
+    np.testing.assert_allclose(still.joint_mean, static.joint_mean, atol=1e-8)
+    np.testing.assert_allclose(still.joint_covariance, static.joint_covariance, atol=1e-8)
+    np.testing.assert_allclose(still.log_evidence, static.log_evidence, atol=1e-8)
+    assert not still.eliminated_sites
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"times": [0.0, 1.0]}, "`period` is missing"),
+        ({"times": [1.0, 0.0], "period": [0, 1]}, "do not increase"),
+        ({"times": [0.0, np.nan], "period": [0, 1]}, "no finite number"),
+        ({"times": [[0.0]], "period": [0, 0]}, "`times` has shape"),
+        ({"times": [0.0, 1.0], "period": [0, 2]}, "`period` is 2 in row 1"),
+        ({"times": [0.0, 1.0], "period": [0.0, 1.0]}, "`period` has shape"),
+        ({"times": [0.0], "process": "jump"}, "`process` is 'jump'"),
+        ({"times": [0.0], "comparisons": None, "period": [0]}, "`period` is given without"),
+    ],
+)
+def test_the_program_refuses(options, message):
+    arguments = {"comparisons": np.array([[0, 1], [1, 0]]), **options}
+    for name in ("times", "period"):
+        if name in arguments:
+            arguments[name] = np.array(arguments[name])
+    with pytest.raises(ValueError, match=message):
+        seed(dynamic_thurstone, jax.random.key(0))(2, **arguments)
