@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.handlers import seed, substitute
+from numpyro.handlers import condition, seed
 from numpyro.infer import MCMC, NUTS
 
 from bayesrank.infer import EP
@@ -107,12 +107,11 @@ def test_nuts_agrees():
     fixed = {"scale": 1.0, "drift": 1.0}
     result = DynamicEP().run(jax.random.key(0), NUM_ITEMS, pairs, params=fixed, **options)
 
-    given = substitute(dynamic_thurstone, data={k: jnp.array(v) for k, v in fixed.items()})
+    given = condition(dynamic_thurstone, data={k: jnp.array(v) for k, v in fixed.items()})
     with jax.enable_x64(True):
         mcmc = MCMC(NUTS(given), num_warmup=300, num_samples=1500, progress_bar=False)
         mcmc.run(jax.random.key(1), NUM_ITEMS, pairs, **options)
         draws = np.asarray(mcmc.get_samples()["f"])
-    print(draws.mean(axis=0), result.mean['f'], draws.std(axis=0), result.stddev['f'])
     sd = result.stddev["f"]
     assert (np.abs(draws.mean(axis=0) - result.mean["f"]) < 0.1 * sd).all()
     assert (np.abs(draws.std(axis=0) / sd - 1.0) < 0.1).all()

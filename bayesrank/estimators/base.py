@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.hyper.hyperparameters import inventory_of
+from bayesrank.models import dynamic_thurstone
+from bayesrank.solvers.dynamic import DynamicEP
 
 __all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]
 
@@ -22,7 +24,7 @@ __all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]
 @cache
 def engine_of(program: Callable[..., Any]) -> EP:
     """Return the engine of a program that all estimators share, with the code that it compiled."""
-    return EP(program)
+    return DynamicEP() if program is dynamic_thurstone else EP(program)
 
 
 @cache

@@ -12,9 +12,9 @@ from bayesrank._tables import column_names, plain_array
 from bayesrank.estimators.checks import check_comparisons, check_ties
 from bayesrank.estimators.collaborative_data import id_list
 
-__all__ = ["Comparisons", "numbers_of", "read_comparisons", "read_pairs"]
+__all__ = ["Comparisons", "numbers_of", "read_comparisons", "read_pairs", "refuse_time", "time_of"]
 
-_COLUMNS = ("winner", "loser", "tie", "weight")
+_COLUMNS = ("winner", "loser", "tie", "weight", "time")
 
 
 class Comparisons(NamedTuple):
@@ -28,11 +28,19 @@ class Comparisons(NamedTuple):
         True where the two were judged equal, shape (K,).
     weights
         How often each comparison counts, positive, shape (K,); None if each counts once.
+    time
+        When each was, as it was given, shape (K,); None if nothing is said of that.
     """
 
     pairs: NDArray[np.int64]
     tied: NDArray[np.bool_]
     weights: NDArray[np.float64] | None
+    time: NDArray[Any] | None = None
+
+    def rows(self, rows: NDArray[np.intp]) -> Comparisons:
+        """Some of the comparisons."""
+        some: list[Any] = [column if column is None else column[rows] for column in self]
+        return Comparisons(*some)
 
 
 def read_comparisons(
@@ -41,20 +49,23 @@ def read_comparisons(
     ties: ArrayLike | None,
     sample_weight: ArrayLike | None,
     cure: str | None = None,
+    time: Any = None,
 ) -> Comparisons:
     """Read comparisons; those that count zero times are left out.
 
     Parameters
     ----------
     comparisons
-        A table with the columns ``winner`` and ``loser``, and perhaps ``tie`` and ``weight``; or K
-        pairs (winner, loser).
+        A table with the columns ``winner`` and ``loser``, and perhaps ``tie``, ``weight`` and
+        ``time``; or K pairs (winner, loser).
     known
         How many items there are, which go by their numbers then; or their numbers by name.
     ties, sample_weight
         What the columns ``tie`` and ``weight`` say, where there are none.
     cure
         See `numbers_of`.
+    time
+        What the column ``time`` says, where there is none.
 
     Raises
     ------
@@ -65,6 +76,7 @@ def read_comparisons(
     for name, given, argument in (
         ("tie", ties, "ties"),
         ("weight", sample_weight, "sample_weight"),
+        ("time", time, "time"),
     ):
         if name in columns and given is not None:
             raise ValueError(
@@ -79,12 +91,42 @@ def read_comparisons(
         _refuse_itself(pairs, names[0])
     tied = check_ties(columns.get("tie", ties), len(pairs))
     weights = _weights(columns.get("weight", sample_weight), len(pairs))
+    data = Comparisons(pairs, tied, weights, _times(columns.get("time", time), len(pairs)))
     if weights is None:
-        return Comparisons(pairs, tied, None)
+        return data
     kept = weights > 0.0
     if not kept.any():
         raise ValueError("sample_weight is zero in all rows; pass a positive number for some")
-    return Comparisons(pairs[kept], tied[kept], weights[kept])
+    return data.rows(np.flatnonzero(kept))
+
+
+def time_of(pairs: Any, time: Any) -> Any:
+    """Times of pairs: as given, or the column of a table, or None.
+
+    Raises
+    ------
+    ValueError
+        If there are both.
+    """
+    columns = _columns(pairs)
+    if "time" in columns and time is not None:
+        raise ValueError("pairs has a column 'time' and time is given; leave one of them out")
+    return columns.get("time", time)
+
+
+def refuse_time(data: Comparisons) -> None:
+    """Refuse comparisons with times where skills stand still.
+
+    Raises
+    ------
+    ValueError
+        If they have times.
+    """
+    if data.time is not None:
+        raise ValueError(
+            "comparisons has times, but skills stand still here; leave the column time out, or let "
+            "them move: PairwiseRanker(time='walk')"
+        )
 
 
 def _refuse_itself(pairs: NDArray[np.int64], names: list[Hashable]) -> None:
@@ -175,6 +217,17 @@ def _columns(table: Any) -> dict[str, Any]:
             f"one each of {_COLUMNS}"
         )
     return {name: table[names[plain.index(name)]] for name in plain}
+
+
+def _times(time: Any, count: int) -> NDArray[Any] | None:
+    if time is None:
+        return None
+    values = plain_array(time)
+    if values.shape != (count,):
+        raise ValueError(
+            f"time has shape {values.shape}; pass ({count},), a time for each row of comparisons"
+        )
+    return values
 
 
 def _weights(weights: Any, count: int) -> NDArray[np.float64] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
@@ -11,10 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
-from bayesrank.estimators.comparisons import numbers_of, read_comparisons, read_pairs
+from bayesrank.estimators.comparisons import (
+    Comparisons,
+    numbers_of,
+    read_comparisons,
+    read_pairs,
+    refuse_time,
+    time_of,
+)
+from bayesrank.estimators.dynamic import components_ahead, moments_of, moving
 from bayesrank.estimators.query import questions
 from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
 from bayesrank.estimators.storage import read_ranker, write_ranker
+from bayesrank.estimators.times import Clock
+from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.models import dynamic_thurstone
+from bayesrank.models.dynamic import Process
 
 __all__ = ["PairwiseRanker"]
 
@@ -26,7 +38,8 @@ class PairwiseRanker(SkillEstimator):
     """Rank named items from comparisons of two at a time.
 
     Where something is known of the items, their skill is a Gaussian process of their features
-    (`bayesrank.models.preference_gp`); else skills are independent (`bayesrank.models.thurstone`).
+    (`bayesrank.models.preference_gp`); else skills are independent (`bayesrank.models.thurstone`),
+    and may move as time goes by (`bayesrank.models.dynamic_thurstone`).
     Skill is in units of the noise of a performance about it; only differences matter.
 
     Parameters
@@ -40,6 +53,10 @@ class PairwiseRanker(SkillEstimator):
         are compared. A name is anything that can be told from others: text or a number.
     ard, laplacian, standardize
         Of items with features, see `bayesrank.PreferenceGP`.
+    time : {"walk", "matern12", "matern32"} or None, default None
+        How skills move between comparisons whose times `fit` is told: ever further ("walk"), or
+        drawn back to the average, roughly ("matern12") or smoothly ("matern32"). Skills, ranks and
+        questions are then of the time of the last comparison. By default they stand still.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
     hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
@@ -47,7 +64,9 @@ class PairwiseRanker(SkillEstimator):
         included. "integrate" averages over them, which takes some dozens of fits and widens the
         intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
         fixes those that it names (with features ``amplitude``, ``lengthscale``, ``noise``,
-        ``graph_weight``; else ``scale``; ``tie_width``) and learns the others by "maximum".
+        ``graph_weight``; else ``scale``; ``tie_width``; with `time`, ``drift`` or ``lengthscale``
+        in units of the time from the first comparison to the last) and learns the others by
+        "maximum".
     num_restarts : int, default 0
         Number of further starts of the search for hyperparameters, from random points.
     num_samples : int, default 2000
@@ -65,6 +84,9 @@ class PairwiseRanker(SkillEstimator):
         Values of the hyperparameters that were used; their means if they were integrated over.
     log_evidence_ : float
         EP's log evidence at them, in nats.
+    clock_ : Clock
+        With `time`: the times ``first`` and ``last`` of the comparisons in `fit`, and whether they
+        are ``dates``, which are in days since 1970.
 
     Notes
     -----
@@ -83,6 +105,8 @@ class PairwiseRanker(SkillEstimator):
     array([0.81])
     """
 
+    clock_: Clock
+
     def __init__(
         self,
         *,
@@ -91,6 +115,7 @@ class PairwiseRanker(SkillEstimator):
         ard: bool = False,
         laplacian: Any = None,
         standardize: bool = True,
+        time: Process | None = None,
         likelihood: Literal["probit", "logit"] = "probit",
         hyperparameters: str | Mapping[str, Any] = "integrate",
         num_restarts: int = 0,
@@ -102,6 +127,7 @@ class PairwiseRanker(SkillEstimator):
         self.ard = ard
         self.laplacian = laplacian
         self.standardize = standardize
+        self.time = time
         self.likelihood = likelihood
         self.hyperparameters = hyperparameters
         self.num_restarts = num_restarts
@@ -115,6 +141,7 @@ class PairwiseRanker(SkillEstimator):
         *,
         ties: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
         callback: Callable[[int, float], None] | None = None,
     ) -> Self:
         """Learn the hyperparameters, then the skills.
@@ -123,8 +150,8 @@ class PairwiseRanker(SkillEstimator):
         ----------
         comparisons : table, or array-like of shape (K, 2)
             Names of winner and loser of each comparison; repeats count. A table has the columns
-            ``winner`` and ``loser``, and perhaps ``tie`` (1 where the two were judged equal) and
-            ``weight``.
+            ``winner`` and ``loser``, and perhaps ``tie`` (1 where the two were judged equal),
+            ``weight`` and ``time``.
         y : None
             Not used; scikit-learn passes it.
         ties : array-like of shape (K,), optional
@@ -132,6 +159,9 @@ class PairwiseRanker(SkillEstimator):
             is a third outcome, with a width of its own to be learned.
         sample_weight : array-like of shape (K,), optional
             How often each comparison counts, from zero on.
+        time : array-like of shape (K,), optional
+            When each comparison was, where skills move: numbers, or dates (NumPy's, pandas',
+            Python's, or text such as 2024-05-31), in any order.
         callback : callable, optional
             Called as the search for hyperparameters goes on, with the number of values that were
             tried and the best objective.
@@ -156,26 +186,42 @@ class PairwiseRanker(SkillEstimator):
             raise ValueError(f"there is one item, {names[0]!r}; compare two or more")
         known = {name: number for number, name in enumerate(names)}
         cure = "it is not in item_features" if features is not None else "it is not in items"
-        data = read_comparisons(comparisons, known, ties, sample_weight, cure)
-        if features is None:
+        data = read_comparisons(comparisons, known, ties, sample_weight, cure, time)
+        if self.time is not None:
+            self._fit_moving(len(names), features is not None, data, callback)
+        elif features is None:
+            refuse_time(data)
             self._fit_independent(len(names), data, callback)
         else:
+            refuse_time(data)
             self._fit_features(features, data, callback)
         self.names_ = names
         return self
 
     @overload
     def predict(
-        self, items: Sequence[Hashable] | None = ..., *, return_std: Literal[True] = ...
+        self,
+        items: Sequence[Hashable] | None = ...,
+        *,
+        time: Any = ...,
+        return_std: Literal[True] = ...,
     ) -> tuple[Array, Array]: ...
 
     @overload
     def predict(
-        self, items: Sequence[Hashable] | None = ..., *, return_std: Literal[False]
+        self,
+        items: Sequence[Hashable] | None = ...,
+        *,
+        time: Any = ...,
+        return_std: Literal[False],
     ) -> Array: ...
 
     def predict(
-        self, items: Sequence[Hashable] | None = None, *, return_std: bool = True
+        self,
+        items: Sequence[Hashable] | None = None,
+        *,
+        time: Any = None,
+        return_std: bool = True,
     ) -> Array | tuple[Array, Array]:
         """Skills and how well they are known.
 
@@ -186,6 +232,8 @@ class PairwiseRanker(SkillEstimator):
         ----------
         items : sequence of shape (m,), optional
             Names of items; without it, all in the order of ``names_``.
+        time : number or date, optional
+            Where skills move, when: no earlier than the last comparison, which is the default.
         return_std : bool, default True
             Whether to return the standard deviations.
 
@@ -199,16 +247,25 @@ class PairwiseRanker(SkillEstimator):
         NotFittedError
             If `fit` has not been called.
         ValueError
-            If an item is not known.
+            If an item is not known, or the time is too early.
         """
         result = self.result
         ids = self.names_ if items is None else id_list(items, "items")
         at = numbers_of((ids, ids), self._known(), self._cure("error"))[:, 0]
-        mean, stddev = result.mean["f"][at], result.stddev["f"][at]
+        mean, stddev = result.mean["f"], result.stddev["f"]
+        if time is not None:
+            [gap] = self._ahead([time], 1)
+            mean, stddev = moments_of(components_ahead(result, gap))
+        mean, stddev = mean[at], stddev[at]
         return (mean, stddev) if return_std else mean
 
     def predict_proba(
-        self, pairs: Any, *, outcome: Outcome = "win", unknown: Unknown = "error"
+        self,
+        pairs: Any,
+        *,
+        time: Any = None,
+        outcome: Outcome = "win",
+        unknown: Unknown = "error",
     ) -> Array:
         """Probability that the first item of each pair wins a comparison with the second.
 
@@ -219,6 +276,9 @@ class PairwiseRanker(SkillEstimator):
         ----------
         pairs : table, or array-like of shape (P, 2)
             Names of items; the columns of a table as for `fit`.
+        time : number or date, or array-like of shape (P,), optional
+            Where skills move, when the comparisons are: no earlier than the last one in `fit`,
+            which is the default.
         outcome : {"win", "tie", "loss"}, default "win"
             What the first item is to do. The probabilities of the three add up to one; those of a
             win and a loss do where no comparison in `fit` was tied.
@@ -236,11 +296,15 @@ class PairwiseRanker(SkillEstimator):
         NotFittedError
             If `fit` has not been called.
         ValueError
-            If an item is not known, or `outcome` is not possible.
+            If an item is not known, a time is too early, or `outcome` is not possible.
         """
-        parts = components(self.result)
+        result = self.result
         numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), self._cure(unknown))
-        return self._probability(_with_others(parts, numbers), numbers, outcome)
+        probability = np.zeros(len(numbers))
+        for rows, parts in self._at_times(result, time_of(pairs, time), len(numbers)):
+            with_others = _with_others(parts, numbers)
+            probability[rows] = self._probability(with_others, numbers[rows], outcome)
+        return probability
 
     def score(
         self,
@@ -249,6 +313,7 @@ class PairwiseRanker(SkillEstimator):
         *,
         ties: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
     ) -> float:
         """Mean log probability of the outcomes of comparisons, in nats; higher is better.
 
@@ -258,17 +323,23 @@ class PairwiseRanker(SkillEstimator):
         ----------
         comparisons, y, ties, sample_weight
             As for `fit`.
+        time
+            As for `fit`, and no earlier than the last comparison there, which is the default.
 
         Returns
         -------
         float
             At most zero; a guess by a coin has -0.69.
         """
-        parts = components(self.result)
+        result = self.result
         data = read_comparisons(
-            comparisons, self._known(), ties, sample_weight, self._cure("population")
+            comparisons, self._known(), ties, sample_weight, self._cure("population"), time
         )
-        return self._log_score(_with_others(parts, data.pairs), data)
+        logs = np.zeros(len(data.pairs))
+        for rows, parts in self._at_times(result, data.time, len(logs)):
+            with_others = _with_others(parts, data.pairs)
+            logs[rows] = self._log_probability(with_others, data.rows(rows))
+        return float(np.average(logs, weights=data.weights))
 
     def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
         """Pairs of items whose comparison is expected to tell most about the skills (BALD).
@@ -334,6 +405,43 @@ class PairwiseRanker(SkillEstimator):
         """
         return read_ranker(path, cls)
 
+    def _fit_moving(
+        self,
+        num_items: int,
+        has_features: bool,
+        data: Comparisons,
+        callback: Callable[[int, float], None] | None,
+    ) -> None:
+        """Learn how skills move, and what they are at the last time."""
+        if has_features:
+            raise ValueError(
+                "item_features and time are both given, and skills of features stand still; leave "
+                "one of them out"
+            )
+        clock, shapes, options = moving(self.time, num_items, data)
+        self._fit_program(dynamic_thurstone, num_items, data, shapes, options, callback)
+        self.clock_ = clock
+
+    def _at_times(
+        self, result: EPResult | IntegratedEPResult, time: Any, count: int
+    ) -> Iterator[tuple[NDArray[np.intp], list[SkillComponent]]]:
+        """Rows of each time, with what the posterior then is made of."""
+        if time is None and self.time is None:
+            yield np.arange(count), components(result)
+            return
+        gaps = np.zeros(count) if time is None else self._ahead(time, count)
+        for gap in np.unique(gaps):
+            yield np.flatnonzero(gaps == gap), components_ahead(result, gap)
+
+    def _ahead(self, time: Any, count: int) -> Array:
+        """How long after the last comparison, in the program's unit of time, shape (count,)."""
+        if self.time is None:
+            raise ValueError("time is given, but skills stand still; pass PairwiseRanker(time=)")
+        gaps = self.clock_.ahead(time)
+        if gaps.size not in (1, count):
+            raise ValueError(f"time has {gaps.size} entries; pass one, or {count}")
+        return np.broadcast_to(gaps, count)
+
     def _names(self) -> list[Hashable]:
         return self.names_
 
@@ -388,7 +496,7 @@ def _with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> lis
     for part in parts:
         covariance = np.zeros((count + others, count + others))
         covariance[:count, :count] = part.covariance
-        np.fill_diagonal(covariance[count:, count:], part.params["scale"] ** 2)
+        np.fill_diagonal(covariance[count:, count:], part.prior_variance)
         mean = np.append(part.mean, np.zeros(others))
         extended.append(part._replace(mean=mean, covariance=covariance))
     return extended

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.estimators.checks import check_pairs
-from bayesrank.estimators.comparisons import read_comparisons
+from bayesrank.estimators.comparisons import read_comparisons, refuse_time
 from bayesrank.estimators.predict import NewItems, new_items
 from bayesrank.estimators.query import questions
 from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
@@ -163,6 +163,7 @@ class PreferenceGP(SkillEstimator):
         known = _names(X) or len(features)
         data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
         self.names_ = None if isinstance(known, int) else list(known)
+        refuse_time(data)
         self._fit_features(features, data, callback)
         return self
 
@@ -276,6 +277,7 @@ class PreferenceGP(SkillEstimator):
         parts = self._parts_at(X)
         known = _names(X) or len(parts[0].mean)
         data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
+        refuse_time(data)
         return self._log_score(parts, data)
 
     def _names(self) -> list[Hashable] | None:

@@ -43,22 +43,32 @@ class SkillComponent(NamedTuple):
         Values of the hyperparameters.
     mean, covariance
         Of the skills, shapes (n,) and (n, n).
+    prior_variance
+        Of the skill of an item of which nothing is known; zero with features.
     """
 
     weight: float
     params: dict[str, NDArray[Any]]
     mean: Array
     covariance: Array
+    prior_variance: float
 
 
 def components(result: EPResult | IntegratedEPResult) -> list[SkillComponent]:
     """Return what the posterior of the skills, site ``f``, is made of."""
+    parts: list[Any] = [(1.0, result.params, result)]
     if isinstance(result, IntegratedEPResult):
-        return [
-            SkillComponent(weight, params, moments.mean["f"], moments.covariance["f"])
-            for weight, params, moments in result.components()
-        ]
-    return [SkillComponent(1.0, result.params, result.mean["f"], result.covariance["f"])]
+        parts = list(result.components())
+    return [
+        SkillComponent(
+            weight,
+            params,
+            moments.mean["f"],
+            moments.covariance["f"],
+            float(params.get("scale", 0.0)) ** 2,
+        )
+        for weight, params, moments in parts
+    ]
 
 
 class SkillEstimator(EPEstimator):
@@ -220,7 +230,7 @@ class SkillEstimator(EPEstimator):
         value = OUTCOMES[outcome] if with_ties else int(outcome == "win")
         first, second = pairs.T
         probability = np.zeros(len(pairs))
-        for weight, params, mean, covariance in parts:
+        for weight, params, mean, covariance, _ in parts:
             own = np.diagonal(covariance)
             variance = own[first] + own[second] - 2.0 * covariance[first, second]
             probability += weight * outcome_probability(
@@ -230,10 +240,14 @@ class SkillEstimator(EPEstimator):
 
     def _log_score(self, parts: list[SkillComponent], data: Comparisons) -> float:
         """Mean log probability of what happened."""
+        return float(np.average(self._log_probability(parts, data), weights=data.weights))
+
+    def _log_probability(self, parts: list[SkillComponent], data: Comparisons) -> Array:
+        """Log probability of what happened in each comparison."""
         probability = self._probability(parts, data.pairs, "win")
         if data.tied.any():
             if not self._with_ties():
                 raise ValueError("some comparisons are tied, but none that were given to fit")
             tied = self._probability(parts, data.pairs, "tie")
             probability = np.where(data.tied, tied, probability)
-        return float(np.average(np.log(probability), weights=data.weights))
+        return np.log(probability)

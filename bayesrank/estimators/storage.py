@@ -14,8 +14,9 @@ from scipy import sparse
 from bayesrank._states import no_state, read_arrays, write_arrays
 from bayesrank._version import __version__
 from bayesrank.estimators.skills import components
+from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.models import preference_gp, thurstone
+from bayesrank.models import dynamic_thurstone, preference_gp, thurstone
 
 if TYPE_CHECKING:
     from bayesrank.estimators.pairwise import PairwiseRanker
@@ -27,9 +28,12 @@ __all__ = ["read_ranker", "write_ranker"]
 _OWNER = "a PairwiseRanker"
 _FORMAT = 1
 _HEADER = "header"
-_PROGRAMS = {"preference_gp": preference_gp, "thurstone": thurstone}
+_PROGRAMS = {each.__name__: each for each in (dynamic_thurstone, preference_gp, thurstone)}
 _RESULTS = {"EPResult": EPResult, "IntegratedEPResult": IntegratedEPResult}
-_OPTIONS = ("ard", "standardize", "likelihood", "hyperparameters", "num_restarts", "num_samples")
+_OPTIONS = (
+    *("ard", "standardize", "time", "likelihood", "hyperparameters"),
+    *("num_restarts", "num_samples"),
+)
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 
 
@@ -47,6 +51,7 @@ def write_ranker(path: str | Path, ranker: PairwiseRanker) -> None:
             "options": {name: getattr(ranker, name) for name in _OPTIONS},
             "random_state": seed if isinstance(seed, int) else None,
             "names": tuple(ranker.names_),
+            "clock": dict(ranker.clock_._asdict()) if ranker.time else None,
             "scales": {name: getattr(ranker, name, None) for name in _SCALES},
             "kind": type(result).__name__,
             "result": found,
@@ -93,6 +98,8 @@ def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
     )
     ranker.names_, ranker.result_ = names, _RESULTS[tree["kind"]](**found)
     ranker.params_, ranker.log_evidence_ = tree["params"], ranker.result_.log_evidence
+    if ranker.time is not None:
+        ranker.clock_ = Clock(**tree["clock"])
     if features is not None:
         for name, value in scales.items():
             setattr(ranker, name, value)

@@ -1,0 +1,193 @@
+"""Next-month forecasts of NFL games by skills that move, beside Elo and kickscore.
+
+The games, 2009 - 2018, ship with the package melo (MIT licence). Every method sees the games before
+a month and forecasts those of the month; who plays at home is told to none. What Elo and kickscore
+have to be tuned by is tuned on the games before 2015, which are not scored. Ties are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import util
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from bayesrank import PairwiseRanker
+
+__all__ = ["METHODS", "losses"]
+
+Array = NDArray[np.float64]
+
+_FIRST = np.datetime64("2015-01-31")  # the first day after the season of 2014
+_BURN_IN = np.datetime64("2011-01-31")
+
+
+class Games(NamedTuple):
+    """Winners and losers by number, and the day of each game."""
+
+    pairs: NDArray[np.intp]
+    day: NDArray[np.datetime64]
+
+    def before(self, day: np.datetime64) -> Games:
+        """Those before a day."""
+        return Games(self.pairs[self.day < day], self.day[self.day < day])
+
+
+Forecast = Callable[[Games, Games], Array]
+
+
+@cache
+def games() -> Games:
+    """All games that had a winner."""
+    found = util.find_spec("melo")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("pip install melo: the games come with it")
+    lines = (Path(found.origin).parent / "nfl.dat").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    decided = [row for row in rows if row[2] != row[4]]
+    names = sorted({row[1] for row in decided} | {row[3] for row in decided})
+    number = {name: i for i, name in enumerate(names)}
+    pairs = [
+        [number[a], number[b]] if float(x) > float(y) else [number[b], number[a]]
+        for _, a, x, b, y in decided
+    ]
+    return Games(np.array(pairs), np.array([row[0] for row in decided], "datetime64[D]"))
+
+
+def months(start: np.datetime64, end: np.datetime64) -> Iterator[tuple[Games, Games]]:
+    """For each month with games, those before it and those in it."""
+    known = games()
+    month = known.day.astype("datetime64[M]")
+    for each in np.unique(month[(known.day > start) & (known.day < end)]):
+        inside = month == each
+        yield (
+            known.before(each.astype("datetime64[D]")),
+            Games(known.pairs[inside], known.day[inside]),
+        )
+
+
+def losses(forecast: Forecast, start: np.datetime64 = _FIRST, end: Any = None) -> Array:
+    """Minus the log of the probability that each winner was given."""
+    end = np.datetime64("2030-01-01") if end is None else end
+    return np.concatenate([-np.log(forecast(*month)) for month in months(start, end)])
+
+
+# ---------------------------------------------------------------- the methods
+
+
+def moving(process: Any) -> Forecast:
+    """Skills that move; hyperparameters by evidence before each season, from all games until then.
+
+    With `process` None they stand still.
+    """
+    held: dict[int, dict[str, Any]] = {}
+
+    def forecast(past: Games, month: Games) -> Array:
+        season = _season(month)
+        when = {} if process is None else {"time": past.day}
+        if season not in held:
+            learned = PairwiseRanker(time=process, hyperparameters="maximum")
+            held[season] = learned.fit(past.pairs, **when).params_
+        ranker = PairwiseRanker(time=process, hyperparameters=held[season])
+        fitted = ranker.fit(past.pairs, **when)
+        later = None if process is None else month.day
+        return fitted.predict_proba(month.pairs, time=later)
+
+    return forecast
+
+
+def _season(some: Games) -> int:
+    """The year in which the season of the last game began."""
+    return int((some.day[-1].astype("datetime64[M]").astype(int) - 6) // 12)
+
+
+def elo(gain: float, kept: float, width: float) -> Forecast:
+    """Ratings that go up by `gain` times the surprise, and by `kept` into the next season."""
+
+    def forecast(past: Games, month: Games) -> Array:
+        rating, season = np.zeros(int(games().pairs.max()) + 1), None
+        for pair, day in zip(*past, strict=True):
+            now = _season(Games(pair[None], day[None]))
+            rating *= 1.0 if season in (None, now) else kept
+            season = now
+            surprise = 1.0 / (1.0 + np.exp(rating[pair[0]] - rating[pair[1]]))
+            rating[pair] += gain * surprise * np.array([1.0, -1.0])
+        rating *= 1.0 if season == _season(month) else kept
+        margin = rating[month.pairs[:, 0]] - rating[month.pairs[:, 1]]
+        return 1.0 / (1.0 + np.exp(-width * margin))
+
+    return forecast
+
+
+def tuned_elo() -> Forecast:
+    """Elo's three constants, by forecasts of the months of 2011 - 2014."""
+
+    def loss(log_constants: Array) -> float:
+        return float(losses(elo(*np.exp(log_constants)), _BURN_IN, _FIRST).mean())
+
+    starts = itertools.product((0.1, 0.3), (0.5, 0.8), (1.0,))
+    ends = [minimize(loss, np.log(start), method="Nelder-Mead") for start in starts]
+    return elo(*np.exp(min(ends, key=lambda end: end.fun).x))
+
+
+def kickscore(kind: str) -> Forecast:
+    """A constant and a Matern or Wiener process an item, by kickscore, tuned by its evidence."""
+    import kickscore as ks
+
+    def years(day: np.datetime64) -> float:
+        return float((day - games().day[0]).astype(int)) / 365.25
+
+    def model(past: Games, constants: Array) -> Any:
+        constant, variance, pace = np.exp(constants)
+        moves = {
+            "matern12": lambda: ks.kernel.Matern12(variance, pace),
+            "matern32": lambda: ks.kernel.Matern32(variance, pace),
+            "walk": lambda: ks.kernel.Wiener(variance, 0.0),
+        }
+        fitted = ks.BinaryModel(obs_type="probit")
+        for item in range(int(games().pairs.max()) + 1):
+            fitted.add_item(str(item), kernel=ks.kernel.Constant(constant) + moves[kind]())
+        for (winner, loser), day in zip(*past, strict=True):
+            fitted.observe([str(winner)], [str(loser)], t=years(day))
+        fitted.fit()
+        return fitted
+
+    @cache
+    def constants() -> Array:
+        training = games().before(_FIRST)
+
+        def loss(point: Array) -> float:
+            return -model(training, point).log_likelihood
+
+        return minimize(
+            loss, np.log([0.1, 0.1, 1.0]), method="Nelder-Mead", options={"maxfev": 60}
+        ).x
+
+    def forecast(past: Games, month: Games) -> Array:
+        fitted = model(past, constants())
+        return np.array(
+            [
+                fitted.probabilities([str(winner)], [str(loser)], t=years(day))[0]
+                for (winner, loser), day in zip(*month, strict=True)
+            ]
+        )
+
+    return forecast
+
+
+METHODS: dict[str, Callable[[], Forecast]] = {
+    "bayesrank, walk": lambda: moving("walk"),
+    "bayesrank, matern12": lambda: moving("matern12"),
+    "bayesrank, matern32": lambda: moving("matern32"),
+    "bayesrank, still": lambda: moving(None),
+    "Elo, tuned": tuned_elo,
+    "kickscore, constant + matern12": lambda: kickscore("matern12"),
+    "kickscore, constant + matern32": lambda: kickscore("matern32"),
+    "kickscore, constant + walk": lambda: kickscore("walk"),
+}
