@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from benchmarks.active_commands import COMMANDS as ACTIVE
+from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
 from benchmarks.kills import COMMANDS as KILLS
 from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.online_commands import COMMANDS as ONLINE
@@ -198,7 +199,7 @@ def calibration(quick: bool, only: str, results: Path | None, path: Path | None)
         plot(found, path)
 
 
-for command in (*ACTIVE, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED, *RETRIEVAL):
+for command in (*ACTIVE, *DYNAMIC, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED, *RETRIEVAL):
     main.add_command(command)
 
 

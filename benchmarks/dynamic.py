@@ -10,17 +10,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import util
+from importlib import import_module, util
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
+from numpyro.infer import Predictive
 from scipy.optimize import minimize
 
 from bayesrank import PairwiseRanker
+from bayesrank.infer import EP
+from bayesrank.models import dynamic_thurstone
+from bayesrank.solvers.dynamic import DynamicEP
 
-__all__ = ["METHODS", "losses"]
+__all__ = ["METHODS", "coverage", "losses", "spreads"]
 
 Array = NDArray[np.float64]
 
@@ -90,7 +95,7 @@ def moving(process: Any) -> Forecast:
 
     def forecast(past: Games, month: Games) -> Array:
         season = _season(month)
-        when = {} if process is None else {"time": past.day}
+        when: dict[str, Any] = {} if process is None else {"time": past.day}
         if season not in held:
             learned = PairwiseRanker(time=process, hyperparameters="maximum")
             held[season] = learned.fit(past.pairs, **when).params_
@@ -138,7 +143,7 @@ def tuned_elo() -> Forecast:
 
 def kickscore(kind: str) -> Forecast:
     """A constant and a Matern or Wiener process an item, by kickscore, tuned by its evidence."""
-    import kickscore as ks
+    ks: Any = import_module("kickscore")
 
     def years(day: np.datetime64) -> float:
         return float((day - games().day[0]).astype(int)) / 365.25
@@ -191,3 +196,95 @@ METHODS: dict[str, Callable[[], Forecast]] = {
     "kickscore, constant + matern32": lambda: kickscore("matern32"),
     "kickscore, constant + walk": lambda: kickscore("walk"),
 }
+
+
+def spreads(seeds: int) -> dict[str, Array]:
+    """Ratios of sds of differences of two skills at the last time to those of the dense posterior.
+
+    Leagues of 20 players and 400 games at 12 times, hyperparameters given.
+    """
+    found: dict[str, list[Array]] = {"bayesrank": [], "kickscore": []}
+    for seed in range(seeds):
+        league = _league(seed)
+        dense = _dense_spread(*league)
+        found["bayesrank"].append(_chain_spread(*league) / dense)
+        found["kickscore"].append(_kickscore_spread(*league) / dense)
+    return {name: np.concatenate(ratios) for name, ratios in found.items()}
+
+
+_SCALES = {"scale": 0.7, "drift": 0.7}
+
+
+def _league(seed: int) -> tuple[NDArray[np.intp], Array, NDArray[np.intp]]:
+    rng = np.random.default_rng(seed)
+    times, period = np.linspace(0.0, 1.0, 12), np.sort(rng.integers(0, 12, 400))
+    walk = np.cumsum(rng.normal(size=(12, 20)) * np.sqrt(0.49 / 11), axis=0)
+    skill = 0.7 * rng.normal(size=20) + walk
+    pairs = np.array([rng.choice(20, 2, replace=False) for _ in period])
+    margin = skill[period, pairs[:, 0]] - skill[period, pairs[:, 1]]
+    lost = margin + np.sqrt(2.0) * rng.normal(size=400) < 0.0
+    pairs[lost] = pairs[lost, ::-1]
+    return pairs, times, period
+
+
+def _of_pairs(covariance: Array) -> Array:
+    first, second = np.triu_indices(20, 1)
+    own = np.diagonal(covariance)
+    return np.sqrt(own[first] + own[second] - 2.0 * covariance[first, second])
+
+
+def _dense_spread(pairs: Any, times: Array, period: Any) -> Array:
+    found = EP(dynamic_thurstone).run(
+        jax.random.key(0), 20, pairs, params=_SCALES, times=times, period=period
+    )
+    return _of_pairs(found.covariance["f"])
+
+
+def _chain_spread(pairs: Any, times: Array, period: Any) -> Array:
+    found = DynamicEP().run(
+        jax.random.key(0), 20, pairs, params=_SCALES, times=times, period=period
+    )
+    return _of_pairs(found.covariance["f"])
+
+
+def _kickscore_spread(pairs: Any, times: Array, period: Any) -> Array:
+    """Each player's chain by itself; its noise is that of a difference, ours of a performance."""
+    ks: Any = import_module("kickscore")
+    model = ks.BinaryModel(obs_type="probit")
+    scale, drift = (value**2 / 2.0 for value in _SCALES.values())
+    for item in range(20):
+        model.add_item(str(item), kernel=ks.kernel.Constant(scale) + ks.kernel.Wiener(drift, 0.0))
+    for (winner, loser), at in zip(pairs, times[period], strict=True):
+        model.observe([str(winner)], [str(loser)], t=float(at))
+    model.fit()
+    own = [2.0 * float(model.item[str(item)].predict([1.0])[1][0]) for item in range(20)]
+    return _of_pairs(np.diag(own))
+
+
+def coverage(leagues: int, process: Any = "walk") -> dict[str, Array]:
+    """Whether 90% intervals hold current skills and their differences, by league.
+
+    Eight players, 120 games at 10 times, hyperparameters drawn from the priors and integrated over.
+    """
+    held: dict[str, list[float]] = {"skills": [], "differences": []}
+    for seed in range(leagues):
+        rng = np.random.default_rng(seed)
+        times, period = np.linspace(0.0, 1.0, 10), np.sort(rng.permutation(np.arange(120) % 10))
+        pairs = np.array([rng.choice(8, 2, replace=False) for _ in period])
+        drawn = Predictive(dynamic_thurstone, num_samples=1)(
+            jax.random.key(seed), 8, times=times, process=process
+        )
+        skill = np.concatenate([drawn["past"][0], drawn["f"][0][:, None]], axis=1).T
+        margin = skill[period, pairs[:, 0]] - skill[period, pairs[:, 1]]
+        lost = margin + np.sqrt(2.0) * rng.normal(size=120) < 0.0
+        pairs[lost] = pairs[lost, ::-1]
+        ranker = PairwiseRanker(time=process, items=range(8), random_state=seed)
+        draws = ranker.fit(pairs, time=times[period]).result.get_samples()["f"]
+        now, (first, second) = skill[-1], np.triu_indices(8, 1)
+        for name, seen, true in (
+            ("skills", draws, now),
+            ("differences", draws[:, first] - draws[:, second], now[first] - now[second]),
+        ):
+            low, high = np.quantile(seen, [0.05, 0.95], axis=0)
+            held[name].append(float(np.mean((low < true) & (true < high))))
+    return {name: np.array(shares) for name, shares in held.items()}

@@ -147,15 +147,23 @@ def demo(**options: Any) -> None:
     help="Scales of the model: integrate (average over them), maximum (the most probable), prior "
     "(the usual ones), or values, as in scale=1.5,tie_width=0.3.",
 )
+@click.option(
+    "--time",
+    metavar="COLUMN",
+    help="Let skills move with time, which this column of COMPARISONS holds (numbers, or dates "
+    "such as 2024-05-31), and rank the items as of its last entry.",
+)
 @_common_options
-def rank(comparisons: Path, items: Path | None, **options: Any) -> None:
+def rank(comparisons: Path, items: Path | None, time: str | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
     from bayesrank.cli._room import refuse_large_ranking
     from bayesrank.cli.pipeline import run
     from bayesrank.datasets import read_comparisons
 
     inputs = (comparisons,) if items is None else (comparisons, items)
-    data = read_comparisons(comparisons, items)
+    if items is not None and time is not None:
+        raise click.UsageError("Skills of features stand still; leave out --items or --time.")
+    data = read_comparisons(comparisons, items, time=time)
     refuse_large_ranking(comparisons, data)
     run(data, Settings(**options, inputs=inputs))
 

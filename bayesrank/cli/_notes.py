@@ -50,8 +50,20 @@ def notes_on(
         notes.append(apart)
     if check is not None:
         notes.append(_verdict(check))
+    if data.times is not None:
+        notes.append(
+            f"Skills move with time, and are those at {_last(data.times)}. The time in which they "
+            "do is `lengthscale`, in units of that from the first comparison to the last."
+        )
     notes.append(_scales(params, spread))
     return tuple(notes)
+
+
+def _last(times: np.ndarray) -> str:
+    last = times.max()
+    if times.dtype.kind != "M":
+        return f"{last:g}"
+    return str(last).removesuffix("T00:00:00.000000")
 
 
 def _scales(params: Mapping[str, np.ndarray], spread: Mapping[str, np.ndarray] | None) -> str:

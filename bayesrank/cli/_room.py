@@ -24,6 +24,8 @@ def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
     """Three matrices of all pairs of items where there are features, and draws of the skills."""
     n = data.num_items
     pairs = 0 if data.features is None else 3 * n**2
+    if data.times is not None:
+        pairs = 6 * n**2 + 2 * n * data.num_comparisons
     need = 8 * (pairs + 3 * _DRAWS * n + 10 * data.num_comparisons)
     what = f"{n:,} items and {data.num_comparisons:,} comparisons"
     if data.orders is not None:
@@ -32,6 +34,9 @@ def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
         longest = max(sum(map(len, order)) for order in data.orders.groups)
         need += 8 * count * longest * (longest + n)
         what = f"{n:,} items and {count:,} orders"
+    if data.times is not None:
+        cure = "rank fewer items, or the later comparisons, or leave out --time"
+        return _refuse(path, need, what, cure)
     cure = "rank fewer items" if data.features is None else "rank fewer items, or without --items"
     _refuse(path, need, what, cure)
 

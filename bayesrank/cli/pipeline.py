@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 FILES = ("ranking.csv", "posterior.nc", *FIGURES)
 
+# Of skills that move: those of long ago tell little, and newcomers are as the average is.
+PROCESS = "matern12"
 _DRAWS = 2000
 _NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
 _UNCHECKED = (
     "Not cross-checked: with so many orders, simulation (NUTS) would take very long. A file with a "
     "few dozen of the orders is checked."
 )
+_UNCHECKED_IN_TIME = "Not cross-checked: skills at many times take simulation (NUTS) very long."
 _ITEMS_IN_PAIRS = 150
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 
@@ -110,7 +113,7 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
         posterior = _to_arviz(data, result)
     notes = notes_on(data, ranker.params_, _spread(result), check)
     if settings.crosscheck and check is None:
-        notes = (*notes, _UNCHECKED)
+        notes = (*notes, _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME)
     return Analysis(summary, notes, posterior, figures)
 
 
@@ -132,7 +135,9 @@ def _fit(
     try:
         if data.orders is None:
             pairs = np.array(names, object)[data.comparisons]
-            return PairwiseRanker(**options).fit(pairs, ties=data.tied, callback=callback)
+            process = None if data.times is None else PROCESS
+            ranker = PairwiseRanker(**options, time=process)
+            return ranker.fit(pairs, ties=data.tied, time=data.times, callback=callback)
         orders = [[[names[i] for i in group] for group in order] for order in data.orders.groups]
         counts = data.orders.counts
         return OrderRanker(**options).fit(orders, sample_weight=counts, callback=callback)

@@ -1,5 +1,6 @@
 """Comparisons files read into arrays."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,16 @@ from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.table import Table, read_table
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _TIE = {
     **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
     **dict.fromkeys(("1", "1.0", "true", "yes"), True),
 }
 
 
-def read_comparisons(path: str | Path, items: str | Path | None = None) -> ComparisonData:
+def read_comparisons(
+    path: str | Path, items: str | Path | None = None, *, time: str | None = None
+) -> ComparisonData:
     r"""Read comparisons, and the features of the items if there is a file of them.
 
     **Comparisons** are comma-separated UTF-8 text with the columns ``winner`` and ``loser``, in
@@ -41,6 +45,9 @@ def read_comparisons(path: str | Path, items: str | Path | None = None) -> Compa
         The comparisons.
     items
         The items.
+    time
+        Column of the comparisons that says when each was: numbers, or dates such as 2024-05-31, or
+        2024-05-31T18:00 without a time zone.
 
     Returns
     -------
@@ -69,13 +76,16 @@ def read_comparisons(path: str | Path, items: str | Path | None = None) -> Compa
     path = Path(path)
     known = None if items is None else read_items(items)
     if path.suffix.lower() in SUFFIXES:
+        if time is not None:
+            raise DataError(path, "orders have no column of times", "leave out --time")
         return _from_orders(path, known)
-    return _from_table(read_table(path), known)
+    return _from_table(read_table(path), known, time)
 
 
-def _from_table(table: Table, known: Items | None) -> ComparisonData:
+def _from_table(table: Table, known: Items | None, time: str | None) -> ComparisonData:
     expected = "winner,loser"
     columns = [table.position(name, expected=expected) for name in ("winner", "loser")]
+    when = None if time is None else table.position(time, expected=f"{expected},{time}")
     lowered = [name.lower() for name in table.header]
     tie = lowered.index("tie") if "tie" in lowered else None
     index = {} if known is None else {name: i for i, name in enumerate(known.names)}
@@ -107,8 +117,44 @@ def _from_table(table: Table, known: Items | None) -> ComparisonData:
             )
         if tie is not None:
             tied[k] = _tie(table, row.number, row.cells[tie], table.header[tie])
-    ignored = [name for i, name in enumerate(table.header) if i not in (*columns, tie)]
-    return _build(tuple(index), comparisons, tied, known, tuple(ignored))
+    ignored = [name for i, name in enumerate(table.header) if i not in (*columns, tie, when)]
+    data = _build(tuple(index), comparisons, tied, known, tuple(ignored))
+    return data if when is None else replace(data, times=_times(table, when))
+
+
+def _times(table: Table, column: int) -> np.ndarray:
+    """Numbers, if the first row holds one, or else dates."""
+    label, first = table.header[column], table.rows[0].cells[column]
+    numbers = _number(first) is not None
+    read, kind = (_number, "number") if numbers else (_date, "date such as 2024-05-31")
+    times = []
+    for row in table.rows:
+        cell = row.cells[column]
+        value = read(cell)
+        if value is None:
+            cure = "write a number or a date in every row, and the same in all"
+            raise DataError(
+                table.path, f"{cell!r} is no {kind}", cure, row=row.number, column=label
+            )
+        times.append(value)
+    return np.array(times)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def _date(cell: str) -> np.datetime64 | None:
+    if not _DATE.fullmatch(cell):
+        return None
+    try:
+        return np.datetime64(cell.replace(" ", "T"), "us")
+    except ValueError:  # the 31st of June
+        return None
 
 
 def _tie(table: Table, row: int, cell: str, column: str) -> bool:

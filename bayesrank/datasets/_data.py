@@ -43,6 +43,8 @@ class ComparisonData:
         Shape (n, d), in the units of the file, or None if nothing is known of the items.
     feature_names
         Name of each of the d features.
+    times
+        Shape (K,), when each comparison was: float64 or datetime64; None if not asked for.
     ignored_columns
         Columns of the comparisons file that were not used.
     orders
@@ -56,9 +58,10 @@ class ComparisonData:
     feature_names: tuple[str, ...] = ()
     ignored_columns: tuple[str, ...] = ()
     orders: OrderEvents | None = None
+    times: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.comparisons, self.tied, self.features):
+        for array in (self.comparisons, self.tied, self.features, self.times):
             if array is not None:
                 array.setflags(write=False)
 

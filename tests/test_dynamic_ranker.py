@@ -1,0 +1,214 @@
+"""`PairwiseRanker(time=)`: times of every kind, predictions ahead, files, the command, refusals."""
+
+import datetime
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from scipy.special import ndtr
+
+from bayesrank import PairwiseRanker, PreferenceGP
+from bayesrank.cli._app import cli
+from bayesrank.datasets import DataError, read_comparisons
+from bayesrank.estimators.times import read_times
+from bayesrank.infer import EP
+from bayesrank.models import dynamic_thurstone
+from bayesrank.solvers.dynamic import check_room
+
+NAMES = np.array(["ann", "bob", "cy", "dee"], object)
+RNG = np.random.default_rng(0)
+PAIRS = np.array([RNG.choice(4, 2, replace=False) for _ in range(24)])
+DAYS = RNG.integers(0, 100, 24)
+DAYS[:2] = 0, 100
+DATES = np.datetime64("2024-01-01") + DAYS
+KNOWN = {"scale": 1.0, "drift": 0.8}
+LAST = "2024-04-10"
+
+
+@pytest.fixture(scope="module")
+def ranker() -> PairwiseRanker:
+    return PairwiseRanker(time="walk", hyperparameters=KNOWN).fit(NAMES[PAIRS], time=DATES)
+
+
+def test_dates_numbers_and_columns_in_any_order_are_one_fit(ranker):
+    table = pd.DataFrame({"winner": NAMES[PAIRS[:, 0]], "loser": NAMES[PAIRS[:, 1]], "time": DATES})
+    options: dict[str, Any] = {"time": "walk", "hyperparameters": KNOWN}
+    by_column = PairwiseRanker(**options).fit(table.sample(frac=1.0, random_state=0))
+    by_number = PairwiseRanker(**options).fit(NAMES[PAIRS], time=DAYS)
+    for other in (by_column, by_number):
+        np.testing.assert_allclose(other.predict()[0], ranker.predict()[0], atol=1e-6)
+    pairs = [("ann", "bob")]
+    expected = ranker.predict_proba(pairs, time="2024-05-01")
+    np.testing.assert_allclose(by_number.predict_proba(pairs, time=121), expected, atol=1e-6)
+    assert ranker.clock_.text(ranker.clock_.last) == LAST
+
+
+def test_dates_of_every_kind_are_read_alike():
+    first, second = datetime.datetime(2024, 1, 1, 12), datetime.datetime(2024, 1, 3)
+    kinds = [
+        np.array([first, second], "datetime64[s]"),
+        [first, second],
+        pd.Series([first, second]),
+        ["2024-01-01 12:00", "2024-01-03"],
+    ]
+    for each in kinds:
+        days, dates = read_times(each, "time")
+        assert dates and (days == [19723.5, 19725.0]).all()
+
+
+def test_ahead_of_the_data_a_walk_is_known_less_and_less(ranker):
+    pairs, days = [("ann", "bob"), ("ann", "bob")], np.array([0, 50])
+    time = np.datetime64(LAST) + days
+    covariance, mean = ranker.result.covariance["f"], ranker.result.mean["f"]
+    spread = covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1]
+    total = 2.0 + spread + 2.0 * 0.8**2 * days / 100
+    expected = ndtr((mean[0] - mean[1]) / np.sqrt(total))
+    np.testing.assert_allclose(ranker.predict_proba(pairs, time=time), expected, atol=1e-9)
+    far = ranker.predict_proba(pairs[:1], time="9999-12-31")
+    assert abs(far - 0.5) < abs(expected[1] - 0.5)
+    mean_ahead, stddev = ranker.predict(["cy"], time=time[1])
+    np.testing.assert_allclose(mean_ahead, mean[2])
+    np.testing.assert_allclose(stddev**2, covariance[2, 2] + 0.8**2 / 2)
+    new = ranker.predict_proba([("new", "newer")], time=LAST, unknown="population")
+    np.testing.assert_allclose(new, 0.5)
+    held_out = pd.DataFrame({"winner": ["ann"] * 2, "loser": ["bob"] * 2, "time": time})
+    np.testing.assert_allclose(ranker.score(held_out), np.log(expected).mean(), atol=1e-9)
+    np.testing.assert_allclose(ranker.predict_proba(held_out), expected, atol=1e-9)
+
+
+def test_a_smooth_process_ahead_is_the_program_with_a_later_time():
+    options: dict[str, Any] = {"scale": 1.2, "lengthscale": 0.6}
+    ranker = PairwiseRanker(time="matern32", hyperparameters=options).fit(NAMES[PAIRS], time=DAYS)
+    times, period = np.unique(DAYS, return_inverse=True)
+    later = EP(dynamic_thurstone).run(
+        jax.random.key(0),
+        4,
+        PAIRS,
+        times=np.append(times, 140) / 100,
+        period=period,
+        process="matern32",
+        params=options,
+    )
+    mean, stddev = ranker.predict(time=140)
+    np.testing.assert_allclose(mean, later.mean["f"], atol=1e-3)
+    np.testing.assert_allclose(stddev, later.stddev["f"], atol=1e-3)
+
+
+def test_at_one_time_the_ranking_is_the_static_one():
+    same = np.full(len(PAIRS), 7.0)
+    moving = PairwiseRanker(time="walk", hyperparameters="maximum").fit(PAIRS, time=same)
+    still = PairwiseRanker(hyperparameters="maximum").fit(PAIRS)
+    np.testing.assert_allclose(moving.params_["scale"], still.params_["scale"], rtol=1e-3)
+    np.testing.assert_allclose(moving.predict(), still.predict(), atol=1e-3)
+
+
+def test_a_player_who_never_plays_is_as_the_population(ranker):
+    with_more = PairwiseRanker(
+        time="walk", hyperparameters=KNOWN, items=[*NAMES, "eve"], num_samples=10
+    ).fit(NAMES[PAIRS], time=DATES)
+    mean, stddev = with_more.predict(["eve"])
+    np.testing.assert_allclose([mean[0], stddev[0]], [0.0, np.sqrt(1.0 + 0.8**2)], atol=1e-9)
+    np.testing.assert_allclose(with_more.predict(list(NAMES)), ranker.predict(list(NAMES)), atol=1e-6)
+
+
+def test_a_file_keeps_the_clock(ranker, tmp_path):
+    ranker.save(tmp_path / "ranker.npz")
+    other = PairwiseRanker.load(tmp_path / "ranker.npz")
+    pairs = [("ann", "bob")]
+    later = ranker.predict_proba(pairs, time="2025-01-01")
+    assert (other.predict_proba(pairs, time="2025-01-01") == later).all()
+    assert other.clock_ == ranker.clock_ and other.rank().name == ranker.rank().name
+
+
+@pytest.mark.parametrize(
+    ("options", "time", "message"),
+    [
+        ({"time": "walk"}, None, "has to know when each comparison was"),
+        ({"time": "jump"}, DAYS, "time is 'jump'"),
+        ({}, DAYS, "skills stand still here"),
+        ({"time": "walk"}, DAYS[1:], r"time has shape \(23,\)"),
+        ({"time": "walk"}, np.where(DAYS == 0, np.nan, DAYS), "time is nan in row 0"),
+        ({"time": "walk"}, np.where(DAYS == 0, np.datetime64("NaT"), DATES), "NaT in row 0"),
+        ({"time": "walk"}, ["soon"] * 24, "time is 'soon' in row 0"),
+        ({"time": "walk"}, ["2024-13-01"] * 24, "what is no date"),
+        ({"time": "walk"}, [True] * 24, "dtype bool"),
+        ({"time": "walk"}, [None, *DATES[1:].tolist()], "None in row 0"),
+        ({"time": "walk"}, pd.to_datetime(DATES, utc=True), "time zone in row 0"),
+        ({"time": "walk", "item_features": np.eye(4)}, DAYS, "item_features and time"),
+    ],
+)
+def test_fits_that_make_no_sense_are_refused(options, time, message):
+    with pytest.raises(ValueError, match=message):
+        PairwiseRanker(**options).fit(PAIRS, time=time)
+
+
+def test_predictions_that_make_no_sense_are_refused(ranker):
+    pairs = [("ann", "bob")]
+    with pytest.raises(ValueError, match=f"2024-01-01 in row 0, before .* {LAST}"):
+        ranker.predict_proba(pairs, time="2024-01-01")
+    with pytest.raises(ValueError, match="time holds numbers, and in fit it held dates"):
+        ranker.predict_proba(pairs, time=3.0)
+    with pytest.raises(ValueError, match="time has 2 entries; pass one, or 1"):
+        ranker.predict_proba(pairs, time=["2025-01-01", "2025-01-02"])
+    with pytest.raises(ValueError, match="item 'eve' in row 0 is not known"):
+        ranker.predict_proba([("eve", "bob")], time="2025-01-01")
+    table = pd.DataFrame({"winner": ["ann"], "loser": ["bob"], "time": [DATES[0]]})
+    with pytest.raises(ValueError, match="has a column 'time' and time is given"):
+        ranker.predict_proba(table, time="2025-01-01")
+    still = PairwiseRanker(hyperparameters={"scale": 1.0}).fit(PAIRS)
+    with pytest.raises(ValueError, match="time is given, but skills stand still"):
+        still.predict(time=3.0)
+    with pytest.raises(ValueError, match="one time for each comparison"):
+        read_times(np.zeros((2, 2)), "time")
+    features = PreferenceGP(hyperparameters="prior")
+    with pytest.raises(ValueError, match="skills stand still here"):
+        features.fit(np.eye(2), pd.DataFrame({"winner": [0], "loser": [1], "time": [3]}))
+
+
+def test_more_than_fits_is_refused_with_its_size_and_cure():
+    with pytest.raises(ValueError, match="TiB of memory, .* fit fewer items"):
+        check_room(1_000_000, 10, "walk")
+
+
+def test_rank_reads_a_column_of_times(tmp_path):
+    rows = [f"{NAMES[w]},{NAMES[x]},{d}" for (w, x), d in zip(PAIRS, DATES, strict=True)]
+    games = tmp_path / "games.csv"
+    games.write_text("\n".join(["winner,loser,day", *rows]))
+    out = tmp_path / "out"
+    ran = CliRunner().invoke(cli, ["rank", str(games), "--time", "day", "--out", str(out)])
+    assert ran.exit_code == 0, ran.output
+    assert f"Skills move with time, and are those at {LAST}." in ran.output
+    assert (out / "posterior.nc").exists() and len(pd.read_csv(out / "ranking.csv")) == 4
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["1", "x"], "'x' is no number"),
+        (["2024-05-31", "3"], "'3' is no date"),
+        (["2024-06-31", "2024-05-01"], "'2024-06-31' is no date"),
+        (["", "1"], "'' is no date"),
+        (["1", "nan"], "'nan' is no number"),
+    ],
+)
+def test_cells_that_are_no_times_are_refused(tmp_path, cells, message):
+    path = tmp_path / "games.csv"
+    path.write_text("winner,loser,day\n" + "".join(f"a,b,{cell}\n" for cell in cells))
+    with pytest.raises(DataError, match=message):
+        read_comparisons(path, time="day")
+
+
+def test_times_need_a_column_and_a_table(tmp_path):
+    path = tmp_path / "games.csv"
+    path.write_text("winner,loser\na,b\n")
+    with pytest.raises(DataError, match="day"):
+        read_comparisons(path, time="day")
+    orders = tmp_path / "orders.soc"
+    orders.write_text("# NUMBER ALTERNATIVES: 2\n# ALTERNATIVE NAME 1: a\n1: 1,2\n")
+    with pytest.raises(DataError, match="orders have no column of times"):
+        read_comparisons(orders, time="day")
+    ran = CliRunner().invoke(cli, ["rank", "x.csv", "--items", "y.csv", "--time", "day"])
+    assert ran.exit_code == 2 and "leave out --items or --time" in ran.output
