@@ -21,10 +21,10 @@ TIMES = np.array([0.0, 0.07, 0.5, 1.0])
 
 
 def season(num_comparisons: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Comparisons in no order of time, two of one time among them."""
+    """Comparisons in no order of time, many of one time, none at the last."""
     rng = np.random.default_rng(seed)
     pairs = np.array([rng.choice(NUM_ITEMS, 2, replace=False) for _ in range(num_comparisons)])
-    return pairs, rng.integers(0, len(TIMES), num_comparisons)
+    return pairs, rng.integers(0, len(TIMES) - 1, num_comparisons)
 
 
 def kernel(process: str, scale: float, pace: float) -> np.ndarray:
@@ -61,7 +61,8 @@ def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
         values = jnp.tile(jnp.array([1.0, -1.0]), (15, 1))
         columns = jnp.asarray(pairs)
         terms = (SiteTerm(Rows(values, columns, NUM_ITEMS), jnp.asarray(tau), jnp.asarray(nu)),)
-        visits = Visits(jnp.asarray(order), jnp.asarray(gaps), values, columns[order])
+        after = jnp.asarray(TIMES[-1:] - TIMES[period[order[-1]]])
+        visits = Visits(jnp.asarray(order), jnp.asarray(gaps), values, columns[order], after)
 
         def solve(scales):
             prior = ChainPrior(process, NUM_ITEMS, scales, visits)

@@ -4,6 +4,7 @@ import datetime
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,9 +15,8 @@ from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli._app import cli
 from bayesrank.datasets import DataError, read_comparisons
 from bayesrank.estimators.times import read_times
-from bayesrank.infer import EP
-from bayesrank.models import dynamic_thurstone
-from bayesrank.solvers.dynamic import check_room
+from bayesrank.models.dynamic import PROCESSES
+from bayesrank.solvers.dynamic import check_room, move, steps_of
 
 NAMES = np.array(["ann", "bob", "cy", "dee"], object)
 RNG = np.random.default_rng(0)
@@ -24,20 +24,23 @@ PAIRS = np.array([RNG.choice(4, 2, replace=False) for _ in range(24)])
 DAYS = RNG.integers(0, 100, 24)
 DAYS[:2] = 0, 100
 DATES = np.datetime64("2024-01-01") + DAYS
-KNOWN = {"scale": 1.0, "drift": 0.8}
 LAST = "2024-04-10"
+OPTIONS: dict[str, Any] = {
+    "time": "walk",
+    "hyperparameters": {"scale": 1.0, "drift": 0.8},
+    "items": [*NAMES, "eve"],
+}
 
 
 @pytest.fixture(scope="module")
 def ranker() -> PairwiseRanker:
-    return PairwiseRanker(time="walk", hyperparameters=KNOWN).fit(NAMES[PAIRS], time=DATES)
+    return PairwiseRanker(**OPTIONS).fit(NAMES[PAIRS], time=DATES)
 
 
 def test_dates_numbers_and_columns_in_any_order_are_one_fit(ranker):
     table = pd.DataFrame({"winner": NAMES[PAIRS[:, 0]], "loser": NAMES[PAIRS[:, 1]], "time": DATES})
-    options: dict[str, Any] = {"time": "walk", "hyperparameters": KNOWN}
-    by_column = PairwiseRanker(**options).fit(table.sample(frac=1.0, random_state=0))
-    by_number = PairwiseRanker(**options).fit(NAMES[PAIRS], time=DAYS)
+    by_column = PairwiseRanker(**OPTIONS).fit(table.sample(frac=1.0, random_state=0))
+    by_number = PairwiseRanker(**OPTIONS).fit(NAMES[PAIRS], time=DAYS)
     for other in (by_column, by_number):
         np.testing.assert_allclose(other.predict()[0], ranker.predict()[0], atol=1e-6)
     pairs = [("ann", "bob")]
@@ -79,22 +82,19 @@ def test_ahead_of_the_data_a_walk_is_known_less_and_less(ranker):
     np.testing.assert_allclose(ranker.predict_proba(held_out), expected, atol=1e-9)
 
 
-def test_a_smooth_process_ahead_is_the_program_with_a_later_time():
-    options: dict[str, Any] = {"scale": 1.2, "lengthscale": 0.6}
-    ranker = PairwiseRanker(time="matern32", hyperparameters=options).fit(NAMES[PAIRS], time=DAYS)
-    times, period = np.unique(DAYS, return_inverse=True)
-    later = EP(dynamic_thurstone).run(
-        jax.random.key(0),
-        4,
-        PAIRS,
-        times=np.append(times, 140) / 100,
-        period=period,
-        process="matern32",
-        params=options,
-    )
-    mean, stddev = ranker.predict(time=140)
-    np.testing.assert_allclose(mean, later.mean["f"], atol=1e-3)
-    np.testing.assert_allclose(stddev, later.stddev["f"], atol=1e-3)
+@pytest.mark.parametrize("process", PROCESSES)
+def test_two_gaps_of_time_are_one(process):
+    rng = np.random.default_rng(0)
+    size = 2 if process == "matern32" else 1
+    root = rng.normal(size=(3 * size, 3 * size))
+    with jax.enable_x64(True):
+        decay, noise = steps_of(process, 1.2, 0.6, jnp.array([0.3, 0.5, 0.8]))[1:]
+        state = jnp.asarray(rng.normal(size=(size, 3))), jnp.asarray(root @ root.T)
+        state = state[0], state[1].reshape(size, 3, size, 3)
+        once = move(*state, decay[2], noise[2])
+        twice = move(*move(*state, decay[0], noise[0]), decay[1], noise[1])
+    for one, two in zip(once, twice, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-12)
 
 
 def test_at_one_time_the_ranking_is_the_static_one():
@@ -103,15 +103,15 @@ def test_at_one_time_the_ranking_is_the_static_one():
     still = PairwiseRanker(hyperparameters="maximum").fit(PAIRS)
     np.testing.assert_allclose(moving.params_["scale"], still.params_["scale"], rtol=1e-3)
     np.testing.assert_allclose(moving.predict(), still.predict(), atol=1e-3)
+    with pytest.raises(ValueError, match="time is given, but skills stand still"):
+        still.predict(time=3.0)
 
 
 def test_a_player_who_never_plays_is_as_the_population(ranker):
-    with_more = PairwiseRanker(
-        time="walk", hyperparameters=KNOWN, items=[*NAMES, "eve"], num_samples=10
-    ).fit(NAMES[PAIRS], time=DATES)
-    mean, stddev = with_more.predict(["eve"])
+    mean, stddev = ranker.predict(["eve"])
     np.testing.assert_allclose([mean[0], stddev[0]], [0.0, np.sqrt(1.0 + 0.8**2)], atol=1e-9)
-    np.testing.assert_allclose(with_more.predict(list(NAMES)), ranker.predict(list(NAMES)), atol=1e-6)
+    as_new = ranker.predict_proba([("ann", "new")], time=LAST, unknown="population")
+    np.testing.assert_allclose(ranker.predict_proba([("ann", "eve")], time=LAST), as_new)
 
 
 def test_a_file_keeps_the_clock(ranker, tmp_path):
@@ -153,14 +153,11 @@ def test_predictions_that_make_no_sense_are_refused(ranker):
         ranker.predict_proba(pairs, time=3.0)
     with pytest.raises(ValueError, match="time has 2 entries; pass one, or 1"):
         ranker.predict_proba(pairs, time=["2025-01-01", "2025-01-02"])
-    with pytest.raises(ValueError, match="item 'eve' in row 0 is not known"):
-        ranker.predict_proba([("eve", "bob")], time="2025-01-01")
+    with pytest.raises(ValueError, match="item 'new' in row 0 is not known"):
+        ranker.predict_proba([("new", "bob")], time="2025-01-01")
     table = pd.DataFrame({"winner": ["ann"], "loser": ["bob"], "time": [DATES[0]]})
     with pytest.raises(ValueError, match="has a column 'time' and time is given"):
         ranker.predict_proba(table, time="2025-01-01")
-    still = PairwiseRanker(hyperparameters={"scale": 1.0}).fit(PAIRS)
-    with pytest.raises(ValueError, match="time is given, but skills stand still"):
-        still.predict(time=3.0)
     with pytest.raises(ValueError, match="one time for each comparison"):
         read_times(np.zeros((2, 2)), "time")
     features = PreferenceGP(hyperparameters="prior")

@@ -54,21 +54,24 @@ class Visits(NamedTuple):
         Time that went by since the one before it, shape (K,).
     values, columns
         What of which items' skills it sees, shapes (K, k).
+    after
+        Time that goes by after the last of them, shape (1,).
     """
 
     order: Array
     gaps: Array
     values: Array
     columns: Array
+    after: Array
 
 
 class ChainGaussian(NamedTuple):
-    """Posterior of the margins that the sites see, and of the states at the last of them.
+    """Posterior of the margins that the sites see, and of the states at the end.
 
     Attributes
     ----------
     core
-        The states at the last site, all skills first: shape (r n,).
+        The states at the end, all skills first: shape (r n,).
     margin_mean, margin_variance
         Of the sites' margins, shape (K,).
     log_normaliser
@@ -85,12 +88,12 @@ class ChainGaussian(NamedTuple):
 
     @property
     def mean(self) -> Array:
-        """Of the states at the last site."""
+        """Of the states at the end."""
         return self.core.mean
 
     @property
     def covariance(self) -> Array:
-        """Of the states at the last site."""
+        """Of the states at the end."""
         return self.core.covariance
 
     def margins(self, rows: Rows) -> tuple[Array, Array]:
@@ -99,11 +102,11 @@ class ChainGaussian(NamedTuple):
         return self.margin_mean, self.margin_variance
 
     def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors of the states at the last site."""
+        """Covariance of two sets of predictors of the states at the end."""
         return self.core.covariance_of(rows_a, rows_b)
 
     def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws of the states at the last site."""
+        """Draws of the states at the end."""
         return self.core.sample(rng_key, num_samples)
 
 
@@ -183,16 +186,16 @@ class ChainPrior(NamedTuple):
 
     def _filter(self, tau: Array, nu: Array) -> _Filtered:
         """Go forwards; the sites are in the order of time."""
-        steps = self._steps(self.visits.gaps)
-        inputs = steps.decay, steps.noise, self.visits, tau, nu
-        (mean, covariance), seen = lax.scan(_take_in, self._start(), inputs)
-        return _Filtered(mean, covariance, seen)
+        steps, end = self._steps(self.visits.gaps), self._steps(self.visits.after)
+        inputs = steps.decay, steps.noise, *self.visits[2:4], tau, nu
+        state, seen = lax.scan(_take_in, self._start(), inputs)
+        return _Filtered(*move(*state, end.decay[0], end.noise[0]), seen)
 
     def _smooth(self, tau: Array, nu: Array, filtered: _Filtered) -> tuple[Array, Array]:
         """Go backwards: what all sites add to the margins' means and take from their variances."""
         steps = self._steps(self.visits.gaps)
         nothing = jnp.zeros_like(filtered.mean), jnp.zeros_like(filtered.covariance)
-        inputs = steps.decay, self.visits, tau, nu, filtered.seen
+        inputs = steps.decay, *self.visits[2:4], tau, nu, filtered.seen
         return lax.scan(_look_back, nothing, inputs, reverse=True)[1]
 
 
@@ -205,7 +208,7 @@ class _Seen(NamedTuple):
 
 
 class _Filtered(NamedTuple):
-    """States at the last site, shapes (r, n) and (r, n, r, n), and what each site saw."""
+    """States at the end, shapes (r, n) and (r, n, r, n), and what each site saw."""
 
     mean: Array
     covariance: Array
@@ -213,8 +216,7 @@ class _Filtered(NamedTuple):
 
 
 def _take_in(state: tuple[Array, Array], site: Any) -> tuple[tuple[Array, Array], _Seen]:
-    decay, noise, visit, tau, nu = site
-    values, columns = visit.values, visit.columns
+    decay, noise, values, columns, tau, nu = site
     mean, covariance = move(*state, decay, noise)
     towards = jnp.einsum("k,aik->ai", values, covariance[:, :, 0, columns])
     seen = _Seen(values @ mean[0, columns], values @ towards[0, columns], towards)
@@ -226,9 +228,9 @@ def _take_in(state: tuple[Array, Array], site: Any) -> tuple[tuple[Array, Array]
 
 def _look_back(state: tuple[Array, Array], site: Any) -> tuple[Any, tuple[Array, Array]]:
     """Take in a site, then the move before it."""
-    decay, visit, tau, nu, seen = site
+    decay, values, columns, tau, nu, seen = site
     slope, curvature = state
-    values, columns, towards = visit.values, visit.columns, seen.towards
+    towards = seen.towards
     widened = 1.0 + tau * seen.variance
     pull, share = (nu - tau * seen.mean) / widened, tau / widened
     bent = jnp.einsum("aibj,bj->ai", curvature, towards)

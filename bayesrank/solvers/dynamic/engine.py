@@ -101,9 +101,10 @@ def _visits(values: Any, columns: Any, times: ArrayLike, period: ArrayLike | Non
     count = columns.shape[0]
     period = jnp.zeros(count, int) if period is None else jnp.asarray(period)
     order = jnp.argsort(period)
-    when: Array = jnp.asarray(times, float)[period[order]]
-    gaps = jnp.diff(when, prepend=jnp.asarray(times, float)[:1])
-    return Visits(order, gaps, values[order], columns[order])
+    moments = jnp.asarray(times, float)
+    when: Array = moments[period[order]]
+    gaps = jnp.diff(when, prepend=moments[:1])
+    return Visits(order, gaps, values[order], columns[order], moments[-1:] - when[-1])
 
 
 def check_room(num_items: int, num_comparisons: int, process: str) -> None:
