@@ -87,44 +87,53 @@ def losses(forecast: Forecast, start: np.datetime64 = _FIRST, end: Any = None) -
 
 
 def moving(process: Any) -> Forecast:
-    """Skills that move; hyperparameters by evidence before each season, from all games until then.
+    """Skills that move, or stand still where `process` is None."""
 
-    With `process` None they stand still.
-    """
-    held: dict[int, dict[str, Any]] = {}
+    def fitted(past: Games, hyperparameters: Any) -> PairwiseRanker:
+        when: dict[str, Any] = {} if process is None else {"time": past.day}
+        ranker = PairwiseRanker(time=process, hyperparameters=hyperparameters)
+        return ranker.fit(past.pairs, **when)
+
+    @cache
+    def learned() -> tuple[float, dict[str, Any]]:
+        """How long the games to learn from went on, and what was learned."""
+        past = games().before(_FIRST)
+        return _days(past), fitted(past, "maximum").params_
 
     def forecast(past: Games, month: Games) -> Array:
-        season = _season(month)
-        when: dict[str, Any] = {} if process is None else {"time": past.day}
-        if season not in held:
-            learned = PairwiseRanker(time=process, hyperparameters="maximum")
-            held[season] = learned.fit(past.pairs, **when).params_
-        ranker = PairwiseRanker(time=process, hyperparameters=held[season])
-        fitted = ranker.fit(past.pairs, **when)
+        span, params = learned()
+        # Their unit of time is as long as the games go on.
+        longer, params = _days(past) / span, dict(params)
+        if process == "walk":
+            params["drift"] *= np.sqrt(longer)
+        elif process is not None:
+            params["lengthscale"] /= longer
         later = None if process is None else month.day
-        return fitted.predict_proba(month.pairs, time=later)
+        return fitted(past, params).predict_proba(month.pairs, time=later)
 
     return forecast
 
 
-def _season(some: Games) -> int:
-    """The year in which the season of the last game began."""
-    return int((some.day[-1].astype("datetime64[M]").astype(int) - 6) // 12)
+def _days(some: Games) -> float:
+    return float((some.day[-1] - some.day[0]).astype(int))
 
 
 def elo(gain: float, kept: float, width: float) -> Forecast:
     """Ratings that go up by `gain` times the surprise, and by `kept` into the next season."""
+    rating, known = np.zeros(int(games().pairs.max()) + 1), [0]
+    seasons = (games().day.astype("datetime64[M]").astype(int) - 6) // 12
 
     def forecast(past: Games, month: Games) -> Array:
-        rating, season = np.zeros(int(games().pairs.max()) + 1), None
-        for pair, day in zip(*past, strict=True):
-            now = _season(Games(pair[None], day[None]))
-            rating *= 1.0 if season in (None, now) else kept
-            season = now
-            surprise = 1.0 / (1.0 + np.exp(rating[pair[0]] - rating[pair[1]]))
-            rating[pair] += gain * surprise * np.array([1.0, -1.0])
-        rating *= 1.0 if season == _season(month) else kept
-        margin = rating[month.pairs[:, 0]] - rating[month.pairs[:, 1]]
+        for row in range(known[0], len(past.pairs)):
+            winner, loser = games().pairs[row]
+            if row and seasons[row] != seasons[row - 1]:
+                rating[:] *= kept
+            surprise = gain / (1.0 + np.exp(rating[winner] - rating[loser]))
+            rating[winner] += surprise
+            rating[loser] -= surprise
+        known[0] = len(past.pairs)
+        now = rating * (kept if seasons[known[0]] != seasons[known[0] - 1] else 1.0)
+        margin = now[month.pairs[:, 0]] - now[month.pairs[:, 1]]
         return 1.0 / (1.0 + np.exp(-width * margin))
 
     return forecast

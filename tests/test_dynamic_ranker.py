@@ -88,7 +88,9 @@ def test_two_gaps_of_time_are_one(process):
     size = 2 if process == "matern32" else 1
     root = rng.normal(size=(3 * size, 3 * size))
     with jax.enable_x64(True):
-        decay, noise = steps_of(process, 1.2, 0.6, jnp.array([0.3, 0.5, 0.8]))[1:]
+        decay, noise = steps_of(
+            process, jnp.array(1.2), jnp.array(0.6), jnp.array([0.3, 0.5, 0.8])
+        )[1:]
         state = jnp.asarray(rng.normal(size=(size, 3))), jnp.asarray(root @ root.T)
         state = state[0], state[1].reshape(size, 3, size, 3)
         once = move(*state, decay[2], noise[2])

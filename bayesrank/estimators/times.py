@@ -120,7 +120,7 @@ def _read_cells(cells: NDArray[Any], name: str) -> Array:
         if getattr(cell, "tzinfo", None) is not None:
             raise ValueError(f"{name} has a time zone in row {row}; convert to UTC without one")
         if isinstance(cell, str) and not _DATE.fullmatch(cell.strip()):
-            raise ValueError(f"{name} is {cell!r} in row {row}; {_CURE}")
+            raise ValueError(f"{name} is {str(cell)!r} in row {row}; {_CURE}")
     try:
         plain = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
         days = np.array(plain, "datetime64[us]")
