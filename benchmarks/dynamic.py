@@ -162,7 +162,7 @@ def kickscore(kind: str) -> Forecast:
         moves = {
             "matern12": lambda: ks.kernel.Matern12(variance, pace),
             "matern32": lambda: ks.kernel.Matern32(variance, pace),
-            "walk": lambda: ks.kernel.Wiener(variance, 0.0),
+            "walk": lambda: ks.kernel.Wiener(variance, -pace),
         }
         fitted = ks.BinaryModel(obs_type="probit")
         for item in range(int(games().pairs.max()) + 1):
@@ -262,7 +262,7 @@ def _kickscore_spread(pairs: Any, times: Array, period: Any) -> Array:
     model = ks.BinaryModel(obs_type="probit")
     scale, drift = (value**2 / 2.0 for value in _SCALES.values())
     for item in range(20):
-        model.add_item(str(item), kernel=ks.kernel.Constant(scale) + ks.kernel.Wiener(drift, 0.0))
+        model.add_item(str(item), kernel=ks.kernel.Wiener(drift, 0.0, scale))
     for (winner, loser), at in zip(pairs, times[period], strict=True):
         model.observe([str(winner)], [str(loser)], t=float(at))
     model.fit()

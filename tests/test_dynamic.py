@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.handlers import condition, seed
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import MCMC, NUTS, Predictive
 
 from bayesrank.infer import EP
 from bayesrank.infer.gaussian.protocol import SiteTerm
@@ -127,6 +127,17 @@ def test_at_one_time_nothing_moves():
     np.testing.assert_allclose(still.joint_covariance, static.joint_covariance, atol=1e-8)
     np.testing.assert_allclose(still.log_evidence, static.log_evidence, atol=1e-8)
     assert not still.eliminated_sites
+
+
+@pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])
+def test_the_prior_is_drawn_in_single_precision_too(process):
+    times = np.linspace(0.0, 1.0, 10)
+    prior = Predictive(dynamic_thurstone, num_samples=2000)
+    with jax.enable_x64(False):
+        drawn = prior(jax.random.key(0), NUM_ITEMS, times=times, process=process)
+    white = (np.asarray(drawn["past"])[..., 0] / np.asarray(drawn["scale"])[:, None]).ravel()
+    assert drawn["f"].dtype == np.float32
+    np.testing.assert_allclose([white.mean(), white.std()], [0.0, 1.0], atol=0.05)
 
 
 @pytest.mark.parametrize(

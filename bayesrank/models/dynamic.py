@@ -133,10 +133,11 @@ def dynamic_thurstone(
         if times.size > 1:
             gains = cross / jnp.diag(covariance)[-1]
             rest = covariance[:-1, :-1] - gains @ cross.T
-            # At the hundredth of a time step a skill has not moved: keep the factorisation alive.
+            # Between times near to each other a skill hardly moves.
             jitter = gp.JITTER[rest.dtype] * jnp.diag(jnp.diag(covariance)[:-1])
+            rest = 0.5 * (rest + rest.T) + jitter
             loc = jnp.stack(last, axis=-1) @ gains.T
-            past = dist.MultivariateNormal(loc, covariance_matrix=rest + jitter)
+            past = dist.MultivariateNormal(loc, covariance_matrix=rest)
             skills = jnp.concatenate([jnp.asarray(numpyro.sample("past", past)), skills], axis=1)
     pairs = comparisons
     if comparisons is not None:
