@@ -269,7 +269,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         new = (checked - self.feature_mean_) / self.feature_scale_
         names = ("amplitude", "lengthscale", "stretch")
         means, variances = [], []
-        for _, params, mean, own in components(result):
+        for _, params, mean, own, _ in components(result):
             with jax.enable_x64(True):
                 scales = [params[k] for k in names if k in params]
                 arrays = prior_covariances(ordinal_kernel, scales, result.model_args[0], new)
