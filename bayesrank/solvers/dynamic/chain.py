@@ -38,7 +38,7 @@ from bayesrank.infer.gaussian.dense import DenseGaussian
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.sites import log_sites
-from bayesrank.solvers.dynamic.process import Steps, move, steps_of
+from bayesrank.solvers.dynamic.process import Transitions, move, steps_of
 
 __all__ = ["ChainGaussian", "ChainPrior", "Visits"]
 
@@ -174,7 +174,7 @@ class ChainPrior(NamedTuple):
         data = lax.stop_gradient((self.visits, tau, nu, posterior.log_normaliser))
         return _normaliser((self.process, self.num_items), self.scales, data)
 
-    def _steps(self, gaps: Array) -> Steps:
+    def _steps(self, gaps: Array) -> Transitions:
         return steps_of(self.process, self.scales[0], self.scales[1], gaps)
 
     def _start(self) -> tuple[Array, Array]:

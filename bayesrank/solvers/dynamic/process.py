@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["Steps", "move", "pace_of", "steps_of"]
+__all__ = ["Transitions", "move", "pace_of", "steps_of"]
 
 
-class Steps(NamedTuple):
+class Transitions(NamedTuple):
     """How the state of an item moves over gaps of time; that of every item does so alike.
 
     The state has r entries: the skill, and with "matern32" its rate of change times
@@ -37,7 +37,7 @@ def pace_of(process: str) -> str:
     return "drift" if process == "walk" else "lengthscale"
 
 
-def steps_of(process: str, scale: Array, pace: Array, gaps: Array) -> Steps:
+def steps_of(process: str, scale: Array, pace: Array, gaps: Array) -> Transitions:
     """How a state moves over gaps of time, shape (K,); the names are the program's."""
     if process == "matern32":
         return _smooth_steps(scale, gaps * (math.sqrt(3.0) / pace))
@@ -47,17 +47,17 @@ def steps_of(process: str, scale: Array, pace: Array, gaps: Array) -> Steps:
     else:
         decay, noise = jnp.exp(-gaps / pace), -(scale**2) * jnp.expm1(-2.0 * gaps / pace)
     start = jnp.reshape(scale**2, (1, 1))
-    return Steps(start, decay[:, None, None], noise[:, None, None])
+    return Transitions(start, decay[:, None, None], noise[:, None, None])
 
 
-def _smooth_steps(scale: Array, x: Array) -> Steps:
+def _smooth_steps(scale: Array, x: Array) -> Transitions:
     """The transition ``exp(F x)`` of the Matern 3/2 process; both entries have one variance."""
     rows = [[1.0 + x, x], [-x, 1.0 - x]]
     decay = jnp.exp(-x) * jnp.array([[jnp.asarray(e) for e in row] for row in rows])
     decay = jnp.moveaxis(decay, -1, 0)
     identity = jnp.eye(2, dtype=x.dtype)
     noise = scale**2 * (identity - decay @ jnp.swapaxes(decay, 1, 2))
-    return Steps(scale**2 * identity, decay, noise)
+    return Transitions(scale**2 * identity, decay, noise)
 
 
 def move(mean: Array, covariance: Array, decay: Array, noise: Array) -> tuple[Array, Array]:
