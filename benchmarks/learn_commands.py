@@ -25,12 +25,11 @@ def learn() -> None:
 def figures(folder: Path) -> None:
     """NDCG and pairwise error on LightGBM's lambdarank example, in FOLDER."""
     from bayesrank import ConeRank, LambdaRank, RankRLS
-    from bayesrank.datasets import read_lists
+    from bayesrank.datasets import align, read_lists
     from bayesrank.metrics import ndcg, pairwise_error
 
-    train, test = (read_lists(folder / f"rank.{part}") for part in ("train", "test"))
-    width = max(train.X.shape[1], test.X.shape[1])
-    train, test = train.widened(width), test.widened(width)
+    train = read_lists(folder / "rank.train")
+    test, train = align(folder / "rank.test", read_lists(folder / "rank.test"), train)
     methods = {
         "RankRLS": RankRLS(),
         "RankRLS, leave-query-out": RankRLS(regularization="leave-query-out"),

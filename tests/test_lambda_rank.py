@@ -20,7 +20,6 @@ from bayesrank.models import weighted_preferences
 from bayesrank.solvers.lambda_rank import (
     FIELDS,
     Field,
-    bucketed,
     circulation,
     field_of_rows,
     fit_trees,
@@ -67,7 +66,7 @@ def test_fields_of_padded_lists_are_those_of_brute_force(name, k):
     lists = group_queries(query, len(y))
     s, y = X[lists.order, 0], y[lists.order]
     with jax.enable_x64(True):
-        found = field_of_rows(Field(name, k=k, sigma=1.3), bucketed(lists), y)(jnp.asarray(s))
+        found = field_of_rows(Field(name, k=k, sigma=1.3), lists, y)(jnp.asarray(s))
     for start, size in zip(lists.starts, lists.sizes, strict=True):
         rows = slice(start, start + size)
         for one, other in zip(found, _brute(name, s[rows], y[rows], k, sigma=1.3), strict=True):
@@ -178,7 +177,7 @@ def test_slope_of_the_frozen_program_is_the_field():
         options = {"scale": 2.0, "sigma": 1.5}
         return log_density(weighted_preferences, (X, pairs, weights), options, {"w": value})[0]
 
-    lam = field_of_rows(Field("ndcg", sigma=1.5), bucketed(lists), y)(jnp.asarray(X @ w))[0]
+    lam = field_of_rows(Field("ndcg", sigma=1.5), lists, y)(jnp.asarray(X @ w))[0]
     expected = X.T @ np.asarray(lam) - w / 4.0
     np.testing.assert_allclose(jax.grad(log_joint)(jnp.asarray(w)), expected, atol=1e-10)
 
@@ -231,9 +230,7 @@ def test_linear_training_reaches_the_maximum_of_a_convex_objective():
     lists = group_queries(query, len(y))
     rows = (X - X.mean(axis=0)) / X.std(axis=0)
     w = model.coef_ * X.std(axis=0)
-    lam = field_of_rows(Field(), bucketed(lists), y[lists.order])(
-        jnp.asarray((rows @ w)[lists.order])
-    )[0]
+    lam = field_of_rows(Field(), lists, y[lists.order])(jnp.asarray((rows @ w)[lists.order]))[0]
     slope = rows[lists.order].T @ np.asarray(lam) / len(lists.sizes) - 0.1 * w
     np.testing.assert_allclose(slope, 0.0, atol=1e-4)
 

@@ -5,7 +5,6 @@ from bayesrank.solvers.lambda_rank.fields import Field as Field
 from bayesrank.solvers.lambda_rank.fields import check_labels as check_labels
 from bayesrank.solvers.lambda_rank.frozen import frozen_pairs as frozen_pairs
 from bayesrank.solvers.lambda_rank.lists import LambdaField as LambdaField
-from bayesrank.solvers.lambda_rank.lists import bucketed as bucketed
 from bayesrank.solvers.lambda_rank.lists import field_of_rows as field_of_rows
 from bayesrank.solvers.lambda_rank.potential import FieldVerdict as FieldVerdict
 from bayesrank.solvers.lambda_rank.potential import circulation as circulation
@@ -22,7 +21,6 @@ __all__ = [
     "LambdaField",
     "FieldVerdict",
     "apply_network",
-    "bucketed",
     "check_labels",
     "circulation",
     "field_of_rows",

@@ -18,6 +18,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,54 +71,85 @@ class Field:
 
     def __call__(self, scores: Array, labels: Array, where: Array) -> tuple[Array, Array]:
         """Lambda and curvature of one list, both of shape (n,); zero where `where` is False."""
-        known = self._of_list(scores, labels, where)
+        return self.at(scores, labels, where, *self.prepared(labels, where))
+
+    def prepared(self, labels: Any, where: Any, xp: Any = jnp) -> tuple[Any, Any]:
+        """What the grades alone say: gains, shape (..., n), and what scales the list, (...)."""
+        count = labels.shape[-1]
+        if self.name == "ranknet":
+            # In sorted order the first of a grade stands behind all items that its grade beats.
+            ordered = xp.sort(xp.where(where, labels, xp.inf), axis=-1)
+            new = (ordered[..., 1:] > ordered[..., :-1]) & (ordered[..., 1:] < xp.inf)
+            largest = np.maximum.accumulate if xp is np else lax.cummax
+            first = largest(xp.where(new, xp.arange(1, count), 0), axis=new.ndim - 1)
+            pairs = xp.where(ordered[..., 1:] < xp.inf, first, 0).sum(axis=-1)
+            return labels, 1.0 / xp.maximum(pairs, 1)
+        gain = xp.where(where, 2.0**labels - 1.0, 0.0)
+        ideal = (-xp.sort(-gain, axis=-1) * self._discount(xp.arange(count), xp)).sum(axis=-1)
+        return gain, 1.0 / xp.where(ideal > 0, ideal, xp.inf)
+
+    def at(
+        self, scores: Array, labels: Array, where: Array, gain: Array, scale: Array
+    ) -> tuple[Array, Array]:
+        """Lambda and curvature of one list whose grades are `prepared`."""
+        weights = self._weights(scores, labels, where, gain, scale)
 
         def row(i: Array) -> tuple[Array, Array]:
-            weight, sign = self._weights(i, known, labels, where)
+            weight, sign = weights(i)
             push = self.sigma * jax.nn.sigmoid(-self.sigma * sign * (scores[i] - scores))
             return (sign * weight * push).sum(), (weight * push * (self.sigma - push)).sum()
 
-        return lax.map(row, jnp.arange(scores.shape[0]), batch_size=_ROWS)
+        return _each_row(row, scores.shape[0])
 
     def pair_weights(self, scores: Array, labels: Array, where: Array) -> Array:
         """Weight of each pair (better, worse) of one list, shape (n, n); zero for other pairs."""
-        known = self._of_list(scores, labels, where)
+        weights = self._weights(scores, labels, where, *self.prepared(labels, where))
 
         def row(i: Array) -> Array:
-            weight, sign = self._weights(i, known, labels, where)
+            weight, sign = weights(i)
             return jnp.where(sign > 0, weight, 0.0)
 
-        return lax.map(row, jnp.arange(scores.shape[0]), batch_size=_ROWS)
+        return _each_row(row, scores.shape[0])
 
-    def _of_list(self, scores: Array, labels: Array, where: Array) -> tuple[Array, ...]:
-        """Ranks, gains, discounts of items, and what normalises the list."""
-        place = jnp.argsort(-jnp.where(where, scores, -jnp.inf), stable=True)
-        rank = jnp.argsort(place)
-        gain = jnp.where(where, 2.0**labels - 1.0, 0.0)
-        counted = jnp.arange(scores.shape[0])
-        discount = 1.0 / jnp.log2(2.0 + counted)
-        discount = jnp.where(counted < (self.k or scores.shape[0]), discount, 0.0)
-        ideal = (-jnp.sort(-gain) * discount).sum()
-        # Pairs of two grades are all pairs but those of one grade: no matrix is needed.
-        ordered = jnp.sort(jnp.where(where, labels, jnp.inf))
-        below = jnp.searchsorted(ordered, labels)
-        pairs = jnp.where(where, below, 0).sum()
-        scale = pairs if self.name == "ranknet" else ideal
-        return rank, gain, discount[rank], 1.0 / jnp.where(scale > 0, scale, jnp.inf)
+    def _discount(self, rank: Any, xp: Any = jnp) -> Any:
+        discount = 1.0 / xp.log2(2.0 + rank)
+        return discount if self.k is None else xp.where(rank < self.k, discount, 0.0)
 
     def _weights(
-        self, i: Array, known: tuple[Array, ...], labels: Array, where: Array
-    ) -> tuple[Array, Array]:
-        """Weights of the pairs of one item, and the signs of its differences of grade."""
-        rank, gain, discount, scale = known
-        sign = jnp.sign(labels[i] - labels) * (where & where[i])
-        if self.name == "ranknet":
-            return jnp.abs(sign) * scale, sign
-        swap = jnp.abs(discount[i] - discount)
-        apart = jnp.abs(rank[i] - rank)
-        near = 1.0 / jnp.log2(1.0 + jnp.maximum(apart, 1)) - 1.0 / jnp.log2(2.0 + apart)
-        factor = {"ndcg": swap, "loss2": near, "loss2++": swap + self.mu * near}[self.name]
-        return jnp.abs(sign) * scale * jnp.abs(gain[i] - gain) * factor, sign
+        self, scores: Array, labels: Array, where: Array, gain: Array, scale: Array
+    ) -> Callable[[Array], tuple[Array, Array]]:
+        """Return a function of an item: weights of its pairs, and signs of their grades."""
+        rank = _ranks(scores, where)
+        discount = self._discount(rank)
+
+        def of_item(i: Array) -> tuple[Array, Array]:
+            sign = jnp.sign(labels[i] - labels) * (where & where[i])
+            if self.name == "ranknet":
+                return jnp.abs(sign) * scale, sign
+            swap = jnp.abs(discount[i] - discount)
+            apart = jnp.abs(rank[i] - rank)
+            near = 1.0 / jnp.log2(1.0 + jnp.maximum(apart, 1)) - 1.0 / jnp.log2(2.0 + apart)
+            factor = {"ndcg": swap, "loss2": near, "loss2++": swap + self.mu * near}[self.name]
+            return jnp.abs(sign) * scale * jnp.abs(gain[i] - gain) * factor, sign
+
+        return of_item
+
+
+def _ranks(values: Array, where: Array) -> Array:
+    """Rank from 0 of each item, the first of equals first; by counting, as sorts compile slowly."""
+    place = jnp.arange(len(values))
+
+    def row(i: Array) -> Array:
+        ahead = (values > values[i]) | ((values == values[i]) & (place < i))
+        return (ahead & where).sum()
+
+    return _each_row(row, len(values))
+
+
+def _each_row(row: Callable[[Array], Any], count: int) -> Any:
+    """Map over the items of a list, a bounded number of them at once."""
+    items = jnp.arange(count)
+    return jax.vmap(row)(items) if count <= _ROWS else lax.map(row, items, batch_size=_ROWS)
 
 
 def check_labels(labels: Any) -> None:

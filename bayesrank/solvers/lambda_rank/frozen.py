@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayesrank.datasets import QueryLists
 from bayesrank.solvers.lambda_rank.fields import Field
-from bayesrank.solvers.lambda_rank.lists import bucketed
+from bayesrank.solvers.lambda_rank.lists import padded_rows
 
 __all__ = ["frozen_pairs"]
 
@@ -29,7 +29,7 @@ def frozen_pairs(
     """
     pairs, weights = [], []
     with jax.enable_x64(True):
-        for bucket in bucketed(lists):
+        for bucket in padded_rows(lists):
             rows, where = np.maximum(bucket, 0), bucket >= 0
             s, grades = (jnp.asarray(np.asarray(v, np.float64)[rows]) for v in (scores, labels))
             table = _table(field, s, grades, jnp.asarray(where))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,45 +12,112 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.datasets import QueryLists
+from bayesrank.solvers.lambda_rank.fields import Field
 
-__all__ = ["LambdaField", "bucketed", "field_of_rows"]
+__all__ = [
+    "Buckets",
+    "LambdaField",
+    "bucketed",
+    "field_of_lists",
+    "field_of_rows",
+    "padded_count",
+    "padded_rows",
+]
 
 LambdaField = Callable[[Array, Array, Array], tuple[Array, Array]]
 _PAIRS = 2**22  # of items in memory at once
+_SHORTEST = 8
 
 
-def bucketed(lists: QueryLists) -> list[np.ndarray]:
-    """Rows of each list, padded with -1 to a power of two; an array for each length.
+class Buckets(NamedTuple):
+    """Lists padded to a few lengths, and what a field needs of their grades.
 
-    Rows are places in the sorted order.
+    Attributes
+    ----------
+    rows
+        An array (lists, n) for each length n: places in the sorted order, -1 where there is none.
+    place
+        Shape (m,): where each row stands in these arrays, laid end to end; -1 if nowhere.
+    labels
+        Grades, as `rows`.
+    known
+        For each length what `Field.prepared` says of the grades; nothing for other fields.
     """
-    width = 2 ** np.ceil(np.log2(np.maximum(lists.sizes, 4))).astype(int)
+
+    rows: tuple[Any, ...]
+    place: Any
+    labels: tuple[Any, ...]
+    known: tuple[Any, ...]
+
+
+def padded_count(count: int) -> int:
+    """Return the least of 8, 12, 16, 24, 32, ... that is enough: like sizes compile once."""
+    power = 2 ** int(np.ceil(np.log2(max(count, _SHORTEST))))
+    return power * 3 // 4 if max(count, _SHORTEST) <= power * 3 // 4 else power
+
+
+def padded_rows(lists: QueryLists) -> tuple[np.ndarray, ...]:
+    """Pad each list to a power of two, and the number of lists of one length as well."""
+    width = 2 ** np.ceil(np.log2(np.maximum(lists.sizes, _SHORTEST))).astype(int)
     buckets = []
     for n in np.unique(width):
         mine = width == n
         rows = lists.starts[mine][:, None] + np.arange(n)
-        buckets.append(np.where(np.arange(n) < lists.sizes[mine][:, None], rows, -1))
-    return buckets
+        bucket = np.full((padded_count(len(rows)), n), -1)
+        bucket[: len(rows)] = np.where(np.arange(n) < lists.sizes[mine][:, None], rows, -1)
+        buckets.append(bucket)
+    return tuple(buckets)
+
+
+def bucketed(
+    field: LambdaField, lists: QueryLists, labels: Any, size: int | None = None
+) -> Buckets:
+    """Pad lists whose labels, shape (m,), stand list after list; `size` pads the rows as well."""
+    rows = padded_rows(lists)
+    flat = np.concatenate([bucket.ravel() for bucket in rows])
+    filled = np.flatnonzero(flat >= 0)
+    place = np.full(size or len(filled), -1)
+    place[flat[filled]] = filled
+    grades = tuple(np.where(part >= 0, np.asarray(labels, float)[part], 0.0) for part in rows)
+    known = tuple(
+        field.prepared(y, part >= 0, np) if isinstance(field, Field) else ()
+        for y, part in zip(grades, rows, strict=True)
+    )
+    return Buckets(rows, place, grades, known)
+
+
+def field_of_lists(field: LambdaField, buckets: Buckets, scores: Array) -> tuple[Array, Array]:
+    """Lambda and curvature of all rows, shape (m,) each, from their scores."""
+    at = field.at if isinstance(field, Field) else field
+    every = scores[jnp.maximum(jnp.concatenate([jnp.ravel(rows) for rows in buckets.rows]), 0)]
+    start, found = 0, []
+    for rows, grades, known in zip(buckets.rows, buckets.labels, buckets.known, strict=True):
+        count, width = rows.shape
+        mine = every[start : start + rows.size].reshape(rows.shape)
+        lists = (mine, grades, rows >= 0, *known)
+        batch = max(1, _PAIRS // (width * min(width, 64)))
+        if count <= batch:
+            found.append(jax.vmap(at)(*lists))
+        else:
+            found.append(lax.map(lambda args: at(*args), lists, batch_size=batch))
+        start += rows.size
+    nothing = jnp.zeros(1, scores.dtype)
+    lam, curvature = (
+        jnp.concatenate([*(jnp.ravel(part) for part in parts), nothing])[buckets.place]
+        for parts in zip(*found, strict=True)
+    )
+    return lam, curvature
+
+
+_compiled = partial(jax.jit, static_argnums=0)(field_of_lists)
 
 
 def field_of_rows(
-    field: LambdaField, buckets: list[Any], labels: Any
-) -> Callable[[Array], tuple[Array, Array]]:
-    """Return a function from the scores of all rows, shape (m,), to their lambda and curvature."""
-    labels = jnp.asarray(labels)
+    field: LambdaField, lists: QueryLists, labels: Any
+) -> Callable[[Any], tuple[Array, Array]]:
+    """Return a function from scores to their lambda and curvature, all of shape (m,).
 
-    def evaluate(scores: Array) -> tuple[Array, Array]:
-        lam, curvature = jnp.zeros_like(scores), jnp.zeros_like(scores)
-        for bucket in buckets:
-            rows, where = jnp.maximum(jnp.asarray(bucket), 0), jnp.asarray(bucket) >= 0
-            batch = max(1, _PAIRS // (bucket.shape[1] * min(bucket.shape[1], 64)))
-            moved, bent = lax.map(
-                lambda args: field(*args),
-                (scores[rows], labels[rows], where),
-                batch_size=min(batch, len(bucket)),
-            )
-            lam = lam.at[rows].add(jnp.where(where, moved, 0.0))
-            curvature = curvature.at[rows].add(jnp.where(where, bent, 0.0))
-        return lam, curvature
-
-    return jax.jit(evaluate)
+    Rows stand list after list, and so do their `labels`.
+    """
+    buckets = jax.tree.map(jnp.asarray, bucketed(field, lists, labels))
+    return lambda scores: _compiled(field, buckets, scores)

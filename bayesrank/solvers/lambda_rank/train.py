@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,14 @@ from numpy.typing import NDArray
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.datasets import QueryLists
-from bayesrank.solvers.lambda_rank.lists import LambdaField, bucketed, field_of_rows
+from bayesrank.solvers.lambda_rank.lists import (
+    Buckets,
+    LambdaField,
+    bucketed,
+    field_of_lists,
+    field_of_rows,
+    padded_count,
+)
 
 __all__ = ["apply_network", "fit_differentiable", "fit_trees", "init_network"]
 
@@ -59,26 +67,33 @@ def fit_differentiable(
         In a process that was forked after its parent had computed with JAX.
     """
     refuse_forked_child()
+    rows = np.zeros((padded_count(len(X)), X.shape[1]))
+    rows[: len(X)] = X
+    data = (rows, bucketed(field, lists, y, len(rows)))
     with jax.enable_x64(True):
-        evaluate = field_of_rows(field, bucketed(lists), y)
-        rows = jnp.asarray(X)
-        count = len(lists.sizes)
-
-        def direction(layers: Any) -> Any:
-            scores, back = jax.vjp(lambda p: apply_network(p, rows), layers)
-            (moved,) = back(evaluate(scores)[0] / count)
-            return jax.tree.map(lambda g, p: g - l2 * p, moved, layers)
-
-        layers = jax.tree.map(jnp.asarray, layers)
-        layers = jax.jit(_adam, static_argnums=(0, 2, 3))(
-            direction, layers, num_steps, learning_rate
-        )
-        return jax.tree.map(np.asarray, layers)
+        data, layers = jax.tree.map(jnp.asarray, (data, layers))
+        options = (len(lists.sizes), num_steps, learning_rate, l2)
+        return jax.tree.map(np.asarray, _adam(field, layers, data, *options))
 
 
-def _adam(direction: Callable[[Any], Any], start: Any, num_steps: int, learning_rate: float) -> Any:
-    """Adam with a rate that falls to zero along half a cosine."""
+@partial(jax.jit, static_argnums=0)
+def _adam(
+    field: LambdaField,
+    start: Any,
+    data: tuple[Array, Buckets],
+    num_lists: Any,
+    num_steps: Any,
+    learning_rate: Any,
+    l2: Any,
+) -> Any:
+    """Adam with a rate that falls to zero along half a cosine; compiled once for data of a size."""
+    rows, buckets = data
     zeros = jax.tree.map(jnp.zeros_like, start)
+
+    def direction(layers: Any) -> Any:
+        scores, back = jax.vjp(lambda p: apply_network(p, rows), layers)
+        (moved,) = back(field_of_lists(field, buckets, scores)[0] / num_lists)
+        return jax.tree.map(lambda g, p: g - l2 * p, moved, layers)
 
     def step(t: Any, carry: Any) -> Any:
         values, mean, square = carry
@@ -121,7 +136,7 @@ def fit_trees(
     except ImportError:
         raise ImportError("model='trees' needs LightGBM: pip install 'bayesrank[trees]'") from None
     with jax.enable_x64(True):
-        evaluate = field_of_rows(field, bucketed(lists), y)
+        evaluate = field_of_rows(field, lists, y)
 
     def objective(scores: Any, _: Any) -> tuple[Any, Any]:
         with jax.enable_x64(True):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayesrank.datasets import QueryLists
 
@@ -49,8 +50,15 @@ class Contrasts:
 
     def means(self, values: Array) -> Array:
         """Mean of each list over its rows, shape (q, ...)."""
-        sizes = self.sizes.reshape(-1, *[1] * (values.ndim - 1))
-        return np.add.reduceat(values, self.starts, axis=0) / sizes
+        return self.sums(values, self.spread(1.0 / self.sizes))
+
+    def sums(self, values: Array, weights: Array) -> Array:
+        """Weighted sum of each list over its rows, shape (q, ...), by a sparse product."""
+        ends = np.append(self.starts, self.num_rows)
+        product = sparse.csr_array(
+            (weights, np.arange(self.num_rows), ends), shape=(len(self.sizes), self.num_rows)
+        )
+        return product @ values
 
     def spread(self, of_lists: Any) -> Any:
         """Give every row what its list has, shape (m, ...)."""

@@ -66,15 +66,18 @@ class LinearSpectrum(Spectrum):
 
     Attributes
     ----------
-    X
-        Features, shape (m, d), dense or sparse.
+    Z
+        Whitened features, shape (m, d); of sparse features, they themselves, which stay sparse.
+    means
+        Mean features of each list, shape (q, d).
     rotation
         Shape (d, d): eigenvectors of ``Z'Z``.
     all_values
         Shape (d,): eigenvalues of all of them; `values` leaves out those that are zero.
     """
 
-    X: Any
+    Z: Any
+    means: Array
     rotation: Array
     all_values: Array
 
@@ -82,8 +85,10 @@ class LinearSpectrum(Spectrum):
     def of(cls, X: Any, y: Array, contrasts: Contrasts) -> LinearSpectrum:
         """Decompose ``Z'Z`` for rows that stand list after list."""
         target = contrasts.whiten(y)
+        means = contrasts.means(X)
         if sparse.issparse(X):
-            gram, projected = _sparse_gram(X, contrasts), X.T @ contrasts.whiten(target)
+            Z, means = X, means.toarray()
+            gram, projected = _sparse_gram(X, means, contrasts), X.T @ contrasts.whiten(target)
         else:
             Z = contrasts.whiten(X)
             gram, projected = Z.T @ Z, Z.T @ target
@@ -92,15 +97,15 @@ class LinearSpectrum(Spectrum):
         kept = values > values[-1] * max(X.shape) * np.finfo(float).eps
         coordinates = (rotation.T @ projected)[kept] / np.sqrt(values[kept])
         outside = max(float(target @ target - coordinates @ coordinates), 0.0)
-        return cls(contrasts, target, values[kept], coordinates, outside, X, rotation, values)
+        spectrum = (values[kept], coordinates, outside)
+        return cls(contrasts, target, *spectrum, Z, means, rotation, values)
 
     @cached_property
     def basis(self) -> Array:
         """Eigenvectors of ``Z Z'`` whose eigenvalues are not zero, shape (m, k)."""
         kept = self.all_values.size - self.values.size
-        rotated = self.contrasts.whiten(np.asarray(self.X @ self.rotation[:, kept:]))
-        rotated /= np.sqrt(self.values)
-        return rotated
+        rotated = self.Z @ (self.rotation[:, kept:] / np.sqrt(self.values))
+        return self.contrasts.whiten(rotated) if sparse.issparse(self.Z) else rotated
 
     def weights(self, lam: float) -> Array:
         """Weights of the features, shape (d,)."""
@@ -141,9 +146,9 @@ class LinearSpectrum(Spectrum):
     def levels(self, lam: float, solved: Array) -> Array:
         """Mean score of each list when it is held out, shape (q,)."""
         start = self.all_values.size - self.values.size
-        means = _list_means(self.X, self.contrasts) @ self.rotation[:, start:]
+        means = self.means @ self.rotation[:, start:]
         means *= np.sqrt(self.values) / (self.values + lam)
-        removed = np.add.reduceat(self.basis * solved[:, None], self.contrasts.starts, axis=0)
+        removed = self.contrasts.sums(self.basis, solved)
         return means @ self.coordinates - np.einsum("qk,qk->q", means, removed)
 
     def variance(self, X: Any, lam: float) -> Array:
@@ -217,20 +222,10 @@ def kernel_levels(system: Any, lam: float, solved: Array) -> Array:
     return system.means @ system.alpha(lam) - np.einsum("mq,qm->q", reduction, np.array(removed))
 
 
-def _sparse_gram(X: Any, contrasts: Contrasts) -> Array:
+def _sparse_gram(X: Any, means: Array, contrasts: Contrasts) -> Array:
     """``Z'Z`` of sparse features, which centring would make dense."""
     root = sparse.diags_array(contrasts.spread(np.sqrt(contrasts.delta)))
     scaled = (root @ X).tocsr()
-    means = _list_means(X, contrasts) * np.sqrt(contrasts.delta * contrasts.sizes)[:, None]
+    means = means * np.sqrt(contrasts.delta * contrasts.sizes)[:, None]
     product: Any = scaled.T @ scaled
     return product.toarray() - means.T @ means
-
-
-def _list_means(X: Any, contrasts: Contrasts) -> Array:
-    """Mean features of each list, shape (q, d), dense."""
-    if not sparse.issparse(X):
-        return contrasts.means(X)
-    lists = contrasts.spread(np.arange(len(contrasts.sizes)))
-    each = 1.0 / contrasts.spread(contrasts.sizes)
-    average: Any = sparse.csr_array((each, (lists, np.arange(len(lists))))) @ X
-    return average.toarray()
