@@ -74,14 +74,12 @@ class Contrasts:
         """Overwrite a Gram matrix with ``S K S``; return the lists' mean rows times S, (q, m)."""
         root = self.spread(np.sqrt(self.delta))
         means = self.means(K)
-        levels = self.means(means.T)  # mean over both lists, shape (q, q)
-        of_list = self.spread(np.arange(len(self.sizes)))
-        for rows in self.slices:
-            q = of_list[rows.start]
-            across = means[q] - levels[of_list, q]
-            K[rows] -= across + self.spread(self.means(K[rows].T)).T
+        for row, rows in zip(means, self.slices, strict=True):
+            row -= self.spread(self.means(row))  # less its mean over both lists
+            K[rows] -= row + self.spread(self.means(K[rows].T)).T
             K[rows] *= root * root[rows.start]
-        return self.whiten(means.T).T
+            row *= root
+        return means
 
     @property
     def slices(self) -> list[slice]:

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 LARGEST_DENSE = 5000
 """Side of the largest matrix that `solver="auto"` decomposes."""
 
-_BLOCK = 512  # rows of a Gram matrix computed at once
+_BLOCK = 128  # rows of a Gram matrix computed at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,9 @@ from bayesrank.solvers.rank_rls.contrasts import Contrasts
 __all__ = ["KernelSpectrum", "LinearSpectrum", "Spectrum"]
 
 Array = NDArray[np.float64]
+_LISTS = 64  # whose levels are found at once
+_THIN = 0.07  # share of entries below which a sparse product is faster than a dense one
+_DENSE_ROWS = 4096  # that are dense at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,15 +220,26 @@ def solve_each_block(system: Any, lam: float) -> Array:
 
 def kernel_levels(system: Any, lam: float, solved: Array) -> Array:
     """Mean score of each list when it is held out, from means of its Gram matrix; shape (q,)."""
-    removed = [system.root_columns(lam, rows) @ solved[rows] for rows in system.contrasts.slices]
-    reduction = system.root_times(system.means.T, lam)
-    return system.means @ system.alpha(lam) - np.einsum("mq,qm->q", reduction, np.array(removed))
+    levels = system.means @ system.alpha(lam)
+    slices = system.contrasts.slices
+    for start in range(0, len(slices), _LISTS):
+        mine = slices[start : start + _LISTS]
+        told = system.root_times(system.means[start : start + _LISTS].T, lam)
+        removed = [system.root_columns(lam, rows) @ solved[rows] for rows in mine]
+        levels[start : start + _LISTS] -= np.einsum("mq,qm->q", told, np.array(removed))
+    return levels
 
 
 def _sparse_gram(X: Any, means: Array, contrasts: Contrasts) -> Array:
     """``Z'Z`` of sparse features, which centring would make dense."""
-    root = sparse.diags_array(contrasts.spread(np.sqrt(contrasts.delta)))
-    scaled = (root @ X).tocsr()
+    root = contrasts.spread(np.sqrt(contrasts.delta))
     means = means * np.sqrt(contrasts.delta * contrasts.sizes)[:, None]
-    product: Any = scaled.T @ scaled
-    return product.toarray() - means.T @ means
+    scaled = (sparse.diags_array(root) @ X).tocsr()
+    if scaled.nnz < _THIN * np.prod(X.shape):
+        product: Any = scaled.T @ scaled
+        return product.toarray() - means.T @ means
+    gram = -(means.T @ means)
+    for start in range(0, X.shape[0], _DENSE_ROWS):
+        part = scaled[start : start + _DENSE_ROWS].toarray()
+        gram += part.T @ part
+    return gram
