@@ -7,12 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from list_data import graded_lists
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoMultivariateNormal
 from numpyro.infer.util import log_density
+from numpyro.optim import Adam
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesrank import LambdaRank
+from bayesrank.bounds import bootstrap_queries
 from bayesrank.datasets import group_queries
 from bayesrank.infer import EP
 from bayesrank.metrics import ndcg
@@ -104,14 +107,26 @@ def test_two_documents_with_one_order_of_grades_have_a_potential():
     assert is_conservative(field, [0.1, 0.0], [1.0, 0.0], num_loops=10)
 
 
-def test_a_normalised_field_is_not_even_locally_conservative():
-    def normalised(scores, labels, where):
-        lam, curvature = Field("ndcg")(scores, labels, where)
-        total = jnp.abs(lam).sum()
-        norm = jnp.log2(1 + total) / total
-        return lam * norm, curvature * norm
+def _lightgbm_normalised(scores, labels, where):
+    """LightGBM's own field, `lambdarank_norm`: by distances of scores, then by the list's sum."""
+    both = where[:, None] & where & (labels[:, None] != labels)
+    rank = jnp.argsort(jnp.argsort(-jnp.where(where, scores, -jnp.inf), stable=True))
+    gain, discount = jnp.where(where, 2.0**labels - 1, 0.0), 1 / jnp.log2(2.0 + rank)
+    ideal = -jnp.sort(-gain) @ (1 / jnp.log2(2.0 + jnp.arange(len(gain))))
+    gap = scores[:, None] - scores
+    weight = jnp.abs((gain[:, None] - gain) * (discount[:, None] - discount)) / ideal
+    spread = jnp.where(where, scores, -jnp.inf).max() - jnp.where(where, scores, jnp.inf).min()
+    weight = jnp.where(both, weight / jnp.where(spread > 0, 0.01 + jnp.abs(gap), 1.0), 0.0)
+    sign = jnp.sign(labels[:, None] - labels)
+    push = weight * jax.nn.sigmoid(-sign * gap)
+    bend = push * (1 - jax.nn.sigmoid(-sign * gap))
+    total = push.sum()
+    norm = jnp.where(total > 0, jnp.log2(1 + total) / jnp.where(total > 0, total, 1.0), 1.0)
+    return norm * (sign * push).sum(1), norm * bend.sum(1)
 
-    verdict = is_conservative(normalised, SCORES, LABELS)
+
+def test_lightgbms_normalised_field_is_not_even_locally_conservative():
+    verdict = is_conservative(_lightgbm_normalised, SCORES, LABELS)
     assert (bool(verdict), verdict.reason) == (False, "jacobian")
 
 
@@ -150,19 +165,21 @@ def test_frozen_weights_bound_the_loss_at_the_current_scores():
         assert (surrogate >= 1 - ndcg(orders, labels).values[:, 0] - 1e-12).all()
 
 
-def test_ndcg_field_reproduces_lightgbm():
+@pytest.mark.parametrize("normalised", [False, True])
+def test_fields_reproduce_lightgbm(normalised):
     lightgbm = pytest.importorskip("lightgbm")
-    X, y, query = graded_lists(sizes=(12, 30, 7, 18) * 5, d=6)
+    X, y, query = graded_lists(sizes=(12, 14, 9, 16) * 8, d=6)
     lists = group_queries(query, len(y))
     X, y = X[lists.order], y[lists.order]
     params = {"num_leaves": 7, "min_data_in_leaf": 5, "verbosity": -1, "num_threads": 1}
-    own = {"lambdarank_norm": False, "lambdarank_truncation_level": 1000}
+    own = {"lambdarank_norm": normalised, "lambdarank_truncation_level": 1000}
     expected = lightgbm.train(
         {**params, **own, "objective": "lambdarank"},
         lightgbm.Dataset(X, label=y, group=lists.sizes),
         num_boost_round=20,
     )
-    found = fit_trees(X, y, lists, Field("ndcg"), num_trees=20, params=params)
+    field = _lightgbm_normalised if normalised else Field("ndcg")
+    found = fit_trees(X, y, lists, field, num_trees=20, params=params)
     np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-4)
 
 
@@ -182,20 +199,45 @@ def test_slope_of_the_frozen_program_is_the_field():
     np.testing.assert_allclose(jax.grad(log_joint)(jnp.asarray(w)), expected, atol=1e-10)
 
 
-def test_ep_and_nuts_agree_on_the_frozen_program():
+@pytest.fixture(scope="module")
+def frozen():
     X, y, query = graded_lists(sizes=(6,) * 6)
     model = LambdaRank(num_steps=100).fit(X, y, query)
-    ep = model.posterior()
-    program = EP(weighted_preferences).model
-    mcmc = MCMC(NUTS(program), num_warmup=200, num_samples=600, progress_bar=False)
+    return model, model.posterior(), (X, y, query)
+
+
+def test_ep_and_nuts_agree_on_the_frozen_program(frozen):
+    _, ep, _ = frozen
+    mcmc = MCMC(NUTS(weighted_preferences), num_warmup=200, num_samples=600, progress_bar=False)
     mcmc.run(jax.random.key(1), *ep.model_args, **ep.model_kwargs)
     draws = np.asarray(mcmc.get_samples()["w"])
     sd = np.sqrt(np.diag(ep.covariance["w"]))
     np.testing.assert_allclose(draws.mean(axis=0), ep.mean["w"], atol=0.2 * sd.max())
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
-    spread = ndcg(model.score_draws(X, ep), y, query=query, k=3)
-    low, high = spread.interval(0.9)
-    assert low < high <= 1.0
+
+
+def test_ep_and_svi_agree_on_the_frozen_program(frozen):
+    _, ep, _ = frozen
+    guide = AutoMultivariateNormal(weighted_preferences)
+    svi = SVI(weighted_preferences, guide, Adam(0.02), Trace_ELBO(num_particles=8))
+    run = svi.run(jax.random.key(0), 1500, *ep.model_args, **ep.model_kwargs, progress_bar=False)
+    normal = guide.get_posterior(run.params)
+    sd = np.sqrt(np.diag(ep.covariance["w"]))
+    np.testing.assert_allclose(normal.mean, ep.mean["w"], atol=0.2 * sd.max())
+    np.testing.assert_allclose(np.sqrt(np.diag(normal.covariance_matrix)), sd, rtol=0.15)
+
+
+def test_distribution_of_ndcg_is_that_of_draws_of_the_weights(frozen):
+    model, ep, (X, y, query) = frozen
+    figure = ndcg(model.score_draws(X, ep), y, query=query, k=3)
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    draws = np.asarray(ep.get_samples()["w"])
+    some = [ndcg(rows @ w, y, query=query, k=3).mean for w in draws[:20]]
+    np.testing.assert_allclose(figure.mean[:20], some)
+    low, high = figure.interval(0.9)
+    assert np.mean((figure.mean >= low) & (figure.mean <= high)) == pytest.approx(0.9, abs=0.02)
+    sampled = bootstrap_queries(ndcg(model.predict(X), y, query=query, k=3))
+    assert sampled.std() > 0 and 0 < low < high <= 1
 
 
 @parametrize_with_checks([LambdaRank(num_steps=2)])
