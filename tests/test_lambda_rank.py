@@ -219,8 +219,8 @@ def test_ep_and_nuts_agree_on_the_frozen_program(frozen):
 def test_ep_and_svi_agree_on_the_frozen_program(frozen):
     _, ep, _ = frozen
     guide = AutoMultivariateNormal(weighted_preferences)
-    svi = SVI(weighted_preferences, guide, Adam(0.02), Trace_ELBO(num_particles=8))
-    run = svi.run(jax.random.key(0), 1500, *ep.model_args, **ep.model_kwargs, progress_bar=False)
+    svi = SVI(weighted_preferences, guide, Adam(0.02), Trace_ELBO(num_particles=4))
+    run = svi.run(jax.random.key(0), 1000, *ep.model_args, **ep.model_kwargs, progress_bar=False)
     normal = guide.get_posterior(run.params)
     sd = np.sqrt(np.diag(ep.covariance["w"]))
     np.testing.assert_allclose(normal.mean, ep.mean["w"], atol=0.2 * sd.max())
@@ -235,12 +235,17 @@ def test_distribution_of_ndcg_is_that_of_draws_of_the_weights(frozen):
     some = [ndcg(rows @ w, y, query=query, k=3).mean for w in draws[:20]]
     np.testing.assert_allclose(figure.mean[:20], some)
     low, high = figure.interval(0.9)
-    assert np.mean((figure.mean >= low) & (figure.mean <= high)) == pytest.approx(0.9, abs=0.02)
+    np.testing.assert_allclose([low, high], np.quantile(figure.mean, [0.05, 0.95]))
     sampled = bootstrap_queries(ndcg(model.predict(X), y, query=query, k=3))
     assert sampled.std() > 0 and 0 < low < high <= 1
 
 
-@parametrize_with_checks([LambdaRank(num_steps=2)])
+def _to_grades(scores, labels, where):
+    """A field that is quick to compile, for the many shapes of the checks."""
+    return jnp.where(where, labels - scores, 0.0), where.astype(scores.dtype)
+
+
+@parametrize_with_checks([LambdaRank(field=_to_grades, num_steps=2)])
 def test_manners_of_scikit_learn(estimator, check):
     check(estimator)
 
