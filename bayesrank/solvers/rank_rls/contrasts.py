@@ -50,7 +50,8 @@ class Contrasts:
 
     def means(self, values: Array) -> Array:
         """Mean of each list over its rows, shape (q, ...)."""
-        return self.sums(values, self.spread(1.0 / self.sizes))
+        sizes = self.sizes.reshape(-1, *[1] * (values.ndim - 1))
+        return self.sums(values, np.ones(self.num_rows)) / sizes
 
     def sums(self, values: Array, weights: Array) -> Array:
         """Weighted sum of each list over its rows, shape (q, ...), by a sparse product."""
