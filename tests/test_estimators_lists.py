@@ -39,6 +39,8 @@ def test_bad_input_is_refused_by_name(model):
         "query has 20 entries and X has 21 rows": (X, y, query[:20]),
         "query has no name in row 2": (X, y, _replaced(query, 2, None)),
         "y is the same within every list": (X, np.full(21, 0.1), query),
+        "X has a value beyond 1e.100": (X * 1e101, y, query),
+        "y has a value beyond 1e.100": (X, y * 1e101, query),
         "y is the same|query gives every list one row": (X, y, range(21)),
     }
     for message, data in refused.items():

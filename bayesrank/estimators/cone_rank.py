@@ -46,7 +46,8 @@ class ConeRank(ListEstimator):
         does not reach the minimum.
     ridge : {"held-out"} or float, default "held-out"
         Ridge tau of the score's direction ``U (U'U + tau I)^-1 1``: that with the least pairwise
-        error on queries held out, or a number; 0 is as printed.
+        error on queries held out, or a number; 0 is as printed. Which queries are held out
+        together depends on the order in which they come.
     rho : float, optional
         Length that differences are scaled to; the root of the number of features by default.
     alpha : float, default 1.0

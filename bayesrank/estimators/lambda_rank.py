@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, Literal, Self
 
 import jax
@@ -284,10 +285,14 @@ class LambdaRank(ListEstimator):
             raise ValueError(f"model is {self.model!r}; choose 'linear', 'network' or 'trees'")
         for name in ("num_steps", "num_trees"):
             check_count(getattr(self, name), name)
-        if not 0.0 < float(self.learning_rate) < np.inf:
-            raise ValueError(f"learning_rate is {self.learning_rate}; pass a positive number")
-        if not 0.0 <= float(self.l2) < np.inf:
-            raise ValueError(f"l2 is {self.l2}; pass a number from 0 on")
+        if self.k is not None:
+            check_count(self.k, "k")
+        for name in ("learning_rate", "sigma", "l2"):
+            value = getattr(self, name)
+            known = isinstance(value, Real) and 0.0 <= float(value) < np.inf
+            if not known or (value == 0.0 and name != "l2"):
+                wanted = "a number from 0 on" if name == "l2" else "a positive number"
+                raise ValueError(f"{name} is {value!r}; pass {wanted}")
         if callable(self.field):
             return self.field
         return Field(self.field, self.k, float(self.sigma))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -16,6 +17,7 @@ from bayesrank.metrics import pairwise_error
 __all__ = ["ListEstimator"]
 
 Array = NDArray[np.float64]
+_LARGEST = 1e100
 
 
 class ListEstimator(BaseEstimator):
@@ -56,6 +58,14 @@ class ListEstimator(BaseEstimator):
             self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
         )
         grades = check_grades(y, checked.shape[0])
+        for name, values in (
+            ("X", checked.data if sparse.issparse(checked) else checked),
+            ("y", grades),
+        ):
+            if np.abs(values).max(initial=0.0) > _LARGEST:
+                raise ValueError(
+                    f"{name} has a value beyond {_LARGEST:g}, whose squares overflow; divide it"
+                )
         lists = group_queries(query, checked.shape[0])
         self.n_queries_ = len(lists.names)
         return checked[lists.order], grades[lists.order], lists

@@ -47,6 +47,7 @@ def log_evidence(system: Any, lam: Any) -> Any:
 
 def best_by_evidence(system: Any) -> float:
     """Constant of the largest evidence: a grid first, as there can be two maxima, then a search."""
+    _refuse_nothing(system)
 
     def objective(log_lam: Any) -> Any:
         return -log_evidence(system, np.exp(log_lam))
@@ -57,10 +58,25 @@ def best_by_evidence(system: Any) -> float:
 
 def best_by_hold_out(system: Any) -> float:
     """Constant of the least weighted squared error of lists held out, on a grid of 29."""
+    _refuse_nothing(system)
     usual = np.mean(system.values[system.values > 0])
     grid = usual * np.logspace(-4.0, 3.0, 29)
     errors = [held_out_errors(system, lam).sum() for lam in grid]
     return float(grid[int(np.argmin(errors))])
+
+
+def _refuse_nothing(system: Any) -> None:
+    """Refuse features that do not differ within lists.
+
+    Raises
+    ------
+    ValueError
+        If there is no direction in which they do.
+    """
+    if not np.any(system.values > 0.0):
+        raise ValueError(
+            "X is the same within every list, to working precision; give features that differ"
+        )
 
 
 def _refine(objective: Callable[[Any], Any], grid: Array, values: Array) -> float:
