@@ -1,11 +1,13 @@
 """What the three estimators of lists share: what they refuse, tables, searches over settings."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
 from list_data import graded_lists
-from sklearn.base import clone
+from sklearn.base import clone as copy_of
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from bayesrank import ConeRank, LambdaRank, RankRLS
@@ -16,6 +18,10 @@ MODELS = {
     "lambda-rank": LambdaRank(num_steps=2),
 }
 each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def clone(model) -> Any:
+    return copy_of(model)
 
 
 def _replaced(values, row, value):

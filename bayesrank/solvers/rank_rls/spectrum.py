@@ -88,7 +88,7 @@ class LinearSpectrum(Spectrum):
     def of(cls, X: Any, y: Array, contrasts: Contrasts) -> LinearSpectrum:
         """Decompose ``Z'Z`` for rows that stand list after list."""
         target = contrasts.whiten(y)
-        means = contrasts.means(X)
+        means: Any = contrasts.means(X)
         if sparse.issparse(X):
             Z, means = X, means.toarray()
             gram, projected = _sparse_gram(X, means, contrasts), X.T @ contrasts.whiten(target)
