@@ -61,12 +61,12 @@ class PairwiseRanker(SkillEstimator):
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
     hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
         "maximum" learns them as those under which the data are most probable, their priors
-        included. "integrate" averages over them, which takes some dozens of fits and widens the
-        intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
-        fixes those that it names (with features ``amplitude``, ``lengthscale``, ``noise``,
-        ``graph_weight``; else ``scale``; ``tie_width``; with `time`, ``drift`` or ``lengthscale``
-        in units of the time from the first comparison to the last) and learns the others by
-        "maximum".
+        included: intervals are then too narrow where the data are few. "integrate" averages over
+        them, which takes some dozens of fits and widens the intervals by what is not known of them.
+        "prior" takes the medians of their priors. A mapping fixes those that it names (with
+        features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
+        ``tie_width``; with `time`, ``drift`` or ``lengthscale`` in units of the time from the first
+        comparison to the last) and learns the others by "maximum".
     num_restarts : int, default 0
         Number of further starts of the search for hyperparameters, from random points.
     num_samples : int, default 2000

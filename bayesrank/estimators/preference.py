@@ -38,10 +38,11 @@ class PreferenceGP(SkillEstimator):
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
     hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
         "maximum" learns them as those under which the data are most probable, their priors
-        included. "integrate" averages over them, which takes some dozens of fits and widens the
-        intervals by what is not known of them. "prior" takes the medians of their priors. A mapping
-        fixes those that it names (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``,
-        ``graph_weight``) and learns the others by "maximum".
+        included: intervals are then too narrow where the data are few. "integrate" averages over
+        them, which takes some dozens of fits and widens the intervals by what is not known of them.
+        "prior" takes the medians of their priors. A mapping fixes those that it names
+        (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``, ``graph_weight``) and learns the
+        others by "maximum".
     laplacian : int, matrix of shape (n, n), callable or None, default None
         A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
         compared help to rank the others. An integer joins each item with so many nearest ones, by
