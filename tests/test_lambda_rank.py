@@ -1,5 +1,6 @@
 """LambdaRank: fields against brute force and LightGBM, potentials, and the frozen program."""
 
+import importlib.util
 import itertools
 
 import jax
@@ -307,6 +308,9 @@ def test_what_it_refuses(monkeypatch):
         LambdaRank(model="network", num_steps=2).fit(X, y, query).posterior()
     with pytest.raises(ValueError, match="`weights` has shape"):
         EP(weighted_preferences).run(jax.random.key(0), X, np.array([[0, 1]]), np.array([1.0, 2.0]))
+    if importlib.util.find_spec("lightgbm") is not None:
+        with pytest.raises(ValueError, match="LightGBM grows no trees of X"):
+            LambdaRank(model="trees").fit(X[:6], y[:6])
     monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
     with pytest.raises(ImportError, match="model='trees' needs LightGBM"):
         LambdaRank(model="trees").fit(X, y, query)

@@ -127,6 +127,8 @@ def fit_trees(
     ------
     ImportError
         If LightGBM is not installed.
+    ValueError
+        If LightGBM refuses the data or the parameters.
     RuntimeError
         In a process that was forked after its parent had computed with JAX.
     """
@@ -144,4 +146,10 @@ def fit_trees(
             return -np.asarray(lam), np.asarray(curvature)
 
     options = {"verbosity": -1, **params, "objective": objective}
-    return lightgbm.train(options, lightgbm.Dataset(X, label=y), num_boost_round=num_trees)
+    try:
+        return lightgbm.train(options, lightgbm.Dataset(X, label=y), num_boost_round=num_trees)
+    except lightgbm.basic.LightGBMError as error:
+        raise ValueError(
+            f"LightGBM grows no trees of X and tree_params: {error}; where features split no rows, "
+            "give more rows, or a smaller min_data_in_leaf and min_data_in_bin"
+        ) from None
