@@ -325,9 +325,10 @@ def _matched(
     """New site parameters of a block, and which sites keep their old ones."""
     m, v, proper = cavity(tau, nu, mean, variance, power)
     # The site of a Gaussian factor is the same at any cavity; nothing cancels at a point.
-    v = jnp.zeros_like(v) if block.gaussian else v
-    moments = block.moments(block.offset + m, v)
-    new_tau, new_nu, matched = match(moments, m, v, power)
+    at = jnp.zeros_like(v) if block.gaussian else v
+    moments = block.moments(block.offset + m, at)
+    new_tau, new_nu, matched = match(moments, m, at, power)
+    matched &= ~proper | (1 + power * new_tau * v > 0)
     usable = matched if block.gaussian else proper & matched
     # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
     # skipped.
