@@ -81,6 +81,9 @@ def test_holds_a_fifth_of_the_queries_out_without_a_test_file(tmp_path, data, ca
     path = _formats(tmp_path, data)[2]
     assert _run(["learn", path, "--out", tmp_path / "out", "--quiet"]) == 0
     assert "2 queries judged, 10 learned from" in capsys.readouterr().out
+    # Items keep the names that the file has.
+    run = pd.read_csv(tmp_path / "out" / "run.csv")
+    assert run.merge(pd.read_csv(path), on=["query", "item"]).shape[0] == len(run) == 10
     kept = read_arrays(tmp_path / "out" / "model.npz", "learn")
     header = json.loads(kept["header"].tobytes())
     assert header["method"] == "rank-rls" and header["names"] == ["a", "b", "c"]
@@ -172,6 +175,8 @@ def test_what_will_not_fit_is_refused_once_it_is_read(
         ("1 qid:1\n", "no item has a feature"),
         ("1 1:2\n", "1 of its 1 lines have no qid"),
         ("query,label\nq,1\n", "there is no column of features"),
+        ("query,label,item,a\nq,1,x,1\nq,0,x,2\n", "row 3, column 'item': item 'x' is there twice"),
+        ("query,label,item,a\nq,1,,1\n", "row 2, column 'item': an item has no name"),
         ("query,label,a\nq,1,x\n", "row 2, column 'a': 'x' is not a finite number"),
         ("query,label,a\nq,0.5,1\n", "the grade '0.5' is no whole number"),
         ("query,label,a\n,1,1\n", "the query is empty"),

@@ -23,7 +23,8 @@ Learn to rank from the items of TRAIN: features, grades, and queries that group 
 
 TRAIN is svmlight text with qid (LETOR), the same without qid and a file TRAIN.query with the
 lengths of the lists (LightGBM), or comma-separated text with the columns query and label and one
-column a feature.
+column a feature. A column item names the items; without it they are numbered by the lines of the
+file.
 
 \b
   2 qid:1 1:0.5 3:2.0        query,label,price,strength
@@ -131,7 +132,7 @@ def _judge(
     scores = model.predict(data.X)
     if not np.isfinite(scores).all():
         raise DataError(path, "scores overflow", "bring the features to a like scale, about 1")
-    keys = [(query, str(i + 1)) for i, query in enumerate(data.query)]
+    keys = list(zip(data.query, data.items, strict=True))
     run = Run(path, {("", *key): float(s) for key, s in zip(keys, scores, strict=True)})
     labels = {key: int(y) for key, y in zip(keys, data.y, strict=True)}
     table = pd.DataFrame(keys, columns=["query", "item"]).assign(score=scores)

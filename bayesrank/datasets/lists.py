@@ -17,6 +17,7 @@ __all__ = ["ListData", "align", "read_lists"]
 
 _QUERY = ("query", "qid", "topic")
 _LABEL = ("label", "relevance", "rel", "grade")
+_ITEM = ("item", "name")
 _LARGEST = 2**31
 # Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
 _LARGEST_FEATURE = 1e30
@@ -37,6 +38,8 @@ class ListData:
         Shape (m,): grades, whole numbers from 0 on.
     query
         Name of each item's query.
+    items
+        Name of each item; by default its number in the file, from 1.
     names
         Names of the features, in the order of the columns; None where they are numbers.
     first
@@ -46,13 +49,19 @@ class ListData:
     X: Any
     y: np.ndarray
     query: tuple[str, ...]
+    items: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
     first: int = 1
 
+    def __post_init__(self) -> None:
+        if not self.items:
+            numbers = tuple(str(row + 1) for row in range(len(self.y)))
+            object.__setattr__(self, "items", numbers)
+
     def rows(self, chosen: np.ndarray) -> ListData:
         """Return some of the items, by their rows."""
-        query = tuple(self.query[row] for row in chosen)
-        return replace(self, X=self.X[chosen], y=self.y[chosen], query=query)
+        query, items = (tuple(part[row] for row in chosen) for part in (self.query, self.items))
+        return replace(self, X=self.X[chosen], y=self.y[chosen], query=query, items=items)
 
     def _spread(self, first: int, end: int) -> ListData:
         """Return the same items with columns of zeros for the features from first to end."""
@@ -117,7 +126,7 @@ def read_lists(path: str | Path) -> ListData:
     Lines ``grade qid:7 1:0.5 3:2 # text`` (svmlight, LETOR); or the same without ``qid``, beside
     a file of the same name with ``.query`` added, which has the lengths of the lists in their order
     (LightGBM); or comma-separated text with the columns ``query`` and ``label`` and one numeric
-    column a feature (a column ``item`` is left out).
+    column a feature (a column ``item`` or ``name`` has the names of the items).
 
     Parameters
     ----------
@@ -255,11 +264,8 @@ def _from_table(table: Table) -> ListData:
     expected = "query,label,feature1,feature2"
     query = table.position(*_QUERY, expected=expected)
     label = table.position(*_LABEL, expected=expected)
-    kept = [
-        i
-        for i, name in enumerate(table.header)
-        if i not in (query, label) and name.lower() not in ("item", "name")
-    ]
+    named = [i for i, name in enumerate(table.header) if name.lower() in _ITEM]
+    kept = [i for i in range(len(table.header)) if i not in (query, label, *named)]
     if not kept:
         raise DataError(table.path, "there is no column of features", f"see {expected}", row=1)
     X = np.empty((len(table.rows), len(kept)))
@@ -282,4 +288,27 @@ def _from_table(table: Table) -> ListData:
 
     queries = tuple(row.cells[query] for row in table.rows)
     names = tuple(table.header[column] for column in kept)
-    return ListData(sparse.csr_array(X), np.array(grades), queries, names)
+    items = _items(table, queries, named[0]) if named else ()
+    return ListData(sparse.csr_array(X), np.array(grades), queries, items, names)
+
+
+def _items(table: Table, queries: tuple[str, ...], column: int) -> tuple[str, ...]:
+    """Names of the items, different within a query."""
+    seen: set[tuple[str, str]] = set()
+    for row, query in zip(table.rows, queries, strict=True):
+        name = row.cells[column]
+        if not name or (query, name) in seen:
+            problem = (
+                f"item {_start(name)} is there twice in its query"
+                if name
+                else "an item has no name"
+            )
+            raise DataError(
+                table.path,
+                problem,
+                "give each item of a query a name of its own",
+                row=row.number,
+                column=table.header[column],
+            )
+        seen.add((query, name))
+    return tuple(row.cells[column] for row in table.rows)

@@ -75,7 +75,7 @@ def bounded_margins(
     centre, stddev = mean[columns], np.sqrt(np.diagonal(covariance)[columns])
     described = zip(centre, stddev, lower[columns], upper[columns], strict=True)
     levels = stats.norm.cdf(_DEVIATES)
-    quantiles = [_law(*moments).ppf(levels) for moments in described]
+    quantiles = [_margin_of(*moments).ppf(levels) for moments in described]
     return BoundedMargins(columns, centre, stddev, np.array(quantiles))
 
 
@@ -94,7 +94,7 @@ def drawn(
     return np.asarray(bounded.put(draws)), logs - bounded.log_slope(draws)
 
 
-def _law(mean: float, stddev: float, lower: float, upper: float) -> Any:
+def _margin_of(mean: float, stddev: float, lower: float, upper: float) -> Any:
     """A distribution on an interval with this mean and standard deviation, where there is one."""
     if not lower < mean < upper:  # EP has not converged
         ends = (lower - mean) / stddev, (upper - mean) / stddev
@@ -102,7 +102,7 @@ def _law(mean: float, stddev: float, lower: float, upper: float) -> Any:
     if np.isinf(upper):
         return stats.gamma(((mean - lower) / stddev) ** 2, lower, stddev**2 / (mean - lower))
     if np.isinf(lower):
-        return _Mirrored(_law(-mean, stddev, -upper, np.inf))
+        return _Mirrored(_margin_of(-mean, stddev, -upper, np.inf))
     width = upper - lower
     share = (mean - lower) / width
     count = share * (1 - share) * (width / stddev) ** 2 - 1
@@ -115,11 +115,11 @@ def _law(mean: float, stddev: float, lower: float, upper: float) -> Any:
 class _Mirrored(NamedTuple):
     """The distribution of minus a variable."""
 
-    law: Any
+    margin: Any
 
     def ppf(self, levels: Numbers) -> Numbers:
         """Quantiles."""
-        return -self.law.ppf(1 - levels)
+        return -self.margin.ppf(1 - levels)
 
 
 def square_root(covariance: np.ndarray) -> np.ndarray:
