@@ -160,7 +160,7 @@ def kickscore(kind: str) -> Forecast:
     def model(past: Games, constants: Array) -> Any:
         constant, variance, pace = np.exp(constants)
         moves = {
-            "matern12": lambda: ks.kernel.Matern12(variance, pace),
+            "matern12": lambda: ks.kernel.Exponential(variance, pace),
             "matern32": lambda: ks.kernel.Matern32(variance, pace),
             "walk": lambda: ks.kernel.Wiener(variance, -pace),
         }

@@ -15,7 +15,7 @@ sites as a function of the state's mean (Bierman, 1973): given all sites, a marg
 gap too long, and what is kept is a vector a site. Without drift it is the static posterior.
 
 The posterior is exact for given sites, with the correlations between items. Where each item's chain
-is kept by itself, as in kickscore, these are lost, and differences look surer than they are.
+is kept by itself, as in kickscore, these are lost.
 
 References
 ----------
