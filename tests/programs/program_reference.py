@@ -117,7 +117,7 @@ def in_closed_form(found: Target) -> dict[str, Any] | None:
     root, size = jnp.asarray(found.root), found.root.shape[1]
 
     def log_white(w: jax.Array) -> jax.Array:
-        return found.log_joint(found.centre + root @ w)
+        return found.log_joint(jnp.asarray(found.centre) + root @ w)
 
     places = np.random.default_rng(0).normal(size=(3, size))
     hessians = np.stack([np.asarray(jax.hessian(log_white)(jnp.asarray(x))) for x in places])
