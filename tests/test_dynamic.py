@@ -9,7 +9,7 @@ import pytest
 from numpyro.handlers import condition, seed
 from numpyro.infer import MCMC, NUTS, Predictive
 
-from bayesrank.infer import EP
+from bayesrank.infer import EP, IntegratedEP
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.models import dynamic_thurstone, thurstone
@@ -160,3 +160,10 @@ def test_the_program_refuses(options, message):
             arguments[name] = np.array(arguments[name])
     with pytest.raises(ValueError, match=message):
         seed(dynamic_thurstone, jax.random.key(0))(2, **arguments)
+
+
+def test_engines_made_of_it_keep_its_chains():
+    engine = DynamicEP(tol=1e-3, damping=0.5)
+    for made in (engine.with_settings(tol=1e-2), IntegratedEP(engine).points_engine):
+        assert isinstance(made, DynamicEP)
+        assert made.settings == engine.settings | {"tol": 1e-2}

@@ -140,16 +140,15 @@ class EP:
         self.precision = precision
         self.compiled = CompileCache(model)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the engine was made with, but for the program."""
+        names = ("power", "damping", "max_sweeps", "tol", "precision")
+        return {name: getattr(self, name) for name in names}
+
     def with_settings(self, **changed: Any) -> EP:
         """Make an engine of the same program with the same settings but for these."""
-        settings = {
-            "power": self.power,
-            "damping": self.damping,
-            "max_sweeps": self.max_sweeps,
-            "tol": self.tol,
-            "precision": self.precision,
-        }
-        return EP(self.model, **(settings | changed))
+        return EP(self.model, **(self.settings | changed))
 
     @cached_property
     def _tempered(self) -> EP:

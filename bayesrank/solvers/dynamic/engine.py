@@ -49,15 +49,9 @@ class DynamicEP(EP):
     def __init__(self, **settings: Any) -> None:
         super().__init__(dynamic_thurstone, **settings)
 
-    def with_tol(self, tol: float) -> DynamicEP:
-        """Make an engine with the same settings but for `tol`."""
-        return DynamicEP(
-            power=self.power,
-            damping=self.damping,
-            max_sweeps=self.max_sweeps,
-            tol=tol,
-            precision=self.precision,
-        )
+    def with_settings(self, **changed: Any) -> DynamicEP:
+        """Make an engine with the same settings but for these."""
+        return DynamicEP(**(self.settings | changed))
 
     def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
         """Read the program at given hyperparameters: the static one's factors, chains for prior."""
