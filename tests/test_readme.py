@@ -95,7 +95,14 @@ def _help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_every_command_and_option_exists(capsys):
     lines = [line for block in _blocks("bash") for line in block.splitlines()]
     commands = [line.split()[3:] for line in lines if line.startswith("python -m bayesrank ")]
-    assert {command[0] for command in commands} == {"rank", "evaluate", "ask", "rate", "stream"}
+    assert {command[0] for command in commands} == {
+        "rank",
+        "evaluate",
+        "ask",
+        "rate",
+        "search",
+        "stream",
+    }
     for command in commands:
         told = _help_of(command[0], capsys)
         for word in command:
