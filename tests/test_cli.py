@@ -91,6 +91,7 @@ def test_options_without_a_command_are_those_of_the_demo(folder, seen, capsys):
         "seed": 7,
         "crosscheck": False,
         "quiet": True,
+        "hyperparameters": "integrate",
         "notes": settings.notes,
         "inputs": (),
     }
