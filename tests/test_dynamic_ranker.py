@@ -133,7 +133,7 @@ def test_a_file_keeps_the_clock(ranker, tmp_path):
         ({}, DAYS, "skills stand still here"),
         ({"time": "walk"}, DAYS[1:], r"time has shape \(23,\)"),
         ({"time": "walk"}, np.where(DAYS == 0, np.nan, DAYS), "time is nan in row 0"),
-        ({"time": "walk"}, np.where(DAYS == 0, np.datetime64("NaT"), DATES), "NaT in row 0"),
+        ({"time": "walk"}, np.where(DAYS == 0, np.datetime64("NaT", "D"), DATES), "NaT in row 0"),
         ({"time": "walk"}, ["soon"] * 24, "time is 'soon' in row 0"),
         ({"time": "walk"}, ["2024-13-01"] * 24, "what is no date"),
         ({"time": "walk"}, [True] * 24, "dtype bool"),
