@@ -16,7 +16,7 @@ from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from scipy import stats
 
-from bayesrank import OrderRanker, to_arviz
+from bayesrank import OrderRanker, PairwiseRanker, to_arviz
 from bayesrank.distributions import PlackettLuce, Thurstone
 from bayesrank.infer import EP
 from bayesrank.models.orders import events, thurstone_orders
@@ -308,3 +308,49 @@ def test_the_estimator_refuses():
     ranker = OrderRanker(hyperparameters="prior").fit(ORDERS)
     with pytest.raises(ValueError, match="item 'water' in row 0 is not known; rank it"):
         ranker.predict(["water"])
+
+
+def test_the_estimator_reads_groups_in_arrays_and_predicts_means_alone():
+    orders = [np.array(["tea", "coffee"]), ["coffee", np.array(["tea", "milk"])]]
+    ranker = OrderRanker(hyperparameters="prior").fit(orders)
+    same = OrderRanker(hyperparameters="prior").fit([list(orders[0]), ["coffee", ["tea", "milk"]]])
+    mean = ranker.predict(["milk"], return_std=False)
+    assert_allclose(mean, same.predict(["milk"])[0])
+
+
+@pytest.mark.parametrize(
+    "orders, message",
+    [
+        ("abc", "orders is a str; pass a list of orders"),
+        (["abc"], "orders has 'abc' in row 0; pass a list of names"),
+        (pd.DataFrame({"first": ["a"], "second": ["b"]}), "orders is a DataFrame"),
+        ([["a", "b"], ["a", {"b": 1}]], "the order in row 1 has a dict in row 0; an id is one"),
+        ([], "orders has no rows"),
+        ([["a"]], "there is one item, 'a'"),
+    ],
+    ids=["text", "texts", "table", "mapping", "none", "one item"],
+)
+def test_the_estimator_refuses_what_are_no_orders(orders, message):
+    with pytest.raises(ValueError, match=message):
+        OrderRanker(hyperparameters="prior").fit(orders)
+
+
+def test_the_estimator_refuses_a_name_that_comes_twice():
+    with pytest.raises(ValueError, match="items names 'tea' twice"):
+        OrderRanker(items=["tea", "milk", "tea"]).fit([["tea", "milk"]])
+
+
+@pytest.mark.parametrize("options", [{}, {"hyperparameters": "prior"}], ids=["integrated", "prior"])
+@pytest.mark.parametrize("with_features", [False, True], ids=["names", "features"])
+def test_a_saved_order_ranker_answers_as_before(options, with_features, tmp_path):
+    features = {"tea": [0.0, 1.0], "coffee": [1.0, 0.5], "milk": [2.0, -1.0]}
+    ranker = OrderRanker(item_features=features if with_features else None, **options)
+    ranker.fit([["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]], ["tea", "milk"]])
+    ranker.save(tmp_path / "orders.npz")
+    again = OrderRanker.load(tmp_path / "orders.npz")
+    assert again.names_ == ranker.names_
+    pairs = [("tea", "milk"), ("coffee", "milk")]
+    assert_allclose(again.predict_proba(pairs), ranker.predict_proba(pairs), rtol=1e-12)
+    assert_allclose(again.rank().mean, ranker.rank().mean, rtol=1e-12)
+    with pytest.raises(ValueError, match="it is of the class OrderRanker"):
+        PairwiseRanker.load(tmp_path / "orders.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.estimators.comparisons import Comparisons
-from bayesrank.estimators.skills import SkillComponent
+from bayesrank.estimators.skills import SkillComponent, components, weighted_results
 from bayesrank.estimators.times import Clock, read_times
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.dynamic import PROCESSES
 from bayesrank.solvers.dynamic import check_room, move, pace_of, steps_of
 
-__all__ = ["components_ahead", "moments_of", "moving"]
+__all__ = ["components_at", "moving"]
 
 Array = NDArray[np.float64]
 
@@ -46,30 +47,44 @@ def moving(
     return clock, {"scale": (), pace_of(process): ()}, options
 
 
-def moments_of(parts: list[SkillComponent]) -> tuple[Array, Array]:
-    """Mean and standard deviation of each skill."""
-    weights = np.array([part.weight for part in parts])
-    means = np.array([part.mean for part in parts])
-    mean = weights @ means
-    own = np.array([np.diagonal(part.covariance) for part in parts])
-    return mean, np.sqrt(weights @ (own + (means - mean) ** 2))
-
-
-def components_ahead(result: EPResult | IntegratedEPResult, gap: float) -> list[SkillComponent]:
-    """What the posterior of the skills is made of, some time after the last comparison.
+def components_at(
+    result: EPResult | IntegratedEPResult, clock: Clock | None, time: Any, count: int
+) -> Iterator[tuple[NDArray[np.intp], list[SkillComponent]]]:
+    """What the posterior of the skills is made of at each of some times.
 
     Parameters
     ----------
     result
-        Of `bayesrank.solvers.dynamic.DynamicEP`.
-    gap
-        How much later, in the program's unit.
+        The posterior; where skills move, of `bayesrank.solvers.dynamic.DynamicEP`.
+    clock
+        None where skills stand still.
+    time
+        One time, or one for each row, no earlier than the last comparison; None is that one's.
+    count
+        How many rows there are.
+
+    Yields
+    ------
+    tuple
+        The rows that are of one time, and the components then.
+
+    Raises
+    ------
+    ValueError
+        If times are given and skills stand still, or a time is too early or of another kind.
     """
-    if isinstance(result, IntegratedEPResult):
-        parts: list[Any] = list(result.components())
-    else:
-        parts = [(1.0, result.params, result)]
-    return [_moved(part, result.model_kwargs, gap) for part in parts]
+    if clock is None:
+        if time is not None:
+            raise ValueError("time is given, but skills stand still; pass PairwiseRanker(time=)")
+        yield np.arange(count), components(result)
+        return
+    gaps = np.zeros(count) if time is None else clock.ahead(time)
+    if gaps.size not in (1, count):
+        raise ValueError(f"time has {gaps.size} entries; pass one, or {count}")
+    gaps = np.broadcast_to(gaps, count)
+    for gap in np.unique(gaps):
+        parts = [_moved(part, result.model_kwargs, gap) for part in weighted_results(result)]
+        yield np.flatnonzero(gaps == gap), parts
 
 
 def _moved(part: Any, options: dict[str, Any], gap: float) -> SkillComponent:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank.estimators.checks import location_and_scale
+from bayesrank._tables import column_names
 from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.comparisons import numbers_of, read_pairs
-from bayesrank.estimators.skills import SkillEstimator, components
+from bayesrank.estimators.named import NamedSkillEstimator
+from bayesrank.estimators.skills import components
 from bayesrank.models.orders import events, preference_orders, thurstone_orders
 
 __all__ = ["OrderRanker"]
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 _CURE = "rank it in an order, or give it among items or item_features"
 
 
-class OrderRanker(SkillEstimator):
+class OrderRanker(NamedSkillEstimator):
     """Rank named items from orders of several at a time, each of which is one event.
 
     In an event every item performs once, at its skill plus noise, and the performances come in the
@@ -130,13 +130,16 @@ class OrderRanker(SkillEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
-        said = [[_group(group) for group in order] for order in orders]
+        said = _read_orders(orders)
         named = [name for order in said for group in order for name in group]
-        names, features = self._read_items(named)
+        names, features = self._read_items(lambda: named)
         known = {name: number for number, name in enumerate(names)}
         unknown = next((name for name in named if name not in known), None)
         if unknown is not None:
-            raise ValueError(f"orders names {unknown!r}, which is not among the items; add it")
+            where = "items" if self.item_features is None else "item_features"
+            raise ValueError(
+                f"orders names {unknown!r}, which is not among the items; add it to {where}"
+            )
         numbers = [[[known[name] for name in group] for group in order] for order in said]
         data = events(numbers, len(names), sample_weight)
         if features is None:
@@ -146,18 +149,32 @@ class OrderRanker(SkillEstimator):
         self.names_ = names
         return self
 
-    def predict(self, items: Sequence[Hashable] | None = None) -> tuple[Array, Array]:
+    @overload
+    def predict(
+        self, items: Sequence[Hashable] | None = ..., *, return_std: Literal[True] = ...
+    ) -> tuple[Array, Array]: ...
+
+    @overload
+    def predict(
+        self, items: Sequence[Hashable] | None = ..., *, return_std: Literal[False]
+    ) -> Array: ...
+
+    def predict(
+        self, items: Sequence[Hashable] | None = None, *, return_std: bool = True
+    ) -> Array | tuple[Array, Array]:
         """Skills and how well they are known.
 
         Parameters
         ----------
         items : sequence of shape (m,), optional
             Names of items; without it, all in the order of ``names_``.
+        return_std : bool, default True
+            Whether to return the standard deviations.
 
         Returns
         -------
-        tuple of ndarray
-            Posterior means and standard deviations, both of shape (m,).
+        ndarray of shape (m,), or two of them
+            Posterior means of the skills, and posterior standard deviations.
 
         Raises
         ------
@@ -167,9 +184,9 @@ class OrderRanker(SkillEstimator):
             If an item is not known.
         """
         result = self.result
-        ids = self.names_ if items is None else id_list(items, "items")
-        at = numbers_of((ids, ids), self._known(), _CURE)[:, 0]
-        return result.mean["f"][at], result.stddev["f"][at]
+        at = self._numbers(items, _CURE)
+        mean, stddev = result.mean["f"][at], result.stddev["f"][at]
+        return (mean, stddev) if return_std else mean
 
     def predict_proba(self, pairs: Any) -> Array:
         """Probability that the first item of each pair comes before the second in a new order.
@@ -195,39 +212,42 @@ class OrderRanker(SkillEstimator):
         numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), _CURE)
         return self._probability(parts, numbers, "win")
 
-    def _names(self) -> list[Hashable]:
-        return self.names_
-
-    def _known(self) -> dict[Hashable, int]:
-        return {name: number for number, name in enumerate(self.names_)}
-
-    def _read_items(self, named: list[Hashable]) -> tuple[list[Hashable], Array | None]:
-        """Names of all items, and their features if there are any."""
-        given = None if self.items is None else id_list(self.items, "items")
-        if self.item_features is None:
-            return given if given is not None else sorted(set(named), key=str), None
-        table = read_item_table(self.item_features)
-        names = list(table.items)
-        if given is None:
-            return names, table.values
-        if len(given) != len(names):
-            raise ValueError(f"items names {len(given)}, but item_features has {len(names)} rows")
-        return given, table.values if names == list(range(len(names))) else table.rows(given)
-
     def _fit_features_of(
         self, features: Array, data: Any, callback: Callable[[int, float], None] | None
     ) -> None:
-        d = features.shape[1]
-        mean, scale = np.zeros(d), np.ones(d)
-        if self.standardize:
-            mean, scale = location_and_scale(features)
-        shapes = {"amplitude": (), "lengthscale": (d,) if self.ard else ()}
+        mean, scale = self._location_and_scale(features)
+        shapes = {"amplitude": (), "lengthscale": self._lengthscales(features)}
         options = {"ard": bool(self.ard)}
         args = (features - mean) / scale, *data
         self._infer(preference_orders, args, shapes, options, callback)
         self.feature_mean_, self.feature_scale_ = mean, scale
 
 
-def _group(group: Any) -> list[Hashable]:
+def _read_orders(orders: Any) -> list[list[list[Hashable]]]:
+    """Names of each group of each order.
+
+    Raises
+    ------
+    ValueError
+        If they are a table or text, or a name is none.
+    """
+    if isinstance(orders, str | bytes) or column_names(orders) is not None:
+        raise ValueError(
+            f"orders is a {type(orders).__name__}; pass a list of orders, each a list of names, "
+            "best first"
+        )
+    said = []
+    for row, order in enumerate(orders):
+        if isinstance(order, str | bytes) or not np.iterable(order):
+            raise ValueError(f"orders has {order!r} in row {row}; pass a list of names, best first")
+        where = f"the order in row {row}"
+        said.append([id_list(_group(group), where) for group in order])
+    if not said:
+        raise ValueError("orders has no rows; pass one order or more")
+    return said
+
+
+def _group(group: Any) -> list[Any]:
     """Names of a group, of which a name by itself is one."""
-    return list(group) if isinstance(group, list | tuple | set | frozenset) else [group]
+    many = isinstance(group, list | tuple | set | frozenset | np.ndarray)
+    return list(group) if many else [group]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.comparisons import (
     Comparisons,
     numbers_of,
@@ -19,12 +16,11 @@ from bayesrank.estimators.comparisons import (
     refuse_time,
     time_of,
 )
-from bayesrank.estimators.dynamic import components_ahead, moments_of, moving
+from bayesrank.estimators.dynamic import components_at, moving
+from bayesrank.estimators.named import NamedSkillEstimator
 from bayesrank.estimators.query import questions
-from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
-from bayesrank.estimators.storage import read_ranker, write_ranker
+from bayesrank.estimators.skills import Outcome, SkillComponent, moments_of, with_others
 from bayesrank.estimators.times import Clock
-from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models import dynamic_thurstone
 from bayesrank.models.dynamic import Process
 
@@ -34,7 +30,7 @@ Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
 
 
-class PairwiseRanker(SkillEstimator):
+class PairwiseRanker(NamedSkillEstimator):
     """Rank named items from comparisons of two at a time.
 
     Where something is known of the items, their skill is a Gaussian process of their features
@@ -181,9 +177,7 @@ class PairwiseRanker(SkillEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
-        names, features = self._read_items(comparisons)
-        if len(names) < 2:
-            raise ValueError(f"there is one item, {names[0]!r}; compare two or more")
+        names, features = self._read_items(lambda: _names_in(comparisons))
         known = {name: number for number, name in enumerate(names)}
         cure = "it is not in item_features" if features is not None else "it is not in items"
         data = read_comparisons(comparisons, known, ties, sample_weight, cure, time)
@@ -250,12 +244,11 @@ class PairwiseRanker(SkillEstimator):
             If an item is not known, or the time is too early.
         """
         result = self.result
-        ids = self.names_ if items is None else id_list(items, "items")
-        at = numbers_of((ids, ids), self._known(), self._cure("error"))[:, 0]
+        at = self._numbers(items, self._cure("error"))
         mean, stddev = result.mean["f"], result.stddev["f"]
         if time is not None:
-            [gap] = self._ahead([time], 1)
-            mean, stddev = moments_of(components_ahead(result, gap))
+            [(_, parts)] = self._components_at([time], 1)
+            mean, stddev = moments_of(parts)
         mean, stddev = mean[at], stddev[at]
         return (mean, stddev) if return_std else mean
 
@@ -298,12 +291,11 @@ class PairwiseRanker(SkillEstimator):
         ValueError
             If an item is not known, a time is too early, or `outcome` is not possible.
         """
-        result = self.result
         numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), self._cure(unknown))
         probability = np.zeros(len(numbers))
-        for rows, parts in self._at_times(result, time_of(pairs, time), len(numbers)):
-            with_others = _with_others(parts, numbers)
-            probability[rows] = self._probability(with_others, numbers[rows], outcome)
+        for rows, parts in self._components_at(time_of(pairs, time), len(numbers)):
+            extended = with_others(parts, numbers)
+            probability[rows] = self._probability(extended, numbers[rows], outcome)
         return probability
 
     def score(
@@ -331,14 +323,12 @@ class PairwiseRanker(SkillEstimator):
         float
             At most zero; a guess by a coin has -0.69.
         """
-        result = self.result
-        data = read_comparisons(
-            comparisons, self._known(), ties, sample_weight, self._cure("population"), time
-        )
+        cure = self._cure("population")
+        data = read_comparisons(comparisons, self._known(), ties, sample_weight, cure, time)
         logs = np.zeros(len(data.pairs))
-        for rows, parts in self._at_times(result, data.time, len(logs)):
-            with_others = _with_others(parts, data.pairs)
-            logs[rows] = self._log_probability(with_others, data.rows(rows))
+        for rows, parts in self._components_at(data.time, len(logs)):
+            extended = with_others(parts, data.pairs)
+            logs[rows] = self._log_probability(extended, data.rows(rows))
         return float(np.average(logs, weights=data.weights))
 
     def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
@@ -373,38 +363,6 @@ class PairwiseRanker(SkillEstimator):
         chosen = questions(result, self.likelihood, n, pairs)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted ranker to a file, whole or not at all.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. Names have to be text or numbers.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If a name or an option cannot be written.
-        OSError
-            If the file cannot be written.
-        """
-        write_ranker(path, self)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a ranker that `save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is none, or damaged; the message names it.
-        FileNotFoundError
-            If there is no file.
-        """
-        return read_ranker(path, cls)
-
     def _fit_moving(
         self,
         num_items: int,
@@ -422,31 +380,12 @@ class PairwiseRanker(SkillEstimator):
         self._fit_program(dynamic_thurstone, num_items, data, shapes, options, callback)
         self.clock_ = clock
 
-    def _at_times(
-        self, result: EPResult | IntegratedEPResult, time: Any, count: int
+    def _components_at(
+        self, time: Any, count: int
     ) -> Iterator[tuple[NDArray[np.intp], list[SkillComponent]]]:
         """Rows of each time, with what the posterior then is made of."""
-        if time is None and self.time is None:
-            yield np.arange(count), components(result)
-            return
-        gaps = np.zeros(count) if time is None else self._ahead(time, count)
-        for gap in np.unique(gaps):
-            yield np.flatnonzero(gaps == gap), components_ahead(result, gap)
-
-    def _ahead(self, time: Any, count: int) -> Array:
-        """How long after the last comparison, in the program's unit of time, shape (count,)."""
-        if self.time is None:
-            raise ValueError("time is given, but skills stand still; pass PairwiseRanker(time=)")
-        gaps = self.clock_.ahead(time)
-        if gaps.size not in (1, count):
-            raise ValueError(f"time has {gaps.size} entries; pass one, or {count}")
-        return np.broadcast_to(gaps, count)
-
-    def _names(self) -> list[Hashable]:
-        return self.names_
-
-    def _known(self) -> dict[Hashable, int]:
-        return {name: number for number, name in enumerate(self.names_)}
+        clock = None if self.time is None else self.clock_
+        return components_at(self.result, clock, time, count)
 
     def _cure(self, unknown: Unknown) -> str | None:
         """What to do about an item that is not known, if anything has to be done."""
@@ -456,47 +395,9 @@ class PairwiseRanker(SkillEstimator):
             return "fit the ranker with its features among item_features"
         return None if unknown == "population" else "pass unknown='population' to have a guess"
 
-    def _read_items(self, comparisons: Any) -> tuple[list[Hashable], Array | None]:
-        """Names of all items, and their features if there are any."""
-        named = None if self.items is None else id_list(self.items, "items")
-        if named is not None and len(set(named)) < len(named):
-            again = next(name for name in named if named.count(name) > 1)
-            raise ValueError(f"items names {again!r} twice; keep one of them")
-        if self.item_features is None:
-            return named or _in_order(*read_pairs(comparisons, "comparisons")), None
-        table = read_item_table(self.item_features)
-        names = list(table.items)
-        if named is None:
-            return names, table.values
-        if len(named) != len(names):
-            raise ValueError(f"items names {len(named)}, but item_features has {len(names)} rows")
-        if names != list(range(len(names))):
-            return named, table.rows(named)
-        return named, table.values
 
-
-def _in_order(winners: list[Hashable], losers: list[Hashable]) -> list[Hashable]:
-    """All names, sorted if they can be."""
-    names: list[Any] = list(dict.fromkeys([*winners, *losers]))
-    if not names:
+def _names_in(comparisons: Any) -> list[Hashable]:
+    winners, losers = read_pairs(comparisons, "comparisons")
+    if not winners:
         raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
-    try:
-        return sorted(names)
-    except TypeError:
-        return names
-
-
-def _with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list[SkillComponent]:
-    """Add items from the population, whose skills are independent, if pairs name any."""
-    count = len(parts[0].mean)
-    others = int(numbers.max(initial=count - 1)) + 1 - count
-    if not others:
-        return parts
-    extended = []
-    for part in parts:
-        covariance = np.zeros((count + others, count + others))
-        covariance[:count, :count] = part.covariance
-        np.fill_diagonal(covariance[count:, count:], part.prior_variance)
-        mean = np.append(part.mean, np.zeros(others))
-        extended.append(part._replace(mean=mean, covariance=covariance))
-    return extended
+    return [*winners, *losers]

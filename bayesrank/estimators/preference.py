@@ -279,7 +279,7 @@ class PreferenceGP(SkillEstimator):
         known = _names(X) or len(parts[0].mean)
         data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
         refuse_time(data)
-        return self._log_score(parts, data)
+        return float(np.average(self._log_probability(parts, data), weights=data.weights))
 
     def _names(self) -> list[Hashable] | None:
         return self.names_

@@ -24,7 +24,16 @@ from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.ranking import RankSummary, summarize
 
-__all__ = ["OUTCOMES", "SkillComponent", "Outcome", "SkillEstimator", "components"]
+__all__ = [
+    "OUTCOMES",
+    "Outcome",
+    "SkillComponent",
+    "SkillEstimator",
+    "components",
+    "moments_of",
+    "weighted_results",
+    "with_others",
+]
 
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
@@ -54,11 +63,17 @@ class SkillComponent(NamedTuple):
     prior_variance: float
 
 
+def weighted_results(
+    result: EPResult | IntegratedEPResult,
+) -> list[tuple[float, dict[str, NDArray[Any]], Any]]:
+    """Share, hyperparameters and moments of each part of a mixture; of one result, all of it."""
+    if isinstance(result, IntegratedEPResult):
+        return list(result.components())
+    return [(1.0, result.params, result)]
+
+
 def components(result: EPResult | IntegratedEPResult) -> list[SkillComponent]:
     """Return what the posterior of the skills, site ``f``, is made of."""
-    parts: list[Any] = [(1.0, result.params, result)]
-    if isinstance(result, IntegratedEPResult):
-        parts = list(result.components())
     return [
         SkillComponent(
             weight,
@@ -67,8 +82,33 @@ def components(result: EPResult | IntegratedEPResult) -> list[SkillComponent]:
             moments.covariance["f"],
             float(params.get("scale", 0.0)) ** 2,
         )
-        for weight, params, moments in parts
+        for weight, params, moments in weighted_results(result)
     ]
+
+
+def moments_of(parts: list[SkillComponent]) -> tuple[Array, Array]:
+    """Mean and standard deviation of each skill."""
+    weights = np.array([part.weight for part in parts])
+    means = np.array([part.mean for part in parts])
+    mean = weights @ means
+    own = np.array([np.diagonal(part.covariance) for part in parts])
+    return mean, np.sqrt(weights @ (own + (means - mean) ** 2))
+
+
+def with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list[SkillComponent]:
+    """Add items from the population, whose skills are independent, if pairs name any."""
+    count = len(parts[0].mean)
+    others = int(numbers.max(initial=count - 1)) + 1 - count
+    if not others:
+        return parts
+    extended = []
+    for part in parts:
+        covariance = np.zeros((count + others, count + others))
+        covariance[:count, :count] = part.covariance
+        np.fill_diagonal(covariance[count:, count:], part.prior_variance)
+        mean = np.append(part.mean, np.zeros(others))
+        extended.append(part._replace(mean=mean, covariance=covariance))
+    return extended
 
 
 class SkillEstimator(EPEstimator):
@@ -129,12 +169,9 @@ class SkillEstimator(EPEstimator):
         self, features: Array, data: Comparisons, callback: Callable[[int, float], None] | None
     ) -> None:
         """Learn the skills of items with features, shape (n, d)."""
-        d = features.shape[1]
-        mean, scale = (
-            location_and_scale(features) if self.standardize else (np.zeros(d), np.ones(d))
-        )
+        mean, scale = self._location_and_scale(features)
         scaled = (features - mean) / scale
-        shapes = {"amplitude": (), "lengthscale": (d,) if self.ard else (), "noise": ()}
+        shapes = {"amplitude": (), "lengthscale": self._lengthscales(features), "noise": ()}
         options: dict[str, Any] = {"ard": bool(self.ard)}
         graph = graph_laplacian(self.laplacian, scaled)
         if graph is not None:
@@ -142,6 +179,15 @@ class SkillEstimator(EPEstimator):
             options["laplacian"] = graph
         self._fit_program(preference_gp, scaled, data, shapes, options, callback)
         self.laplacian_, self.feature_mean_, self.feature_scale_ = graph, mean, scale
+
+    def _location_and_scale(self, features: Array) -> tuple[Array, Array]:
+        """What features, shape (n, d), are centred and divided by, both of shape (d,)."""
+        if self.standardize:
+            return location_and_scale(features)
+        return np.zeros(features.shape[1]), np.ones(features.shape[1])
+
+    def _lengthscales(self, features: Array) -> tuple[int, ...]:
+        return features.shape[1:] if self.ard else ()
 
     def _fit_independent(
         self, num_items: int, data: Comparisons, callback: Callable[[int, float], None] | None
@@ -237,10 +283,6 @@ class SkillEstimator(EPEstimator):
                 self.likelihood, params, value, mean[first] - mean[second], variance
             )
         return probability
-
-    def _log_score(self, parts: list[SkillComponent], data: Comparisons) -> float:
-        """Mean log probability of what happened."""
-        return float(np.average(self._log_probability(parts, data), weights=data.weights))
 
     def _log_probability(self, parts: list[SkillComponent], data: Comparisons) -> Array:
         """Log probability of what happened in each comparison."""

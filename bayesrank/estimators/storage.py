@@ -17,41 +17,44 @@ from bayesrank.estimators.skills import components
 from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models import dynamic_thurstone, preference_gp, thurstone
+from bayesrank.models.orders import preference_orders, thurstone_orders
 
 if TYPE_CHECKING:
-    from bayesrank.estimators.pairwise import PairwiseRanker
+    from bayesrank.estimators.named import NamedSkillEstimator
 
-    Ranker = TypeVar("Ranker", bound=PairwiseRanker)
+    Ranker = TypeVar("Ranker", bound=NamedSkillEstimator)
 
 __all__ = ["read_ranker", "write_ranker"]
 
-_OWNER = "a PairwiseRanker"
 _FORMAT = 1
 _HEADER = "header"
-_PROGRAMS = {each.__name__: each for each in (dynamic_thurstone, preference_gp, thurstone)}
+_PROGRAMS = {
+    each.__name__: each
+    for each in (dynamic_thurstone, preference_gp, preference_orders, thurstone, thurstone_orders)
+}
 _RESULTS = {"EPResult": EPResult, "IntegratedEPResult": IntegratedEPResult}
-_OPTIONS = (
-    *("ard", "standardize", "time", "likelihood", "hyperparameters"),
-    *("num_restarts", "num_samples"),
-)
+# What the posterior says of itself, or what is written in another form.
+_NO_OPTIONS = {"item_features", "items", "laplacian", "random_state"}
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 
 
-def write_ranker(path: str | Path, ranker: PairwiseRanker) -> None:
-    """Write a fitted ranker; see `PairwiseRanker.save`."""
+def write_ranker(path: str | Path, ranker: NamedSkillEstimator) -> None:
+    """Write a fitted ranker; see `NamedSkillEstimator.save`."""
     result = ranker.result
     found = {each.name: getattr(result, each.name) for each in fields(result)}
     found["model"] = result.model.__name__
     if "rng_key" in found:
         found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
     seed = ranker.random_state
+    options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
+    clock = getattr(ranker, "clock_", None) if options.get("time") else None
     arrays: dict[str, Any] = {}
     tree = _plain(
         {
-            "options": {name: getattr(ranker, name) for name in _OPTIONS},
+            "options": options,
             "random_state": seed if isinstance(seed, int) else None,
             "names": tuple(ranker.names_),
-            "clock": dict(ranker.clock_._asdict()) if ranker.time else None,
+            "clock": None if clock is None else dict(clock._asdict()),
             "scales": {name: getattr(ranker, name, None) for name in _SCALES},
             "kind": type(result).__name__,
             "result": found,
@@ -59,24 +62,28 @@ def write_ranker(path: str | Path, ranker: PairwiseRanker) -> None:
         },
         arrays,
     )
-    header = {"format": _FORMAT, "version": __version__, "ranker": tree}
+    kind = type(ranker).__name__
+    header = {"format": _FORMAT, "version": __version__, "class": kind, "ranker": tree}
     arrays[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_arrays(path, arrays)
 
 
 def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
-    """Read a file of `write_ranker`; see `PairwiseRanker.load`."""
-    arrays = read_arrays(path, _OWNER)
+    """Read a file of `write_ranker`; see `NamedSkillEstimator.load`."""
+    owner = f"a {kind.__name__}"
+    arrays = read_arrays(path, owner)
     try:
         header = json.loads(arrays[_HEADER].tobytes().decode())
         if header["format"] != _FORMAT:
             raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
+        if header.get("class", kind.__name__) != kind.__name__:
+            raise ValueError(f"it is of the class {header['class']}")
         ranker = _restored(_decoded(header["ranker"], arrays), kind)
         # What does not fit together does not answer.
         ranker.predict_proba([ranker.names_[:2]])
         ranker.rank()
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise no_state(path, _OWNER, " ".join(str(error).split())) from None
+        raise no_state(path, owner, " ".join(str(error).split())) from None
     return ranker
 
 
@@ -89,20 +96,17 @@ def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
     features = None
     if scales["feature_mean_"] is not None:
         features = known * scales["feature_scale_"] + scales["feature_mean_"]
-    ranker = kind(
-        item_features=features,
-        items=names,
-        laplacian=scales["laplacian_"],
-        random_state=tree["random_state"],
-        **tree["options"],
-    )
+    options = {**tree["options"], "random_state": tree["random_state"]}
+    if scales["laplacian_"] is not None:
+        options["laplacian"] = scales["laplacian_"]
+    ranker = kind().set_params(item_features=features, items=names, **options)
     ranker.names_, ranker.result_ = names, _RESULTS[tree["kind"]](**found)
     ranker.params_, ranker.log_evidence_ = tree["params"], ranker.result_.log_evidence
-    if ranker.time is not None:
-        ranker.clock_ = Clock(**tree["clock"])
-    if features is not None:
-        for name, value in scales.items():
-            setattr(ranker, name, value)
+    learned = {} if features is None else scales
+    if tree["clock"] is not None:
+        learned = {"clock_": Clock(**tree["clock"])}
+    for name, value in learned.items():
+        setattr(ranker, name, value)
     for part in components(ranker.result_):
         if not part.covariance.shape == part.mean.shape * 2 == (len(names),) * 2:
             raise ValueError("names and skills are not as many")
