@@ -25,6 +25,19 @@ undefined
     NaN, and the mean leaves it out. A number: its value; 0.0 is trec_eval's choice. ``"raise"``:
     an error that names the query.
 
+Sets and rankings of labels
+    A query is an example, and its items are the labels. Each idea has one name here:
+
+    ======================== =====================================================================
+    Hamming loss             `zero_one_error` of predicted sets, 1 for members and 0 for others
+    subset 0/1 loss          `subset_error` of predicted sets
+    rank loss                `pairwise_error` of utilities against membership
+    one-error                `winner_takes_all`
+    coverage                 `coverage_error`, the number of places; some authors subtract one
+    average precision        `average_precision`
+    Kendall, footrule        `kendall_distance` and `spearman_footrule` of two bucket orders
+    ======================== =====================================================================
+
 Rules for awkward input
     ======================== =====================================================================
     NaN score                refused, by place; mask it with `where`, or give ``-inf``
@@ -37,8 +50,9 @@ Rules for awkward input
     query without items      undefined (all items masked out)
     all labels equal         `pairwise_error`, `k_partite_error`, `auc`, `kendall_tau` undefined;
                              `disagreement_error` and the distances are defined from two items on
-    no relevant item         `ndcg`, `average_precision`, `reciprocal_rank`, `break_even_point`
-                             undefined; `precision_at` is 0 and `winner_takes_all` is 1
+    no relevant item         `ndcg`, `average_precision`, `reciprocal_rank`, `break_even_point`,
+                             `coverage_error` undefined; `precision_at` is 0, and
+                             `winner_takes_all` is 1
     ======================== =====================================================================
 
 Cost and arithmetic
@@ -58,9 +72,11 @@ from bayesrank.metrics._pairwise import kendall_tau as kendall_tau
 from bayesrank.metrics._pairwise import pairwise_error as pairwise_error
 from bayesrank.metrics._ratings import mean_absolute_error as mean_absolute_error
 from bayesrank.metrics._ratings import rank_loss as rank_loss
+from bayesrank.metrics._ratings import subset_error as subset_error
 from bayesrank.metrics._ratings import zero_one_error as zero_one_error
 from bayesrank.metrics._relevance import average_precision as average_precision
 from bayesrank.metrics._relevance import break_even_point as break_even_point
+from bayesrank.metrics._relevance import coverage_error as coverage_error
 from bayesrank.metrics._relevance import precision_at as precision_at
 from bayesrank.metrics._relevance import reciprocal_rank as reciprocal_rank
 from bayesrank.metrics._relevance import winner_takes_all as winner_takes_all
@@ -72,6 +88,7 @@ __all__ = [
     "auc",
     "average_precision",
     "break_even_point",
+    "coverage_error",
     "disagreement_error",
     "k_partite_error",
     "kendall_distance",
@@ -83,6 +100,7 @@ __all__ = [
     "rank_loss",
     "reciprocal_rank",
     "spearman_footrule",
+    "subset_error",
     "winner_takes_all",
     "zero_one_error",
 ]

@@ -60,7 +60,7 @@ def zero_one_error(
     where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
-    """Fraction of predicted ratings that are not the true one.
+    """Fraction of predicted ratings that are not the true one; for sets of labels, Hamming loss.
 
     Parameters
     ----------
@@ -75,6 +75,40 @@ def zero_one_error(
         From 0 (right) to 1.
     """
     return _mean(lambda lists: lists.score != lists.label, predicted, labels, query, where, options)
+
+
+def subset_error(
+    predicted: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Whether any rating of a query is not the true one: for sets of labels, the subset 0/1 loss.
+
+    Parameters
+    ----------
+    predicted
+        Ratings, or 1 for members of a set and 0 for others, in the place of scores; finite.
+    labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero. Ties mean nothing here.
+
+    Returns
+    -------
+    PerQuery
+        0 (all right) or 1.
+
+    Examples
+    --------
+    >>> subset_error([1, 0, 1, 1], [1, 0, 1, 0], query=[0, 0, 1, 1]).values
+    array([0., 1.])
+    """
+
+    def kernel(lists: Lists) -> Array:
+        return (lists.total(lists.score != lists.label) > 0) * 1.0
+
+    return per_query(kernel, predicted, labels, query=query, where=where, kind="rating", **options)
 
 
 def _mean(

@@ -147,6 +147,48 @@ def winner_takes_all(
     return _relevance(kernel, scores, labels, query, where, min_relevant, options)
 
 
+def coverage_error(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    query: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    min_relevant: float = 1.0,
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Number of places to look at until all relevant items are found.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    min_relevant
+        Labels from here on are relevant.
+
+    Returns
+    -------
+    PerQuery
+        Number of relevant items at best; undefined where nothing is relevant. Items that are not
+        retrieved stand last.
+
+    Examples
+    --------
+    >>> coverage_error([3.0, 2.0, 1.0], [1, 1, 0]).mean
+    2.0
+    """
+
+    def kernel(lists: Lists) -> Array:
+        xp = lists.xp
+        tied, relevant = lists.within(lists.label), lists.total(lists.label)
+        last = (tied > 0) & (lists.before(lists.label) + tied == relevant[lists.list_id])
+        # The last of r places drawn from t is r (t + 1) / (r + 1) on average.
+        depth = lists.group_place + tied * (lists.group_size + 1) / (tied + 1)
+        found = lists.total(xp.where(last, depth / lists.group_size, 0.0))
+        return xp.where(relevant > 0, found, xp.nan)
+
+    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+
+
 def precision_at(
     scores: ArrayLike,
     labels: ArrayLike,
