@@ -9,6 +9,7 @@ the expectation under random tie-breaking: two items tied for first have rank 1.
 draw and half a chance of being best. Nothing depends on the order in which items are listed.
 """
 
+from bayesrank.ranking._components import connected_components as connected_components
 from bayesrank.ranking._consensus import consensus_ranking as consensus_ranking
 from bayesrank.ranking._pairwise import pairwise_probability as pairwise_probability
 from bayesrank.ranking._pairwise import (
@@ -25,6 +26,7 @@ from bayesrank.ranking._summary import summarize as summarize
 
 __all__ = [
     "RankSummary",
+    "connected_components",
     "consensus_ranking",
     "expected_rank",
     "pairwise_probability",
