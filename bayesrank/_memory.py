@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["available", "size_of"]
+__all__ = ["TooLargeError", "available", "size_of"]
+
+
+class TooLargeError(ValueError):
+    """What is asked for does not fit into memory."""
 
 
 def available() -> int | None:

@@ -9,6 +9,7 @@ import pytest
 from bayesrank import _memory
 from bayesrank.cli import _room, main
 from bayesrank.datasets import table
+from bayesrank.infer import room
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +92,13 @@ def test_memory_that_runs_out_all_the_same_is_said(monkeypatch, capsys, error, s
         main(["evaluate", "run.csv", "qrels.csv"])
     wanted = f"Error: Memory ran {said}nothing was written. Give less data.\n"
     assert capsys.readouterr().err == wanted
+
+
+def test_what_the_fit_asks_for_is_refused_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(room, "available", lambda: 10**6)
+    with pytest.raises(SystemExit, match="2"):
+        main(["rank", "c.csv"])
+    error = capsys.readouterr().err
+    assert error.count("Error: ") == 1 and error.splitlines()[-1].startswith("Error: ")
+    assert "300 x 300 numbers), and 977 KiB are free; give it fewer latents" in error
+    assert not Path("bayesrank-out").exists()

@@ -203,6 +203,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     args
         Arguments; those of the process if not given.
     """
+    from bayesrank._memory import TooLargeError
     from bayesrank.datasets import DataError
 
     for stream in (sys.stdout, sys.stderr):
@@ -214,7 +215,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"
         _fail(f"{error.format_message()} See `{where} --help`.")
-    except (DataError, OutputError) as error:
+    except (DataError, OutputError, TooLargeError) as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
         _fail(f"Interrupted; {kept()}.", code=130)

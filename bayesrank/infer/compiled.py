@@ -18,6 +18,7 @@ from scipy import sparse
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer.closure import closed_over, has_stale_arrays
 from bayesrank.infer.reader.refusals import TracedStructureError
+from bayesrank.infer.room import check_compiled, check_trace
 
 __all__ = [
     "ONE_AT_A_TIME",
@@ -177,8 +178,12 @@ def _compile(
         result, static["static"] = function(dynamic, args, kwargs)
         return result
 
+    stages = jit(traced).trace(dynamic, arguments.arrays)
+    check_trace(stages.jaxpr)
     # Only the compiled code is kept, see `has_stale_arrays`.
-    return jit(traced).lower(dynamic, arguments.arrays).compile(), static
+    compiled = stages.lower().compile()
+    check_compiled(compiled, stages.jaxpr)
+    return compiled, static
 
 
 def without_stale_traces(call: Callable[[], Result], model: Any = None) -> Result:

@@ -66,6 +66,8 @@ class Rows(NamedTuple):
         """``A' diag(w) A``, shape (n, n); for comparisons, a weighted graph Laplacian."""
         if self.columns is None:
             return self.values.T @ (weights[:, None] * self.values)
+        if self.values.shape[-1] > _GATHER_WIDTH:
+            return self._replace(values=self.dense(), columns=None).gram(weights)
         left, right = self.columns[:, :, None], self.columns[:, None, :]
         product = weights[:, None, None] * self.values[:, :, None] * self.values[:, None, :]
         empty = jnp.zeros((self.size, self.size), self.values.dtype)

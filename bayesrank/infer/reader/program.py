@@ -253,7 +253,7 @@ def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
 def _variances(prior: DensePrior | DiagonalPrior | ArrowPrior) -> Array:
     if isinstance(prior, ArrowPrior):
         return jnp.concatenate([jnp.diagonal(prior.core.covariance), prior.variances])
-    return jnp.diagonal(prior.alone().covariance)
+    return prior.variances if isinstance(prior, DiagonalPrior) else jnp.diagonal(prior.covariance)
 
 
 def _refuse_free_vectors(inventory: Inventory) -> None:
