@@ -97,10 +97,13 @@ def test_repeated_comparisons_are_repeated_evidence(write):
 
 
 def test_columns_in_any_order_and_others_listed_as_ignored(write):
-    data = read_comparisons(write("c.csv", "date,loser,judge,winner\n1,Bob,x,Ada\n2,Cy,y,Bob\n"))
+    data = read_comparisons(write("c.csv", "date,loser,mood,winner\n1,Bob,x,Ada\n2,Cy,y,Bob\n"))
     assert data.names == ("Ada", "Bob", "Cy")
     np.testing.assert_array_equal(data.comparisons, [[0, 1], [1, 2]])
-    assert data.ignored_columns == ("date", "judge")
+    assert data.ignored_columns == ("date", "mood")
+    assert data.overlooked == (
+        "Column 'date' looks like times and is not used: add --time date, or --ignore date.",
+    )
 
 
 def test_ties(write):

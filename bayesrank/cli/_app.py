@@ -13,6 +13,7 @@ import click
 from bayesrank._names import shown
 from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
+from bayesrank.cli._columns import column_names, column_options, settled
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._interrupt import Interrupted, kept, look
 from bayesrank.cli._learn import learn
@@ -30,9 +31,19 @@ _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _RANK_HELP = """\
 Rank the items of your own COMPARISONS file.
 
-COMPARISONS is comma-separated UTF-8 text with a header. The columns winner and loser name the
-items, one comparison a row; a row may be repeated, and counts again. An optional column tie
-holds 1 where the two were judged equal. Or a PrefLib file (.soc, .soi, .toc, .toi).
+COMPARISONS is comma-separated UTF-8 text with a header, JSON lines (.jsonl) or Parquet (.parquet);
+text may be compressed (.gz). Each row is a comparison; a row may be repeated, and counts again. One
+of these layouts is recognised:
+
+\b
+  winner,loser                        and perhaps tie, with 1 where the two were judged equal
+  model_a,model_b,winner              model_a, model_b, tie, both_bad, or the winner's name
+  item_a,item_b,preference            also "A is much better", or numbers from -2 to 2
+  home,away,home_score,away_score     and perhaps neutral
+  order                               a > b = c
+
+Or a PrefLib file (.soc, .soi, .toc, .toi). Columns judge, group or category, and weight or count
+are used where they are; options name columns that are called otherwise. The smallest file:
 
 \b
   winner,loser
@@ -147,25 +158,22 @@ def demo(**options: Any) -> None:
     help="Scales of the model: integrate (average over them), maximum (the most probable), prior "
     "(the usual ones), or values, as in scale=1.5,tie_width=0.3.",
 )
-@click.option(
-    "--time",
-    metavar="COLUMN",
-    help="Let skills move with time, which this column of COMPARISONS holds (numbers, or dates "
-    "such as 2024-05-31), and rank the items as of its last entry.",
-)
+@column_options
 @_common_options
-def rank(comparisons: Path, items: Path | None, time: str | None, **options: Any) -> None:
+def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
     from bayesrank.cli._room import refuse_large_ranking
     from bayesrank.cli.pipeline import run
     from bayesrank.datasets import read_comparisons
 
     inputs = (comparisons,) if items is None else (comparisons, items)
-    if items is not None and time is not None:
+    names = column_names(options)
+    if items is not None and names.time is not None:
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")
-    data = read_comparisons(comparisons, items, time=time)
+    data = read_comparisons(comparisons, items, columns=names)
+    data = settled(data, names, home, data.features is not None)
     refuse_large_ranking(comparisons, data)
-    run(data, Settings(**options, inputs=inputs))
+    run(data, Settings(**options, inputs=inputs, notes=data.notes))
 
 
 def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:

@@ -137,7 +137,13 @@ def _fit(
             pairs = np.array(names, object)[data.comparisons]
             process = None if data.times is None else PROCESS
             ranker = PairwiseRanker(**options, time=process)
-            return ranker.fit(pairs, ties=data.tied, time=data.times, callback=callback)
+            return ranker.fit(
+                pairs,
+                ties=data.tied,
+                sample_weight=data.weights,
+                time=data.times,
+                callback=callback,
+            )
         orders = [[[names[i] for i in group] for group in order] for order in data.orders.groups]
         counts = data.orders.counts
         return OrderRanker(**options).fit(orders, sample_weight=counts, callback=callback)

@@ -8,6 +8,7 @@ from bayesrank.datasets.documents import TextData as TextData
 from bayesrank.datasets.documents import read_links as read_links
 from bayesrank.datasets.documents import read_texts as read_texts
 from bayesrank.datasets.errors import DataError as DataError
+from bayesrank.datasets.layouts import ColumnNames as ColumnNames
 from bayesrank.datasets.lists import ListData as ListData
 from bayesrank.datasets.lists import align as align
 from bayesrank.datasets.lists import read_lists as read_lists
@@ -17,6 +18,7 @@ from bayesrank.datasets.ratings import RatingData as RatingData
 from bayesrank.datasets.ratings import read_ratings as read_ratings
 
 __all__ = [
+    "ColumnNames",
     "ComparisonData",
     "DataError",
     "ListData",

@@ -1,6 +1,6 @@
 """Comparisons of named items, as plain arrays."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,9 @@ class OrderEvents(NamedTuple):
 
     groups: tuple[tuple[tuple[int, ...], ...], ...]
     counts: np.ndarray
+
+
+_BY_ROW = ("comparisons", "tied", "times", "weights", "position", "judges", "groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,22 @@ class ComparisonData:
         Columns of the comparisons file that were not used.
     orders
         Orders that the comparisons come from, if any.
+    weights
+        Shape (K,), how often each comparison counts, positive; None if each counts once.
+    position
+        Shape (K,): 1 where the winner (of a tie, the item named first) was shown first or at home,
+        -1 where the other was, 0 where neither; None if nothing is said of that.
+    position_label
+        What the position is, as in "being shown first"; empty if there is none.
+    judges, groups
+        Shape (K,), number of the judge and of the category of each comparison; None if the file
+        says nothing of them.
+    judge_names, group_names
+        Their names.
+    notes
+        Sentences on how the file was understood, and what of it was left out.
+    overlooked
+        Sentences on columns that look as if they should have been used.
     """
 
     names: tuple[str, ...]
@@ -59,11 +78,25 @@ class ComparisonData:
     ignored_columns: tuple[str, ...] = ()
     orders: OrderEvents | None = None
     times: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    position: np.ndarray | None = None
+    position_label: str = ""
+    judges: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    judge_names: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    overlooked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for array in (self.comparisons, self.tied, self.features, self.times):
+        for array in (self.features, *(getattr(self, name) for name in _BY_ROW)):
             if array is not None:
                 array.setflags(write=False)
+
+    def where(self, mask: np.ndarray) -> "ComparisonData":
+        """Some of the comparisons; items, judges and categories stay."""
+        rows = {name: getattr(self, name) for name in _BY_ROW}
+        return replace(self, **{n: v if v is None else v[mask] for n, v in rows.items()})
 
     @property
     def num_items(self) -> int:

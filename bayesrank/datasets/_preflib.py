@@ -17,7 +17,6 @@ the format is described at https://preflib.github.io/PrefLib-Jekyll/format.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,18 +39,6 @@ class Order(NamedTuple):
     row: int
     voters: int  #: number of voters who gave it
     groups: tuple[tuple[str, ...], ...]  #: names, best group first
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs of items in different groups, of one voter."""
-        sizes = [len(group) for group in self.groups]
-        return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """(winner, loser) of every pair of items in different groups."""
-        for place, group in enumerate(self.groups):
-            for worse in self.groups[place + 1 :]:
-                yield from ((winner, loser) for winner in group for loser in worse)
 
 
 def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:

@@ -1,7 +1,9 @@
 """Text files read strictly: what cannot be understood is refused, with its row."""
 
 import csv
+import gzip
 import io
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +50,7 @@ class Table(NamedTuple):
 
 
 def read_text(path: str | Path) -> str:
-    """Contents of a UTF-8 file, without a byte-order mark.
+    """Contents of a UTF-8 file, unpacked if its name ends in .gz, without a byte-order mark.
 
     Raises
     ------
@@ -60,7 +62,9 @@ def read_text(path: str | Path) -> str:
         raise DataError(path, "this is a directory", "give the path of a file")
     try:
         _refuse_large(path)
-        raw = path.read_bytes()
+        raw = gzip.decompress(path.read_bytes()) if _compressed(path) else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise DataError(path, "this is no whole gzip file", "compress it again") from None
     except FileNotFoundError:
         raise DataError(path, "there is no such file", "check the path") from None
     except OSError as error:
@@ -77,6 +81,10 @@ def read_text(path: str | Path) -> str:
     if not text.strip():
         raise DataError(path, "the file is empty", "give one with a header and rows")
     return text
+
+
+def _compressed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def _refuse_large(path: Path) -> None:
@@ -113,7 +121,7 @@ def read_table(path: str | Path, text: str | None = None) -> Table:
     if not records:
         raise DataError(path, "no cell holds anything", "give a header and rows")
     (first, header), rows = (records[0].number, records[0].cells), records[1:]
-    _check_header(path, first, header)
+    check_header(path, first, header)
     if not rows:
         raise DataError(path, "there is a header but no row below it", "add the data")
     for row in rows:
@@ -144,7 +152,14 @@ def _records(path: Path, text: str) -> list[Row]:
         ) from None
 
 
-def _check_header(path: Path, row: int, header: Sequence[str]) -> None:
+def check_header(path: Path, row: int, header: Sequence[str]) -> None:
+    """Refuse a header with a column that has no name, or one twice, or the wrong separator.
+
+    Raises
+    ------
+    DataError
+        If it is such a header.
+    """
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and separator in header[0]:
             raise DataError(

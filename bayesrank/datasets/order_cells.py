@@ -1,0 +1,64 @@
+"""Orders written in one cell each: ``a > b = c``, or a JSON list.
+
+``>`` stands between groups, best first, and ``=`` or ``~`` between the items of one group. In a
+JSON list, a list within the list is a group. Of the items of a group, and of those that an order
+leaves out, nothing is said, as in PrefLib's files; a top-k list is an order of k items before one
+group of the rest.
+"""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from bayesrank.datasets.columns import Column, ColumnTable
+
+__all__ = ["read_order_cells"]
+
+_SAME = re.compile(r"[=~]")
+
+
+def read_order_cells(table: ColumnTable, column: Column) -> list[tuple[tuple[str, ...], ...]]:
+    """Names of the items of each distinct order, group by group, best first.
+
+    Raises
+    ------
+    DataError
+        If a cell is no order, names nothing, or an item twice.
+    """
+    orders = []
+    for number, cell in enumerate(column.values):
+        where = column.codes == number
+        groups = _groups(cell)
+        if groups is None or not all(name for group in groups for name in group):
+            problem = f"{cell[:60]!r} is no order"
+            raise table.error(problem, "write it as a > b = c, best first", column, where)
+        names = [name for group in groups for name in group]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            problem = f"item {twice!r} is in the order twice"
+            raise table.error(problem, "correct the order", column, where)
+        orders.append(groups)
+    if not any(len(groups) > 1 for groups in orders):
+        cure = "give orders of two or more"
+        raise table.error("no order puts one item above another", cure, column, np.array([True]))
+    return orders
+
+
+def _groups(cell: str) -> tuple[tuple[str, ...], ...] | None:
+    if not cell.startswith("["):
+        return tuple(
+            tuple(name.strip() for name in _SAME.split(group)) for group in cell.split(">")
+        )
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+    if not value:
+        return None
+    return tuple(tuple(map(_text, g)) if isinstance(g, list) else (_text(g),) for g in value)
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else json.dumps(value)

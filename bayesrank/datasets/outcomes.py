@@ -1,0 +1,124 @@
+"""What a cell says of who won: the words and numbers that logs of comparisons use.
+
+Words are taken without regard to case, and ``_`` and ``-`` as blanks. A strength ("much better") is
+understood and not used: every comparison counts as one win. Numbers from -2 to 2 (or any others
+around zero) say by how much one side is better; which one has to be known, and by default it is the
+first that positive numbers are for. Of 0, 0.5 and 1, they are the first side's points.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+
+__all__ = ["LOSS", "TIE", "WIN", "numbers_mean", "words_mean"]
+
+LOSS, TIE, WIN = 0, 1, 2
+_TIES = {
+    *("tie", "ties", "tied", "draw", "d", "equal", "equally good", "equally bad", "both", "x"),
+    *("tie (bothbad)", "tie(bothbad)", "tie (both bad)", "tie (bothgood)", "bothbad", "both bad"),
+    *("both good", "bothgood", "neither", "same", "the same", "about the same", "about equal"),
+    *("no preference", "no difference", "c (tie)", "[[c]]", "a=b", "b=a", "0 0"),
+    *("1/2 1/2", "½ ½", "0.5 0.5", "1/2", "½"),
+}
+_FIRST = {"a", "first", "left", "1 0"}
+_SECOND = {"b", "second", "right", "0 1"}
+_PHRASES = re.compile(r"\ba (?:lot|bit|little)\b")
+_FILLERS = {
+    *("is", "are", "was", "the", "much", "far", "slightly", "somewhat", "significantly", "clearly"),
+    *("strongly", "weakly", "marginally", "better", "best", "preferred", "prefer", "preference"),
+    *("wins", "won", "win", "winner", "than", "i", "very", "moderately", "for", "good"),
+}
+_THINGS = {"model", "item", "option", "answer", "response", "system", "output", "candidate"}
+_SIGNS = re.compile(r"\[{0,2}([ab])\s*(>{1,3}|<{1,3})\s*([ab])\]{0,2}")
+
+
+def words_mean(cell: str, first: str, second: str) -> int | None:
+    """What a cell says: `WIN` of the first side, `TIE`, `LOSS`, or None if that is not clear.
+
+    Parameters
+    ----------
+    cell
+        Text.
+    first, second
+        Names of the columns of the two sides, which stand for them as well.
+
+    Examples
+    --------
+    >>> words_mean("tie (bothbad)", "model_a", "model_b") == TIE
+    True
+    >>> words_mean("B is slightly better", "model_a", "model_b") == LOSS
+    True
+    """
+    if _turned(_plain(first), _plain(second)):
+        meant = words_mean(cell, second, first)
+        return meant if meant is None else WIN + LOSS - meant
+    text = _plain(cell)
+    if text in _TIES:
+        return TIE
+    sides = {_plain(first): WIN, _plain(second): LOSS}
+    sides |= dict.fromkeys(_FIRST, WIN) | dict.fromkeys(_SECOND, LOSS)
+    if "home" in _plain(first):
+        sides |= {"h": WIN, "home": WIN, "away": LOSS, "home win": WIN, "away win": LOSS}
+        sides["a"] = LOSS
+    if text in sides:
+        return sides[text]
+    signs = _SIGNS.fullmatch(text)
+    if signs is not None and signs[1] != signs[3]:
+        return WIN if (signs[1] == "a") == (">" in signs[2]) else LOSS
+    if text in ("[[a]]", "[[b]]"):
+        return WIN if text == "[[a]]" else LOSS
+    words = _PHRASES.sub(" ", text).replace(":", " ").split()
+    if "than" in words:
+        words = words[: words.index("than")]
+    worse = "worse" in words
+    rest = [word for word in words if word not in _FILLERS | _THINGS | {"worse"}]
+    if len(rest) != 1 or rest[0] not in sides:
+        return None
+    meant = sides[rest[0]]
+    return WIN + LOSS - meant if worse else meant
+
+
+def _turned(first: str, second: str) -> bool:
+    """Whether the columns' names say that what was named first is the second side."""
+    for one, other in (("a", "b"), ("left", "right"), ("white", "black"), ("first", "second")):
+        if first.split()[-1:] == [other] and second.split()[-1:] == [one]:
+            return True
+    return "away" in first and "home" in second
+
+
+def _plain(cell: str) -> str:
+    return " ".join(re.sub(r"[_\-\u2013]", " ", cell.lower()).split())
+
+
+def numbers_mean(
+    cells: Iterable[str], positive: Literal["first", "second"]
+) -> list[int] | str | None:
+    """What a column of numbers says, cell by cell.
+
+    Parameters
+    ----------
+    cells
+        The distinct cells of the column.
+    positive
+        The side that numbers above zero are for.
+
+    Returns
+    -------
+    list of int, str or None
+        `WIN`, `TIE` or `LOSS` of the first side for each cell; what is not clear about the
+        numbers; or None if some are no numbers.
+    """
+    try:
+        values = np.array([float(cell) for cell in cells])
+    except ValueError:
+        return None
+    if not np.isfinite(values).all():
+        return None
+    if (values < 0).any():
+        sign = np.sign(values) if positive == "first" else -np.sign(values)
+        return (sign.astype(int) + TIE).tolist()
+    if 0.5 in values and set(values.tolist()) <= {0.0, 0.5, 1.0}:
+        return (2 * values).astype(int).tolist()
+    return f"holds the numbers {', '.join(f'{value:g}' for value in sorted(values)[:6])}"

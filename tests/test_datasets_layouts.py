@@ -1,0 +1,277 @@
+"""Files of comparisons in every layout: the same comparisons read the same."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesrank.datasets import ColumnNames, DataError, read_comparisons
+from bayesrank.datasets.columns import read_columns
+from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
+
+# One small table of battles: (first, second, outcome), in the words of each layout.
+BATTLES = [("Ada", "Bob", WIN), ("Cy", "Ada", LOSS), ("Bob", "Cy", TIE), ("Bob", "Ada", WIN)]
+
+
+def lines(header, words, sides=BATTLES):
+    rows = [f"{first},{second},{words[outcome]}" for first, second, outcome in sides]
+    return "\n".join([header, *rows]) + "\n"
+
+
+SIDES = {
+    "arena": lines("model_a,model_b,winner", {WIN: "model_a", LOSS: "model_b", TIE: "tie"}),
+    "both bad": lines(
+        "model_a,model_b,winner", {WIN: "model_a", LOSS: "model_b", TIE: "tie (bothbad)"}
+    ),
+    "both_bad": lines("model_a,model_b,winner", {WIN: "A", LOSS: "B", TIE: "both_bad"}),
+    "scores": lines("home,away,home_score,away_score", {WIN: "2,1", LOSS: "0,3", TIE: "1,1"}),
+    "football": lines("Date,HomeTeam,AwayTeam,FTHG,FTAG,FTR", {}, [])
+    + "d,Ada,Bob,2,1,H\nd,Cy,Ada,0,3,A\nd,Bob,Cy,1,1,D\nd,Bob,Ada,1,0,H\n",
+    "letters": lines("home_team,away_team,result", {WIN: "H", LOSS: "A", TIE: "D"}),
+    "chess": lines("white,black,result", {WIN: "1-0", LOSS: "0-1", TIE: "1/2-1/2"}),
+    "points": lines("white,black,result", {WIN: "1", LOSS: "0", TIE: "0.5"}),
+    "likert": lines(
+        "item_a,item_b,preference",
+        {WIN: "A is much better", LOSS: "B is slightly better", TIE: "About the same"},
+    ),
+    "signs": lines("item_a,item_b,preference", {WIN: "A>>B", LOSS: "B>A", TIE: "A=B"}),
+    "numbers": lines("item_a,item_b,preference", {WIN: "2", LOSS: "-1", TIE: "0"}),
+    "names": "left,right,winner\nAda,Bob,Ada\nCy,Ada,Ada\nBob,Cy,tie\nBob,Ada,Bob\n",
+}
+
+
+def in_battles(data):
+    """The rows as (first, second, outcome), whoever won."""
+    found = []
+    for k, (winner, loser) in enumerate(data.comparisons):
+        names = [data.names[winner], data.names[loser]]
+        outcome = TIE if data.tied[k] else WIN
+        if data.position is not None and data.position[k] < 0:
+            names, outcome = names[::-1], LOSS
+        found.append((*names, outcome))
+    return found
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_every_layout_of_two_sides_reads_the_same(tmp_path, name):
+    path = tmp_path / "c.csv"
+    path.write_text(SIDES[name])
+    data = read_comparisons(path)
+    assert in_battles(data) == BATTLES
+    assert data.names == ("Ada", "Bob", "Cy")
+    assert data.position_label == {
+        "scores": "playing at home", "football": "playing at home", "letters": "playing at home",
+        "chess": "playing white", "points": "playing white",
+    }.get(name, "being shown first")  # fmt: skip
+    assert [bool(note) for note in data.notes] == ([True] if name == "numbers" else [])
+
+
+def test_winner_and_loser_say_nothing_of_positions(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text("winner_name,loser_name,ties\nAda,Bob,0\nAda,Cy,0\nBob,Cy,1\nBob,Ada,0\n")
+    data = read_comparisons(path)
+    assert data.position is None
+    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2], [1, 0]])
+    np.testing.assert_array_equal(data.tied, [False, False, True, False])
+    assert data.overlooked == ()
+
+
+def records(text):
+    header, *rows = (line.split(",") for line in text.splitlines())
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "jsonl", "jsonl.gz", "parquet", "quotes"])
+def test_every_kind_of_file_reads_the_same(tmp_path, monkeypatch, kind):
+    text, path = SIDES["arena"], tmp_path / f"c.{kind}"
+    if "json" in kind:
+        text = "\n".join(json.dumps({**row, "meta": {"turn": 1}}) for row in records(text))
+    if kind == "parquet":  # pyarrow is optional
+        frame = pd.DataFrame(records(text))
+        monkeypatch.setattr(pd, "read_parquet", lambda path: frame)
+    if kind == "quotes":
+        text = "\n".join(
+            ",".join(f'"{cell}"' for cell in line.split(",")) for line in text.splitlines()
+        )
+    path.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
+    assert in_battles(read_comparisons(path)) == BATTLES
+
+
+def test_the_fast_reader_and_the_strict_one_agree(tmp_path):
+    rng = np.random.default_rng(1)
+    cells = np.array(["a", " b", "é", "1.0", "NA", "", "c\t"])[rng.integers(0, 7, (200, 3))]
+    plain = "x,y,z\n" + "".join(",".join(["k", *row[1:]]) + "\n" for row in cells)
+    tables = []
+    for name, text in (("fast", plain), ("strict", plain.replace("k", '"k"'))):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(text)
+        tables.append(read_columns(path))
+    assert [c.values for c in tables[0].columns] == [c.values for c in tables[1].columns]
+    np.testing.assert_array_equal(tables[0].rows, tables[1].rows)
+    for one, other in zip(*(table.columns for table in tables), strict=True):
+        np.testing.assert_array_equal(one.codes, other.codes)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_orders_in_cells(tmp_path, kind):
+    path = tmp_path / f"c.{kind}"
+    if kind == "csv":
+        path.write_text("order,count\na > b = c,2\nc > a,1\na > b = c,1\n")
+    else:
+        orders = [(["a", ["b", "c"]], 2), (["c", "a"], 1), (["a", ["b", "c"]], 1)]
+        path.write_text("\n".join(json.dumps({"order": o, "count": n}) for o, n in orders))
+    data = read_comparisons(path)
+    assert data.orders is not None
+    assert data.orders.groups == (((0,), (1, 2)), ((2,), (0,)))
+    np.testing.assert_array_equal(data.orders.counts, [3, 1])
+    assert data.num_comparisons == 3 * 2 + 1
+
+
+def test_covariates_are_recognised_or_named(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text(
+        "model_a,model_b,winner,judge,category,weight\n"
+        "x,y,a,Eve,maths,1\nx,y,b,Dan,code,0\ny,x,tie,Eve,code,2.5\n"
+    )
+    data = read_comparisons(path)
+    assert data.judge_names == ("Eve", "Dan") and data.group_names == ("maths", "code")
+    np.testing.assert_array_equal(data.judges, [0, 0])
+    np.testing.assert_array_equal(data.groups, [0, 1])
+    np.testing.assert_array_equal(data.weights, [1.0, 2.5])  # a row of weight 0 is left out
+    assert data.ignored_columns == () and data.overlooked == ()
+    names = ColumnNames(first="model_b", second="model_a", judge="category", ignore=("judge",))
+    turned = read_comparisons(path, columns=names)
+    assert turned.judge_names == ("maths", "code") and turned.groups is None
+    assert in_battles(turned) == [("y", "x", LOSS), ("x", "y", TIE)]
+
+
+def test_home_is_nobody_s_on_neutral_ground(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text(
+        "home_team,away_team,home_score,away_score,neutral\nx,y,1,0,FALSE\nx,y,0,1,TRUE\n"
+    )
+    np.testing.assert_array_equal(read_comparisons(path).position, [1.0, 0.0])
+
+
+def test_an_item_against_itself_is_left_out_of_a_log_and_counted(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text(SIDES["arena"] + "Ada,Ada,tie\n")
+    data = read_comparisons(path)
+    assert in_battles(data) == BATTLES
+    assert data.notes == ("Comparisons of an item with itself, left out: 1.",)
+
+
+def test_what_looks_useful_and_is_not_used_is_told(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text("winner,loser,annotator,votes,colour,preference\na,b,x,1,red,1\n")
+    data = read_comparisons(path)
+    assert data.ignored_columns == ("annotator", "votes", "colour", "preference")
+    assert [sentence.split()[1] for sentence in data.overlooked] == [
+        "'annotator'", "'votes'", "'preference'",
+    ]  # fmt: skip
+    quiet = ColumnNames(ignore=("annotator", "preference"), weight="votes")
+    assert read_comparisons(path, columns=quiet).overlooked == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "meaning"),
+    [
+        ("model_a", WIN), ("Model B", LOSS), ("A", WIN), ("tie(bothbad)", TIE), ("neither", TIE),
+        ("A is a lot better", WIN), ("Response B is clearly better", LOSS), ("B is worse", WIN),
+        ("I strongly prefer A", WIN), ("A is better than B", WIN), ("[[B]]", LOSS), ("A<<B", LOSS),
+        ("[[A>B]]", WIN), ("A and B", None), ("not A", None), ("", None), ("A>A", None),
+        ("better", None), ("a bit", None), ("both good", TIE),
+    ],
+)  # fmt: skip
+def test_words(cell, meaning):
+    assert words_mean(cell, "model_a", "model_b") == meaning
+
+
+def test_a_is_away_where_there_is_a_home():
+    assert words_mean("A", "home", "away") == LOSS
+    assert words_mean("H", "HomeTeam", "AwayTeam") == WIN
+    assert words_mean("H", "AwayTeam", "HomeTeam") == LOSS
+    assert words_mean("1-0", "black", "white") == LOSS
+
+
+def test_numbers():
+    assert numbers_mean(("2", "-1", "0"), "first") == [WIN, LOSS, TIE]
+    assert numbers_mean(("2", "-1", "0"), "second") == [LOSS, WIN, TIE]
+    assert numbers_mean(("1", "0.5"), "first") == [WIN, TIE]
+    assert numbers_mean(("1", "A"), "first") is None
+    assert isinstance(numbers_mean(("1", "5"), "first"), str)  # from 1 to 5: which is good?
+
+
+BAD = {
+    "unknown layout": ("x,y,z\n1,2,3\n", {}, "row 1: there is no column 'winner' among 'x', 'y', "),
+    "no outcome": ("model_a,model_b\nx,y\n", {}, "row 1: there is no column 'winner' among "),
+    "bad word": (
+        "model_a,model_b,winner\nx,y,a\nx,y,perhaps\n", {},
+        "row 3, column 'winner': 'perhaps' is no outcome; write model_a, model_b or tie",
+    ),
+    "empty outcome": ("item_a,item_b,outcome\nx,y,\n", {}, "row 2, column 'outcome': the outcome "),
+    "one to five": (
+        "item_a,item_b,preference\nx,y,1\nx,y,5\n", {}, "row 2, column 'preference': it holds the "
+        "numbers 1, 5, which may mean several things; ",
+    ),
+    "a name that is a word": (
+        "model_a,model_b,winner\nA,B,A\nB,A,A\n", {}, "row 3, column 'winner': 'A' is the name of ",
+    ),
+    "score": (
+        "home,away,home_score,away_score\nx,y,1,two\n", {},
+        "row 2, column 'away_score': 'two' is no finite number; ",
+    ),
+    "only itself": ("model_a,model_b,winner\nx,x,a\n", {}, "every row compares an item with "),
+    "no judge": ("winner,loser,judge\nx,y,\n", {}, "row 2, column 'judge': the judge has no name"),
+    "weight": ("winner,loser,weight\nx,y,-1\n", {}, "row 2, column 'weight': the weight is neg"),
+    "all weights zero": ("winner,loser,weight\nx,y,0\n", {}, "column 'weight': all weights are 0"),
+    "column not there": (
+        "winner,loser\nx,y\n", {"judge": "who"}, "there is no column 'who' among 'winner', 'loser'",
+    ),
+    "tie with sides": (
+        "model_a,model_b,winner,t\nx,y,a,0\n", {"tie": "t"}, "--tie does not go with the columns ",
+    ),
+    "ignored column not there": ("winner,loser\nx,y\n", {"ignore": ("z",)}, "there is no column "),
+    "order": ("order\na > > b\n", {}, "row 2, column 'order': 'a > > b' is no order; "),
+    "item twice": ("order\na > b > a\n", {}, "row 2, column 'order': item 'a' is in the order "),
+    "no better": ("order\na = b\n", {}, "row 2, column 'order': no order puts one item above"),
+    "judged orders": ("order,j\na > b,x\n", {"judge": "j"}, "orders have no column of judges; "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_in_one_line(tmp_path, name):
+    text, options, message = BAD[name]
+    path = tmp_path / "c.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_comparisons(path, columns=ColumnNames(**options))
+    said = str(caught.value).removeprefix(str(path)).lstrip(",: ")
+    assert said.startswith(message) and "\n" not in said
+
+
+BAD_FILES = {
+    "c.jsonl": (b'{"winner": "a"}\nnot json\n', "row 2: this line is no JSON object"),
+    "d.jsonl": (b"[1]\n", "row 1: this line is no JSON object"),
+    "c.csv.gz": (b"winner,loser\na,b\n", "this is no whole gzip file"),
+    "d.csv.gz": (gzip.compress(b"winner,loser\na,b\n")[:-9], "this is no whole gzip file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_are_not_what_their_name_says(tmp_path, name):
+    raw, message = BAD_FILES[name]
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(DataError, match=message):
+        read_comparisons(tmp_path / name)
+
+
+def test_without_pyarrow_one_line_says_what_to_do(tmp_path, monkeypatch):
+    def missing(path):
+        raise ImportError("Unable to find a usable engine")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    with pytest.raises(DataError, match="needs the package pyarrow; install it"):
+        read_comparisons(tmp_path / "c.parquet")
