@@ -15,7 +15,6 @@ __all__ = ["COMMANDS"]
 
 K1 = (0.6, 0.9, 1.2, 1.6, 2.0, 2.5)
 B = (0.3, 0.5, 0.75, 0.9)
-WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 
 
 class Cacm(NamedTuple):
@@ -75,11 +74,10 @@ def retrieval() -> None:
 def cacm(folder: Path) -> None:
     """Precision on the CACM collection in FOLDER, all choices by leave-one-query-out."""
     from bayesrank import LinkLearn
-    from bayesrank.retrieval import BM25, links_of, term_counter, with_linked
+    from bayesrank.retrieval import BM25, learn_link_weight, links_of, term_counter
 
     data = read_cacm(folder)
     counter = term_counter(stop_words=None)
-    counts = counter.fit_transform(data.texts)
     counts = counter.fit_transform(data.texts)
     titles, queries = counter.transform(data.titles), counter.transform(data.queries)
     links = links_of(data.links, len(data.texts))
@@ -96,8 +94,8 @@ def cacm(folder: Path) -> None:
     for name, learner in learners.items():
         found[name] = learner.fit(counts, data.links, titles).scores(queries)
     for name in ("BM25, tuned", "LinkLearn (okapi, softmax, titles)"):
-        weighted = [with_linked(found[name], links, weight) for weight in WEIGHTS]
-        found[f"{name} + links"] = _held_out(weighted, data.relevant)
+        learned = learn_link_weight(found[name], links, data.relevant)
+        found[f"{name} + links"] = learned.scores
     _print(found, data.relevant)
     _posterior(counts, queries, titles, links, data)
 
@@ -166,10 +164,10 @@ def _posterior(counts: Any, queries: Any, titles: Any, links: Any, data: Cacm) -
     margins, features = margin_features(titled, rows, known, linked, against)
     unit = margins.std()
     tables = [scores.toarray() for scores in basis_scores(check_counts(queries), rows, known)]
-    for name, link_scale in (("triples independent", None), ("a linked pair's effect", 1.0)):
+    for name, independent in (("triples independent", True), ("a linked pair an event", False)):
         start = time.perf_counter()
         result = EP(link_margins).run(
-            jax.random.key(0), margins / unit, features / unit, link_scale=link_scale
+            jax.random.key(0), margins / unit, features / unit, independent=independent
         )
         took = time.perf_counter() - start
         draws = result.get_samples()
@@ -189,6 +187,37 @@ def _average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
 
     query = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape).ravel()
     return float(average_precision(scores.ravel(), relevant.ravel(), query=query).mean)
+
+
+@retrieval.command()
+@click.option("--sets", default=100, show_default=True)
+def coverage(sets: int) -> None:
+    """How often 90% intervals of the program's unknowns hold, where a link is the best of five."""
+    import jax
+
+    from bayesrank.infer import EP
+    from bayesrank.models import link_margins
+
+    rng = np.random.default_rng(0)
+    engine = EP(link_margins)
+    held: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(sets):
+        truth = np.append(rng.normal(1.0, 1.0), rng.normal(0.0, 0.5, 3))
+        # The first function of a document is BM25's score, the others are its corrections.
+        rows = rng.normal(size=(200, 5, 4)) * np.array([1.0, 0.7, 0.7, 0.7])
+        score = rows @ truth + rng.normal(0.0, 0.5**0.5, (200, 5))
+        rows = np.take_along_axis(rows, np.argsort(-score, axis=1)[..., None], axis=1)
+        apart = rows[:, :1] - rows[:, 1:]
+        for independent, rates in held.items():
+            arguments = apart[..., 0], apart[..., 1:]
+            result = engine.run(jax.random.key(0), *arguments, independent=independent)
+            mean = np.append(result.mean["gain"], result.mean["theta"])
+            sd = np.append(result.stddev["gain"], result.stddev["theta"])
+            rates.append(float(np.mean(np.abs(truth - mean) < 1.645 * sd)))
+    for independent, rates in held.items():
+        name = "triples independent" if independent else "a linked pair an event"
+        error = np.std(rates) / sets**0.5
+        click.echo(f"{name}: {np.mean(rates):.3f} +- {error:.3f}")
 
 
 @retrieval.command()

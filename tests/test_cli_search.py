@@ -8,7 +8,7 @@ import pytest
 
 from bayesrank.cli import main
 from bayesrank.datasets import DataError, read_links, read_texts
-from bayesrank.retrieval import BM25, links_of, term_counter, with_linked
+from bayesrank.retrieval import BM25, learn_link_weight, links_of, term_counter, with_linked
 
 DOCUMENTS = [
     {"id": "d1", "title": "Sorting", "text": "Quick sort and merge sort of arrays"},
@@ -59,6 +59,28 @@ def test_scores_are_those_of_the_library(folder, capsys):
     assert len(found) == np.count_nonzero(wanted)
     for _, scores in found.groupby("query")["score"]:
         assert scores.is_monotonic_decreasing
+
+
+def test_judged_queries_choose_the_weight_of_links(folder, capsys):
+    (folder / "judged.csv").write_text('query,item,label\nq1,d1,1\n"q,2",d2,1\nother,d1,1\n')
+    out = folder / "run.csv"
+    files = ("--queries", folder / "queries.csv", "--links", folder / "links.csv", "--out", out)
+    judged = ("--judged", folder / "judged.csv", "--quiet")
+    assert run("search", folder / "docs.jsonl", *files, *judged) == 0
+    printed = capsys.readouterr().out
+    data = read_texts(folder / "docs.jsonl")
+    counter = term_counter()
+    engine = BM25().fit(counter.fit_transform(data.whole))
+    scores = engine.scores(counter.transform(["quick sort", "tree"]))
+    relevant = np.array([[1, 0, 0, 0], [0, 1, 0, 0]])
+    learned = learn_link_weight(scores, links_of([(0, 2), (2, 1)], 4), relevant)
+    assert f"Links count {learned.weight:g}, as the judged queries have it." in printed
+    assert len(pd.read_csv(out)) == learned.scores.count_nonzero()
+    assert run("search", folder / "docs.jsonl", *files, *judged, "--link-weight", "0.2") == 2
+    assert "takes the place of --link-weight" in capsys.readouterr().err
+    (folder / "judged.csv").write_text("query,item,label\nq1,d1,1\n")
+    assert run("search", folder / "docs.jsonl", *files, *judged) == 2
+    assert "fewer than two of the queries have a relevant document" in capsys.readouterr().err
 
 
 def test_learns_from_links(folder):

@@ -8,7 +8,7 @@ from scipy import sparse
 from bayesrank import LinkLearn
 from bayesrank.infer import EP
 from bayesrank.models import link_margins
-from bayesrank.retrieval import BM25, check_counts, collection, links_of
+from bayesrank.retrieval import BM25, check_counts, collection, links_of, with_linked
 from bayesrank.solvers.link_learn import (
     TermWeight,
     basis_scores,
@@ -136,7 +136,8 @@ def test_links_at_search_time(world):
     adjacency = links_of(links, counts.shape[0]).adjacency.toarray()
     degree = np.maximum(adjacency.sum(1), 1)
     wanted = plain + 0.4 * plain @ (adjacency / degree[:, None]).T
-    got = model.scores(counts[:2], links=links, weight=0.4).toarray()
+    scores = model.scores(counts[:2])
+    got = with_linked(scores, links_of(links, counts.shape[0]), 0.4).toarray()
     np.testing.assert_allclose(got, wanted, rtol=1e-10)
 
 
@@ -171,13 +172,41 @@ def test_ep_agrees_with_nuts_on_the_program():
     np.testing.assert_allclose(sd, draws.std(0), rtol=0.1)
 
 
-def test_effects_of_linked_pairs_widen_the_posterior():
+def test_a_linked_pair_is_one_event():
+    """Evidence against the share of simulations in which the linked document is the best."""
+    rng = np.random.default_rng(3)
+    margins, features = rng.normal(size=(1, 3)), rng.normal(size=(1, 3, 2))
+    draws = 400_000
+    gain, theta = rng.normal(1.0, 1.0, draws), rng.normal(0.0, 0.5, (draws, 2))
+    noise = rng.normal(0.0, 0.5**0.5, (draws, 4))
+    lead = gain[:, None] * margins + theta @ features[0].T + noise[:, :1] - noise[:, 1:]
+    share = (lead > 0).all(axis=1)
+    result = EP(link_margins).run(KEY, margins, features)
+    error = share.std() / draws**0.5
+    assert np.exp(result.log_evidence) == pytest.approx(share.mean(), abs=4 * error)
+    apart = EP(link_margins).run(KEY, margins, features, independent=True)
+    assert np.exp(apart.log_evidence) < share.mean() - 20 * error
+
+
+def test_intervals_hold_where_the_linked_document_is_the_best_of_several():
     rng = np.random.default_rng(0)
-    margins, features = np.abs(rng.normal(size=(400, 4))), rng.normal(size=(400, 4, 2))
-    run = EP(link_margins).run
-    with_effects = run(KEY, margins, features)
-    without = run(KEY, margins, features, link_scale=None)
-    assert (with_effects.stddev["theta"] > 1.1 * without.stddev["theta"]).all()
+    inside: dict[bool, list] = {False: [], True: []}
+    engine = EP(link_margins)
+    for _ in range(100):
+        gain, theta = rng.normal(1.0, 1.0), rng.normal(0.0, 0.5, 2)
+        start, rows = rng.normal(size=(80, 12)), rng.normal(0.0, 0.7, (80, 12, 2))
+        score = gain * start + rows @ theta + rng.normal(0.0, 0.5**0.5, (80, 12))
+        order = np.argsort(-score, axis=1)
+        start = np.take_along_axis(start, order, axis=1)
+        rows = np.take_along_axis(rows, order[..., None], axis=1)
+        margins, features = start[:, :1] - start[:, 1:], rows[:, :1] - rows[:, 1:]
+        for independent, held in inside.items():
+            result = engine.run(KEY, margins, features, independent=independent)
+            apart = np.append(result.mean["gain"] - gain, result.mean["theta"] - theta)
+            sd = np.append(result.stddev["gain"], result.stddev["theta"])
+            held.append(np.abs(apart) < 1.645 * sd)
+    assert 0.85 < np.mean(inside[False]) < 0.95
+    assert np.mean(inside[True]) < 0.7
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 
+from bayesrank.metrics import average_precision
 from bayesrank.retrieval import (
     BM25,
     Index,
     TfIdf,
     check_counts,
     collection,
+    learn_link_weight,
     links_of,
     term_counter,
     with_linked,
@@ -208,3 +211,49 @@ def test_linked_documents_lend_the_mean_of_their_scores():
         with_linked(np.zeros((1, 3)), links, 0.5)
     with pytest.raises(ValueError, match="weight is -1"):
         with_linked(scores, links, -1)
+
+
+def test_the_weight_of_links_is_that_of_the_other_queries():
+    """Against a loop over queries and weights."""
+    rng = np.random.default_rng(5)
+    scores = sparse.csr_array(rng.random((6, 15)) * (rng.random((6, 15)) < 0.6))
+    relevant = (rng.random((6, 15)) < 0.2).astype(int)
+    relevant[4] = 0
+    links = links_of(rng.integers(0, 15, (20, 2)), 15)
+    weights = (0.0, 0.4, 1.5)
+    learned = learn_link_weight(scores, links, relevant, weights)
+
+    def precision(query, weight):
+        given = with_linked(scores, links, weight).toarray()[query]
+        return average_precision(given, relevant[query]).mean
+
+    judged = [0, 1, 2, 3, 5]
+    table = np.array([[precision(query, weight) for query in judged] for weight in weights])
+    assert learned.weight == weights[table.sum(axis=1).argmax()]
+    np.testing.assert_allclose(learned.precision[:, judged], table)
+    for column, query in enumerate(judged):
+        best = weights[np.delete(table, column, axis=1).sum(axis=1).argmax()]
+        assert learned.by_query[query] == best
+        wanted = with_linked(scores, links, best).toarray()[query]
+        np.testing.assert_allclose(learned.scores.toarray()[query], wanted)
+    assert len(set(learned.by_query)) > 1
+
+
+@pytest.mark.parametrize(
+    "relevant, weights, message",
+    [
+        (np.eye(2, 3), [], "weights has shape"),
+        (np.ones((2, 2)), [0.1], "relevant has shape"),
+        (np.array([[1, 0, 0], [0, 0, 0]]), [0.1], "fewer than two queries"),
+        (np.eye(2, 3), [-0.1], "weight is"),
+    ],
+    ids=["no weight", "shape", "one query", "negative"],
+)
+def test_refuses_to_learn_the_weight_of_links(relevant, weights, message):
+    with pytest.raises(ValueError, match=message):
+        learn_link_weight(sparse.eye_array(2, 3), links_of([(0, 1)], 3), relevant, weights)
+
+
+def test_an_engine_without_documents_says_so():
+    with pytest.raises(NotFittedError):
+        BM25().search(sparse.eye_array(1, 2))

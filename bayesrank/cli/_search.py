@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from bayesrank.datasets import TextData
 
+_WEIGHT = 0.3
+
 _HELP = """\
 Search DOCUMENTS for each query, by BM25, or by term weights learned from links.
 
@@ -24,8 +26,11 @@ text with columns of these names; a title is not needed. --links has the columns
   {"id": "d2", "title": "Trees", "text": "..."}       d2,d1        q1,quick sort
 
 With --links a document's score gains --link-weight times the mean score of the documents that it
-is linked with, whichever refers to which. --out has the columns query, item and score, as
-`evaluate` reads them.
+is linked with, whichever refers to which. --judged learns that weight: it has the columns query,
+item and label (0 is not relevant), or is a TREC file, and judges two of the queries or more. Each
+judged query is then scored by the weight that the others choose.
+
+--out has the columns query, item and score, as `evaluate` reads them.
 """
 
 
@@ -51,9 +56,13 @@ is linked with, whichever refers to which. --out has the columns query, item and
 @click.option(
     "--link-weight",
     type=click.FloatRange(min=0),
-    default=0.3,
-    show_default=True,
-    help="What the scores of linked documents count.",
+    help=f"What the scores of linked documents count.  [default: {_WEIGHT}]",
+)
+@click.option(
+    "--judged",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Judged queries, by which that is learned instead.",
 )
 @click.option(
     "--language",
@@ -72,7 +81,8 @@ def search(
     links: Path | None,
     out: Path,
     method: str,
-    link_weight: float,
+    link_weight: float | None,
+    judged: Path | None,
     language: str,
     k: int,
     seed: int,
@@ -87,11 +97,14 @@ def search(
 
     if method == "link-learn" and links is None:
         raise click.UsageError("--method link-learn needs --links, a file of linked documents.")
-    inputs = [path.resolve() for path in (documents, queries, links) if path is not None]
+    if judged is not None and (links is None or link_weight is not None):
+        raise click.UsageError("--judged needs --links, and takes the place of --link-weight.")
+    inputs = [path.resolve() for path in (documents, queries, links, judged) if path is not None]
     if out.resolve() in inputs:
         raise OutputError(f"{out}: the scores would replace this input; use --out")
     data, asked = read_texts(documents), read_texts(queries)
     pairs = None if links is None else read_links(links, data.names)
+    relevant = None if judged is None else _relevance(judged, asked, data)
     steps = Steps(Console(stderr=True), quiet=quiet)
     with steps.running():
         with steps.step("Counting terms"):
@@ -104,8 +117,9 @@ def search(
             engine = _engine(documents, method, counter, counts, data, pairs, seed)
         with steps.step("Searching"):
             scores = engine.scores(counter.transform(asked.whole))
+            weight = link_weight
             if pairs is not None:
-                scores = _with_links(links, scores, pairs, link_weight)
+                scores, weight = _with_links(links, scores, pairs, link_weight, relevant)
         with steps.step("Writing the scores"):
             try:
                 write_frame(out, _table(scores, asked, data, k))
@@ -113,6 +127,8 @@ def search(
                 reason = error.strerror or type(error).__name__
                 raise OutputError(f"{out}: cannot be written ({reason}); use --out") from error
     message = f"{len(asked.names)} queries, {len(data.names)} documents. Scores are in {out}."
+    if relevant is not None:
+        message += f" Links count {weight:g}, as the judged queries have it."
     click.echo(shown(message))
 
 
@@ -149,14 +165,40 @@ def _engine(
         raise DataError(path, str(error), "correct the file") from None
 
 
-def _with_links(path: Path | None, scores: Any, links: Any, weight: float) -> Any:
+def _relevance(path: Path, asked: "TextData", data: "TextData") -> np.ndarray:
+    """Labels of the queries' documents, shape (queries, documents)."""
     from bayesrank.datasets import DataError
-    from bayesrank.retrieval import links_of, with_linked
+    from bayesrank.datasets.runs import read_qrels
+
+    rows = {name: row for row, name in enumerate(asked.names)}
+    columns = {name: column for column, name in enumerate(data.names)}
+    relevant = np.zeros((len(rows), len(columns)), int)
+    for (query, item), label in read_qrels(path).labels.items():
+        if query in rows and item in columns:
+            relevant[rows[query], columns[item]] = label
+    if (relevant > 0).any(axis=1).sum() < 2:
+        raise DataError(
+            path, "fewer than two of the queries have a relevant document", "judge more of them"
+        )
+    return relevant
+
+
+def _with_links(
+    path: Path | None, scores: Any, links: Any, weight: float | None, relevant: Any
+) -> tuple[Any, float]:
+    """Scores with links, and the weight of these for queries that are not judged."""
+    from bayesrank.datasets import DataError
+    from bayesrank.retrieval import learn_link_weight, links_of, with_linked
 
     try:
-        return with_linked(scores, links_of(links, scores.shape[1]), weight)
+        checked = links_of(links, scores.shape[1])
     except ValueError as error:
         raise DataError(path or "", str(error), "correct the file") from None
+    if relevant is None:
+        weight = _WEIGHT if weight is None else weight
+        return with_linked(scores, checked, weight), weight
+    learned = learn_link_weight(scores, checked, relevant)
+    return learned.scores, learned.weight
 
 
 def _table(scores: Any, queries: "TextData", data: "TextData", k: int) -> "pd.DataFrame":

@@ -10,7 +10,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,13 +17,11 @@ from bayesrank._states import no_state, read_arrays, write_arrays
 from bayesrank._validate import check_count
 from bayesrank.retrieval import (
     Collection,
-    Hits,
     Index,
+    SearchEngine,
     check_counts,
     collection,
     links_of,
-    warn_of_unknown_terms,
-    with_linked,
 )
 from bayesrank.solvers.link_learn import FORMS, LOSSES, TermWeight, Texts, fit_link_learn, weigh
 
@@ -34,7 +31,7 @@ _OWNER = "LinkLearn"
 _FORMAT = 1
 
 
-class LinkLearn(BaseEstimator):
+class LinkLearn(SearchEngine):
     """Search by term weights under which linked documents are alike [1]_.
 
     A document is taken to be closer to those it is linked with than to others. What is learned is
@@ -71,8 +68,8 @@ class LinkLearn(BaseEstimator):
     validation_ : list of float
         Mean average precision on the held-out tenth of the linked documents (200 at the most),
         before training and after each epoch.
-    collection_ : Collection
-        What the indexed documents say of their terms.
+    collection_, index_
+        Of the indexed documents, as for `bayesrank.retrieval.SearchEngine`.
 
     References
     ----------
@@ -171,77 +168,7 @@ class LinkLearn(BaseEstimator):
         self.params_ = trained.params
         self.validation_ = list(trained.precision)
         self._form = form
-        return self._index(rows, known)
-
-    def index(self, counts: Any) -> Self:
-        """Index other documents, which take the place of those before; nothing is learned.
-
-        Parameters
-        ----------
-        counts : sparse array of shape (documents, terms)
-            Counts of terms, whatever the terms are.
-
-        Returns
-        -------
-        LinkLearn
-            This estimator.
-        """
-        check_is_fitted(self, "params_")
-        rows = check_counts(counts)
-        return self._index(rows, collection(rows))
-
-    def scores(self, queries: Any, *, links: ArrayLike | None = None, weight: float = 0.0) -> Any:
-        """Scores of all documents.
-
-        Parameters
-        ----------
-        queries : sparse array of shape (queries, terms)
-            Counts of terms.
-        links : array-like of shape (L, 2), optional
-            Links between the indexed documents.
-        weight : float, default 0
-            With `links`, how much the mean score of linked documents adds to a document's own.
-
-        Returns
-        -------
-        sparse array of shape (queries, documents)
-            Scores; those that are not stored are zero.
-
-        Raises
-        ------
-        ValueError
-            If an argument cannot be used.
-        """
-        found = self._index_.scores(self._query_weights(queries))
-        if links is None:
-            return found
-        return with_linked(found, links_of(links, found.shape[1]), weight)
-
-    def search(self, queries: Any, k: int = 10) -> Hits:
-        """Find the k best documents of each query.
-
-        Parameters
-        ----------
-        queries : sparse array of shape (queries, terms)
-            Counts of terms.
-        k : int, default 10
-            How many documents.
-
-        Returns
-        -------
-        Hits
-
-        Raises
-        ------
-        ValueError
-            If `queries` are no counts of the same terms, or `k` is not a positive whole number.
-
-        Warns
-        -----
-        UserWarning
-            If a query has no term that a document has.
-        """
-        return self._index_.search(self._query_weights(queries), k)
+        return self.index(rows)
 
     def save(self, path: str | Path) -> None:
         """Write what was learned and the index to a file, whole or not at all.
@@ -257,7 +184,7 @@ class LinkLearn(BaseEstimator):
         options = {k: v for k, v in self.get_params().items() if k != "random_state"}
         header = {"format": _FORMAT, "options": options, "validation": self.validation_}
         flat = _flattened(self.params_)
-        postings, known = self._index_.postings, self.collection_
+        postings, known = self.index_.postings, self.collection_
         write_arrays(
             path,
             {
@@ -302,7 +229,7 @@ class LinkLearn(BaseEstimator):
             if frequency.shape != shape[:1] or int(number) != shape[1]:
                 raise ValueError("its parts do not fit together")
             engine.collection_ = Collection(int(number), float(mean_length), frequency)
-            engine._index_ = Index(postings.T)
+            engine.index_ = Index(postings.T)
         except (LookupError, TypeError, ValueError) as error:
             raise no_state(path, _OWNER, " ".join(str(error).split())) from None
         return engine
@@ -335,18 +262,12 @@ class LinkLearn(BaseEstimator):
             )
         return counted
 
-    def _index(self, rows: Any, known: Collection) -> Self:
-        self.collection_ = known
-        self._index_ = Index(weigh(self._form, self.params_, rows, known))
-        return self
-
-    def _query_weights(self, queries: Any) -> Any:
+    def _document_weights(self, rows: Any, known: Collection) -> Any:
         check_is_fitted(self, "params_")
-        rows = check_counts(queries, "queries", num_terms=self._index_.num_terms)
-        warn_of_unknown_terms(rows, self.collection_)
-        if not self._form.both_sides:
-            return rows
-        return weigh(self._form, self.params_, rows, self.collection_)
+        return weigh(self._form, self.params_, rows, known)
+
+    def _query_weights(self, rows: Any, known: Collection) -> Any:
+        return weigh(self._form, self.params_, rows, known) if self._form.both_sides else rows
 
 
 def _flattened(params: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ fixed functions :math:`\phi_b` of the term's count, its idf and the document's l
 by which a linked document beats an unlinked one is linear, and all that is unknown is Gaussian:
 `bayesrank.solvers.link_learn.margin_features` makes the margins.
 
-A linked pair is set against several unlinked documents, and its triples are not independent:
-whatever makes the two documents alike beyond their words is in all of them. So each linked pair has
-an effect of its own, ``closeness``. Without it intervals are too narrow.
+A linked pair is one event: the linked document performs once, at its score plus noise, and beats
+the performances of all unlinked documents that it is set against. Its triples share that
+performance. Taken as independent, they make intervals far too narrow.
 
 References
 ----------
@@ -25,8 +25,7 @@ from bayesrank.distributions import Thurstone
 
 __all__ = ["link_margins"]
 
-# Of each of the two documents, so that the noise of a margin has standard deviation one.
-_NOISE = 0.5**0.5
+_NOISE = 0.5**0.5  # of a document, so that the noise of a margin has standard deviation one
 
 
 def link_margins(
@@ -34,7 +33,7 @@ def link_margins(
     features: ArrayLike,
     *,
     scale: ArrayLike = 0.5,
-    link_scale: ArrayLike | None = 1.0,
+    independent: bool = False,
 ) -> None:
     """Corrections of BM25's term weight, from linked documents that beat unlinked ones.
 
@@ -43,7 +42,7 @@ def link_margins(
     ================ ================================== =========================================
     ``gain``         Normal(1, 1)                       factor of BM25's margins
     ``theta``        Normal(0, scale), shape (B,)       corrections, times the gain
-    ``closeness``    Normal(0, link_scale), (L, 1)      of each linked pair
+    ``performance``  Normal(0, 0.5**0.5), (L, 1)        of each linked document, about its score
     ``order``        observed, shape (L, U)             1: the linked document is the closer one
     ================ ================================== =========================================
 
@@ -56,9 +55,8 @@ def link_margins(
         How each function changes them, in the same units, shape (L, U, B).
     scale : ArrayLike
         Prior standard deviation of a correction, positive.
-    link_scale : ArrayLike or None
-        Prior standard deviation of a linked pair's closeness, positive, in units of the noise; with
-        None triples are independent.
+    independent : bool
+        Whether the linked document performs anew in each triple, as in the paper's loss.
 
     Raises
     ------
@@ -84,9 +82,11 @@ def link_margins(
     prior = dist.Normal(0.0, scale).expand([rows.shape[2]]).to_event(1)
     margin = gain * start + rows @ jnp.asarray(numpyro.sample("theta", prior))
     links = numpyro.plate("links", start.shape[0], dim=-2)
-    if link_scale is not None:
+    # Thurstone's scale is that of each of two performances, of which one is drawn apart here.
+    noise = _NOISE
+    if not independent:
+        noise = _NOISE / 2**0.5
         with links:
-            closeness = numpyro.sample("closeness", dist.Normal(0.0, link_scale))
-        margin = margin + jnp.asarray(closeness)
+            margin = margin + jnp.asarray(numpyro.sample("performance", dist.Normal(0.0, _NOISE)))
     with links, numpyro.plate("unlinked", start.shape[1], dim=-1):
-        numpyro.sample("order", Thurstone(margin, _NOISE), obs=jnp.ones(start.shape, int))
+        numpyro.sample("order", Thurstone(margin, noise), obs=jnp.ones(start.shape, int))

@@ -15,94 +15,29 @@ References
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayesrank._stack import outside
-from bayesrank.retrieval.counts import Collection, check_counts, collection
-from bayesrank.retrieval.index import Hits, Index
+from bayesrank.retrieval.counts import Collection
+from bayesrank.retrieval.engine import SearchEngine
 
 __all__ = ["BM25", "TfIdf"]
 
 Array = NDArray[np.float64]
 
 
-class _Engine:
+class _Formula(SearchEngine):
     """A search engine whose term weights are a formula."""
 
     def fit(self, counts: Any) -> Self:
-        """Index documents.
-
-        Parameters
-        ----------
-        counts : sparse array of shape (documents, terms)
-            Counts of terms, see `term_counter`. Empty documents score 0.
-
-        Returns
-        -------
-        Self
-            This engine.
-
-        Raises
-        ------
-        ValueError
-            If `counts` or an option cannot be used; the message names it.
-        """
-        rows = check_counts(counts)
-        self.collection_: Collection = collection(rows)
-        self.index_ = Index(self._weigh(rows))
-        return self
-
-    def scores(self, queries: Any) -> Any:
-        """Scores of all documents, sparse, shape (queries, documents).
-
-        Parameters
-        ----------
-        queries : sparse array of shape (queries, terms)
-            Counts of terms.
-        """
-        return self.index_.scores(self._query_weights(queries))
-
-    def search(self, queries: Any, k: int = 10) -> Hits:
-        """Find the k best documents of each query.
-
-        Parameters
-        ----------
-        queries : sparse array of shape (queries, terms)
-            Counts of terms.
-        k : int, default 10
-            How many documents.
-
-        Returns
-        -------
-        Hits
-
-        Raises
-        ------
-        ValueError
-            If `queries` are no counts of the same terms, or `k` is not a positive whole number.
-
-        Warns
-        -----
-        UserWarning
-            If a query has no term that a document has; all documents score 0 for it.
-        """
-        return self.index_.search(self._query_weights(queries), k)
-
-    def _query_weights(self, queries: Any) -> Any:
-        rows = check_counts(queries, "queries", num_terms=self.index_.num_terms)
-        warn_of_unknown_terms(rows, self.collection_)
-        return rows
-
-    def _weigh(self, rows: Any) -> Any:
-        raise NotImplementedError
+        """Index documents, see `index`."""
+        return self.index(counts)
 
 
-class BM25(_Engine):
+class BM25(_Formula):
     """Okapi BM25.
 
     Parameters
@@ -143,16 +78,16 @@ class BM25(_Engine):
             raise ValueError(f"idf is {idf!r}; choose 'smooth', 'log' or 'odds'")
         self.k1, self.b, self.idf = k1, b, idf
 
-    def _weigh(self, rows: Any) -> Any:
-        lengths = rows.sum(axis=1) / self.collection_.mean_length
+    def _document_weights(self, rows: Any, known: Collection) -> Any:
+        lengths = rows.sum(axis=1) / known.mean_length
         held = self.k1 * (1.0 - self.b + self.b * lengths)
         held = np.repeat(held, np.diff(rows.indptr))
-        weights = _idf(self.collection_, self.idf)[rows.indices]
+        weights = _idf(known, self.idf)[rows.indices]
         weights *= (self.k1 + 1.0) * rows.data / (held + rows.data)
         return sparse.csr_array((weights, rows.indices, rows.indptr), shape=rows.shape)
 
 
-class TfIdf(_Engine):
+class TfIdf(_Formula):
     """Cosine of tf-idf vectors: ``(1 + log tf) log(N / df)``, scaled to length one.
 
     Attributes
@@ -161,16 +96,16 @@ class TfIdf(_Engine):
         As for `BM25`.
     """
 
-    def _weigh(self, rows: Any) -> Any:
-        idf = _idf(self.collection_, "log")
+    def _document_weights(self, rows: Any, known: Collection) -> Any:
+        idf = _idf(known, "log")
         weights = (1.0 + np.log(rows.data)) * idf[rows.indices]
         owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         norms = np.sqrt(np.bincount(owner, weights**2, minlength=rows.shape[0]))
         weights /= np.where(norms > 0, norms, 1.0)[owner]
         return sparse.csr_array((weights, rows.indices, rows.indptr), shape=rows.shape)
 
-    def _query_weights(self, queries: Any) -> Any:
-        return self._weigh(super()._query_weights(queries))
+    def _query_weights(self, rows: Any, known: Collection) -> Any:
+        return self._document_weights(rows, known)
 
 
 def _idf(documents: Collection, kind: str) -> Array:
@@ -183,16 +118,3 @@ def _idf(documents: Collection, kind: str) -> Array:
             odds = (number - df + 0.5) / (df + 0.5)
             idf = np.log1p(odds) if kind == "smooth" else np.log(odds)
     return np.where(df > 0, idf, 0.0)
-
-
-def warn_of_unknown_terms(queries: Any, documents: Collection) -> None:
-    """Warn of queries without a term that any document has."""
-    known = queries @ (documents.document_frequency > 0).astype(float)
-    if not known.all():
-        lost = np.flatnonzero(known == 0)
-        more = f" and {len(lost) - 1} more have" if len(lost) > 1 else " has"
-        warnings.warn(
-            f"query {lost[0]}{more} no term that a document has; all documents score 0 there",
-            UserWarning,
-            stacklevel=outside(),
-        )

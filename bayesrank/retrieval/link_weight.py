@@ -1,0 +1,91 @@
+"""How much links count at search time, learned from judged queries."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from bayesrank.metrics import average_precision
+from bayesrank.retrieval.links import Links, with_linked
+
+__all__ = ["LINK_WEIGHTS", "LinkWeight", "learn_link_weight"]
+
+Array = NDArray[np.float64]
+
+LINK_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
+
+
+class LinkWeight(NamedTuple):
+    """The weight of links under which judged queries are served best.
+
+    Attributes
+    ----------
+    weight
+        That with the greatest mean average precision over all judged queries.
+    by_query
+        For each query, the best weight for all the others, shape (queries,).
+    scores
+        Scores with links, each query's by its weight in `by_query`: what they are judged by is not
+        what the weight was chosen by. Sparse, shape (queries, documents).
+    precision
+        Average precision of each query under each weight that was tried, shape (weights, queries).
+    """
+
+    weight: float
+    by_query: Array
+    scores: Any
+    precision: Array
+
+
+def learn_link_weight(
+    scores: Any, links: Links, relevant: ArrayLike, weights: ArrayLike = LINK_WEIGHTS
+) -> LinkWeight:
+    """Choose the weight of `with_linked` by judged queries.
+
+    Parameters
+    ----------
+    scores : sparse array of shape (queries, documents)
+        Scores without links.
+    links : Links
+        Links between the documents.
+    relevant : array-like of shape (queries, documents)
+        Labels of relevance, 0 for not relevant. A query with no relevant document has no say.
+    weights : array-like of shape (weights,), optional
+        What to choose from, numbers from 0 on; of equally good ones the first is taken.
+
+    Returns
+    -------
+    LinkWeight
+
+    Raises
+    ------
+    ValueError
+        If an argument does not fit, or fewer than two queries have a relevant document.
+    """
+    tried, labels = np.asarray(weights, float), np.asarray(relevant)
+    if tried.ndim != 1 or not tried.size:
+        raise ValueError(f"weights has shape {tried.shape}; pass one number or more")
+    if labels.shape != scores.shape:
+        raise ValueError(
+            f"relevant has shape {labels.shape}, and scores {scores.shape}; pass a label for each"
+        )
+    judged = (labels > 0).any(axis=1)
+    if judged.sum() < 2:
+        raise ValueError("relevant has fewer than two queries with a relevant document; judge more")
+    given = [with_linked(scores, links, weight) for weight in tried]
+    precision = np.array([_precision(each, labels) for each in given])
+    counted = np.where(judged, precision, 0.0)
+    others = counted.sum(axis=1, keepdims=True) - counted
+    best = np.argmax(others, axis=0)
+    rows: Any = [given[choice][[row]] for row, choice in enumerate(best)]
+    weight = float(tried[np.argmax(counted.sum(axis=1))])
+    return LinkWeight(weight, tried[best], sparse.csr_array(sparse.vstack(rows)), precision)
+
+
+def _precision(scores: Any, labels: NDArray[Any]) -> Array:
+    """Average precision of each query, shape (queries,); not a number where none is relevant."""
+    query = np.repeat(np.arange(len(labels)), labels.shape[1])
+    return average_precision(scores.toarray().ravel(), labels.ravel(), query=query).values
