@@ -103,20 +103,22 @@ def of_levels(probability: np.ndarray, level: np.ndarray, seed: int) -> Trial:
 def run(
     cases: Sequence[Case], share: float, results: Path | None, report: Callable[[str], None]
 ) -> dict[str, list[Trial]]:
-    """Run the trials that a file of results does not have yet, and keep them there."""
-    known: dict[str, list[Any]] = {}
+    """Run the trials that a file of results, a line of JSON each, does not have yet; add them."""
+    known: dict[str, list[Trial]] = {case.name: [] for case in cases}
     if results is not None and results.exists():
-        known = json.loads(results.read_text())
+        for line in results.read_text().splitlines():
+            name, *trial = json.loads(line)
+            known.setdefault(name, []).append(Trial(*trial))
     found: dict[str, list[Trial]] = {}
     for case in cases:
-        trials = [Trial(*trial) for trial in known.get(case.name, ())]
+        trials = known[case.name]
         for seed in range(len(trials), max(2, round(share * case.sets))):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 trials.append(case.trial(seed))
             if results is not None:
-                known[case.name] = trials
-                results.write_text(json.dumps(known))
+                with results.open("a") as file:
+                    file.write(json.dumps([case.name, *trials[-1]]) + "\n")
         found[case.name] = trials
         report(table({case.name: trials}, header=False))
     return found

@@ -99,6 +99,7 @@ def orders_as_pairs(seed: int) -> Trial:
     return of_draws(ranker.result.get_samples()["f"], skill)
 
 
+_SETS = 200
 _NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _SPACE = {"num_levels": 3, "threshold_scale": 2.0}
 
@@ -158,27 +159,27 @@ def rank_rls(seed: int) -> Trial:
 
 
 def _all() -> Iterator[Case]:
-    def case(name: str, trial: Callable[..., Trial], sets: int, **options: Any) -> Case:
-        return Case(name, lambda seed: trial(seed, **options), sets)
+    def case(name: str, trial: Callable[..., Trial], **options: Any) -> Case:
+        return Case(name, lambda seed: trial(seed, **options), _SETS)
 
     maximum = {"hyperparameters": "maximum"}
-    yield case("PairwiseRanker, independent skills", thurstone_skills, 200)
-    yield case("PairwiseRanker, logistic noise", thurstone_skills, 100, likelihood="logit")
-    yield case("PairwiseRanker, ties", thurstone_skills, 200, ties=True)
-    yield case("PairwiseRanker, ties, maximum", thurstone_skills, 100, ties=True, **maximum)
-    yield case("PreferenceGP", preference, 200)
-    yield case("PreferenceGP, ard", preference, 60, ard=True)
-    yield case("PreferenceGP, maximum", preference, 100, **maximum)
-    yield case("OrdinalGP", ordinal, 100)
-    yield case("OrdinalGP, maximum", ordinal, 60, **maximum)
-    yield case("OrderRanker", orders, 200)
-    yield case("OrderRanker, maximum", orders, 100, **maximum)
-    yield case("orders as pairs (not to be done)", orders_as_pairs, 100)
-    yield case("Bayes point, IntegratedEP", bayes_point, 100, integrate=True)
-    yield case("Bayes point, EP, noise at its median", bayes_point, 100, integrate=False)
-    yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, 100, first=0, last=100)
-    yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, 60, first=100, last=300)
-    yield case("RankRLS", rank_rls, 200)
+    yield case("PairwiseRanker, independent skills", thurstone_skills)
+    yield case("PairwiseRanker, logistic noise", thurstone_skills, likelihood="logit")
+    yield case("PairwiseRanker, ties", thurstone_skills, ties=True)
+    yield case("PairwiseRanker, ties, maximum", thurstone_skills, ties=True, **maximum)
+    yield case("PreferenceGP", preference)
+    yield case("PreferenceGP, ard", preference, ard=True)
+    yield case("PreferenceGP, maximum", preference, **maximum)
+    yield case("OrdinalGP", ordinal)
+    yield case("OrdinalGP, maximum", ordinal, **maximum)
+    yield case("OrderRanker", orders)
+    yield case("OrderRanker, maximum", orders, **maximum)
+    yield case("orders as pairs (not to be done)", orders_as_pairs)
+    yield case("Bayes point, IntegratedEP", bayes_point, integrate=True)
+    yield case("Bayes point, EP, noise at its median", bayes_point, integrate=False)
+    yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, first=0, last=100)
+    yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, first=100, last=300)
+    yield case("RankRLS", rank_rls)
 
 
 CASES = tuple(_all())

@@ -1,11 +1,14 @@
 """RankRLS against the paper's formulae, training again, and the program under EP and NUTS."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 from list_data import graded_lists
 from numpyro.infer import MCMC, NUTS
 from scipy import sparse
+from scipy.linalg import block_diag, helmert
 from tinygp.kernels import ExpSquared
 
 from bayesrank.datasets import group_queries
@@ -97,6 +100,47 @@ def test_ep_on_the_program_is_exact(kernel, weights):
         variance = variance - jitter
     np.testing.assert_allclose(fit.predict(X_new), mean, atol=1e-8)
     np.testing.assert_allclose(fit.std(X_new), np.sqrt(variance), atol=1e-8)
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
+@each_kernel
+def test_standard_deviations_average_over_scale_and_noise(kernel, wide):
+    rng = np.random.default_rng(5)
+    query = np.repeat(np.arange(10), 8)
+    X, X_new = rng.normal(size=(80, 90 if wide else 3)), rng.normal(size=(6, 90 if wide else 3))
+    y = 0.25 * X[:, 0] + rng.normal(size=80)  # little of which is told by the features
+    fit = _fit(X, y, query, kernel=kernel)
+    means, variances, logs = _on_a_grid(kernel, X, y, query, X_new)
+    share = np.exp(logs - logs.max())
+    share /= share.sum()
+    error = share @ (variances + (means - fit.predict(X_new)) ** 2)
+    np.testing.assert_allclose(fit.std(X_new), np.sqrt(error), rtol=0.04)
+    known = _fit(X, y, query, kernel=kernel, regularization=fit.lam).std(X_new)
+    assert (fit.std(X_new) > 1.05 * known).mean() > 0.5
+
+
+def _on_a_grid(kernel, X, y, query, X_new):
+    """Means and variances of new scores, and log densities, on a grid of scale and noise.
+
+    The ratio of noise to scale has the program's prior; the unit of the grades is not told.
+    """
+    values = np.arange(-6.0, 3.0, 0.15)
+    axes = np.array([(scale, noise) for scale in values for noise in values[values > -2.5]])
+    H: Any = block_diag(*[helmert(8)] * 10)
+    whole = np.concatenate([X, X_new])
+    K: Any = gram_of(kernel, whole) if kernel != "linear" else whole @ whole.T
+    prior, across, told = K[80:, 80:], H @ K[:80, 80:], H @ y
+    values, basis = np.linalg.eigh(H @ K[:80, :80] @ H.T)
+    across, told = basis.T @ across, basis.T @ told
+    means, variances, logs = [], [], []
+    for log_scale, log_noise in axes:
+        square = np.exp(2 * log_scale)
+        spread = square * values + np.exp(2 * log_noise) * 7 / 2
+        means.append(square * across.T @ (told / spread))
+        variances.append(square * np.diag(prior) - square**2 * (across.T**2 @ (1 / spread)))
+        evidence = -0.5 * (told**2 / spread + np.log(spread)).sum()
+        logs.append(evidence - 0.25 * (log_noise - log_scale) ** 2)
+    return np.array(means), np.array(variances), np.array(logs)
 
 
 def test_nuts_on_the_program_agrees():

@@ -161,8 +161,10 @@ class RankRLS(ListEstimator):
         Returns
         -------
         ndarray of shape (n,), or a tuple of two
-            Scores, higher is better, in units of the grades; and their standard deviations, at the
-            chosen constant and scale.
+            Scores, higher is better, in units of the grades; and their standard deviations. With
+            ``regularization="evidence"`` these are averaged over the posterior of the constant,
+            the mean's own moves about the score included; else they take the constant as known,
+            and are too small where the data say little of it.
 
         Raises
         ------

@@ -11,9 +11,13 @@ from scipy.optimize import minimize_scalar
 
 from bayesrank.solvers.rank_rls.hold_out import held_out_errors
 
-__all__ = ["best_by_evidence", "best_by_hold_out", "log_evidence", "scale_of"]
+__all__ = ["best_by_evidence", "best_by_hold_out", "equal_shares", "log_evidence", "scale_of"]
 
 Array = NDArray[np.float64]
+
+# Variance of log lambda in the program, whose log scale and log noise have variance one each.
+_PRIOR_VARIANCE = 8.0
+_SHARES = 32
 
 
 def scale_of(system: Any, lam: float) -> float:
@@ -52,8 +56,22 @@ def best_by_evidence(system: Any) -> float:
     def objective(log_lam: Any) -> Any:
         return -log_evidence(system, np.exp(log_lam))
 
-    grid = np.log(system.values[-1]) + np.log(10.0) * np.linspace(-10.0, 4.0, 71)
+    grid = _log_grid(system, 71)
     return _refine(objective, grid, objective(grid))
+
+
+def equal_shares(system: Any) -> Array:
+    """Constants that stand for equal shares of the posterior of the constant, shape (32,).
+
+    They are the middles of 32 parts of equal probability, by the evidence and the program's prior
+    of ``noise^2 / scale^2``. Of the scale nothing is told in advance: that would depend on the unit
+    of the grades.
+    """
+    grid = _log_grid(system, 701)
+    logs = log_evidence(system, np.exp(grid)) - grid**2 / (2.0 * _PRIOR_VARIANCE)
+    density = np.exp(logs - logs.max())
+    below = (np.cumsum(density) - 0.5 * density) / density.sum()
+    return np.exp(np.interp((np.arange(_SHARES) + 0.5) / _SHARES, below, grid))
 
 
 def best_by_hold_out(system: Any) -> float:
@@ -63,6 +81,10 @@ def best_by_hold_out(system: Any) -> float:
     grid = usual * np.logspace(-4.0, 3.0, 29)
     errors = [held_out_errors(system, lam).sum() for lam in grid]
     return float(grid[int(np.argmin(errors))])
+
+
+def _log_grid(system: Any, size: int) -> Array:
+    return np.log(system.values[-1]) + np.log(10.0) * np.linspace(-10.0, 4.0, size)
 
 
 def _refuse_nothing(system: Any) -> None:

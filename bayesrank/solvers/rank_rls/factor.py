@@ -67,6 +67,10 @@ class KernelFactor:
         """Multiply by a root of P: the squares of a column sum to its quadratic form."""
         return self.inverse @ right
 
+    def reduction(self, across: Array, lams: Array, squared_scales: Array) -> Array:
+        """What is known of columns' variances, ``c' P c``, times the one squared scale."""
+        return squared_scales.sum() * ((self.inverse @ across) ** 2).sum(axis=0)
+
     def root_columns(self, lam: float, rows: slice) -> Array:
         """Columns of that root, shape (m, n)."""
         return self.inverse[:, rows]

@@ -17,6 +17,7 @@ from bayesrank._forks import refuse_forked_child
 from bayesrank.solvers.rank_rls.choose import (
     best_by_evidence,
     best_by_hold_out,
+    equal_shares,
     log_evidence,
     scale_of,
 )
@@ -49,6 +50,9 @@ class RankRLSFit:
         Regularisation constant and prior scale; the noise is ``sqrt(lam) * scale``.
     log_evidence
         Of the contrasts, in nats.
+    constants
+        Constants that are equally probable, over which standard deviations average; `lam` alone
+        where it was not chosen by evidence.
     weights
         Weights of the features, or of Nystrom's features; None in the dual form.
     rows, dual
@@ -62,6 +66,7 @@ class RankRLSFit:
     lam: float
     scale: float
     log_evidence: float
+    constants: Array
     weights: Any = None
     rows: Any = None
     dual: Any = None
@@ -81,7 +86,7 @@ class RankRLSFit:
         return cross_gram(self.kernel, X, self.rows) @ self.dual
 
     def std(self, X: Any) -> Array:
-        """Posterior standard deviation of the score of each row.
+        """Root mean square error of the score of each row, averaged over the constants.
 
         Raises
         ------
@@ -92,13 +97,19 @@ class RankRLSFit:
             raise ValueError(
                 "solver='lsmr' gives no standard deviations; fit with solver='dense' or 'nystrom'"
             )
-        if self.weights is not None:
-            variance = self.system.variance(self.features(X), self.lam)
+        lams = self.constants
+        shares = np.array([scale_of(self.system, lam) for lam in lams]) ** 2 / lams.size
+        if self.dual is None:
+            features = self.features(X)
+            variance = self.system.variance(features, lams, shares)
+            means = features @ np.stack([self.system.weights(lam) for lam in lams], axis=1)
         else:
             across = self.system.contrasts.whiten(cross_gram(self.kernel, self.rows, X))
-            reduction = (self.system.root_times(across, self.lam) ** 2).sum(axis=0)
-            variance = np.maximum(prior_variance(self.kernel, X) - reduction, 0.0)
-        return self.scale * np.sqrt(variance)
+            reduction = self.system.reduction(across, lams, shares)
+            variance = np.maximum(shares.sum() * prior_variance(self.kernel, X) - reduction, 0.0)
+            means = across.T @ np.stack([self.system.alpha(lam) for lam in lams], axis=1)
+        apart = np.asarray(means) - self.predict(X)[:, None]
+        return np.sqrt(variance + np.mean(apart**2, axis=1))
 
 
 def fit_rank_rls(
@@ -156,6 +167,8 @@ def fit_rank_rls(
         choose = best_by_evidence if regularization == "evidence" else best_by_hold_out
         lam = choose(system)
     scale, evidence = scale_of(system, lam), float(log_evidence(system, lam))
+    averaged = regularization == "evidence" and solver != "lsmr"
+    constants = equal_shares(system) if averaged else np.array([lam])
     if parts.get("rows") is None or "root" in parts:
         parts["weights"] = system.weights(lam)
     else:
@@ -163,7 +176,7 @@ def fit_rank_rls(
         if kernel == "linear":  # more features than rows
             parts["weights"] = np.asarray(X.T @ dual)
         parts["dual"] = dual
-    return RankRLSFit(system, kernel, lam, scale, evidence, **parts)
+    return RankRLSFit(system, kernel, lam, scale, evidence, constants, **parts)
 
 
 def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:

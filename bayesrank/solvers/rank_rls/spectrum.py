@@ -154,10 +154,10 @@ class LinearSpectrum(Spectrum):
         removed = self.contrasts.sums(self.basis, solved)
         return means @ self.coordinates - np.einsum("qk,qk->q", means, removed)
 
-    def variance(self, X: Any, lam: float) -> Array:
-        """Posterior variance of scores of new rows, in units of the squared scale."""
+    def variance(self, X: Any, lams: Array, squared_scales: Array) -> Array:
+        """Posterior variance of scores of new rows, added up over constants and scales."""
         rotated = np.asarray(X @ self.rotation)
-        return rotated**2 @ (lam / (self.all_values + lam))
+        return rotated**2 @ (squared_scales * lams / (self.all_values[:, None] + lams)).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +190,11 @@ class KernelSpectrum(Spectrum):
     def root_times(self, right: Array, lam: float) -> Array:
         """Multiply by a root of P: the squares of a column sum to its quadratic form."""
         return ((self.basis.T @ right).T / np.sqrt(self.values + lam)).T
+
+    def reduction(self, across: Array, lams: Array, squared_scales: Array) -> Array:
+        """What is known of columns' variances, ``c' P c``, added up over constants and scales."""
+        known = (squared_scales / (self.values[:, None] + lams)).sum(axis=1)
+        return known @ (self.basis.T @ across) ** 2
 
     def root_columns(self, lam: float, rows: slice) -> Array:
         """Columns of that root, shape (m, n)."""
