@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import Predictive
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import log_ndtr, logsumexp
 
 from bayesrank import to_arviz
-from bayesrank.infer import NestedEP, NestedEPResult
+from bayesrank.infer import ConvergenceWarning, NestedEP, NestedEPResult
 from bayesrank.infer.hyper.nested import LARGEST_R_HAT, largest_r_hat
 
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6])
@@ -124,3 +124,41 @@ def test_chains_that_disagree_have_not_converged():
     agreeing = np.random.default_rng(0).normal(size=(2, 200, 3))
     apart = agreeing + np.array([0.0, 1.0])[:, None, None]
     assert largest_r_hat(agreeing) < LARGEST_R_HAT < largest_r_hat(apart)
+
+
+def governed(y):
+    """A hyperparameter whose prior hangs on a latent: its posterior has two modes."""
+    mu: Any = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    b: Any = numpyro.sample("b", dist.TruncatedNormal(mu, 0.1, low=0.0))
+    a: Any = numpyro.sample("a", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
+
+
+def test_a_prior_that_hangs_on_a_latent():
+    counts: dict[str, Any] = {"num_warmup": 200, "num_samples": 600, "num_chains": 2}
+    found = NestedEP(governed).run(jax.random.key(0), 1.0, target_accept_prob=0.95, **counts)
+    assert found.converged and found.num_divergent == 0
+    mu, log_b = np.linspace(-6.0, 6.0, 1201)[:, None], np.linspace(-12.0, 2.0, 2001)
+    log_joint = stats.norm.logpdf(mu) + stats.norm.logpdf(np.exp(log_b), mu, 0.1) + log_b
+    log_joint += stats.norm.logpdf(1.0, np.exp(log_b), np.sqrt(2.0)) - log_ndtr(mu / 0.1)
+    evidence = logsumexp(log_joint) + np.log(0.01 * (log_b[1] - log_b[0]))
+    weight = np.exp(log_joint - logsumexp(log_joint))
+    draws = np.log(found.get_samples(group_by_chain=True)["b"])
+    at = float(np.sum(weight * log_b)), float(np.sum(weight * mu))
+    spread = float(np.sqrt(np.sum(weight * log_b**2) - at[0] ** 2))
+    effective = float(effective_sample_size(draws))
+    assert effective > 50
+    assert_allclose(draws.mean(), at[0], atol=4 * spread / np.sqrt(effective))
+    assert_allclose(draws.std(), spread, rtol=0.15)
+    # As far as the latents hang on it, they are off by what it is.
+    assert_allclose(found.mean["mu"], at[1], atol=4 / np.sqrt(effective))
+    assert abs(found.log_evidence - evidence) < 4 * found.log_evidence_error
+
+
+def test_a_short_walk_is_told_with_the_cure(capsys):
+    with pytest.warns(ConvergenceWarning, match=r"Give it target_accept_prob=0\.95"):
+        found = NestedEP(regression).run(jax.random.key(0), Y, num_warmup=1, num_samples=4)
+    found.print_summary()
+    assert "It has not converged" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="target_accept_prob must be between 0 and 1, got 1"):
+        NestedEP(regression).run(jax.random.key(0), Y, target_accept_prob=1.0)

@@ -77,9 +77,13 @@ def tilted_moments(
     values, slopes = jax.vmap(lambda points: _value_and_slope(log_likelihood, points))(x)
     deviation = x - mean
     log_mass = values - 0.5 * deviation**2 / variance + log_weight
-    total = jax.nn.logsumexp(log_mass, axis=0)
-    log_z = total - 0.5 * jnp.log(2 * jnp.pi * variance)
-    p = jnp.exp(log_mass - total)
+    p = jnp.exp(log_mass - jax.nn.logsumexp(log_mass, axis=0))
+    # Where there is no density, it has no derivative: such nodes are moved to where there is one.
+    known = lax.stop_gradient(jnp.isfinite(values))
+    heaviest = jnp.take_along_axis(x, jnp.argmax(p, axis=0)[None], axis=0)
+    values = jax.vmap(log_likelihood)(jnp.where(known, x, heaviest))
+    log_mass = jnp.where(known, values - 0.5 * deviation**2 / variance + log_weight, -jnp.inf)
+    log_z = jax.nn.logsumexp(log_mass, axis=0) - 0.5 * jnp.log(2 * jnp.pi * variance)
     shift = jnp.sum(p * deviation, axis=0)
     centred = deviation - shift
     spread = jnp.sum(p * centred**2, axis=0)

@@ -119,12 +119,16 @@ def in_closed_form(found: Target) -> dict[str, Any] | None:
     def log_white(w: jax.Array) -> jax.Array:
         return found.log_joint(jnp.asarray(found.centre) + root @ w)
 
-    places = np.random.default_rng(0).normal(size=(3, size))
+    places = np.random.default_rng(0).normal(size=(4, size))
+    heights = np.stack([float(log_white(jnp.asarray(x))) for x in places])
     hessians = np.stack([np.asarray(jax.hessian(log_white)(jnp.asarray(x))) for x in places])
     first = [np.asarray(jax.grad(log_white)(jnp.asarray(x))) for x in places]
-    expected = [first[0] + hessians[0] @ (x - places[0]) for x in places]
-    # Pieces of straight lines have the same second derivatives everywhere, too.
-    if not (_same(hessians, hessians[0]) and _same(np.stack(first), np.stack(expected))):
+    steps = places - places[0]
+    slopes = first[0] + steps @ hessians[0]
+    levels = heights[0] + steps @ first[0] + 0.5 * np.sum(steps @ hessians[0] * steps, axis=1)
+    # Pieces of straight lines have the same second derivatives everywhere, too; steps, all slopes.
+    pairs = ((hessians, hessians[0]), (np.stack(first), slopes), (heights, levels))
+    if not all(_same(*pair) for pair in pairs):
         return None
     covariance = np.linalg.inv(-hessians[0])
     mode = places[0] + covariance @ first[0]

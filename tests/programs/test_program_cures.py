@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
 from numpyro.infer.util import log_density
-from program_table import GROUP, WIN, Y, normal, observe
+from program_table import GROUP, WIN, X, Y, normal, observe
 
 from bayesrank.infer import EP
 
@@ -114,6 +114,43 @@ def tempered_data():
         observe(dist.Normal(f[GROUP], 0.7), Y)
 
 
+def tempered_positive_effects():
+    with numpyro.handlers.scale(scale=2.0):
+        effect: Any = numpyro.sample("effect", dist.HalfNormal(1.0).expand([4]))
+    observe(dist.Normal(effect[GROUP], 0.7), Y)
+
+
+def tempered_positive_effect():
+    with numpyro.handlers.scale(scale=2.0):
+        slope: Any = numpyro.sample("slope", dist.HalfNormal(1.0))
+    observe(dist.Normal(normal("intercept", 2.0) + slope * X, 0.7), Y)
+
+
+def data_of_positive_effect_tempered():
+    slope: Any = numpyro.sample("slope", dist.HalfNormal(1.0))
+    intercept = normal("intercept", 2.0)
+    with numpyro.handlers.scale(scale=2.0):
+        observe(dist.Normal(intercept + slope * X, 0.7), Y)
+
+
+def data_of_positive_effects_tempered():
+    effect: Any = numpyro.sample("effect", dist.HalfNormal(1.0).expand([4]))
+    with numpyro.handlers.scale(scale=2.0):
+        observe(dist.Normal(effect[GROUP], 0.7), Y)
+
+
+def masked_positive_effects():
+    with numpyro.handlers.mask(mask=np.arange(4) > 0):
+        effect: Any = numpyro.sample("effect", dist.HalfNormal(1.0).expand([4]))
+    observe(dist.Normal(effect[GROUP], 0.7), Y)
+
+
+def data_masked():
+    effect: Any = numpyro.sample("effect", dist.HalfNormal(1.0).expand([4]))
+    with numpyro.handlers.mask(mask=GROUP > 0):
+        observe(dist.Normal(effect[GROUP], 0.7), Y)
+
+
 def scales_of_groups():
     scale: Any = numpyro.sample("scale", dist.HalfNormal(1.0).expand([4]))
     observe(dist.Normal(normal("f", 1.0), scale[GROUP]), Y)
@@ -187,6 +224,15 @@ REWRITTEN: dict[Any, tuple[list[str], Any]] = {
     carry_not_affine: (["prior mean of latent site 'x'", "Make it affine"], carry_made_affine),
     weights_of_a_mixture: (["'group' is discrete", "Sum it out of the model"], summed_out),
     tempered_latents: (["'f' stands under handlers.scale", "Scale the observed"], tempered_data),
+    tempered_positive_effect: (
+        ["'slope' stands under handlers.scale", "Scale the observed"],
+        data_of_positive_effect_tempered,
+    ),
+    tempered_positive_effects: (
+        ["'effect' stands under handlers.scale", "Scale the observed"],
+        data_of_positive_effects_tempered,
+    ),
+    masked_positive_effects: (["'effect' is masked", "Mask the observed"], data_masked),
     convolution: (
         ["'y'", "predictor is not affine", "one affine predictor"],
         convolution_by_a_matrix,
@@ -239,3 +285,14 @@ def test_what_is_rewritten_has_the_density_of_what_is_refused():
     ):
         densities = [log_density(model, (), {}, latents)[0] for model in (one, other)]
         assert_allclose(*densities, rtol=1e-6)
+
+
+def test_a_tempered_scale_stays_a_hyperparameter():
+    def model() -> None:
+        with numpyro.handlers.scale(scale=2.0):
+            noise: Any = numpyro.sample("noise", dist.HalfNormal(1.0))
+        observe(dist.Normal(normal("f", 1.0, (4,))[GROUP], noise), Y)
+
+    result = EP(model).run(KEY)
+    assert result.free_params == ("noise",)
+    assert_allclose(result.params["noise"], dist.HalfNormal(1.0).icdf(0.5), rtol=1e-5)

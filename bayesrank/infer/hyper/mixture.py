@@ -116,7 +116,8 @@ class MixtureResult(GaussianMoments):
         """How far the posterior can be trusted, by importance sampling.
 
         The draws are weighed by the program's own density of latents and hyperparameters together,
-        when it is first asked for.
+        when it is first asked for. The hyperparameters are taken to be drawn as EP's evidence says:
+        whether they are, `converged` tells.
 
         Returns
         -------
@@ -146,5 +147,7 @@ class MixtureResult(GaussianMoments):
             Probability of the interval shown.
         """
         print_summary({**self.hyperparameters, **self.draws}, prob=prob, group_by_chain=True)
+        if not self.converged:
+            sys.stdout.write("It has not converged: what follows is of the draws that there are.\n")
         trust = str(self.trust) if "trust" in self.__dict__ else "not looked into; see result.trust"
         sys.stdout.write(f"How far to trust it: {trust}\n")

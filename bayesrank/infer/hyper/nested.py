@@ -105,6 +105,7 @@ class NestedEP:
         num_warmup: int = 100,
         num_samples: int = 250,
         num_chains: int = 2,
+        target_accept_prob: float = _ACCEPTED,
         callback: Callable[[float], None] | None = None,
         **kwargs: Any,
     ) -> NestedEPResult:
@@ -126,6 +127,8 @@ class NestedEP:
             Draws of each chain that are thrown away, and kept.
         num_chains
             Number of chains, run one after the other.
+        target_accept_prob
+            As NUTS's in NumPyro: nearer to 1 the steps are shorter, where trajectories diverge.
         callback
             Called now and then with the share of the work done, between 0 and 1.
 
@@ -137,7 +140,8 @@ class NestedEP:
         ------
         ValueError
             If the program is not one that EP can take, or has no hyperparameter to integrate over,
-            or a number of draws or chains is not positive.
+            or a number of draws or chains is not positive, or `target_accept_prob` is not between
+            0 and 1.
 
         Warns
         -----
@@ -148,6 +152,10 @@ class NestedEP:
         check_count(num_warmup, "num_warmup")
         check_count(num_samples, "num_samples", 4)
         check_count(num_chains, "num_chains")
+        if not 0 < target_accept_prob < 1:
+            raise ValueError(
+                f"target_accept_prob must be between 0 and 1, got {target_accept_prob}"
+            )
         advance = callback or (lambda share: None)
         walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
         # Factorisations are small and many: threads inside one of them only get in the way.
@@ -161,7 +169,7 @@ class NestedEP:
                     num_samples,
                     num_chains,
                     lambda x: advance(0.7 * x),
-                    target_accept_prob=_ACCEPTED,
+                    target_accept_prob=target_accept_prob,
                 ),
                 self.model,
             )
@@ -319,6 +327,7 @@ def _complaint(result: NestedEPResult, r_hat: float) -> str:
     return (
         f"NestedEP has not converged: {result.num_divergent} of {result.num_samples} draws ended a "
         f"divergent trajectory, EP did not converge at {result.num_unconverged} of them, and the "
-        f"largest R-hat is {r_hat:.3f}. Give it a longer num_warmup and num_samples, or priors "
-        "that keep the hyperparameters where they mean something"
+        f"largest R-hat is {r_hat:.3f}. Give it target_accept_prob=0.95 where trajectories "
+        "diverge, a longer num_warmup and num_samples, or priors that keep the hyperparameters "
+        "where they mean something"
     )

@@ -144,9 +144,7 @@ def roles_of_bounded(
 
 
 def _is_elementwise(site: Mapping[str, Any]) -> bool:
-    base, mask = unwrap(site["fn"])
-    if mask is not None or site["scale"] is not None:
-        return False
+    base, _ = unwrap(site["fn"])
     return not base.event_dim and not getattr(base.support, "event_dim", 1)
 
 
