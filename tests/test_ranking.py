@@ -228,7 +228,7 @@ def test_summary_collects_the_single_functions():
     samples = make_draws(300, 6)
     names = [f"item {c}" for c in "abcdef"]
     summary = summarize(samples, names, prob=0.8, k=2)
-    order = consensus_ranking(samples)
+    order = consensus_ranking(samples, "mean")
     np.testing.assert_array_equal(summary.item, order)
     assert summary.name == [names[i] for i in order]
     np.testing.assert_allclose(summary.mean, samples.mean(0)[order])

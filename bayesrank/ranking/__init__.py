@@ -21,20 +21,32 @@ from bayesrank.ranking._ranks import prob_top_k as prob_top_k
 from bayesrank.ranking._ranks import rank_distribution as rank_distribution
 from bayesrank.ranking._ranks import rank_interval as rank_interval
 from bayesrank.ranking._ranks import rank_samples as rank_samples
+from bayesrank.ranking._records import Records as Records
+from bayesrank.ranking._records import count_records as count_records
 from bayesrank.ranking._summary import RankSummary as RankSummary
 from bayesrank.ranking._summary import summarize as summarize
+from bayesrank.ranking._tiers import comparisons_to_settle as comparisons_to_settle
+from bayesrank.ranking._tiers import is_provisional as is_provisional
+from bayesrank.ranking._tiers import prob_better_than_next as prob_better_than_next
+from bayesrank.ranking._tiers import tiers as tiers
 
 __all__ = [
     "RankSummary",
+    "Records",
+    "comparisons_to_settle",
     "connected_components",
     "consensus_ranking",
+    "count_records",
     "expected_rank",
+    "is_provisional",
     "pairwise_probability",
     "pairwise_probability_gaussian",
     "prob_best",
+    "prob_better_than_next",
     "prob_top_k",
     "rank_distribution",
     "rank_interval",
     "rank_samples",
     "summarize",
+    "tiers",
 ]

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank._names import check_names, shown
 from bayesrank.ranking._ranks import equal_tailed, mean_rank, rank_bounds, top_k_share
+from bayesrank.ranking._records import Records
+from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
 
 if TYPE_CHECKING:
@@ -21,12 +23,18 @@ _MAX_ROWS = 40
 class RankSummary:
     """Ranking with uncertainty; every array is in ranked order, best first.
 
+    Items stand in the order of their mean skill. Where they fall into components between which
+    there is no comparison, one component stands below the other, and all that is said of an item
+    (ranks, probabilities, tiers) is said of its component.
+
     Attributes
     ----------
     item
         Item indices, shape ``(n,)``.
     name
         Item names.
+    rank
+        Place in the order of mean skill, 1 = best.
     mean, sd
         Posterior mean and standard deviation of skill, in the units of the draws.
     skill_lower, skill_upper
@@ -34,10 +42,20 @@ class RankSummary:
         outside either end.
     prob_best, prob_top_k
         Probability of being the best, and among the best ``k``.
+    prob_better_than_next
+        Probability that the item's skill exceeds that of the next; NaN where there is no next.
     expected_rank
-        Posterior mean rank, 1 = best. The order of the table.
+        Posterior mean rank, 1 = best.
     rank_lower, rank_upper
         Equal-tailed credible interval of the rank, see `rank_interval`.
+    tier
+        Items of one tier cannot be told from its first one, see `tiers`.
+    provisional
+        Whether the rank is hardly better known than without any comparison, see `is_provisional`.
+    component
+        0 for the items of the largest component, and so on; all 0 where none were given.
+    records
+        Comparisons won, lost and tied; None where none were given.
     prob
         Probability of both intervals.
     k
@@ -46,21 +64,32 @@ class RankSummary:
 
     item: Array
     name: list[str]
+    rank: Array
     mean: Array
     sd: Array
     skill_lower: Array
     skill_upper: Array
     prob_best: Array
     prob_top_k: Array
+    prob_better_than_next: Array
     expected_rank: Array
     rank_lower: Array
     rank_upper: Array
+    tier: Array
+    provisional: Array
+    component: Array
+    records: Records | None
     prob: float
     k: int
 
     def __len__(self) -> int:
         """Return the number of items."""
         return len(self.name)
+
+    @property
+    def num_components(self) -> int:
+        """Number of components that the items fall into."""
+        return int(self.component.max()) + 1
 
     def to_dataframe(self) -> "pd.DataFrame":
         """Return the table as a pandas data frame, one row an item, best first.
@@ -76,31 +105,37 @@ class RankSummary:
             raise ImportError(
                 "to_dataframe needs pandas: pip install pandas (print the summary to do without)"
             ) from error
-        return pd.DataFrame(
-            {
-                "rank": np.arange(1, len(self) + 1),
-                "item": self.name,
-                "skill_mean": self.mean,
-                "skill_sd": self.sd,
-                "skill_lower": self.skill_lower,
-                "skill_upper": self.skill_upper,
-                "prob_best": self.prob_best,
-                f"prob_top_{self.k}": self.prob_top_k,
-                "expected_rank": self.expected_rank,
-                "rank_lower": self.rank_lower,
-                "rank_upper": self.rank_upper,
-            }
-        )
+        columns: dict[str, Any] = {
+            "rank": self.rank,
+            "item": self.name,
+            "skill_mean": self.mean,
+            "skill_sd": self.sd,
+            "skill_lower": self.skill_lower,
+            "skill_upper": self.skill_upper,
+            "prob_best": self.prob_best,
+            f"prob_top_{self.k}": self.prob_top_k,
+            "prob_better_than_next": self.prob_better_than_next,
+            "expected_rank": self.expected_rank,
+            "rank_lower": self.rank_lower,
+            "rank_upper": self.rank_upper,
+            "tier": self.tier,
+            "provisional": self.provisional,
+        }
+        if self.records is not None:
+            columns |= {**self.records._asdict(), "comparisons": self.records.comparisons}
+        if self.num_components > 1:
+            columns["component"] = self.component + 1
+        return pd.DataFrame(columns)
 
     def _row(self, i: int) -> tuple[str, ...]:
         """Return the cells of row ``i`` as text."""
         return (
-            str(i + 1),
+            str(self.rank[i]),
             shown(self.name[i]),
+            str(self.tier[i]),
             f"{self.mean[i]:.3f} ± {self.sd[i]:.3f}",
             f"{self.prob_best[i]:.1%}",
             f"{self.prob_top_k[i]:.1%}",
-            f"{self.expected_rank[i]:.1f}",
             f"{self.rank_lower[i]} to {self.rank_upper[i]}",
         )
 
@@ -112,10 +147,10 @@ class RankSummary:
         titles = (
             "rank",
             "item",
+            "tier",
             "skill ± sd",
             "P(best)",
             f"P(top {self.k})",
-            "mean rank",
             f"{100 * self.prob:g}% rank interval",
         )
         rows = [titles, *(self._row(i) for i in shown)]
@@ -138,6 +173,8 @@ def summarize(
     *,
     prob: float = 0.9,
     k: int | None = None,
+    records: Records | None = None,
+    components: ArrayLike | None = None,
 ) -> RankSummary:
     """Summarise posterior draws of skill as a ranking with uncertainty.
 
@@ -151,40 +188,80 @@ def summarize(
         Probability of the skill and rank intervals, strictly between 0 and 1.
     k
         Report the probability of being among the best ``k``; 3 if not given (``n`` if smaller).
+    records
+        Comparisons won, lost and tied, of `count_records`, to be shown beside the ranking.
+    components
+        Component of each item, of `connected_components`, shape ``(n,)``: each is ranked by
+        itself. By default all items are in one.
 
     Returns
     -------
     RankSummary
-        One entry per item, sorted by expected rank. ``print`` it, or call ``to_dataframe()``.
+        One entry per item, sorted by mean skill, which is what is shown. ``print`` it, or call
+        ``to_dataframe()``.
 
     Raises
     ------
     ValueError
-        If ``samples`` is not a finite ``(draws, n)`` array, or ``names``, ``prob`` or ``k`` do not
-        fit.
+        If ``samples`` is not a finite ``(draws, n)`` array, or another argument does not fit.
     """
     array = check_samples(samples)
     n = array.shape[1]
     prob = check_prob(prob)
     k = check_k(min(3, n) if k is None else k, n)
     labels = check_names(names, n)
-    low, high = rank_bounds(array)
-    ranks = mean_rank(low, high)
-    order = np.argsort(ranks, kind="stable")
-    rank_lower, rank_upper = equal_tailed(low, high, prob)
+    component = _check_components(components, n)
+    if records is not None and len(records.wins) != n:
+        raise ValueError(f"records are of {len(records.wins)} items, and samples of {n}")
+    mean = array.mean(axis=0, dtype=np.float64)
+    parts = []
+    for number in range(component.max() + 1):
+        inside = np.flatnonzero(component == number)
+        order = inside[np.argsort(-mean[inside], kind="stable")]
+        parts.append({"item": order, **_ranked(array[:, order], prob, k)})
+    columns: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+    }
+    order = columns["item"]
     lower, upper = equal_tailed(array, array, prob)
     return RankSummary(
-        item=order,
+        **columns,
         name=[labels[i] for i in order],
-        mean=array.mean(axis=0, dtype=np.float64)[order],
+        mean=mean[order],
         sd=array.std(axis=0, dtype=np.float64)[order],
         skill_lower=lower[order],
         skill_upper=upper[order],
-        prob_best=top_k_share(low, high, 1)[order],
-        prob_top_k=top_k_share(low, high, k)[order],
-        expected_rank=ranks[order],
-        rank_lower=rank_lower[order].astype(np.int64),
-        rank_upper=rank_upper[order].astype(np.int64),
+        component=component[order],
+        records=None if records is None else Records(*(each[order] for each in records)),
         prob=prob,
         k=k,
     )
+
+
+def _check_components(components: ArrayLike | None, n: int) -> Array:
+    component = np.zeros(n, np.int64) if components is None else np.asarray(components)
+    if component.shape != (n,) or component.dtype.kind not in "iu":
+        raise ValueError(
+            f"components has shape {component.shape} and dtype {component.dtype}; pass the number "
+            f"of a component for each of the {n} items"
+        )
+    if not np.array_equal(np.unique(component), np.arange(component.max() + 1)):
+        raise ValueError("components are not numbered 0, 1 and so on; use connected_components")
+    return component
+
+
+def _ranked(samples: Array, prob: float, k: int) -> dict[str, Array]:
+    """What is said of items that are ranked together; the first column is the best."""
+    low, high = rank_bounds(samples)
+    lower, upper = equal_tailed(low, high, prob)
+    return {
+        "rank": np.arange(1, samples.shape[1] + 1),
+        "prob_best": top_k_share(low, high, 1),
+        "prob_top_k": top_k_share(low, high, k),
+        "prob_better_than_next": prob_better_than_next(samples),
+        "expected_rank": mean_rank(low, high),
+        "rank_lower": lower.astype(np.int64),
+        "rank_upper": upper.astype(np.int64),
+        "tier": tiers(samples),
+        "provisional": is_provisional(lower.astype(np.int64), upper.astype(np.int64), prob),
+    }

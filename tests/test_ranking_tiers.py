@@ -1,0 +1,209 @@
+"""Tiers, records and what settles a ranking, against brute force over draws and closed forms."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+
+from bayesrank.ranking import (
+    Records,
+    comparisons_to_settle,
+    count_records,
+    is_provisional,
+    prob_best,
+    prob_better_than_next,
+    rank_interval,
+    summarize,
+    tiers,
+)
+
+
+def brute_tiers(samples, prob):
+    """Follow the definition item by item and draw by draw."""
+    draws, left, tier, number = samples.tolist(), set(range(samples.shape[1])), {}, 0
+    mean = samples.mean(0)
+    while left:
+        number += 1
+        first = max(left, key=lambda i: (mean[i], -i))
+        best = dict.fromkeys(left, 0.0)
+        for draw in draws:
+            top = max(draw[i] for i in left)
+            winners = [i for i in left if draw[i] == top]
+            for i in winners:
+                best[i] += 1.0 / len(winners) / len(draws)
+        inside = {first}
+        for i in left:
+            beaten = sum(1.0 if d[first] > d[i] else 0.5 * (d[first] == d[i]) for d in draws)
+            if beaten / len(draws) < prob - 1e-9:
+                inside.add(i)
+        held = 0.0
+        for i in sorted(left, key=lambda i: (-best[i], -mean[i], i)):
+            if held >= prob - 1e-9:
+                break
+            inside.add(i)
+            held += best[i]
+        tier |= dict.fromkeys(inside, number)
+        left -= inside
+    return [tier[i] for i in range(samples.shape[1])]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("prob", [0.8, 0.95])
+def test_tiers_by_brute_force(seed, prob):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 15))
+    samples = rng.normal(size=(80, n)) * rng.uniform(0.1, 3.0, n) + rng.normal(0, 2, n)
+    if seed % 3 == 0:
+        samples = np.round(samples)
+    np.testing.assert_array_equal(tiers(samples, prob), brute_tiers(samples, prob))
+
+
+def test_the_first_stands_alone_exactly_where_it_is_probably_the_best():
+    """Thirty rivals, each told from the first, of which one may well be the best."""
+    rng = np.random.default_rng(0)
+    alone, with_others = 0, 0
+    for gap in np.linspace(1.5, 4.5, 16):
+        samples = rng.normal(size=(4000, 31))
+        samples[:, 0] += gap
+        tier = tiers(samples)
+        first = np.flatnonzero(tier == 1)
+        assert (len(first) == 1) == (prob_best(samples)[0] >= 0.95)
+        alone, with_others = alone + (len(first) == 1), with_others + (len(first) > 1)
+        assert prob_best(samples)[first].sum() >= 0.95
+    assert alone and with_others
+
+
+def test_the_first_tier_holds_whoever_may_be_the_best():
+    rng = np.random.default_rng(1)
+    samples = rng.normal(size=(500, 12)) * rng.uniform(0.1, 4.0, 12)
+    assert (tiers(samples)[prob_best(samples) > 0.051] == 1).all()
+
+
+def test_an_item_of_which_little_is_known_is_told_from_nobody():
+    samples = np.random.default_rng(2).normal(size=(2000, 4)) * [0.1, 0.1, 0.1, 9.0]
+    samples += [3.0, 2.0, 1.0, 0.0]
+    np.testing.assert_array_equal(tiers(samples), [1, 2, 3, 1])
+
+
+def test_better_than_next_of_gaussians():
+    rng = np.random.default_rng(3)
+    mean, sd = np.array([2.0, 1.0, 0.7]), np.array([1.0, 0.5, 0.2])
+    got = prob_better_than_next(mean + sd * rng.normal(size=(40_000, 3)))
+    exact = norm.cdf(-np.diff(mean) / np.hypot(sd[1:], sd[:-1]))
+    np.testing.assert_allclose(got[:2], exact, atol=0.01)
+    assert np.isnan(got[2])
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 139])
+def test_without_evidence_all_items_are_provisional_and_with_much_none(n):
+    rng = np.random.default_rng(n)
+    alike = rng.normal(size=(4000, n))
+    lower, upper = rank_interval(alike).T
+    assert is_provisional(lower, upper, 0.9).all()
+    lower, upper = rank_interval(0.01 * alike + np.arange(n)).T
+    assert not is_provisional(lower, upper, 0.9).any()
+
+
+def test_an_item_is_provisional_above_half_of_what_is_spanned_without_evidence():
+    ranks = np.random.default_rng(0).integers(1, 101, (400_000, 1))
+    low, high = np.quantile(ranks, [0.05, 0.95], method="inverted_cdf")
+    half = (high - low) / 2
+    lower = np.ones(100, int)
+    upper = np.arange(1, 101)
+    got = is_provisional(lower, upper, 0.9)
+    np.testing.assert_array_equal(got, upper - lower > np.round(half))
+
+
+def test_records_are_counts():
+    rng = np.random.default_rng(4)
+    pairs = np.array([rng.choice(5, 2, replace=False) for _ in range(60)])
+    tied, weights = rng.random(60) < 0.3, rng.integers(1, 4, 60)
+    repeated = np.repeat(np.arange(60), weights)
+    plain = count_records(pairs[repeated], 6, tied=tied[repeated])
+    weighted = count_records(pairs, 6, tied=tied, weights=weights)
+    for one, other in zip(plain, weighted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    rows = [tuple(row) for row in zip(*pairs[repeated].T, tied[repeated], strict=True)]
+    for item in range(6):
+        assert plain.wins[item] == sum(w == item and not t for w, _, t in rows)
+        assert plain.losses[item] == sum(loser == item and not t for _, loser, t in rows)
+        assert plain.ties[item] == sum(item in (w, loser) and t for w, loser, t in rows)
+    np.testing.assert_array_equal(plain.comparisons, np.bincount(pairs[repeated].ravel(), None, 6))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([(0, 3)], 3), "not among 0 to 2"),
+        (([(0.0, 1.0)], 3), "pairs of item numbers"),
+        (([(0, 1)], 3, [True, False]), "tied has shape"),
+        (([(0, 1)], 3, None, [1.0, 2.0]), "weights has shape"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(arguments, message):
+    pairs, n, *more = arguments
+    with pytest.raises(ValueError, match=message):
+        count_records(pairs, n, **dict(zip(("tied", "weights"), more, strict=False)))
+
+
+def test_as_many_comparisons_as_the_rule_says_do_settle_it():
+    """The difference of two skills, on a grid: the expected posterior after that many more."""
+    grid = np.linspace(-8.0, 8.0, 4001)
+    rng = np.random.default_rng(5)
+    sd, d = 0.8, 0.6
+    samples = np.c_[d + sd * rng.standard_normal(200_000), np.zeros(200_000)]
+    number = comparisons_to_settle(samples, lambda x: float(expit(x)))
+    wins = number * expit(d)
+    log = -0.5 * ((grid - d) / sd) ** 2
+    log += wins * np.log(expit(grid)) + (number - wins) * np.log(expit(-grid))
+    density = np.exp(log - log.max())
+    assert density[grid > 0].sum() / density.sum() == pytest.approx(0.95, abs=0.01)
+
+
+def test_nothing_more_is_needed_where_they_are_told_apart_and_no_number_where_they_are_equal():
+    rng = np.random.default_rng(6)
+    samples = rng.normal(size=(4000, 2))
+    assert comparisons_to_settle(samples + [5.0, 0.0], lambda x: float(norm.cdf(x))) == 0.0
+    assert np.isinf(comparisons_to_settle(samples[:, [0, 0]], lambda x: float(norm.cdf(x))))
+
+
+def test_components_are_ranked_each_by_itself():
+    rng = np.random.default_rng(7)
+    samples = rng.normal(size=(300, 6)) + [0, 1, 2, 3, 4, 5]
+    component = np.array([1, 0, 1, 0, 0, 2])
+    summary = summarize(samples, components=component)
+    assert summary.num_components == 3
+    np.testing.assert_array_equal(summary.item, [4, 3, 1, 2, 0, 5])
+    np.testing.assert_array_equal(summary.rank, [1, 2, 3, 1, 2, 1])
+    for number in range(3):
+        inside = np.flatnonzero(component == number)
+        alone = summarize(samples[:, inside])
+        rows = summary.component == number
+        for name in ("prob_best", "rank_lower", "rank_upper", "tier", "expected_rank"):
+            np.testing.assert_array_equal(getattr(summary, name)[rows], getattr(alone, name))
+    frame = summary.to_dataframe()
+    assert frame["component"].tolist() == [1, 1, 1, 2, 2, 3]
+    assert frame["prob_better_than_next"].isna().tolist() == [False, False, True, False, True, True]
+    assert "component" not in summarize(samples).to_dataframe()
+
+
+def test_records_stand_beside_their_items():
+    samples = np.random.default_rng(8).normal(size=(50, 3)) + [0.0, 9.0, 18.0]
+    records = Records(np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9]))
+    frame = summarize(samples, records=records).to_dataframe()
+    assert frame["wins"].tolist() == [3, 2, 1]
+    assert frame["comparisons"].tolist() == [18, 15, 12]
+    assert "wins" not in summarize(samples).to_dataframe()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"components": [0, 0]}, "for each of the 3 items"),
+        ({"components": [0, 2, 2]}, "not numbered 0, 1 and so on"),
+        ({"records": Records(*np.zeros((3, 2)))}, "records are of 2 items, and samples of 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        summarize(np.zeros((4, 3)), **arguments)
