@@ -1,6 +1,6 @@
 """What the pictures share: a figure when none is given, and labels that can be read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,13 +19,17 @@ def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
 
 
 def shorten(name: str) -> str:
-    """Cut a long name, with an ellipsis."""
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1].rstrip() + "…"
+    """Cut a long name in the middle: long names often differ at their ends alone."""
+    if len(name) <= _LONGEST:
+        return name
+    tail = _LONGEST // 2
+    return f"{name[: _LONGEST - 1 - tail].rstrip()}…{name[-tail:].lstrip()}"
 
 
-def ranked_labels(names: Sequence[str]) -> list[str]:
-    """Put its place in front of each name; ``names`` are in ranked order."""
-    return [f"{place}. {shorten(name)}" for place, name in enumerate(names, start=1)]
+def ranked_labels(names: Sequence[str], ranks: Iterable[int] | None = None) -> list[str]:
+    """Put its rank in front of each name; without `ranks`, names are in ranked order."""
+    places = range(1, len(names) + 1) if ranks is None else ranks
+    return [f"{place}. {shorten(name)}" for place, name in zip(places, names, strict=True)]
 
 
 def thin(n: int, most: int) -> list[int]:

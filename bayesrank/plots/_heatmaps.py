@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank._names import check_names
 from bayesrank.plots._figure import axes_or_new, ranked_labels, shorten, thin
-from bayesrank.ranking import consensus_ranking, pairwise_probability, rank_distribution
+from bayesrank.ranking import pairwise_probability, rank_distribution, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,9 +19,16 @@ _LABELS = 30
 
 
 def plot_pairwise(
-    samples: ArrayLike, names: Sequence[object] | None = None, *, ax: "Axes | None" = None
+    samples: ArrayLike,
+    names: Sequence[object] | None = None,
+    *,
+    components: ArrayLike | None = None,
+    max_items: int = 150,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw the probability that each item is better than each other, in ranked order.
+
+    Items stand in the order of `bayesrank.ranking.summarize`, with the ranks that it gives them.
 
     Parameters
     ----------
@@ -30,6 +36,10 @@ def plot_pairwise(
         Posterior draws of skill, shape ``(draws, n)``.
     names
         One name per item; the item's index if not given.
+    components
+        As for `bayesrank.ranking.summarize`. Nothing is drawn of two items of different ones.
+    max_items
+        Most items to draw: of more, the best are, and the title says so.
     ax
         Axes to draw on; a new figure if not given.
 
@@ -41,23 +51,33 @@ def plot_pairwise(
     Raises
     ------
     ValueError
-        If ``samples`` or ``names`` do not fit, see `bayesrank.ranking`.
+        If ``max_items`` is not positive, or ``samples``, ``names`` or ``components`` do not fit,
+        see `bayesrank.ranking`.
     """
-    order, labels = _ranked(samples, names)
-    probability = pairwise_probability(samples)[np.ix_(order, order)]
-    n = len(order)
+    if max_items < 1:
+        raise ValueError(f"max_items must be at least 1, got {max_items}")
+    summary = summarize(samples, names, components=components)
+    drawn = summary.item[:max_items]
+    labels = summary.name[:max_items]
+    probability = pairwise_probability(np.asarray(samples)[:, drawn])
+    component = summary.component[:max_items]
+    probability[component[:, None] != component] = np.nan
+    n = len(drawn)
     ax = axes_or_new(ax, *_size(labels, labels))
     _heat(ax, probability, "RdBu", None, "Chance that the row's item is better")
     if n <= _WRITTEN:
         np.fill_diagonal(probability, np.nan)
         _write(ax, probability, np.abs(probability - 0.5) > 0.35)
-    _label_rows(ax, ranked_labels(labels))
+    _label_rows(ax, ranked_labels(labels, summary.rank[:max_items]))
     columns = thin(n, _LABELS)
     ax.set_xticks(columns, [shorten(labels[i]) for i in columns], rotation=90, parse_math=False)
     ax.set_xlabel("… than this item (same order)")
-    ax.set_title(
-        "How sure are we of each pair?\nblue: row's item better, red: column's", fontsize="medium"
-    )
+    title = "How sure are we of each pair?\nblue: row's item better, red: column's"
+    if component[-1] > 0:
+        title += "; grey: no comparison links them"
+    if n < len(summary):
+        title += f"\nthe best {n} of {len(summary)} items; the others are left out"
+    ax.set_title(title, fontsize="medium")
     return ax
 
 
@@ -85,9 +105,10 @@ def plot_rank_distribution(
     ValueError
         If ``samples`` or ``names`` do not fit, see `bayesrank.ranking`.
     """
-    order, labels = _ranked(samples, names)
-    probability = rank_distribution(samples)[order]
-    n = len(order)
+    summary = summarize(samples, names)
+    labels = summary.name
+    probability = rank_distribution(samples)[summary.item]
+    n = len(summary)
     ax = axes_or_new(ax, *_size(labels, []))
     _heat(ax, probability, "Blues", 0.5, "Chance that the item has the rank")
     if n <= _WRITTEN:
@@ -102,13 +123,6 @@ def plot_rank_distribution(
         fontsize="medium",
     )
     return ax
-
-
-def _ranked(samples: ArrayLike, names: Sequence[object] | None) -> tuple[Array, list[str]]:
-    """Return the items in ranked order and their names in that order."""
-    order = consensus_ranking(samples)
-    labels = check_names(names, len(order))
-    return order, [labels[i] for i in order]
 
 
 def _size(rows: list[str], columns: list[str]) -> tuple[float, float]:
@@ -129,6 +143,7 @@ def _heat(ax: "Axes", values: Array, colours: str, gamma: float | None, what: st
     from matplotlib.ticker import PercentFormatter
 
     norm = Normalize(0.0, 1.0) if gamma is None else PowerNorm(gamma, 0.0, values.max())
+    ax.set_facecolor("0.85")  # of what is not known
     image = ax.imshow(values, cmap=colours, norm=norm, aspect="auto")
     bar = ax.figure.colorbar(image, ax=ax, format=PercentFormatter(1.0))
     bar.set_label(what)
@@ -146,5 +161,11 @@ def _write(ax: "Axes", values: Array, light: Array) -> None:
     for (row, column), value in np.ndenumerate(values):
         if not np.isnan(value):
             colour = "white" if light[row, column] else "black"
-            ax.text(column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour,
+            ax.text(column, row, _percent(value), ha="center", va="center", color=colour,
                     fontsize="small")  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    """Return a share of draws as a whole percentage; no number of draws makes it 0 or 100."""
+    whole = f"{100 * share:.0f}"
+    return {"0": "<1", "100": ">99"}.get(whole, whole)

@@ -55,10 +55,12 @@ def plot_ranking(
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=0)
     ax.hlines(place, summary.skill_lower[shown], summary.skill_upper[shown], "C0", lw=3, alpha=0.4)
     ax.plot(summary.mean[shown], place, "o", color="C0", markersize=5)
-    labels = ranked_labels(summary.name)
+    labels = ranked_labels(summary.name, summary.rank)
     # Names with dollars are no formulas.
     ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
     ax.set_ylim(place[-1] + 0.6, -0.6)
+    for row in np.flatnonzero(np.diff(summary.component[shown])):
+        ax.axhline((place[row] + place[row + 1]) / 2, color="0.3", lw=1, ls=":")
     if tail:
         at = {"ha": "center", "va": "center", "transform": ax.get_yaxis_transform()}
         ax.text(0.5, head, f"… {n - head - tail} more …", color="0.4", **at)
@@ -74,8 +76,11 @@ def plot_ranking(
     ax.spines[["top", "left", "right"]].set_visible(False)
     right.spines["right"].set_visible(False)
     ax.set_xlabel(xlabel)
+    title = f"Who is best, and how sure are we?\ndot: estimate; bar and ranks: {percent} sure"
+    if summary.num_components > 1:
+        title += "\ndotted line: no comparison links the items above and below"
     ax.set_title(
-        f"Who is best, and how sure are we?\ndot: estimate; bar and ranks: {percent} sure",
+        title,
         fontsize="medium",
         pad=22,
     )
