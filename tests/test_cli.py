@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 import bayesrank
 from bayesrank.cli import main, pipeline
+from bayesrank.cli._checks import Check
 from bayesrank.cli._output import OutputError, output_folder
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import summarize
@@ -31,14 +32,20 @@ def seen(monkeypatch):
     """Replace the inference by draws around known skills; keep what it was called with."""
     calls = []
 
-    def analyse(data: ComparisonData, settings, steps):
+    def rank_items(data: ComparisonData, settings, steps):
         calls.append((data, settings))
-        with steps.step("Drawing"):
+        with steps.step("Fitting"):
             rng = np.random.default_rng(settings.seed)
             skills = -np.arange(data.num_items) + 0.1 * rng.standard_normal((400, data.num_items))
         summary = summarize(skills, names=data.names)
-        return pipeline.Analysis(summary, ("A note.",), _Posterior(), {"ranking.png": Figure()})
+        return pipeline.Ranking(None, skills, summary, "A conclusion.")
 
+    def analyse(data, settings, ranking, steps):
+        with steps.step("Drawing"):
+            checks = (Check("Right?", "yes", "By all means."),)
+        return pipeline.Analysis(checks, ("A note.",), _Posterior(), {"ranking.png": Figure()})
+
+    monkeypatch.setattr(pipeline, "rank_items", rank_items)
     monkeypatch.setattr(pipeline, "analyse", analyse)
     return calls
 
@@ -70,11 +77,13 @@ def test_no_command_runs_the_demo(folder, seen, capsys):
     data, settings = seen[0]
     assert data.num_items == 139
     assert settings.out == Path("bayesrank-out")
-    assert settings.crosscheck
+    assert settings.crosscheck == "quick"
     files = {path.name for path in Path("bayesrank-out").iterdir()}
     assert files == {"ranking.csv", "posterior.nc", "ranking.png"}
     printed = capsys.readouterr()
-    assert "90% rank interval" in printed.out
+    assert printed.out.startswith("A conclusion.\n\nRank  Item")
+    assert "Right? yes. By all means." in printed.out
+    assert "90% ranks" in printed.out
     assert "... 124 more ..." in printed.out
     assert "A note." in printed.out
     assert "Drawing: " in printed.err
@@ -89,8 +98,9 @@ def test_options_without_a_command_are_those_of_the_demo(folder, seen, capsys):
         "out": Path("deep/er"),
         "rows": 0,
         "seed": 7,
-        "crosscheck": False,
+        "crosscheck": "none",
         "quiet": True,
+        "elo": False,
         "hyperparameters": "integrate",
         "notes": settings.notes,
         "inputs": (),
@@ -108,30 +118,12 @@ def test_rank_reads_both_files(folder, seen, capsys):
     assert data.features is not None
     assert settings.inputs == (Path("c.csv"), Path("i.csv"))
     printed = capsys.readouterr()
-    lines = printed.out.splitlines()
-    assert lines[0].split() == [
-        "Rank",
-        "Item",
-        "Skill",
-        "±",
-        "sd",
-        "P(best)",
-        "90%",
-        "rank",
-        "interval",
-    ]
-    assert lines[1].split() == [
-        "1",
-        "[red]A[/red]",
-        lines[1].split()[2],
-        "±",
-        "0.10",
-        ">99.9%",
-        "1",
-        "to",
-        "1",
-    ]
-    assert lines[3].split()[-5:] == ["0.10", "<0.1%", "3", "to", "3"]
+    lines = printed.out.splitlines()[2:]
+    assert lines[0].split() == "Rank Item Tier Skill ± sd P(best) P(> next) 90% ranks".split()
+    cells = lines[1].split()
+    assert cells[:3] == ["1", "[red]A[/red]", "1"]
+    assert cells[4:] == ["±", "0.10", ">99.9%", ">99.9%", "1", "to", "1"]
+    assert lines[3].split()[-6:] == ["0.10", "<0.1%", "-", "3", "to", "3"]
     assert "Columns not used: day" in printed.err
     table = (folder / "o" / "ranking.csv").read_text().splitlines()
     assert table[0].startswith("rank,item,skill_mean,skill_sd")
@@ -195,7 +187,7 @@ def test_nothing_is_left_behind_when_the_work_fails(folder, monkeypatch):
     def fail(data, settings, steps):
         raise RuntimeError("no convergence at all")
 
-    monkeypatch.setattr(pipeline, "analyse", fail)
+    monkeypatch.setattr(pipeline, "rank_items", fail)
     before = sorted(folder.rglob("*"))
     with pytest.raises(RuntimeError, match="no convergence at all"):
         main(["rank", "c.csv"])
@@ -206,7 +198,7 @@ def test_interrupt_is_one_line_and_nothing_written(folder, monkeypatch, capsys):
     def interrupt(data, settings, steps):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "analyse", interrupt)
+    monkeypatch.setattr(pipeline, "rank_items", interrupt)
     before = sorted(folder.rglob("*"))
     assert _run("rank", "c.csv") == 130
     assert capsys.readouterr().err.endswith("\nError: Interrupted; nothing was written.\n")
@@ -265,12 +257,12 @@ def test_a_folder_in_the_way_of_a_result_is_refused(tmp_path):
 def test_warnings_are_one_line_on_standard_error(folder, seen, monkeypatch, capsys):
     analyse = pipeline.analyse
 
-    def warn(data, settings, steps):
+    def warn(data, settings, ranking, steps):
         import warnings
 
         warnings.simplefilter("always")
         warnings.warn("this did\nnot converge", UserWarning, stacklevel=1)
-        return analyse(data, settings, steps)
+        return analyse(data, settings, ranking, steps)
 
     monkeypatch.setattr(pipeline, "analyse", warn)
     assert _run("rank", "c.csv", "--quiet") == 0

@@ -1,6 +1,7 @@
 """What a person sees: the table, and the progress on a terminal, in a log, and when quiet."""
 
 import io
+import re
 import time
 import warnings
 
@@ -9,9 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from bayesrank.cli._conclusion import conclusion
 from bayesrank.cli._steps import Steps
-from bayesrank.cli._tables import ranking_table
-from bayesrank.ranking import summarize
+from bayesrank.cli._tables import legend, ranking_cells, ranking_table, ranking_titles
+from bayesrank.cli._unit import elo_per_skill, win_chance
+from bayesrank.ranking import count_records, summarize
 
 
 def _render(n: int, rows: int) -> list[str]:
@@ -41,14 +44,99 @@ def test_top_and_bottom_are_shown(n, rows, shown):
 
 def test_numbers_of_the_table():
     lines = _render(8, 0)
-    assert "90% rank interval" in lines[0]
+    assert "90% ranks" in lines[0]
     cells = lines[1].split()
-    assert cells[:3] == ["1", "item", "0"]
-    assert float(cells[3]) == pytest.approx(0, abs=0.03)
-    assert float(cells[5]) == pytest.approx(0.3, abs=0.02)
-    assert 97 < float(cells[6].rstrip("%")) < 100  # P(N(-1, 0.18) < 0) = 0.991
-    assert cells[7:] == ["1", "to", "1"]
-    assert lines[8].split()[6] == "<0.1%"
+    assert cells[:4] == ["1", "item", "0", "1"]
+    assert float(cells[4]) == pytest.approx(0, abs=0.03)
+    assert float(cells[6]) == pytest.approx(0.3, abs=0.02)
+    for cell in cells[7:9]:  # the next is the only rival
+        assert 97 < float(cell.rstrip("%")) < 100  # P(N(-1, 0.18) < 0) = 0.991
+    assert cells[9:] == ["1", "to", "1"]
+    assert lines[8].split()[7:9] == ["<0.1%", "-"]
+
+
+def _cells(summary, **options):
+    titles = ranking_titles(summary, **options)
+    rows = ranking_cells(summary, range(len(summary)), **options)
+    return [dict(zip(titles, row, strict=True)) for row in rows]
+
+
+def test_records_and_provisional_items_in_the_table():
+    """Three are well known; of the fourth, which drew its only game, nothing is."""
+    draws = np.random.default_rng(0).standard_normal((2000, 4)) * [0.1, 0.1, 0.1, 9.0]
+    draws += [3.0, 2.0, 1.0, 0.0]
+    records = count_records([(0, 1), (1, 2), (2, 3)], 4, tied=[False, False, True])
+    summary = summarize(draws, list("abcd"), records=records)
+    rows = {row["Item"]: row for row in _cells(summary)}
+    assert [rows[name]["Record"] for name in "abcd"] == ["1-0-0", "1-1-0", "0-1-1", "0-0-1"]
+    assert rows["d"]["90% ranks"] == "1 to 4 *"
+    assert "*" not in "".join(rows[name]["90% ranks"] for name in "abc")
+    said = legend(summary)
+    assert "* provisional" in said and "(1 item)" in said and "won-lost-tied" in said
+    certain = legend(summarize(draws[:, :3], list("abc")))
+    assert "provisional" not in certain and "Record" not in certain
+
+
+def test_components_stand_below_each_other_and_are_not_compared():
+    draws = np.random.default_rng(0).standard_normal((500, 5)) + [4.0, 2.0, 0.0, 9.0, 5.0]
+    component = np.array([0, 0, 0, 1, 2])
+    rows = _cells(summarize(draws, list("abcde"), components=component))
+    got = [(row["Component"], row["Rank"], row["Item"]) for row in rows]
+    assert got == [
+        ("1", "1", "a"),
+        ("1", "2", "b"),
+        ("1", "3", "c"),
+        ("2", "1", "d"),
+        ("3", "1", "e"),
+    ]
+    for row in rows[3:]:
+        assert [row["P(best)"], row["P(> next)"], row["90% ranks"]] == ["-", "-", "- *"]
+    assert rows[2]["P(> next)"] == "-"
+
+
+def test_elo_of_the_logistic_model_by_its_definition():
+    """400 points are odds of ten to one, and the probit scale wins about as often."""
+    draws = 0.2 * np.random.default_rng(0).standard_normal((4000, 2)) + [1.0, -1.0]
+    draws -= draws.mean(axis=1, keepdims=True)
+    unit = elo_per_skill({}, "logit")
+    for difference in (0.3, 2.0):
+        odds = win_chance(difference, {}, "logit") / win_chance(-difference, {}, "logit")
+        assert unit * difference == pytest.approx(400 * np.log10(odds))
+    for noise in (0.5, 1.0):
+        params = {"noise": np.array(noise)}
+        difference = np.linspace(-6.0, 6.0, 401)
+        elo = elo_per_skill(params) * difference
+        chance = 1.0 / (1.0 + 10.0 ** (-elo / 400.0))
+        np.testing.assert_allclose(chance, win_chance(difference, params), atol=0.0096)
+    summary = summarize(draws)
+    low, high = 1500 + unit * summary.skill_lower[0], 1500 + unit * summary.skill_upper[0]
+    cell = _cells(summary, elo=unit)[0]["Elo"]
+    assert cell == f"{1500 + unit * summary.mean[0]:.0f} ({low:.0f} to {high:.0f})"
+    assert "1500" in legend(summary, unit)
+
+
+@pytest.mark.parametrize(
+    ("spread", "gap", "said"),
+    [
+        (0.1, 1.0, r"a is the best \(>99.9% sure\)\.$"),
+        (0.5, 1.0, r"A tie of 2 of 8 items at the top: a, b\. Roughly \d+ more comparisons"),
+        (5.0, 0.2, r"There is not enough evidence to say which item is the best: 8 of 8 may be\."),
+    ],
+)
+def test_conclusion(spread, gap, said):
+    draws = spread * np.random.default_rng(0).standard_normal((4000, 8)) - gap * np.arange(8)
+    draws[:, 2:] -= 3.0 * gap
+    summary = summarize(draws, list("abcdefgh"))
+    assert re.match(said, conclusion(summary, draws, lambda d: float(win_chance(d, {}))))
+
+
+def test_conclusion_of_items_too_close_and_of_components():
+    draws = np.random.default_rng(0).standard_normal((4000, 4))
+    draws -= draws.mean(0) + 1e-3 * np.arange(4)
+    summary = summarize(draws, list("abcd"), components=[0, 0, 0, 1])
+    text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
+    assert text.startswith("No comparison links the 2 components")
+    assert "3 of 3 may be" in text and "too close" in text
 
 
 def _show(*, terminal: bool, quiet: bool) -> str:

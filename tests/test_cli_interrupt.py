@@ -31,16 +31,17 @@ RANK = """
 
     assert "jax" not in sys.modules  # it loads in a step, which a signal ends in good order
 
-    def analyse(data, settings, steps):
+    def rank_items(data, settings, steps):
         with steps.step("First"):
             print("ready", flush=True)
             {work}
         with steps.step("Second"):
             pass
-        summary = summarize(np.random.default_rng(0).normal(size=(9, data.num_items)), data.names)
-        return pipeline.Analysis(summary, (), Posterior(), {{}})
+        skills = np.random.default_rng(0).normal(size=(9, data.num_items))
+        return pipeline.Ranking(None, skills, summarize(skills, data.names), "")
 
-    pipeline.analyse = analyse
+    pipeline.rank_items = rank_items
+    pipeline.analyse = lambda *given: pipeline.Analysis((), (), Posterior(), {{}})
     {before}
     main(["rank", "c.csv", "--out", "out"])
 """

@@ -47,15 +47,15 @@ def job(files, tmp_path_factory):
     folder, strength = files
     out = tmp_path_factory.mktemp("out") / "results"
     code = (
-        "import sys; from bayesrank.cli import main, pipeline; "
-        "pipeline._NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
+        "import sys; from bayesrank.cli import _crosscheck, main; "
+        "_crosscheck.NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
         "main(sys.argv[1:])"
     )
-    args = ["rank", "games.csv", "--items", "items.csv", "--out", str(out)]
+    args = ["rank", "games.csv", "--items", "items.csv", "--out", str(out), "--crosscheck", "full"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_ENABLE_X64": "0"}
     environment.pop("MPLBACKEND", None)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::FutureWarning", "-c", code, *args],
+        [sys.executable, "-c", code, *args],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -73,11 +73,14 @@ def test_the_best_drinks_come_first(job):
     assert np.corrcoef(truth, table["skill_mean"])[0, 1] > 0.9
     np.testing.assert_allclose(table["prob_best"].sum(), 1.0, atol=1e-9)
     lines = done.stdout.splitlines()
-    assert lines[0].split()[:2] == ["Rank", "Item"]
-    assert [line.split()[0] for line in lines[1:10]] == [str(i) for i in range(1, 10)]
-    for line, (_, row) in zip(lines[1:10], table.iterrows(), strict=True):
+    assert lines[2].split()[:2] == ["Rank", "Item"]
+    assert [line.split()[0] for line in lines[3:12]] == [str(i) for i in range(1, 10)]
+    assert (np.diff(table["skill_mean"]) <= 0).all()  # the order is that of what is printed
+    for line, (_, row) in zip(lines[3:12], table.iterrows(), strict=True):
         assert f"{row['item']} " in line
         assert f"{row['skill_mean']:+.2f} ± {row['skill_sd']:.2f}" in line
+        assert line.endswith(f"  {row['wins']}-{row['losses']}-{row['ties']}")
+    assert table["comparisons"].sum() == 140 and table["ties"].sum() == 28
 
 
 def test_what_is_said_below_the_table(job):
@@ -85,15 +88,19 @@ def test_what_is_said_below_the_table(job):
     text = done.stdout
     assert "9 items, 70 comparisons (14 ties), 2 features." in text
     assert "skill depends on them, most first: strength, price." in text
-    assert "Cross-check of this fast fit (EP) against a long simulation (NUTS): " in text
+    assert "Does the fast fit (EP) agree with simulation (NUTS)? " in text
+    assert "Are ties allowed for? yes. 14 of 70: a third outcome of the model." in text
+    assert "circles; the model expects" in text
     assert "whose means (and 90% intervals) are: " in text and "tie_width" in text
     assert f"Results are in {out}: ranking.csv, posterior.nc, ranking.png, pairs.png, " in text
     steps = [line.split(":")[0] for line in done.stderr.splitlines()]
     assert steps == [
         "Loading JAX and NumPyro",
         "Fitting the skills (EP)",
+        "Ranking",
         "Checking against simulation (NUTS)",
-        "Ranking and drawing",
+        "Looking for circles",
+        "Drawing",
         "Writing the results",
     ]
 
@@ -141,7 +148,7 @@ def test_items_without_features_and_without_a_cross_check(files, tmp_path, monke
     table = pd.read_csv(tmp_path / "o" / "ranking.csv")
     assert np.corrcoef(table["item"].map(strength), table["skill_mean"])[0, 1] > 0.8
     printed = capsys.readouterr()
-    assert "Cross-check" not in printed.out
+    assert "agree with simulation (NUTS)? unknown. It was not asked for." in printed.out
     assert "scale " in printed.out
     skill = az.from_netcdf(tmp_path / "o" / "posterior.nc")["posterior"]["f"]
     assert set(skill["items"].values) == set(strength)
@@ -199,7 +206,7 @@ def test_refuses_hyperparameters_that_make_no_sense(choice, message, files, tmp_
 def test_the_unit_of_skill_in_words(files, tmp_path):
     folder, _ = files
     data = read_comparisons(folder / "games.csv")
-    (said, *_) = notes_on(data, {"noise": np.array(0.5), "tie_width": np.array(0.3)}, None, None)
+    (said, *_) = notes_on(data, {"noise": np.array(0.5), "tie_width": np.array(0.3)}, None)
     noise = np.random.default_rng(0).normal(0.0, 0.5, (2, 200_000))
     margin = 1.0 + noise[0] - noise[1]
     win, tie = 100 * (margin > 0.3).mean(), 100 * (np.abs(margin) < 0.3).mean()
@@ -211,12 +218,30 @@ def test_the_unit_of_skill_in_words(files, tmp_path):
     np.testing.assert_allclose(numbers[3], tie, atol=0.7)
 
 
-def test_groups_that_no_comparison_links_are_said(tmp_path):
-    games = tmp_path / "games.csv"
+def test_components_that_no_comparison_links_are_ranked_each_by_itself(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    games = Path("games.csv")
     games.write_text("winner,loser\nAda,Bob\nBob,Cy\nDot,Eve\n")
-    notes = notes_on(read_comparisons(games), {"scale": np.array(1.0)}, None, None)
-    (apart,) = [note for note in notes if note.startswith("No comparison links")]
-    assert "the 2 groups" in apart and "holds Dot, Eve." in apart
+    arguments = ["rank", "games.csv", "--crosscheck", "none", "--quiet"]
+    with pytest.raises(SystemExit):
+        main(arguments)
+    text = capsys.readouterr().out
+    assert text.startswith("No comparison links the 2 components that the items fall into")
+    assert "linked by comparisons? NO. " in text and "the smallest holds Dot, Eve." in text
+    table = pd.read_csv("bayesrank-out/ranking.csv")
+    assert table["component"].tolist() == [1, 1, 1, 2, 2]
+    assert table["rank"].tolist() == [1, 2, 3, 1, 2]
+    for _, part in table.groupby("component"):
+        np.testing.assert_allclose(part["skill_mean"].mean(), 0.0, atol=1e-9)
+        np.testing.assert_allclose(part["prob_best"].sum(), 1.0)
     games.write_text(games.read_text() + "Cy,Eve\n")
-    notes = notes_on(read_comparisons(games), {"scale": np.array(1.0)}, None, None)
-    assert not any("No comparison" in note for note in notes)
+    with pytest.raises(SystemExit):
+        main([*arguments, "--elo"])
+    text = capsys.readouterr().out
+    assert "No comparison" not in text and "linked by comparisons? yes. " in text
+    table = pd.read_csv("bayesrank-out/ranking.csv")
+    assert "component" not in table
+    np.testing.assert_allclose(table["elo"].mean(), 1500.0)
+    assert (table["elo_lower"] < table["elo"]).all() and (table["elo"] < table["elo_upper"]).all()

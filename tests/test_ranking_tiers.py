@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from bayesrank.ranking import (
-    Records,
+    ItemRecords,
     comparisons_to_settle,
     count_records,
     is_provisional,
@@ -189,7 +189,7 @@ def test_components_are_ranked_each_by_itself():
 
 def test_records_stand_beside_their_items():
     samples = np.random.default_rng(8).normal(size=(50, 3)) + [0.0, 9.0, 18.0]
-    records = Records(np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9]))
+    records = ItemRecords(np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9]))
     frame = summarize(samples, records=records).to_dataframe()
     assert frame["wins"].tolist() == [3, 2, 1]
     assert frame["comparisons"].tolist() == [18, 15, 12]
@@ -201,7 +201,7 @@ def test_records_stand_beside_their_items():
     [
         ({"components": [0, 0]}, "for each of the 3 items"),
         ({"components": [0, 2, 2]}, "not numbered 0, 1 and so on"),
-        ({"records": Records(*np.zeros((3, 2)))}, "records are of 2 items, and samples of 3"),
+        ({"records": ItemRecords(*np.zeros((3, 2)))}, "records are of 2 items, and samples of 3"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):

@@ -14,6 +14,7 @@ from bayesrank._names import shown
 from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
 from bayesrank.cli._columns import column_names, column_options, settled
+from bayesrank.cli._crosscheck import CHOICES
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._interrupt import Interrupted, kept, look
 from bayesrank.cli._learn import learn
@@ -103,10 +104,19 @@ def _common_options(command: _Command) -> _Command:
             help="Seed of everything random; the same seed gives the same results.",
         ),
         click.option(
-            "--crosscheck/--no-crosscheck",
-            default=True,
+            "--crosscheck",
+            type=click.Choice(CHOICES),
+            default="quick",
             show_default=True,
-            help="Compare the fast fit with a NUTS run, or leave that out to save time.",
+            help="Compare the fast fit with simulation (NUTS), after the table: for 20 seconds at "
+            "most (quick), as long as it takes (full), or not (none).",
+        ),
+        click.option("--no-crosscheck", "crosscheck", flag_value="none", help="The same as none."),
+        click.option(
+            "--elo",
+            is_flag=True,
+            help="Show skills on the scale of chess and arenas: 400 points are odds of ten to one, "
+            "and the average item has 1500.",
         ),
         click.option(
             "--quiet", is_flag=True, help="Show no progress, only the table and any warnings."

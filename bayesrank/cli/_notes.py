@@ -1,31 +1,18 @@
-"""What to say below the table: the unit of skill, what it depends on, and how far to trust it."""
+"""What to say below the table: the unit of skill, and what it depends on."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.special import ndtr
 
+from bayesrank.cli._tables import count_of
+from bayesrank.cli._unit import win_chance
 from bayesrank.datasets import ComparisonData
-
-if TYPE_CHECKING:
-    from bayesrank.diagnostics import CrossCheck
-
-_OUTCOMES = {
-    "agrees": "passed",
-    "close": "passed",
-    "differs": "FAILED",
-    "unclear": "undecided (to run it longer, use bayesrank.diagnostics.crosscheck)",
-}
 
 
 def notes_on(
     data: ComparisonData,
     params: Mapping[str, np.ndarray],
     spread: Mapping[str, np.ndarray] | None,
-    check: "CrossCheck | None",
 ) -> tuple[str, ...]:
     """Return sentences for a person who knows none of the methods.
 
@@ -38,18 +25,12 @@ def notes_on(
     spread
         Of those that were averaged over, the ends of their 90% intervals, shapes (2,) + their own;
         None if all were taken as known.
-    check
-        The cross-check, if there was one.
     """
     notes = [f"{_counts(data)} {_unit(params)}"]
     if data.features is not None and len(data.feature_names) > 1:
         order = np.argsort(params["lengthscale"], kind="stable")
         names = ", ".join(data.feature_names[i] for i in order)
         notes.append(f"Features by how much skill depends on them, most first: {names}.")
-    if data.features is None and (apart := _apart(data)):
-        notes.append(apart)
-    if check is not None:
-        notes.append(_verdict(check))
     if data.times is not None:
         notes.append(
             f"Skills move with time, and are those at {_last(data.times)}. The time in which they "
@@ -94,43 +75,12 @@ def _counts(data: ComparisonData) -> str:
     return ", ".join(parts) + "."
 
 
-def count_of(number: int, thing: str) -> str:
-    """Return a number with what it counts, in the plural unless it is one."""
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
-
-
 def _unit(params: Mapping[str, np.ndarray]) -> str:
-    noise = float(params.get("noise", 1.0))
-    width = float(params.get("tie_width", 0.0))
-    win, loss = (100 * ndtr((side - width) / (np.sqrt(2.0) * noise)) for side in (1.0, -1.0))
-    tie = f", a tie in {100 - win - loss:.0f}" if width else ""
+    win, loss = (100 * win_chance(side, params) for side in (1.0, -1.0))
+    tie = f", a tie in {100 - win - loss:.0f}" if "tie_width" in params else ""
     return (
         "Skills are above (+) or below (-) the average item's; one higher by 1 wins "
         f"{win:.0f} comparisons in 100{tie}."
-    )
-
-
-def _apart(data: ComparisonData) -> str | None:
-    """Say so if items fall into groups between which there is no comparison."""
-    ones = np.ones(data.num_comparisons)
-    graph = coo_array((ones, data.comparisons.T), shape=(data.num_items, data.num_items))
-    count, group = connected_components(graph, directed=False)
-    if count == 1:
-        return None
-    sizes = np.bincount(group)
-    first = np.flatnonzero(group == np.argmin(sizes))  # the smallest is the easiest to look at
-    names = ", ".join(data.names[i] for i in first[:3]) + (", ..." if len(first) > 3 else "")
-    return (
-        f"No comparison links the {count} groups that the items fall into; the smallest holds "
-        f"{names}. What is said of two items of different groups comes from the prior, not from "
-        "comparisons: compare items across groups."
-    )
-
-
-def _verdict(check: "CrossCheck") -> str:
-    return (
-        "Cross-check of this fast fit (EP) against a long simulation (NUTS): "
-        f"{_OUTCOMES[check.verdict.status]}. {check.verdict.sentence}"
     )
 
 

@@ -167,7 +167,7 @@ def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame":
 def _fit(
     data: "RatingData", features: "pd.DataFrame | None", strength: float | None, iterations: int
 ) -> "CollaborativeOrdinalGP":
-    from bayesrank.cli._notes import count_of
+    from bayesrank.cli._tables import count_of
     from bayesrank.estimators import CollaborativeOrdinalGP
     from bayesrank.infer import ConvergenceWarning
 
@@ -234,7 +234,7 @@ def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.
 def _notes(
     data: "RatingData", model: "CollaborativeOrdinalGP", rated: np.ndarray
 ) -> tuple[str, ...]:
-    from bayesrank.cli._notes import count_of
+    from bayesrank.cli._tables import count_of
 
     counts = (len(data.users), "user"), (len(model.items_), "item"), (len(data.levels), "rating")
     notes = [

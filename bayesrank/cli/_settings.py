@@ -11,8 +11,9 @@ class Settings(NamedTuple):
     out: Path  #: folder of the results
     rows: int  #: rows of the printed table, 0 for all
     seed: int
-    crosscheck: bool  #: compare the fast fit with NUTS
+    crosscheck: str  #: "quick", "full" or "none", see `bayesrank.cli._crosscheck`
     quiet: bool  #: no progress
+    elo: bool = False  #: show skills on the scale of chess
     hyperparameters: str | Mapping[str, list[float] | float] = "integrate"
     notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten

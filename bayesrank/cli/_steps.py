@@ -38,23 +38,27 @@ class Steps:
         self._console = console
         self._quiet = quiet
         self._said: set[str] = set()
-        self._bars = Progress(
+        self._bars = self._new_bars()
+
+    def _new_bars(self) -> Progress:
+        return Progress(
             SpinnerColumn(finished_text="[green]done[/green]"),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             TextColumn("{task.fields[note]}", style="dim", markup=False),
-            console=console,
+            console=self._console,
         )
 
     @contextmanager
     def running(self) -> Iterator["Steps"]:
-        """Show the steps taken inside the block."""
+        """Show the steps taken inside the block; there may be several blocks, one after another."""
         with warnings.catch_warnings():
             warnings.showwarning = self._show_warning
             if self._quiet or not self._console.is_terminal:
                 yield self
             else:
+                self._bars = self._new_bars()
                 with self._bars:
                     yield self
 

@@ -140,8 +140,8 @@ def stream_command(
 ) -> int:
     """Set a run up, follow the stream, and say how it went."""
     from bayesrank.cli._interrupt import Interrupted, kept
-    from bayesrank.cli._notes import count_of
     from bayesrank.cli._stream_run import StreamRun
+    from bayesrank.cli._tables import count_of
 
     standard_input = str(data) == "-"
     layout = _layout(data, levels, features, form)
@@ -219,7 +219,7 @@ def _refuse_large(
     **others: Any,
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
-    from bayesrank.cli._notes import count_of
+    from bayesrank.cli._tables import count_of
     from bayesrank.online.bayes_point import NUM_COMPONENTS
 
     unknowns = layout.num_features + layout.num_levels - 1

@@ -1,12 +1,15 @@
 """The ranking as a person reads it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from bayesrank._names import shown
+from bayesrank.cli._conclusion import percent
+from bayesrank.cli._unit import ELO_MEAN
 from bayesrank.ranking import RankSummary
 
 _WIDE = 10_000  # a file or a pipe has no edge to fold at
@@ -18,8 +21,8 @@ def stdout_console() -> Console:
     return console if console.is_terminal else Console(width=_WIDE)
 
 
-def ranking_table(summary: RankSummary, rows: int = 15) -> Table:
-    """Lay out a ranking: rank, item, skill and its sd, P(best), and the rank interval.
+def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None) -> Table:
+    """Lay out a ranking: rank, item, tier, skill, probabilities, ranks and record.
 
     Parameters
     ----------
@@ -28,21 +31,99 @@ def ranking_table(summary: RankSummary, rows: int = 15) -> Table:
     rows
         How many items to show, two thirds of them from the top and the rest from the bottom; 0
         shows all.
+    elo
+        Elo points of a unit of skill: skills are shown on that scale, with intervals.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Rank", justify="right")
-    table.add_column("Item", overflow="fold")
-    table.add_column("Skill ± sd", justify="right", no_wrap=True)
-    table.add_column("P(best)", justify="right", no_wrap=True)
-    table.add_column(f"{100 * summary.prob:g}% rank interval", justify="right", no_wrap=True)
+    for title, _ in _columns(summary, elo):
+        if title == "Item":
+            table.add_column(title, overflow="fold")
+        else:
+            table.add_column(title, justify="right", no_wrap=True)
     top, bottom = _shown(len(summary), rows)
-    for cells in _cells(summary, range(top)):
-        table.add_row(*cells)
+    for cells in ranking_cells(summary, range(top), elo):
+        table.add_row(*map(Text, cells))  # never read as markup
     if top + bottom < len(summary):
         table.add_row("", Text(f"... {len(summary) - top - bottom} more ...", style="dim"))
-    for cells in _cells(summary, range(len(summary) - bottom, len(summary))):
-        table.add_row(*cells)
+    for cells in ranking_cells(summary, range(len(summary) - bottom, len(summary)), elo):
+        table.add_row(*map(Text, cells))
     return table
+
+
+def ranking_titles(summary: RankSummary, elo: float | None = None) -> list[str]:
+    """Titles of the columns of a ranking."""
+    return [title for title, _ in _columns(summary, elo)]
+
+
+def ranking_cells(
+    summary: RankSummary, places: range, elo: float | None = None
+) -> Iterator[list[str]]:
+    """Cells of the rows at these places of a ranking, as text."""
+    columns = _columns(summary, elo)
+    for i in places:
+        yield [cell(i) for _, cell in columns]
+
+
+def legend(summary: RankSummary, elo: float | None = None) -> str:
+    """What the columns of a ranking mean, in a few sentences."""
+    sentences = [
+        "Rows stand in the order of skill; ± is one standard deviation."
+        if elo is None
+        else "Rows stand in the order of Elo, with 90% intervals; the average item has 1500.",
+        "The items of one tier cannot be told from its first.",
+        "P(> next): the chance of being better than the item in the next row.",
+    ]
+    if summary.provisional.any():
+        sentences.append(
+            f"* provisional: its ranks span more than half of what they would without comparisons "
+            f"({count_of(int(summary.provisional.sum()), 'item')})."
+        )
+    if summary.records is not None:
+        won = "won-lost-tied" if summary.records.ties.any() else "won-lost"
+        sentences.append(f"Record: comparisons {won}.")
+    return " ".join(sentences)
+
+
+def count_of(number: int, thing: str) -> str:
+    """Return a number with what it counts, in the plural unless it is one."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def _columns(summary: RankSummary, elo: float | None) -> list[tuple[str, Callable[[int], str]]]:
+    """Title of each column, and what gives its cell in a row."""
+    alone = np.bincount(summary.component)[summary.component] == 1
+
+    def skill(i: int) -> str:
+        return f"{summary.mean[i]:+.2f} ± {summary.sd[i]:.2f}"
+
+    def points(i: int) -> str:
+        numbers = [summary.mean[i], summary.skill_lower[i], summary.skill_upper[i]]
+        mean, low, high = (ELO_MEAN + (elo or 0.0) * number for number in numbers)
+        return f"{mean:.0f} ({low:.0f} to {high:.0f})"
+
+    def ranks(i: int) -> str:
+        ends = "-" if alone[i] else f"{summary.rank_lower[i]} to {summary.rank_upper[i]}"
+        return ends + (" *" if summary.provisional[i] else "")
+
+    def chance(shares: np.ndarray) -> Callable[[int], str]:
+        return lambda i: "-" if alone[i] or np.isnan(shares[i]) else percent(float(shares[i]))
+
+    columns: list[tuple[str, Callable[[int], str]]] = [
+        ("Rank", lambda i: str(summary.rank[i])),
+        ("Item", lambda i: shown(summary.name[i])),
+        ("Tier", lambda i: str(summary.tier[i])),
+        ("Skill ± sd", skill) if elo is None else ("Elo", points),
+        ("P(best)", chance(summary.prob_best)),
+        ("P(> next)", chance(summary.prob_better_than_next)),
+        (f"{100 * summary.prob:g}% ranks", ranks),
+    ]
+    if summary.num_components > 1:
+        columns.insert(0, ("Component", lambda i: str(summary.component[i] + 1)))
+    if summary.records is not None:
+        wins, losses, ties = summary.records
+        parts = (wins, losses, ties) if ties.any() else (wins, losses)
+        columns.append(("Record", lambda i: "-".join(f"{part[i]:g}" for part in parts)))
+    return columns
 
 
 def _shown(n: int, rows: int) -> tuple[int, int]:
@@ -50,21 +131,3 @@ def _shown(n: int, rows: int) -> tuple[int, int]:
     if rows == 0 or n <= rows:
         return n, 0
     return rows - rows // 3, rows // 3
-
-
-def _cells(summary: RankSummary, places: range) -> Iterator[tuple[str | Text, ...]]:
-    for i in places:
-        yield (
-            str(i + 1),
-            Text(shown(summary.name[i])),  # never read as markup
-            f"{summary.mean[i]:+.2f} ± {summary.sd[i]:.2f}",
-            _percent(float(summary.prob_best[i])),
-            f"{summary.rank_lower[i]:.0f} to {summary.rank_upper[i]:.0f}",
-        )
-
-
-def _percent(share: float) -> str:
-    """Return a share of draws as a percentage; no number of draws makes it 0 or 100."""
-    if share < 0.001:
-        return "<0.1%"
-    return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"

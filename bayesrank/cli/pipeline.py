@@ -8,10 +8,11 @@ import numpy as np
 from rich.console import Console
 
 from bayesrank._names import shown
+from bayesrank.cli._checks import Check
 from bayesrank.cli._output import OutputError, output_folder, write_frame
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
-from bayesrank.cli._tables import ranking_table, stdout_console
+from bayesrank.cli._tables import legend, ranking_table, stdout_console
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
@@ -28,27 +29,33 @@ FILES = ("ranking.csv", "posterior.nc", *FIGURES)
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
 _DRAWS = 2000
-_NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
-_UNCHECKED = (
-    "Not cross-checked: with so many orders, simulation (NUTS) would take very long. A file with a "
-    "few dozen of the orders is checked."
-)
-_UNCHECKED_IN_TIME = "Not cross-checked: skills at many times take simulation (NUTS) very long."
-_ITEMS_IN_PAIRS = 150
+_UNASKED = "It was not asked for."
+_UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
+_UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 
 
-class Analysis(NamedTuple):
-    """Everything that the main job finds."""
+class Ranking(NamedTuple):
+    """What stands first: the fit, and what it says of the items."""
 
+    ranker: Any  #: fitted estimator
+    skills: np.ndarray  #: draws, shape (draws, n), from the average item's of each component
     summary: RankSummary
+    conclusion: str  #: the verdict, in a sentence or two
+    elo: float | None = None  #: points of a unit of skill, where they are asked for
+
+
+class Analysis(NamedTuple):
+    """What takes longer: the checks, and what is written."""
+
+    checks: tuple[Check, ...]
     notes: tuple[str, ...]  #: sentences to print below the table
     posterior: Any  #: ArviZ InferenceData (0.x) or DataTree (1.x)
     figures: dict[str, "Figure"]  #: by file name, one of `FIGURES`
 
 
 def run(data: ComparisonData, settings: Settings) -> None:
-    """Do the main job on `data`, write the results, and print the table.
+    """Do the main job on `data`: print the table, then check the fit and write the results.
 
     Parameters
     ----------
@@ -62,27 +69,37 @@ def run(data: ComparisonData, settings: Settings) -> None:
     OutputError
         If the results cannot be written. The folder is then as it was.
     """
-    console = Console(stderr=True)
+    console, out = Console(stderr=True), stdout_console()
     steps = Steps(console, quiet=settings.quiet)
-    with output_folder(settings.out, FILES, settings.inputs) as folder, steps.running():
-        if data.ignored_columns and not settings.quiet:
-            columns = shown(", ".join(data.ignored_columns))
-            console.print(f"Columns not used: {columns}", markup=False)
-        analysis = analyse(data, settings, steps)
-        with steps.step("Writing the results"):
-            _write(analysis, folder)
-    if console.is_terminal and not settings.quiet:
-        console.print()
-    out = stdout_console()
-    out.print(ranking_table(analysis.summary, settings.rows))
+
+    def say(text: str) -> None:
+        out.print(f"{shown(text)}\n", markup=False, highlight=False)
+
+    with output_folder(settings.out, FILES, settings.inputs) as folder:
+        with steps.running():
+            if data.ignored_columns and not settings.quiet:
+                columns = shown(", ".join(data.ignored_columns))
+                console.print(f"Columns not used: {columns}", markup=False)
+            ranking = rank_items(data, settings, steps)
+        if console.is_terminal and not settings.quiet:
+            console.print()
+        say(ranking.conclusion)
+        out.print(ranking_table(ranking.summary, settings.rows, ranking.elo))
+        out.print()
+        say(legend(ranking.summary, ranking.elo))
+        out.file.flush()
+        with steps.running():
+            analysis = analyse(data, settings, ranking, steps)
+            with steps.step("Writing the results"):
+                _write(ranking, analysis, folder)
     written = ["ranking.csv", "posterior.nc", *analysis.figures]
     where = f"Results are in {settings.out}: {', '.join(written)}."
-    for note in (*analysis.notes, *settings.notes, where):
-        out.print(f"\n{shown(note)}", markup=False, highlight=False)
+    for text in (*analysis.notes, *settings.notes, *map(str, analysis.checks), where):
+        say(text)
 
 
-def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
-    """Learn the hyperparameters, fit, cross-check, and draw.
+def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:
+    """Learn the hyperparameters and the skills, and rank.
 
     Parameters
     ----------
@@ -95,26 +112,70 @@ def analyse(data: ComparisonData, settings: Settings, steps: Steps) -> Analysis:
 
     Returns
     -------
-    Analysis
+    Ranking
         Of 2,000 posterior draws.
     """
     with steps.step("Loading JAX and NumPyro"):
         import bayesrank.estimators  # noqa: F401
-        from bayesrank.cli._notes import notes_on
+        from bayesrank.cli._conclusion import conclusion
+        from bayesrank.cli._unit import elo_per_skill, win_chance
     with steps.step("Fitting the skills (EP)") as advance:
         ranker = _fit(data, settings, lambda number, _: advance(None, f"{number} values tried"))
-    result, check = ranker.result, None
-    if settings.crosscheck and not result.eliminated_sites:
+    with steps.step("Ranking"):
+        skills, summary = _ranked(data, ranker.result.get_samples()["f"])
+        params = ranker.params_
+        said = conclusion(summary, skills, lambda d: float(win_chance(d, params)))
+    return Ranking(ranker, skills, summary, said, elo_per_skill(params) if settings.elo else None)
+
+
+def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
+    """Cross-check, answer the other questions of trust, and draw.
+
+    Parameters
+    ----------
+    data
+        The comparisons.
+    settings
+        What the person chose.
+    ranking
+        What `rank_items` found.
+    steps
+        Where to show progress.
+    """
+    from bayesrank.cli._checks import trust_checks
+    from bayesrank.cli._crosscheck import crosschecked
+    from bayesrank.cli._notes import notes_on
+
+    ranker, result, check = ranking.ranker, ranking.ranker.result, None
+    found: Any = _UNASKED
+    if settings.crosscheck != "none" and result.eliminated_sites:
+        found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
+    elif settings.crosscheck != "none":
         with steps.step("Checking against simulation (NUTS)") as advance:
-            check = _checked(result, settings, lambda engine, share: advance(share))
-    with steps.step("Ranking and drawing"):
-        summary = ranker.rank()
-        figures = _draw(data, summary, result.get_samples()["f"], check)
+            found = crosschecked(result, settings.crosscheck, settings.seed, advance)
+            check = found.check
+    with steps.step("Looking for circles"):
+        checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
+    with steps.step("Drawing"):
+        figures = _draw(data, ranking, check)
         posterior = _to_arviz(data, result)
-    notes = notes_on(data, ranker.params_, _spread(result), check)
-    if settings.crosscheck and check is None:
-        notes = (*notes, _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME)
-    return Analysis(summary, notes, posterior, figures)
+    notes = notes_on(data, ranker.params_, _spread(result))
+    return Analysis(checks, notes, posterior, figures)
+
+
+def _ranked(data: ComparisonData, draws: np.ndarray) -> tuple[np.ndarray, RankSummary]:
+    """Skills above or below the average of their component, and their ranking."""
+    from bayesrank.ranking import connected_components, count_records, summarize
+
+    component = np.zeros(data.num_items, np.int64)
+    if data.features is None:
+        component = connected_components(data.comparisons, data.num_items)
+    skills = np.array(draws, np.float64)
+    for number in range(component.max() + 1):
+        inside = component == number
+        skills[:, inside] -= skills[:, inside].mean(axis=1, keepdims=True)
+    records = count_records(data.comparisons, data.num_items, tied=data.tied, weights=data.weights)
+    return skills, summarize(skills, data.names, records=records, components=component)
 
 
 def _fit(
@@ -153,35 +214,6 @@ def _fit(
         raise OutputError(f"--hyperparameters: {error}") from error
 
 
-def _checked(
-    result: "EPResult | IntegratedEPResult",
-    settings: Settings,
-    progress: Callable[[str, float], None],
-) -> "CrossCheck":
-    """Compare EP with NUTS, where there is a mixture at its most probable hyperparameters."""
-    import jax
-
-    from bayesrank.diagnostics import crosscheck
-    from bayesrank.infer import EPResult
-
-    if isinstance(result, EPResult):
-        what, args, kwargs = result, (), {}
-    else:
-        what, args, kwargs = result.model, result.model_args, result.model_kwargs
-        kwargs = {**kwargs, "params": {**result.params, **result.mode}}
-    return crosscheck(
-        what,
-        *args,
-        engines=("ep", "nuts"),
-        contrast="pairs",
-        rng_key=jax.random.key(settings.seed),
-        progress_bar=False,
-        progress=progress,
-        **_NUTS,
-        **kwargs,
-    )
-
-
 def _spread(result: "EPResult | IntegratedEPResult") -> dict[str, np.ndarray] | None:
     """90% intervals of the hyperparameters that were averaged over, if any were."""
     draws = getattr(result, "hyperparameters", None)
@@ -191,18 +223,18 @@ def _spread(result: "EPResult | IntegratedEPResult") -> dict[str, np.ndarray] | 
 
 
 def _draw(
-    data: ComparisonData, summary: RankSummary, skills: Any, check: "CrossCheck | None"
+    data: ComparisonData, ranking: Ranking, check: "CrossCheck | None"
 ) -> dict[str, "Figure"]:
     import matplotlib
 
     matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
     from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
 
-    best = summary.item[:_ITEMS_IN_PAIRS]
-    draws = skills[:, best]
+    component = np.empty(data.num_items, np.int64)
+    component[ranking.summary.item] = ranking.summary.component
     axes = {
-        "ranking.png": plot_ranking(summary),
-        "pairs.png": plot_pairwise(draws, [data.names[i] for i in best]),
+        "ranking.png": plot_ranking(ranking.summary),
+        "pairs.png": plot_pairwise(ranking.skills, data.names, components=component),
     }
     figures: dict[str, Any] = {name: ax.figure for name, ax in axes.items()}
     if check is not None:
@@ -233,8 +265,23 @@ def _to_arviz(data: ComparisonData, result: "EPResult | IntegratedEPResult") -> 
     )
 
 
-def _write(analysis: Analysis, folder: Path) -> None:
-    write_frame(folder / "ranking.csv", analysis.summary.to_dataframe())
+def _write(ranking: Ranking, analysis: Analysis, folder: Path) -> None:
+    write_frame(folder / "ranking.csv", _frame(ranking))
     analysis.posterior.to_netcdf(str(folder / "posterior.nc"), engine="h5netcdf")
     for name, figure in analysis.figures.items():
         figure.savefig(folder / name, dpi=150)
+
+
+def _frame(ranking: Ranking) -> Any:
+    """The table with all columns; those on the scale of chess where they are asked for."""
+    from bayesrank.cli._unit import ELO_MEAN
+
+    frame, summary = ranking.summary.to_dataframe(), ranking.summary
+    if ranking.elo is not None:
+        for name, skill in (
+            ("elo", summary.mean),
+            ("elo_lower", summary.skill_lower),
+            ("elo_upper", summary.skill_upper),
+        ):
+            frame[name] = ELO_MEAN + ranking.elo * skill
+    return frame

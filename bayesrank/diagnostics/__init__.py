@@ -5,5 +5,15 @@ from bayesrank.diagnostics.compare import compare as compare
 from bayesrank.diagnostics.crosscheck import crosscheck as crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck as CrossCheck
 from bayesrank.diagnostics.crosscheck_result import NUTSResult as NUTSResult
+from bayesrank.diagnostics.transitivity import Transitivity as Transitivity
+from bayesrank.diagnostics.transitivity import transitivity as transitivity
 
-__all__ = ["CrossCheck", "ModelComparison", "NUTSResult", "compare", "crosscheck"]
+__all__ = [
+    "CrossCheck",
+    "ModelComparison",
+    "NUTSResult",
+    "Transitivity",
+    "compare",
+    "crosscheck",
+    "transitivity",
+]

@@ -21,7 +21,7 @@ from bayesrank.ranking._ranks import prob_top_k as prob_top_k
 from bayesrank.ranking._ranks import rank_distribution as rank_distribution
 from bayesrank.ranking._ranks import rank_interval as rank_interval
 from bayesrank.ranking._ranks import rank_samples as rank_samples
-from bayesrank.ranking._records import Records as Records
+from bayesrank.ranking._records import ItemRecords as ItemRecords
 from bayesrank.ranking._records import count_records as count_records
 from bayesrank.ranking._summary import RankSummary as RankSummary
 from bayesrank.ranking._summary import summarize as summarize
@@ -32,7 +32,7 @@ from bayesrank.ranking._tiers import tiers as tiers
 
 __all__ = [
     "RankSummary",
-    "Records",
+    "ItemRecords",
     "comparisons_to_settle",
     "connected_components",
     "consensus_ranking",

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from bayesrank.ranking._validate import Array
 
 
-class Records(NamedTuple):
+class ItemRecords(NamedTuple):
     """How the comparisons of each item went; weighted ones count as their weights do.
 
     Attributes
@@ -33,7 +33,7 @@ def count_records(
     *,
     tied: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-) -> Records:
+) -> ItemRecords:
     """Count the comparisons that each item won, lost and tied.
 
     Parameters
@@ -49,7 +49,7 @@ def count_records(
 
     Returns
     -------
-    Records
+    ItemRecords
 
     Raises
     ------
@@ -59,7 +59,7 @@ def count_records(
     Examples
     --------
     >>> count_records([(0, 1), (0, 1), (2, 1)], 3, tied=[False, False, True])
-    Records(wins=array([2, 0, 0]), losses=array([0, 2, 0]), ties=array([0, 1, 1]))
+    ItemRecords(wins=array([2, 0, 0]), losses=array([0, 2, 0]), ties=array([0, 1, 1]))
     """
     pairs = np.asarray(comparisons)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
@@ -79,4 +79,4 @@ def count_records(
         weight = None if counts is None else counts[rows]
         return np.bincount(pairs[rows, side], weight, minlength=num_items)
 
-    return Records(count(0, ~even), count(1, ~even), count(0, even) + count(1, even))
+    return ItemRecords(count(0, ~even), count(1, ~even), count(0, even) + count(1, even))

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesrank._names import check_names, shown
 from bayesrank.ranking._ranks import equal_tailed, mean_rank, rank_bounds, top_k_share
-from bayesrank.ranking._records import Records
+from bayesrank.ranking._records import ItemRecords
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
 
@@ -78,7 +78,7 @@ class RankSummary:
     tier: Array
     provisional: Array
     component: Array
-    records: Records | None
+    records: ItemRecords | None
     prob: float
     k: int
 
@@ -173,7 +173,7 @@ def summarize(
     *,
     prob: float = 0.9,
     k: int | None = None,
-    records: Records | None = None,
+    records: ItemRecords | None = None,
     components: ArrayLike | None = None,
 ) -> RankSummary:
     """Summarise posterior draws of skill as a ranking with uncertainty.
@@ -232,7 +232,7 @@ def summarize(
         skill_lower=lower[order],
         skill_upper=upper[order],
         component=component[order],
-        records=None if records is None else Records(*(each[order] for each in records)),
+        records=None if records is None else ItemRecords(*(each[order] for each in records)),
         prob=prob,
         k=k,
     )

@@ -1,0 +1,65 @@
+"""What a ranking comes to, in one or two sentences."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bayesrank._names import shown
+from bayesrank.ranking import RankSummary, comparisons_to_settle
+
+_MOST = 100_000  # beyond this, a number of comparisons is no help
+_NAMED = 5
+
+
+def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]) -> str:
+    """Say whether there is a winner, a tie, or not enough evidence, and what would settle it.
+
+    Parameters
+    ----------
+    summary
+        The ranking.
+    skills
+        The draws that it was made of, shape (draws, n).
+    chance
+        Chance that an item wins against another, by how much its skill is higher.
+    """
+    group = summary.component == 0
+    tier = np.flatnonzero(group & (summary.tier == 1))
+    said = ""
+    if summary.num_components > 1:
+        said = (
+            f"No comparison links the {summary.num_components} components that the items fall "
+            "into: there is no winner of them all. Of component 1, the largest: "
+        )
+    size, first = int(group.sum()), shown(summary.name[0])
+    if size == 1:
+        return f"{said}it holds one item."
+    if len(tier) == 1:
+        return f"{said}{first} is the best ({percent(float(summary.prob_best[0]))} sure)."
+    if summary.provisional[0]:
+        said += "There is not enough evidence to say which item is the best: "
+        said += f"{len(tier):,} of {size:,} may be."
+    else:
+        names = ", ".join(shown(summary.name[i]) for i in tier[:_NAMED])
+        more = ", ..." if len(tier) > _NAMED else "."
+        said += f"A tie of {len(tier):,} of {size:,} items at the top: {names}{more}"
+    return f"{said} {_what_would_tell(skills[:, summary.item[tier]], chance)}"
+
+
+def _what_would_tell(skills: np.ndarray, chance: Callable[[float], float]) -> str:
+    number = comparisons_to_settle(skills, chance)
+    if number > _MOST:
+        return "The first of them are too close for comparisons to tell them apart."
+    digits = max(0, len(str(int(number))) - 2)
+    rough = max(1, round(number / 10**digits) * 10**digits)
+    return (
+        f"Roughly {rough:,} more comparisons of the first with the others would tell, if they "
+        "differ by what is estimated now."
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share of draws as a percentage; no number of draws makes it 0 or 100."""
+    if share < 0.001:
+        return "<0.1%"
+    return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"

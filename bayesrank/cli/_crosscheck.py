@@ -1,0 +1,127 @@
+"""Is the fast fit right? Importance sampling first, then NUTS for as long as there is time."""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bayesrank.diagnostics import CrossCheck
+    from bayesrank.infer import EPResult, IntegratedEPResult
+    from bayesrank.infer.white.trust import Trust
+
+    Result = EPResult | IntegratedEPResult
+
+CHOICES = ("quick", "full", "none")
+
+BUDGET = 20.0  # seconds
+NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
+
+
+class Crosschecked(NamedTuple):
+    """What the cross-check found.
+
+    Attributes
+    ----------
+    trust
+        By importance sampling; None where that was not possible.
+    check
+        Against NUTS; None where that was not possible or not done in time.
+    ran_out
+        Whether NUTS was given up for lack of time.
+    """
+
+    trust: "Trust | None"
+    check: "CrossCheck | None"
+    ran_out: bool
+
+
+class _OutOfTime(Exception):  # noqa: N818
+    """NUTS has had its time."""
+
+
+def crosschecked(
+    result: "Result", how: str, seed: int, progress: Callable[[float], None]
+) -> Crosschecked:
+    """Check a result by importance sampling and NUTS.
+
+    Parameters
+    ----------
+    result
+        A result whose latents are all kept.
+    how
+        "quick": NUTS is given up when the budget is used up, or clearly will be; "full": it runs
+        to its end.
+    seed
+        Of NUTS.
+    progress
+        Called with the share of NUTS's work that is done.
+    """
+    started = time.monotonic()
+    result = _with_distinct_rows(result)
+    with warnings.catch_warnings():  # what they say is in the sentence on the check
+        warnings.simplefilter("ignore")
+        trust = result.trust
+
+    def advance(engine: str, share: float) -> None:
+        progress(share)
+        spent = time.monotonic() - started
+        if how == "quick" and (spent > BUDGET or (share > 0.1 and spent > 2 * BUDGET * share)):
+            raise _OutOfTime
+
+    try:
+        return Crosschecked(trust, _against_nuts(result, seed, advance), False)
+    except _OutOfTime:
+        return Crosschecked(trust, None, True)
+
+
+def _against_nuts(
+    result: "Result", seed: int, progress: Callable[[str, float], None]
+) -> "CrossCheck":
+    """Compare EP with NUTS, where there is a mixture at its most probable hyperparameters."""
+    import jax
+
+    from bayesrank.diagnostics import crosscheck
+    from bayesrank.infer import EPResult
+
+    what: Any = result
+    args, kwargs = (), {}
+    if not isinstance(result, EPResult):
+        what, args = result.model, result.model_args
+        kwargs = {**result.model_kwargs, "params": {**result.params, **result.mode}}
+    return crosscheck(
+        what,
+        *args,
+        engines=("ep", "nuts"),
+        contrast="pairs",
+        rng_key=jax.random.key(seed),
+        progress_bar=False,
+        progress=progress,
+        **NUTS,
+        **kwargs,
+    )
+
+
+def _with_distinct_rows(result: "Result") -> "Result":
+    """The same posterior, of a program that gets equal comparisons as one with a weight."""
+    from bayesrank.estimators.skills import OUTCOMES
+    from bayesrank.models import preference_gp, thurstone
+
+    if result.model not in (preference_gp, thurstone):
+        return result
+    items, pairs = result.model_args
+    kwargs = dict(result.model_kwargs)
+    outcomes = kwargs.get("outcomes")
+    rows = np.column_stack([pairs, np.zeros(len(pairs), int) if outcomes is None else outcomes])
+    tied = (rows[:, 2] == OUTCOMES["tie"]) & (outcomes is not None)
+    rows[tied, :2] = np.sort(rows[tied, :2], axis=1)  # a tie has no winner
+    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+    if len(distinct) == len(rows):
+        return result
+    kwargs["weights"] = np.bincount(inverse.reshape(-1), kwargs.get("weights"))
+    if outcomes is not None:
+        kwargs["outcomes"] = distinct[:, 2]
+    return replace(result, model_args=(items, distinct[:, :2]), model_kwargs=kwargs)
