@@ -362,7 +362,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3, X[:3]), {"laplacian": np.ones((3, 3)) - np.eye(3)}, "not positive semi-definite"),
         ((3,), {"learn_from": 0}, "learn_from is 0; pass a whole"),
         ((3,), {"seed": -1}, "seed is -1"),
-        ((3,), {"annotator_noise": [2.0]}, "pass a mapping"),
+        ((3,), {"annotator_noise": [2.0]}, "or a mapping"),
         ((3,), {"stop_top": 1.5}, "stop_top is 1.5"),
         ((3,), {"stop_gain": "0.1"}, "stop_gain is '0.1'"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -50,6 +50,8 @@ class History:
         Hyperparameters that were last learned, or None.
     learned_at
         Number of answers that they were learned from.
+    learned_noise
+        How many times as noisy as nobody named each annotator is, learned with them.
     records
         Number of records that this adds up.
     """
@@ -59,6 +61,7 @@ class History:
     added: tuple[Mapping[str, Any], ...] = ()
     learned: Mapping[str, Any] | None = None
     learned_at: int = 0
+    learned_noise: Mapping[str, float] = field(default_factory=dict)
     records: int = 0
 
     @cached_property
@@ -121,7 +124,12 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
                     "those below it"
                 )
         elif kind == "learned":
-            after = replace(after, learned=record["params"], learned_at=record["answers"])
+            after = replace(
+                after,
+                learned=record["params"],
+                learned_at=record["answers"],
+                learned_noise=record.get("annotator_noise", {}),
+            )
         elif kind == "items":
             after = replace(after, added=(*after.added, record))
         elif kind == "retire":

@@ -22,8 +22,9 @@ from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.history import Answer
 from bayesrank.active.items import NamedItems, as_items
 from bayesrank.active.opening import open_journal
+from bayesrank.active.posterior.annotators import AnnotatorNoise
 from bayesrank.active.posterior.program import skill_program
-from bayesrank.active.posterior.skills import SkillPosterior, annotator_factors, now
+from bayesrank.active.posterior.skills import SkillPosterior, now
 from bayesrank.active.questions import Question, QuestionChooser
 from bayesrank.active.session import Session
 from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled
@@ -69,9 +70,10 @@ class QueryLoop(Session):
         Whether each feature has a lengthscale of its own.
     laplacian : sparse or dense array of shape (n, n), optional
         Laplacian of a graph of items (`bayesrank.gp`) along which skills vary little.
-    annotator_noise : mapping, optional
+    annotator_noise : mapping or "learn", optional
         How many times as noisy as the others an annotator is, by name. It is taken as known;
-        annotators not named have 1.
+        annotators not named have 1. "learn" learns it with the hyperparameters, once two annotators
+        have answered, so that careless ones count less; see `annotator_noise`.
     stop_gain : float, optional
         Stop when no question has a score above this.
     stop_top : int, optional
@@ -132,13 +134,18 @@ class QueryLoop(Session):
         background: bool = False,
         ard: bool = False,
         laplacian: Any = None,
-        annotator_noise: Mapping[str, float] | None = None,
+        annotator_noise: Mapping[str, float] | str | None = None,
         stop_gain: float | None = None,
         stop_top: int | None = None,
         stop_probability: float = 0.9,
         seed: int = 0,
     ) -> None:
-        named = as_items(items, features)
+        named, noise = as_items(items, features), AnnotatorNoise(annotator_noise)
+        if noise.learned and hyperparameters == "prior":
+            raise ValueError(
+                "annotator_noise is 'learn', but with hyperparameters='prior' nothing is learned; "
+                "pass the noise as a mapping, or leave hyperparameters as 'integrate'"
+            )
         n, seed = len(named.names), _check_seed(seed)
         learn_from = check_count(learn_from, "learn_from")
         self._program_of = partial(
@@ -153,7 +160,7 @@ class QueryLoop(Session):
         self.rule = check_rule(rule, n, self._chooser.has_scale)
         posterior = SkillPosterior(
             self._program_of(n, named.features),
-            annotator_factors(annotator_noise),
+            noise,
             learn_from=None if hyperparameters == "prior" else learn_from,
             integrate=hyperparameters not in ("maximum", "prior"),
             background=background,

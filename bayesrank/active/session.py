@@ -79,6 +79,13 @@ class Session:
         return dict(Counter(event.annotator for event in self._history.answers))
 
     @property
+    def annotator_noise(self) -> dict[str, float]:
+        """How many times as noisy as nobody named each annotator is taken to be."""
+        named = dict.fromkeys(event.annotator for event in self._history.answers)
+        noise = self._posterior.annotators
+        return {name: noise.of(self._history, name) for name in named if name is not None}
+
+    @property
     def params(self) -> dict[str, np.ndarray]:
         """Hyperparameters in use."""
         return self._posterior.params(self._history)

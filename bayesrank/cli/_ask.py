@@ -50,7 +50,11 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
     metavar="FILE",
     help="Where the answers are kept. If it exists, the questions go on from there.",
 )
-@click.option("--annotator", metavar="NAME", help="Who answers; recorded with each answer.")
+@click.option(
+    "--annotator",
+    metavar="NAME",
+    help="Who answers; kept with each answer. How careful each is, is learned.",
+)
 @click.option("--question", default="Which is better?", show_default=True, help="What to ask.")
 @click.option(
     "--top",
@@ -137,6 +141,7 @@ def _ask(
                     items.features,
                     journal=journal,
                     background=True,
+                    annotator_noise="learn",
                     ard=items.features is not None,
                     stop_top=min(top, len(items.names) - 1),
                     stop_probability=sure,

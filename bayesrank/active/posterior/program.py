@@ -14,7 +14,10 @@ from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 from sklearn.preprocessing import StandardScaler
@@ -33,6 +36,8 @@ _SMALLEST_BUCKET = 64
 # Covariances of all items that a loop holds at a time: before and after the answers, and in JAX.
 _COVARIANCES = 4
 _CHOICES = ("integrate", "maximum", "prior")
+# Of the logarithm of annotators' noise: 9 of 10 are less than 2.3 times as noisy as the median.
+_SPREAD = 0.5
 
 Array = NDArray[np.float64]
 
@@ -59,6 +64,8 @@ class AnsweredProgram:
         *args: Any,
         counted: Any = None,
         noise_factor: Any = None,
+        annotator: Any = None,
+        num_annotators: int = 0,
         **kwargs: Any,
     ) -> None:
         """Run the program.
@@ -71,7 +78,17 @@ class AnsweredProgram:
             Whether each comparison counts, shape (K,).
         noise_factor
             What the noise is multiplied with in each comparison, shape (K,).
+        annotator
+            Whose noise it is multiplied with, too: 1 to `num_annotators`, or 0 for that of nobody
+            named, which is 1, shape (K,). By default all are as noisy.
+        num_annotators
+            Length of the site ``annotator_noise``, with the prior LogNormal(0.25, 0.5), whose mode
+            is 1: until the answers say otherwise, nobody is noisier than the others.
         """
+        if annotator is not None:
+            prior = dist.LogNormal(_SPREAD**2, _SPREAD).expand([num_annotators]).to_event(1)
+            noise = jnp.asarray(numpyro.sample("annotator_noise", prior))
+            noise_factor = noise_factor * jnp.append(1.0, noise)[annotator]
         with _AnswerHandler(counted, noise_factor):
             self.program(*args, **kwargs)
 
@@ -195,6 +212,7 @@ class SkillProgram:
         tied: NDArray[np.bool_],
         factors: Array,
         start: Mapping[str, Any],
+        annotator: NDArray[np.intp] | None = None,
     ) -> dict[str, Array]:
         """Hyperparameters under which the answers are most probable.
 
@@ -203,7 +221,14 @@ class SkillProgram:
         comparisons, tied, factors
             The answers, (K, 2), which of them are ties, and the factors of their noise, (K,).
         start
-            Where the search starts.
+            Where the search starts; with `annotator`, ``annotator_noise`` is among it.
+        annotator
+            Whose noise is to be learned, too, see `AnsweredProgram`, (K,).
+
+        Returns
+        -------
+        dict
+            Their values; with `annotator`, ``annotator_noise`` is one of them.
 
         Warns
         -----
@@ -212,12 +237,19 @@ class SkillProgram:
         """
         about, pairs = self._compared_only(comparisons)
         ties = bool(tied.any())
+        names, options = self.free(ties), self._padded(pairs, tied, factors)
+        if annotator is not None:
+            count = len(start["annotator_noise"])
+            padded = np.zeros(len(options["noise_factor"]), np.intp)
+            padded[: len(annotator)] = annotator
+            names = (*names, "annotator_noise")
+            options = {**options, "annotator": padded, "num_annotators": count}
         maximum = maximize_evidence(
             self._engine,
             about,
             params=self.used(self.fixed, ties),
-            init={name: np.asarray(start[name], float) for name in self.free(ties)},
-            **self._padded(pairs, tied, factors),
+            init={name: np.asarray(start[name], float) for name in names},
+            **options,
         )
         return maximum.params
 

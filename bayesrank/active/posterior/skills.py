@@ -5,9 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import warnings
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from numbers import Real
 from typing import Any
 
 import jax
@@ -15,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.active.history import History
+from bayesrank.active.posterior.annotators import AnnotatorNoise
 from bayesrank.active.posterior.program import SkillProgram
 from bayesrank.active.posterior.update import Answers, SkillFit, SkillPrior, fit_answers
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.ep import ConvergenceWarning
 
-__all__ = ["SkillPosterior", "annotator_factors", "now"]
+__all__ = ["SkillPosterior", "now"]
 
 _DRAWS = 1000
 
@@ -34,8 +33,8 @@ class SkillPosterior:
     ----------
     program
         The program.
-    factor_of
-        How many times as noisy as the others an annotator is.
+    annotators
+        How noisy each of them is.
     learn_from
         Number of answers after which hyperparameters are first learned; None for never. They are
         learned again whenever the answers have doubled.
@@ -50,14 +49,14 @@ class SkillPosterior:
     def __init__(
         self,
         program: SkillProgram,
-        factor_of: Callable[[str | None], float],
+        annotators: AnnotatorNoise,
         *,
         learn_from: int | None,
         integrate: bool,
         background: bool,
         seed: int,
     ) -> None:
-        self._program, self._factor_of, self._seed = program, factor_of, seed
+        self._program, self.annotators, self._seed = program, annotators, seed
         self._learn_from = learn_from
         self._integrate, self._background = integrate, background
         self._pending: Future[dict[str, Any]] | None = None
@@ -101,13 +100,14 @@ class SkillPosterior:
 
     def noise(self, history: History, annotator: str | None) -> float:
         """Standard deviation of a performance, as an annotator sees it."""
-        return self._program.noise(self.params(history)) * self._factor_of(annotator)
+        own = self.annotators.of(history, annotator)
+        return self._program.noise(self.params(history)) * own
 
     def fit(self, history: History) -> SkillFit:
         """The posterior, starting from the sites of the last one."""
         params, prior = self.params(history), self._prior_at(history)
         records = [event.record for event in history.answers]
-        noise = self._program.noise(params) * self._factors(history)
+        noise = self._program.noise(params) * self.annotators.factors(history)
         start = self._start(prior, records)
         answers = Answers(history.compared, noise, history.tied, self.tie_width(history))
         fit = fit_answers(prior, answers, start)
@@ -130,7 +130,7 @@ class SkillPosterior:
     def result(self, history: History, fit: SkillFit) -> EPResult:
         """The posterior in the engine's form."""
         program, args, kwargs = self._program.call(
-            history.compared, history.tied, self._factors(history)
+            history.compared, history.tied, self.annotators.factors(history)
         )
         if not fit.converged:
             warnings.warn(
@@ -168,7 +168,7 @@ class SkillPosterior:
             jax.random.key(self._seed),
             history.compared,
             history.tied,
-            self._factors(history),
+            self.annotators.factors(history),
             _DRAWS,
         )
 
@@ -183,9 +183,6 @@ class SkillPosterior:
         if self._prior is None or self._prior[0] is not history.learned:
             self._prior = history.learned, self._program.prior(self.params(history))
         return self._prior[1]
-
-    def _factors(self, history: History) -> Array:
-        return np.array([self._factor_of(event.annotator) for event in history.answers], float)
 
     # ------------------------------------------------------------ learning
 
@@ -207,7 +204,7 @@ class SkillPosterior:
         ValueError
             If there is no answer, or nothing to learn.
         """
-        if not history.answers or not self._free(history):
+        if not history.answers or not self._to_learn(history):
             missing = "no free hyperparameter" if history.answers else "no answer to learn from"
             raise ValueError(f"there is {missing}; use the hyperparameters as they are")
         return self._find(history)
@@ -236,23 +233,47 @@ class SkillPosterior:
         return None
 
     def _due(self, history: History) -> bool:
-        if self._learn_from is None or not self._free(history):
+        if self._learn_from is None or not self._to_learn(history):
             return False
         return len(history.answers) >= max(self._learn_from, 2 * self._learned_at(history), 1)
 
     def _learned_at(self, history: History) -> int:
-        return history.learned_at if self._learned(history) else 0
+        fixed = history.learned is not None and not self._free(history)
+        return history.learned_at if fixed or self._learned(history) else 0
+
+    def _to_learn(self, history: History) -> tuple[str, ...]:
+        """Names of hyperparameters and annotators of which anything is learned."""
+        if self._learn_from is None:
+            return ()
+        return (*self._free(history), *self.annotators.names(history))
 
     def _find(self, history: History) -> dict[str, Any]:
-        start = self.params(history)
-        program, factors = self._program, self._factors(history)
-        found = program.learn(history.compared, history.tied, factors, start)
-        return {
-            "event": "learned",
-            "answers": len(history.answers),
-            "params": {name: found[name].tolist() for name in self._free(history)},
-            "time": now(),
-        }
+        answers = history.compared, history.tied
+        record = {"event": "learned", "answers": len(history.answers)}
+        names = self.annotators.names(history)
+        if names:
+            found = self._program.learn(*answers, *self._start_with(history, names))
+            record["annotator_noise"] = {
+                name: float(factor)
+                for name, factor in zip(names, found["annotator_noise"], strict=False)
+            }
+        else:
+            factors = self.annotators.factors(history)
+            found = self._program.learn(*answers, factors, self.params(history))
+        learned = {name: found[name].tolist() for name in self._free(history)}
+        return {**record, "params": learned, "time": now()}
+
+    def _start_with(
+        self, history: History, names: list[str]
+    ) -> tuple[Array, dict[str, Array], NDArray[np.intp]]:
+        """Factors, a start and numbers of annotators, where their noise is to be learned."""
+        # Room for twice as many, so that few numbers of annotators are compiled.
+        noise = np.ones(1 << (len(names) - 1).bit_length())
+        noise[: len(names)] = [self.annotators.of(history, name) for name in names]
+        number = {name: number for number, name in enumerate(names, 1)}
+        whose = [number.get(event.annotator or "", 0) for event in history.answers]
+        start = {**self.params(history), "annotator_noise": noise}
+        return np.ones(len(history.answers)), start, np.array(whose, np.intp)
 
     def _find_quietly(self, history: History) -> dict[str, Any]:
         with warnings.catch_warnings():
@@ -262,30 +283,6 @@ class SkillPosterior:
 
 def _has_ties(history: History) -> bool:
     return bool(history.tied.any())
-
-
-def annotator_factors(given: Mapping[str, float] | None) -> Callable[[str | None], float]:
-    """Return a function from an annotator to how many times as noisy as the others they are.
-
-    Raises
-    ------
-    ValueError
-        If one is not a positive number, or an annotator's name not a text.
-    """
-    if not isinstance(given, Mapping | None):
-        raise ValueError(
-            f"annotator_noise is {given!r}; pass a mapping from annotators to how many times as "
-            "noisy as the others they are"
-        )
-    factors = dict(given or {})
-    for name, factor in factors.items():
-        if not isinstance(name, str):
-            raise ValueError(
-                f"annotator_noise names {name!r}; annotators have names that are texts"
-            )
-        if not (isinstance(factor, Real) and 0 < factor < math.inf):
-            raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
-    return lambda annotator: 1.0 if annotator is None else float(factors.get(annotator, 1.0))
 
 
 def now() -> str:
