@@ -12,6 +12,7 @@ file                 programs
                      with shared mean and kernel
 ``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
 ``dynamic``          ``dynamic_thurstone``: skills that move in time from dated comparisons
+``label_ranking``    ``calibrated_label_ranking``: utilities of labels from rankings and sets
 ``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
 ``link_learn``       ``link_margins``: corrections of BM25's term weight from links of documents
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
@@ -30,6 +31,7 @@ from bayesrank.models.collaborative import (
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
 from bayesrank.models.cone_rank import cone_of_differences as cone_of_differences
 from bayesrank.models.dynamic import dynamic_thurstone as dynamic_thurstone
+from bayesrank.models.label_ranking import calibrated_label_ranking as calibrated_label_ranking
 from bayesrank.models.lambda_rank import weighted_preferences as weighted_preferences
 from bayesrank.models.link_learn import link_margins as link_margins
 from bayesrank.models.orders import preference_orders as preference_orders
@@ -45,6 +47,7 @@ __all__ = [
     "collaborative_rating_gp",
     "cone_of_differences",
     "dynamic_thurstone",
+    "calibrated_label_ranking",
     "link_margins",
     "ordinal_gp",
     "ordinal_version_space",

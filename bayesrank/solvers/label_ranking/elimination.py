@@ -1,0 +1,266 @@
+r"""Performances eliminated example by example, in front of weights that all examples share.
+
+In example i the alternatives perform at :math:`g_i = U_i + e_i`, with utilities
+:math:`U_{ia} = v_a' \phi_i` (zero for the zero alternative) and noise :math:`e_i \sim N(0, S)`, and
+sites see differences of performances. With :math:`\Lambda_i` and :math:`l_i` the precision and the
+precision-mean that they make in :math:`g_i`, and :math:`P_i = (S^{-1} + \Lambda_i)^{-1}`, the
+utilities see
+
+.. math:: M_i = \Lambda_i - \Lambda_i P_i \Lambda_i, \qquad
+          b_i = l_i - \Lambda_i P_i l_i,
+
+and given these the performances have the covariance :math:`P_i` and the mean
+:math:`(I - P_i \Lambda_i) U_i + P_i l_i`. The weights, of which there are c p, thus have the
+precision :math:`I + \sum_i M_i \otimes \phi_i \phi_i'`.
+
+This is the arrow of `bayesrank.infer.gaussian.arrow` in which the group of an example touches the
+weights through its c utilities alone. It keeps nothing of examples times weights, and what is as
+large as examples times labels times features is made label by label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayesrank.infer.gaussian.dense import DenseGaussian, exceeds_rounding
+from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.rows import Rows
+
+__all__ = ["LabelGaussian", "LabelPrior"]
+
+
+class LabelGaussian(NamedTuple):
+    """Posterior of the weights, and of the margins that the sites see.
+
+    Attributes
+    ----------
+    weight_mean, weight_covariance
+        Of the weights in units of their prior, shapes (c, p) and (c p, c p).
+    scales
+        Prior standard deviations of the weights of a label, that of its level first, shape (p,).
+    margin_mean, margin_variance
+        Of the sites' margins, shape (G,).
+    log_normaliser
+        Log of the integral of prior times sites.
+    valid
+        Whether it is proper.
+    """
+
+    weight_mean: Array
+    weight_covariance: Array
+    scales: Array
+    margin_mean: Array
+    margin_variance: Array
+    log_normaliser: Array
+    valid: Array
+
+    @property
+    def core(self) -> DenseGaussian:
+        """Levels of all labels, then the other weights, in their own units."""
+        count, width = self.weight_mean.shape
+        number = jnp.arange(count * width).reshape(count, width)
+        order = jnp.concatenate([number[:, 0], number[:, 1:].ravel()])
+        units = jnp.tile(self.scales, count)[order]
+        covariance = units[:, None] * self.weight_covariance[order[:, None], order] * units
+        mean = units * self.weight_mean.ravel()[order]
+        return DenseGaussian(mean, covariance, self.log_normaliser, self.valid)
+
+    @property
+    def mean(self) -> Array:
+        """Of levels and weights."""
+        return self.core.mean
+
+    @property
+    def covariance(self) -> Array:
+        """Of levels and weights."""
+        return self.core.covariance
+
+    def margins(self, rows: Rows) -> tuple[Array, Array]:
+        """Means and variances of the margins of the sites that made this posterior."""
+        del rows
+        return self.margin_mean, self.margin_variance
+
+    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
+        """Covariance of two sets of predictors of levels and weights."""
+        return self.core.covariance_of(rows_a, rows_b)
+
+    def sample(self, rng_key: Array, num_samples: int) -> Array:
+        """Draws of levels and weights."""
+        return self.core.sample(rng_key, num_samples)
+
+
+class _Eliminated(NamedTuple):
+    """What is left of the sites of each example; q alternatives, of which c are labels."""
+
+    precision: Array  #: M of the utilities, shape (n, c, c)
+    shift: Array  #: b of the utilities, shape (n, c)
+    spread: Array  #: P, shape (n, q, q)
+    centre: Array  #: P l, shape (n, q)
+    passed: Array  #: of I - P Lambda the columns of labels, shape (n, q, c)
+    log_constant: Array  #: a scalar
+    valid: Array
+
+
+class LabelPrior(NamedTuple):
+    """Weights and performances before anything is seen.
+
+    Attributes
+    ----------
+    phi
+        Features times prior standard deviations, the constant first, shape (n, p).
+    scales
+        These standard deviations, shape (p,).
+    noise
+        Standard deviation of each alternative's noise, shape (q,).
+    num_labels
+        Number of labels c; q is c, or c + 1 with a zero.
+    better, worse
+        The alternatives of each site, shape (n, M); -1 for no site.
+    """
+
+    phi: Array
+    scales: Array
+    noise: Array
+    num_labels: int
+    better: Array
+    worse: Array
+
+    @property
+    def size(self) -> int:
+        """Number of levels and weights."""
+        return self.num_labels * self.phi.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.phi.dtype
+
+    def alone(self) -> LabelGaussian:
+        """The prior as a posterior."""
+        none = jnp.zeros(self.better.size, self.dtype)
+        return self.times((SiteTerm(Rows.identity(0), none, none),))
+
+    def times(self, terms: Sequence[SiteTerm]) -> LabelGaussian:
+        """Multiply by sites: eliminate the performances, then solve for the weights."""
+        [(_, tau, nu)] = terms
+        local = self._eliminate(tau, nu)
+        identity = jnp.eye(self.size, dtype=self.dtype)
+        precision = identity + _gathered(local.precision, self.phi)
+        factor = jnp.linalg.cholesky(precision)
+        covariance = jax.scipy.linalg.cho_solve((factor, True), identity)
+        covariance = 0.5 * (covariance + covariance.T)
+        shift = jnp.einsum("na,nj->aj", local.shift, self.phi).ravel()
+        mean = (covariance @ shift).reshape(self.num_labels, -1)
+        pivots = jnp.diagonal(factor)
+        log_normaliser = local.log_constant + 0.5 * shift @ mean.ravel() - jnp.sum(jnp.log(pivots))
+        margin_mean, margin_variance = self._margins(local, mean, covariance)
+        known = exceeds_rounding(pivots**2, jnp.diagonal(precision))
+        valid = local.valid & known & jnp.isfinite(log_normaliser)
+        return LabelGaussian(
+            mean, covariance, self.scales, margin_mean, margin_variance, log_normaliser, valid
+        )
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: LabelGaussian) -> Array:
+        """The normaliser, differentiable in `phi` and `noise`.
+
+        Its derivative is the posterior mean of that of the log density, so that the posterior of
+        the weights is held fixed, and nothing of their size is factorised again.
+        """
+        [(_, tau, nu)] = lax.stop_gradient(terms)
+        fixed = lax.stop_gradient(posterior)
+        local = self._eliminate(tau, nu)
+        mean = self.phi @ fixed.weight_mean.T
+        second = _spreads(fixed.weight_covariance, self.phi, self.num_labels)
+        second += mean[:, :, None] * mean[:, None, :]
+        expected = jnp.sum(local.shift * mean) - 0.5 * jnp.sum(local.precision * second)
+        slope = local.log_constant + expected
+        return fixed.log_normaliser + slope - lax.stop_gradient(slope)
+
+    def _eliminate(self, tau: Array, nu: Array) -> _Eliminated:
+        upper, lower = self._alternatives()
+        count, alternatives = len(self.phi), self.noise.size
+        tau, nu = (x.reshape(upper.shape) for x in (tau, nu))
+        row = jnp.arange(count)[:, None]
+        precision = jnp.zeros((count, alternatives, alternatives), self.dtype)
+        for a, b, sign in (
+            (upper, upper, 1.0),
+            (lower, lower, 1.0),
+            (upper, lower, -1.0),
+            (lower, upper, -1.0),
+        ):
+            precision = precision.at[row, a, b].add(sign * tau, mode="drop")
+        shift = jnp.zeros((count, alternatives), self.dtype)
+        shift = shift.at[row, upper].add(nu, mode="drop").at[row, lower].add(-nu, mode="drop")
+        identity = jnp.eye(alternatives, dtype=self.dtype)
+        scaled = identity + self.noise[:, None] * precision * self.noise
+        factor = jnp.linalg.cholesky(scaled)
+        root = jnp.broadcast_to(jnp.diag(self.noise), factor.shape)
+        half = jax.scipy.linalg.solve_triangular(factor, root, lower=True)
+        spread = jnp.einsum("nji,njk->nik", half, half)
+        centre = jnp.einsum("nij,nj->ni", spread, shift)
+        passed = identity - spread @ precision
+        seen = precision @ passed
+        pivots = jnp.diagonal(factor, axis1=1, axis2=2)
+        log_constant = 0.5 * jnp.sum(shift * centre) - jnp.sum(jnp.log(pivots))
+        c = self.num_labels
+        return _Eliminated(
+            0.5 * (seen + jnp.swapaxes(seen, 1, 2))[:, :c, :c],
+            jnp.einsum("nji,nj->ni", passed, shift)[:, :c],
+            spread,
+            centre,
+            passed[:, :, :c],
+            log_constant,
+            jnp.all(jnp.isfinite(pivots)),
+        )
+
+    def _margins(self, local: _Eliminated, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Means and variances of the differences of performances that the sites see."""
+        utility = self.phi @ mean.T
+        spreads = _spreads(covariance, self.phi, self.num_labels)
+        means = jnp.einsum("nqc,nc->nq", local.passed, utility) + local.centre
+        moved = local.passed @ spreads @ jnp.swapaxes(local.passed, 1, 2)
+        covariances = local.spread + moved
+        upper, lower = self._alternatives()
+        row = jnp.arange(len(self.phi))[:, None]
+        take = partial(lambda table, *index: table.at[(row, *index)].get(mode="clip"))
+        variance = take(covariances, upper, upper) + take(covariances, lower, lower)
+        variance -= 2.0 * take(covariances, upper, lower)
+        used = self.better >= 0
+        difference = take(means, upper) - take(means, lower)
+        return jnp.where(used, difference, 0.0).ravel(), jnp.where(used, variance, 0.0).ravel()
+
+    def _alternatives(self) -> tuple[Array, Array]:
+        """The alternatives of each site, with a number past the last one for no site."""
+        nobody = self.noise.size
+        used = self.better >= 0
+        return jnp.where(used, self.better, nobody), jnp.where(used, self.worse, nobody)
+
+
+def _gathered(precision: Array, phi: Array) -> Array:
+    """Sum over examples of ``M_i`` times ``phi_i phi_i'``, shape (c p, c p)."""
+    count, width = phi.shape
+    labels = precision.shape[1]
+
+    def row(weights: Array) -> Array:
+        return phi.T @ (weights[:, :, None] * phi[:, None, :]).reshape(count, labels * width)
+
+    rows = lax.map(row, jnp.swapaxes(precision, 0, 1))
+    return rows.reshape(labels * width, labels * width)
+
+
+def _spreads(covariance: Array, phi: Array, labels: int) -> Array:
+    """Covariances of the utilities of each example, shape (n, c, c)."""
+    count, width = phi.shape
+
+    @jax.checkpoint
+    def row(block: Array) -> Array:
+        return jnp.einsum("ncp,np->nc", (phi @ block).reshape(count, labels, width), phi)
+
+    rows = lax.map(row, covariance.reshape(labels, width, labels * width))
+    return jnp.swapaxes(rows, 0, 1)

@@ -1,0 +1,145 @@
+"""EP on `bayesrank.models.label_ranking` with performances eliminated example by example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from bayesrank._memory import available, size_of
+from bayesrank.distributions import Thurstone, TiltedMoments
+from bayesrank.infer import EP
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.program import Program
+from bayesrank.infer.sites import Block, Problem
+from bayesrank.models.label_ranking import LEVEL, STEP, calibrated_label_ranking, label_features
+from bayesrank.solvers.label_ranking.elimination import LabelPrior
+
+__all__ = ["LabelRankingEP", "check_labels_room"]
+
+
+class LabelRankingEP(EP):
+    """EP on `bayesrank.models.label_ranking`: the same fixed point, for many examples.
+
+    EP by itself eliminates the performances of an example as well, but keeps a row of weights for
+    each of them. Here a sweep over n examples of c labels and p features takes a time of order ``n
+    (c p)^2`` and room for ``(c p)^2 + n c (c + p)`` numbers. The result holds ``bias`` and ``w``;
+    ``noise`` is among its ``eliminated_sites``.
+
+    `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
+
+    Parameters
+    ----------
+    **settings
+        Those of `bayesrank.infer.EP`.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from bayesrank.models.label_ranking import conditions
+    >>> found = conditions(2, relevant=[[1, 0], [0, 1], [0, 1]])
+    >>> X = np.array([[1.0], [-1.0], [-0.5]])
+    >>> result = LabelRankingEP().run(jax.random.key(0), X, *found, 2)
+    >>> bool(result.mean["w"][0, 0] > 0 > result.mean["w"][1, 0])
+    True
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(calibrated_label_ranking, **settings)
+
+    def with_settings(self, **changed: Any) -> LabelRankingEP:
+        """Make an engine with the same settings but for these."""
+        return LabelRankingEP(**(self.settings | changed))
+
+    def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
+        """Read the program at given hyperparameters."""
+        inventory = take_inventory(self.model, args, kwargs, dict(params))
+        return _read(inventory, self.power, *args, **kwargs)
+
+
+def _read(
+    inventory: Any,
+    power: float,
+    X: ArrayLike,
+    better: ArrayLike,
+    worse: ArrayLike,
+    num_labels: int,
+    *,
+    basis: ArrayLike | None = None,
+    calibrated: bool = True,
+    step: float = STEP,
+) -> Program:
+    """Put the eliminated performances in the place of the program's joint prior."""
+    values = inventory.hyperparameters
+    features, points = jnp.asarray(X, float), None if basis is None else jnp.asarray(basis, float)
+    phi = label_features(features, points, values.get("lengthscale"))
+    scales = jnp.full(phi.shape[1] + 1, jnp.asarray(values["scale"], phi.dtype)).at[0].set(LEVEL)
+    phi = scales * jnp.concatenate([jnp.ones((len(phi), 1), phi.dtype), phi], axis=1)
+    noise = jnp.ones(num_labels, phi.dtype)
+    if calibrated:
+        noise = jnp.append(noise, jnp.asarray(values["zero_noise"], phi.dtype))
+    upper, lower = jnp.asarray(better), jnp.asarray(worse)
+    prior = LabelPrior(phi, scales, noise, num_labels, upper, lower)
+    used = (upper >= 0).ravel()
+    offset = jnp.zeros(used.size, phi.dtype)
+
+    def moments(mean: Array, variance: Array) -> TiltedMoments:
+        found = _moments(mean, variance, step, power)
+        return TiltedMoments(*(jnp.where(used, x, 0.0) for x in found))
+
+    return Program(
+        problem=Problem(prior, (Block(Rows.identity(0), offset, moments),), 0.0, power),
+        mean=jnp.zeros(prior.size, phi.dtype),
+        leaves=(),
+        shapes={"bias": (num_labels,), "w": (num_labels, phi.shape[1] - 1)},
+        hyperparameters=values,
+        sampled=inventory.sampled,
+        dropped=(),
+        block_sites=("order",),
+        gaussian=False,
+        checks=(),
+        eliminated=("noise",),
+        given_factors=(),
+        ends=None,
+    )
+
+
+def _moments(mean: Array, variance: Array, step: float, power: float) -> TiltedMoments:
+    """Of conditions, raised to `power`."""
+    if power == 1:
+        return Thurstone(jnp.zeros_like(mean), step).tilted_moments(1, mean, variance)
+    return tilted_moments(lambda f: power * Thurstone(f, step).log_prob(1), mean, variance)
+
+
+def check_labels_room(
+    num_examples: int, num_labels: int, num_features: int, num_fits: int = 1
+) -> None:
+    """Refuse what will not fit into memory.
+
+    Parameters
+    ----------
+    num_examples, num_labels, num_features
+        n, c and p.
+    num_fits
+        How many posteriors of the weights are kept.
+
+    Raises
+    ------
+    ValueError
+        If a fit needs more than there is.
+    """
+    weights = num_labels * (num_features + 1)
+    needed = 8 * ((6 + num_fits) * weights**2)
+    needed += 8 * num_examples * num_labels * (12 * num_labels + 4 * num_features)
+    room = available()
+    if room is not None and needed > room:
+        raise ValueError(
+            f"X has {num_examples} rows, and there are {weights} weights ({num_labels} labels of "
+            f"{num_features} features and a level): their fit takes {size_of(needed)} of memory, "
+            f"and {size_of(room)} are left; give fewer features, or a smaller basis"
+        )
