@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -81,27 +81,48 @@ def crosschecked(
 def _against_nuts(
     result: "Result", seed: int, progress: Callable[[str, float], None]
 ) -> "CrossCheck":
-    """Compare EP with NUTS, where there is a mixture at its most probable hyperparameters."""
+    """Compare EP with NUTS, where there is a mixture at the hyperparameters that count most."""
     import jax
 
     from bayesrank.diagnostics import crosscheck
     from bayesrank.infer import EPResult
 
-    what: Any = result
-    args, kwargs = (), {}
-    if not isinstance(result, EPResult):
-        what, args = result.model, result.model_args
-        kwargs = {**result.model_kwargs, "params": {**result.params, **result.mode}}
     return crosscheck(
-        what,
-        *args,
+        result if isinstance(result, EPResult) else _heaviest(result),
         engines=("ep", "nuts"),
         contrast="pairs",
         rng_key=jax.random.key(seed),
         progress_bar=False,
         progress=progress,
         **NUTS,
-        **kwargs,
+    )
+
+
+def _heaviest(result: "IntegratedEPResult") -> "EPResult":
+    """The component of a mixture that counts most, as what EP returns there."""
+    import jax
+
+    from bayesrank.infer import EPResult
+
+    component = max(result.components(), key=lambda each: each.weight)
+    return EPResult(
+        shapes=result.shapes,
+        joint_mean=component.moments.joint_mean,
+        joint_covariance=component.moments.joint_covariance,
+        model=result.model,
+        model_args=result.model_args,
+        model_kwargs=result.model_kwargs,
+        params=component.params,
+        free_params=(),
+        sites={},
+        log_evidence=np.nan,
+        converged=result.num_unconverged == 0,
+        num_sweeps=0,
+        skipped_sites=0,
+        delta=0.0,
+        dropped_sites=(),
+        num_samples=result.num_samples,
+        rng_key=jax.random.key(0),
     )
 
 

@@ -1,0 +1,106 @@
+"""The cross-check of the command line: equal rows as one, within its budget, and what is said."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayesrank import PairwiseRanker
+from bayesrank.cli import _crosscheck
+from bayesrank.cli._checks import trust_checks
+from bayesrank.cli._crosscheck import Crosschecked, _heaviest, _with_distinct_rows, crosschecked
+from bayesrank.datasets import ComparisonData
+from bayesrank.infer.white.program import white_posterior
+from bayesrank.infer.white.trust import Trust
+from bayesrank.ranking import summarize
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(120)])
+    return pairs, rng.random(120) < 0.3
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    pairs, tied = data
+    return PairwiseRanker(hyperparameters="prior").fit(pairs, ties=tied)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("features", [None, np.arange(8.0).reshape(4, 2)])
+def test_equal_rows_as_one_are_the_same_posterior(data, weighted, features):
+    pairs, tied = data
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 120) if weighted else None
+    ranker = PairwiseRanker(item_features=features, hyperparameters="prior")
+    result = ranker.fit(pairs, ties=tied, sample_weight=weights).result
+    distinct = _with_distinct_rows(result)
+    # Six pairs: a winner either way, or a tie, which is the same both ways round.
+    assert len(distinct.model_args[1]) == 18
+    assert distinct.model_kwargs["weights"].sum() == pytest.approx(
+        120 if weights is None else weights.sum()
+    )
+    with jax.enable_x64(True):
+        one, other = (white_posterior(each).log_joint for each in (result, distinct))
+        for z in np.random.default_rng(2).normal(size=(5, 4)):
+            np.testing.assert_allclose(one(z), other(z), rtol=1e-10)
+    np.testing.assert_array_equal(distinct.joint_mean, result.joint_mean)
+
+
+def test_distinct_rows_are_left_as_they_are():
+    result = PairwiseRanker(hyperparameters="prior").fit([("a", "b"), ("b", "a")]).result
+    assert _with_distinct_rows(result) is result
+
+
+def test_the_heaviest_component_is_one_of_the_mixture(data):
+    result = PairwiseRanker(num_samples=50).fit(data[0]).result
+    heaviest, number = _heaviest(result), int(np.argmax(result.weights))
+    np.testing.assert_array_equal(heaviest.joint_mean, result.component_means[number])
+    assert heaviest.params["scale"] == result.points["scale"][number]
+
+
+def test_nuts_is_given_up_when_its_time_is_over(fitted, monkeypatch):
+    monkeypatch.setattr(_crosscheck, "BUDGET", 0.0)
+    found = crosschecked(fitted.result, "quick", 0, lambda share: None)
+    assert found.check is None and found.ran_out and found.trust is not None
+
+
+def test_full_runs_to_its_end(fitted, monkeypatch):
+    monkeypatch.setattr(_crosscheck, "BUDGET", 0.0)
+    monkeypatch.setattr(_crosscheck, "NUTS", {"num_warmup": 50, "num_samples": 50})
+    shares = []
+    found = crosschecked(fitted.result, "full", 0, shares.append)
+    assert found.check is not None and not found.ran_out and shares[-1] == 1.0
+
+
+SUMMARY = summarize(np.random.default_rng(0).normal(size=(50, 3)))
+TRIANGLE = ComparisonData(tuple("abc"), np.array([[0, 1], [1, 2]]), np.zeros(2, bool))
+
+
+@pytest.mark.parametrize(
+    ("trust", "answer"),
+    [
+        (Trust(0.3, 1900.0, 0.02, 0.03, "f", 2000), "yes"),
+        (Trust(0.3, 1900.0, 0.50, 0.03, "f", 2000), "NO"),
+        (Trust(0.5, 300.0, 0.17, 0.16, "f", 2000), "unknown"),  # by chance, it may be
+        (Trust(0.9, 20.0, 0.9, 0.9, "f", 2000), "unknown"),
+    ],
+)
+def test_without_nuts_importance_sampling_answers(trust, answer):
+    checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, Crosschecked(trust, None, True))
+    (right,) = [check for check in checks if "NUTS" in check.question]
+    assert right.answer == answer
+    assert "more than 20 s" in right.sentence and "By importance sampling" in right.sentence
+
+
+def test_every_question_is_answered():
+    checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, "It was not asked for.")
+    answers = {check.question.split("(")[0].strip(): check.answer for check in checks}
+    assert answers == {
+        "Enough comparisons?": "NO",
+        "Are all items linked by comparisons?": "yes",
+        "Does the fast fit": "unknown",
+        "Are ties allowed for?": "yes",
+        "Is an advantage of position allowed for?": "NO",
+        "Does one order fit": "unknown",
+    }
