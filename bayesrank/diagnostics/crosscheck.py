@@ -4,7 +4,8 @@ The three engines infer the latents at the same fixed hyperparameters, those tha
 approximate one and the same posterior, and NUTS, which is right in the limit, is the reference.
 NUTS and SVI run in double precision on the whitened program, see `bayesrank.infer.white.reparam`:
 its prior is standard normal, and they get the linear map to the latents ready-made, so that no
-covariance is factored at every step.
+covariance is factored at every step.  Where EP has integrated over the hyperparameters, NUTS draws
+them too.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
+from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
 from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP
+from bayesrank.infer.hyper.mixture import MixtureResult
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.white.engines import run_nuts, run_svi
 from bayesrank.infer.white.importance import Importance, importance_sampler
@@ -46,9 +49,9 @@ class _EngineFit(NamedTuple):
 
 
 def crosscheck(
-    model: Callable[..., Any] | EPResult,
+    model: Callable[..., Any] | EPResult | MixtureResult,
     *args: Any,
-    engines: Sequence[str] = ("ep", "nuts", "svi"),
+    engines: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
     rng_key: Array | None = None,
     num_warmup: int = 500,
@@ -67,12 +70,17 @@ def crosscheck(
     ----------
     model
         A program that EP can take, or a result of EP, which is then checked as it is: its program,
-        arguments and hyperparameters are used again.
+        arguments and hyperparameters are used again. A result of `IntegratedEP` or `NestedEP` is
+        compared with NUTS over latents and hyperparameters together. That takes longer than at
+        fixed hyperparameters, since every step of NUTS makes the prior anew (and factors the
+        covariance of a Gaussian process). The hyperparameters are compared on their unconstrained
+        scale, of positive ones the logarithm.
     *args, **kwargs
         Arguments of the program.
     engines
         Which engines to run: "ep" and "svi" are checked against "nuts". Without "nuts" they are
-        checked by importance sampling alone.
+        checked by importance sampling alone. By default all three; for a result of `IntegratedEP`
+        or `NestedEP` it is "ep" and "nuts", and no others can be asked for.
     params
         Values of sites to be held fixed, by name. Hyperparameters not named take the values that
         `EP.run` gives them. All engines work at these same values.
@@ -119,11 +127,18 @@ def crosscheck(
     >>> check.verdict.sentence
     'Importance sampling bears EP out (k-hat ..., divergence ...): use EP.'
     """
-    chosen = _check_engines(engines)
+    chosen = _check_engines(engines, isinstance(model, MixtureResult))
     _check_settings(num_warmup, num_samples, num_chains, num_steps, contrast, tolerance)
     ep_key, nuts_key, svi_key = jax.random.split(
         jax.random.key(0) if rng_key is None else rng_key, 3
     )
+    if isinstance(model, MixtureResult):
+        _refuse_arguments(args, kwargs, params)
+        lengths = (num_warmup, num_samples, num_chains)
+        with _reporting(progress, progress_bar) as report:
+            return crosscheck_mixture(
+                model, nuts_key, lengths, contrast == "pairs", tolerance, report
+            )
     with _reporting(progress, progress_bar) as report:
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
         fits, runs, nuts = {}, {}, None
@@ -175,11 +190,7 @@ def _ep_result(
     Gaussian, and at which hyperparameters.
     """
     if isinstance(model, EPResult):
-        if args or kwargs or params:
-            raise ValueError(
-                "model is a result of EP, which has its own arguments and hyperparameters; leave "
-                "out args, kwargs and params"
-            )
+        _refuse_arguments(args, kwargs, params)
         return model, np.nan
     start = time.perf_counter()
     report("ep", 0.0)
@@ -258,8 +269,25 @@ def _judge(
 # ---------------------------------------------------------------- arguments and progress
 
 
-def _check_engines(engines: Sequence[str]) -> tuple[str, ...]:
+def _refuse_arguments(
+    args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any] | None
+) -> None:
+    if args or kwargs or params:
+        raise ValueError(
+            "model is a result of EP, which has its own arguments and hyperparameters; leave out "
+            "args, kwargs and params"
+        )
+
+
+def _check_engines(engines: Sequence[str] | None, mixture: bool) -> tuple[str, ...]:
+    if engines is None:
+        return _ENGINES[:2] if mixture else _ENGINES
     chosen = (engines,) if isinstance(engines, str) else tuple(engines)
+    if mixture and set(chosen) != set(_ENGINES[:2]):
+        raise ValueError(
+            "engines must be 'ep' and 'nuts' where hyperparameters were integrated over, got "
+            f"{chosen!r}; importance sampling alone is in the result's trust"
+        )
     for engine in chosen:
         if engine not in _ENGINES or chosen.count(engine) > 1:
             raise ValueError(f"engines must be different ones of {_ENGINES}, got {chosen!r}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayesrank.diagnostics.comparison import Comparison, Reference
 from bayesrank.diagnostics.verdict import Verdict, rms
+from bayesrank.infer.hyper.mixture import MixtureResult
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.white.importance import Importance
 
@@ -21,14 +22,15 @@ __all__ = ["CrossCheck", "EngineRun", "NUTSResult"]
 
 @dataclass(frozen=True, eq=False)
 class NUTSResult:
-    """Draws of NUTS from a program at fixed hyperparameters; `bayesrank.to_arviz` takes it.
+    """Draws of NUTS from a program; `bayesrank.to_arviz` takes it.
 
     Attributes
     ----------
     model, model_args, model_kwargs
         The program and what it was called with.
     params
-        Values of the hyperparameters.
+        Values of the hyperparameters that were held fixed: all of them, but where they were
+        integrated over.
     num_divergent
         Number of draws that ended a divergent trajectory.
     """
@@ -41,7 +43,7 @@ class NUTSResult:
     draws: dict[str, np.ndarray] = field(repr=False)
 
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
-        """Draws of the latent sites, and the hyperparameters repeated.
+        """Draws of the latent sites, and the hyperparameters, repeated where they were fixed.
 
         Parameters
         ----------
@@ -96,17 +98,19 @@ class CrossCheck:
     runs
         The engines' runs, by name, in the order asked for.
     references
-        For each latent site, what NUTS says; empty where NUTS was not run.
+        For each latent site, what NUTS says, and for each hyperparameter that was integrated over;
+        empty where NUTS was not run.
     comparisons
         For each engine other than NUTS and each latent site, the engine against NUTS.
     verdicts
         For each engine other than NUTS, what to think of it.
     params
-        Values of the hyperparameters, the same for all engines.
+        Values of the hyperparameters held fixed, the same for all engines.
     tolerance
         Largest error that does not matter.
     ep
-        EP's result, or None where EP was not among the engines.
+        EP's result, or that with hyperparameters integrated over; None where EP was not among the
+        engines.
     nuts
         NUTS's draws, or None.
     """
@@ -117,7 +121,7 @@ class CrossCheck:
     verdicts: dict[str, Verdict]
     params: dict[str, np.ndarray]
     tolerance: float
-    ep: EPResult | None = field(repr=False)
+    ep: EPResult | MixtureResult | None = field(repr=False)
     nuts: NUTSResult | None = field(repr=False)
 
     @property

@@ -143,7 +143,8 @@ def trust_in_draws(
 
         def log_joint(values: dict[str, Array]) -> Array:
             sites = run_with(model, called[0], called[1], {**called[2], **values})
-            parts = [_log_density(s) for k, s in sites.items() if _counts(s, k in values)]
+            given = {**params, **values}
+            parts = [_log_density(s) for k, s in sites.items() if _counts(s, k in given)]
             return jnp.sum(jnp.stack(parts))
 
         mapped = jit(lambda draws: lax.map(log_joint, draws, batch_size=_CHUNK))
@@ -156,11 +157,11 @@ def trust_in_draws(
     return _judge(points, logs, points.std(0), shapes)
 
 
-def _counts(site: dict[str, Any], varies: bool) -> bool:
-    """Whether a site's density counts: that of data, of what varies, and of point masses."""
+def _counts(site: dict[str, Any], has_value: bool) -> bool:
+    """Whether a site's density counts: that of data, of what has a value, and of point masses."""
     if site["type"] != "sample":
         return False
-    return site["is_observed"] or varies or isinstance(site["fn"], dist.Delta)
+    return site["is_observed"] or has_value or isinstance(site["fn"], dist.Delta)
 
 
 def _log_density(site: dict[str, Any]) -> Array:
