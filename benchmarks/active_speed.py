@@ -14,8 +14,10 @@ from jax.tree_util import Partial
 from bayesrank.active import (
     Acquisition,
     Beliefs,
+    FactoredBeliefs,
     bald,
     best_batch,
+    best_pair,
     best_pairs,
     entropy_gain,
     eubo,
@@ -68,10 +70,24 @@ def _batch() -> Callable[[], Any]:
     return lambda: best_batch(bald, beliefs, 10)
 
 
+def _factored(n: int, rank: int) -> Callable[[], Any]:
+    """Skills on random Fourier features of a plane, less known towards its rim."""
+    rng = np.random.default_rng(0)
+    places = rng.random((n, 2)).astype(np.float32)
+    waves = places @ (6.0 * rng.normal(size=(2, rank // 2)).astype(np.float32))
+    known = 1.0 + 5.0 * np.exp(-8.0 * np.sum((places - 0.5) ** 2, axis=1, keepdims=True))
+    factor = np.hstack([np.cos(waves), np.sin(waves)]) / (known * np.float32((rank // 2) ** 0.5))
+    diagonal = 0.02 * rng.random(n).astype(np.float32)
+    beliefs = FactoredBeliefs(0.3 * rng.normal(size=n), factor, diagonal, 0.5)
+    return lambda: best_pair(beliefs).score
+
+
 # name: how to set it up, and the target in seconds, where there is one
 CASES: dict[str, tuple[Callable[[], Callable[[], Any]], float | None]] = {
     **{f"{k}, 127,765 pairs": ((lambda k=k: _all(k, 506)), 0.05) for k in _ALONE},
     **{f"{k}, 12,497,500 pairs": ((lambda k=k: _all(k, 5_000)), 5.0) for k in _ALONE},
+    "bald, best of 30,000 items, 400 factors": (lambda: _factored(30_000, 400), 1.0),
+    "bald, best of 1,000,000 items, 20 factors": (lambda: _factored(1_000_000, 20), None),
     "bald, batch of 10 of 127,765 pairs": (_batch, None),
     "pool entropy, 1,000 pairs on 1,000": (lambda: _pool(pool_entropy), None),
     "pool variance, 127,765 pairs": (lambda: _items(pool_variance), 0.05),

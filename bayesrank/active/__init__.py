@@ -12,6 +12,9 @@ from bayesrank.active.acquisition import pool_entropy as pool_entropy
 from bayesrank.active.acquisition import pool_error as pool_error
 from bayesrank.active.acquisition import pool_variance as pool_variance
 from bayesrank.active.acquisition import random_gain as random_gain
+from bayesrank.active.factored import BestPair as BestPair
+from bayesrank.active.factored import FactoredBeliefs as FactoredBeliefs
+from bayesrank.active.factored import best_pair as best_pair
 from bayesrank.active.history import Answer as Answer
 from bayesrank.active.history import History as History
 from bayesrank.active.loop import QueryLoop as QueryLoop
@@ -28,6 +31,8 @@ __all__ = [
     "Acquisition",
     "Answer",
     "Beliefs",
+    "BestPair",
+    "FactoredBeliefs",
     "History",
     "Journal",
     "JournalError",
@@ -37,6 +42,7 @@ __all__ = [
     "anticipate",
     "bald",
     "best_batch",
+    "best_pair",
     "best_pairs",
     "entropy_gain",
     "eubo",

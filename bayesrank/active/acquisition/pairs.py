@@ -114,7 +114,25 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
         nodes = mean[..., None] + jnp.sqrt(variance)[..., None] * _NODES
         given = outcome_entropy(beliefs, nodes, 0.0) @ jnp.asarray(_NODE_WEIGHTS, nodes.dtype)
         return jnp.maximum(outcome_entropy(beliefs, mean, variance) - given, 0.0)
-    unit = 2.0 * jnp.square(beliefs.noise)
+    return bald_of_margin(mean, variance, beliefs.noise)
+
+
+def bald_of_margin(mean: Array, variance: ArrayLike, noise: ArrayLike) -> Array:
+    """What `bald` is where there are no ties: greatest at mean zero, and growing with the variance.
+
+    Parameters
+    ----------
+    mean, variance : Array
+        Of the margins, of one shape.
+    noise : ArrayLike
+        Standard deviation of a performance.
+
+    Returns
+    -------
+    Array
+        Mutual information in nats.
+    """
+    unit = 2.0 * jnp.square(noise)
     square, spread = jnp.square(mean) / unit, variance / unit
     return answer_entropy(square / (1.0 + spread)) - answer_entropy(square, spread)
 

@@ -1,0 +1,96 @@
+"""The best of all pairs of many items, against all pairs under a dense covariance."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_pair, best_pairs
+from bayesrank.active.acquisition.pairs import bald_of_margin
+
+
+def beliefs_of(n, rank, seed=0, spread=1.0):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(n, rank)) * rng.gamma(2.0, 0.3, (n, 1)) + 3.0
+    return FactoredBeliefs(spread * rng.normal(size=n), factor, rng.gamma(1.0, 0.4, n), 0.8)
+
+
+def dense(beliefs):
+    covariance = beliefs.factor @ beliefs.factor.T + np.diag(beliefs.diagonal)
+    return Beliefs(jnp.asarray(beliefs.mean), jnp.asarray(covariance), beliefs.noise)
+
+
+@pytest.mark.parametrize("n, rank", [(2, 1), (40, 3), (1100, 5), (1300, 0)])
+def test_it_is_the_best_of_all_pairs(n, rank):
+    beliefs = beliefs_of(n, rank)
+    with jax.enable_x64(True):
+        pairs, scores = best_pairs(bald, dense(beliefs), 1)
+        found = best_pair(beliefs)
+    assert found.certified and found.gap == 0.0
+    assert found.pair == tuple(np.asarray(pairs[0]))
+    assert found.score == pytest.approx(float(scores[0]), abs=1e-9)
+    assert found.num_scored < n * (n - 1) // 2 or n < 1000
+
+
+def test_pairs_that_were_asked_are_left_out():
+    beliefs = beliefs_of(600, 4)
+    with jax.enable_x64(True):
+        pairs = np.asarray(best_pairs(bald, dense(beliefs), 30)[0])
+        found = best_pair(beliefs, exclude=pairs[:29, ::-1])
+        chosen = best_pair(beliefs, candidates=pairs[3:], exclude=pairs[3:5])
+    assert found.pair == tuple(pairs[29])
+    assert chosen.pair == tuple(pairs[5]) and chosen.num_scored == 25
+    none = best_pair(
+        FactoredBeliefs(np.zeros(2), np.zeros((2, 0)), np.ones(2)), exclude=np.array([[1, 0]])
+    )
+    assert none.pair == (0, 0) and none.score == -np.inf
+
+
+def test_without_a_proof_the_gap_bounds_what_was_missed():
+    rng = np.random.default_rng(1)
+    factor = rng.normal(size=(1200, 6))
+    factor /= np.linalg.norm(factor, axis=1, keepdims=True)
+    beliefs = FactoredBeliefs(rng.normal(size=1200), factor, np.full(1200, 0.1), 0.8)
+    with jax.enable_x64(True):
+        best = best_pair(beliefs)
+        stopped = best_pair(beliefs, max_scored=1)
+    assert best.certified and not stopped.certified
+    assert stopped.num_scored < best.num_scored
+    assert stopped.score <= best.score <= stopped.score + stopped.gap
+
+
+def test_single_precision_is_kept_and_close():
+    beliefs = beliefs_of(700, 3)
+    mean, factor, diagonal = (np.asarray(part, np.float32) for part in beliefs[:3])
+    single = FactoredBeliefs(mean, factor, diagonal, 0.8)
+    with jax.enable_x64(True):
+        best = best_pair(beliefs)
+    assert best_pair(single).score == pytest.approx(best.score, abs=1e-5)
+
+
+def test_bald_is_greatest_for_even_questions_and_grows_with_the_variance():
+    """What the proof rests on, on a grid."""
+    with jax.enable_x64(True):
+        mean, variance = jnp.linspace(0.0, 6.0, 61), jnp.logspace(-3, 3, 61)[:, None]
+        score = np.asarray(bald_of_margin(mean, variance, 0.7))
+    assert (np.diff(score, axis=1) <= 2e-7).all()
+    assert (np.diff(score[:, 0]) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "change, options, message",
+    [
+        ({"mean": np.zeros(3)}, {}, "pass \\(n,\\), \\(n, M\\) and \\(n,\\)"),
+        ({"diagonal": np.array([1.0, -1.0])}, {}, "-1.0 on the diagonal"),
+        ({"noise": 0.0}, {}, "a noise of 0.0"),
+        ({"mean": np.array([0.0, np.nan])}, {}, "not finite"),
+        ({}, {"exclude": [(0, 2)]}, "`exclude` holds items from 0 to 2"),
+        ({}, {"candidates": [(0.0, 1.0)]}, "`candidates` has shape"),
+        ({}, {"max_scored": 0}, "max_scored is 0"),
+    ],
+    ids=["shape", "variance", "noise", "nan", "exclude", "candidates", "budget"],
+)
+def test_refuses(change, options, message):
+    beliefs = FactoredBeliefs(np.zeros(2), np.zeros((2, 1)), np.ones(2))._replace(**change)
+    with pytest.raises(ValueError, match=message):
+        best_pair(beliefs, **options)
