@@ -124,10 +124,10 @@ def best_pair(
     if candidates is not None:
         pairs = _pairs(candidates, "candidates", n)
         return _best_of_some((mean, factor, diagonal), noise, pairs, out)
-    return _Search(mean, factor, diagonal, noise, out).run(max_scored)
+    return _SortedBlocks(mean, factor, diagonal, noise, out).run(max_scored)
 
 
-class _Search:
+class _SortedBlocks:
     """Blocks of items in the order of their standard deviations, most uncertain first."""
 
     def __init__(
