@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
@@ -197,6 +198,24 @@ def calibration(quick: bool, only: str, results: Path | None, path: Path | None)
     click.echo(table(found))
     if path is not None:
         plot(found, path)
+
+
+@main.command("order-subsets")
+@click.option("--orders", default=5000, help="People who put ten items in order.")
+@click.option("--groups", default=100, help="Disjoint groups of them.")
+def order_subsets(orders: int, groups: int) -> None:
+    """Spread of estimates from disjoint groups of people, over the standard deviation stated."""
+    from benchmarks.order_subsets import KINDS, spread, whole
+
+    for kind in KINDS:
+        scale, seconds = whole(kind, orders)
+        found = spread(kind, orders, groups, scale)
+        rms = np.sqrt(np.mean(found.skills**2))
+        click.echo(
+            f"{kind}: {orders} orders {seconds:.1f} CPU s; ratio {rms:.3f} +- {found.error:.3f}, "
+            f"items {found.skills.min():.2f} to {found.skills.max():.2f}, "
+            f"pairs {found.pairs.min():.2f} to {found.pairs.max():.2f}"
+        )
 
 
 for command in (*ACTIVE, *DYNAMIC, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED, *RETRIEVAL):

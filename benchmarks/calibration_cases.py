@@ -17,6 +17,8 @@ from bayesrank.models import ordinal_gp, preference_gp, thurstone
 from bayesrank.models.bayes_point import ordinal_version_space
 from bayesrank.online import OnlineBayesPoint
 from benchmarks.calibration import Case, Trial, of_draws, of_levels
+from benchmarks.dynamic import skills_now
+from benchmarks.version_space import exact_weights
 
 __all__ = ["CASES"]
 
@@ -74,6 +76,11 @@ def ordinal(seed: int, **options: Any) -> Trial:
     return of_draws(model.result.get_samples()["f"], truth["f"])
 
 
+def moving_skills(seed: int, process: str) -> Trial:
+    """Eight players, 120 games at ten times: their skills at the last."""
+    return of_draws(*skills_now(seed, process))
+
+
 def orders(seed: int, **options: Any) -> Trial:
     """Ten items, thirty orders of five of them."""
     rng, n = np.random.default_rng(seed), 10
@@ -129,6 +136,12 @@ def bayes_point(seed: int, *, integrate: bool) -> Trial:
     return of_draws(result.get_samples()["weights"] @ X.T, X @ truth["weights"])
 
 
+def exact_bayes_point(seed: int) -> Trial:
+    """The same by Monte Carlo, which tells whether the approximation misses or the simulation."""
+    X, y, truth = _version_space(seed, 40, **_SPACE)
+    return of_draws(exact_weights(X, y, **_SPACE, seed=seed) @ X.T, X @ truth["weights"])
+
+
 def online_bayes_point(seed: int, *, first: int, last: int) -> Trial:
     """A stream of examples of four features and five levels, with thresholds among the scores."""
     rng, r = np.random.default_rng(seed), 5
@@ -159,10 +172,10 @@ def rank_rls(seed: int) -> Trial:
 
 
 def _all() -> Iterator[Case]:
-    def case(name: str, trial: Callable[..., Trial], **options: Any) -> Case:
-        return Case(name, lambda seed: trial(seed, **options), _SETS)
+    def case(name: str, trial: Callable[..., Trial], *, times: int = 1, **options: Any) -> Case:
+        return Case(name, lambda seed: trial(seed, **options), times * _SETS)
 
-    maximum = {"hyperparameters": "maximum"}
+    maximum: dict[str, Any] = {"hyperparameters": "maximum"}
     yield case("PairwiseRanker, independent skills", thurstone_skills)
     yield case("PairwiseRanker, logistic noise", thurstone_skills, likelihood="logit")
     yield case("PairwiseRanker, ties", thurstone_skills, ties=True)
@@ -172,11 +185,14 @@ def _all() -> Iterator[Case]:
     yield case("PreferenceGP, maximum", preference, **maximum)
     yield case("OrdinalGP", ordinal)
     yield case("OrdinalGP, maximum", ordinal, **maximum)
+    yield case("PairwiseRanker, time: walk", moving_skills, process="walk")
+    yield case("PairwiseRanker, time: matern12", moving_skills, process="matern12")
     yield case("OrderRanker", orders)
     yield case("OrderRanker, maximum", orders, **maximum)
     yield case("orders as pairs (not to be done)", orders_as_pairs)
-    yield case("Bayes point, IntegratedEP", bayes_point, integrate=True)
-    yield case("Bayes point, EP, noise at its median", bayes_point, integrate=False)
+    yield case("Bayes point, IntegratedEP", bayes_point, times=2, integrate=True)
+    yield case("Bayes point, exact (Monte Carlo)", exact_bayes_point, times=2)
+    yield case("Bayes point, EP, noise at its median", bayes_point, times=2, integrate=False)
     yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, first=0, last=100)
     yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, first=100, last=300)
     yield case("RankRLS", rank_rls)

@@ -25,7 +25,7 @@ from bayesrank.infer import EP
 from bayesrank.models import dynamic_thurstone
 from bayesrank.solvers.dynamic import DynamicEP
 
-__all__ = ["METHODS", "coverage", "losses", "spreads"]
+__all__ = ["METHODS", "coverage", "losses", "skills_now", "spreads"]
 
 Array = NDArray[np.float64]
 
@@ -270,26 +270,31 @@ def _kickscore_spread(pairs: Any, times: Array, period: Any) -> Array:
     return _of_pairs(np.diag(own))
 
 
-def coverage(leagues: int, process: Any = "walk") -> dict[str, Array]:
-    """Whether 90% intervals hold current skills and their differences, by league.
+def skills_now(seed: int, process: Any) -> tuple[Array, Array]:
+    """Posterior draws (S, 8) of current skills in a simulated league, and the true ones.
 
     Eight players, 120 games at 10 times, hyperparameters drawn from the priors and integrated over.
     """
+    rng = np.random.default_rng(seed)
+    times, period = np.linspace(0.0, 1.0, 10), np.sort(rng.permutation(np.arange(120) % 10))
+    pairs = np.array([rng.choice(8, 2, replace=False) for _ in period])
+    drawn = Predictive(dynamic_thurstone, num_samples=1)(
+        jax.random.key(seed), 8, times=times, process=process
+    )
+    skill = np.concatenate([drawn["past"][0], drawn["f"][0][:, None]], axis=1).T
+    margin = skill[period, pairs[:, 0]] - skill[period, pairs[:, 1]]
+    lost = margin + np.sqrt(2.0) * rng.normal(size=120) < 0.0
+    pairs[lost] = pairs[lost, ::-1]
+    ranker = PairwiseRanker(time=process, items=range(8), random_state=seed)
+    return ranker.fit(pairs, time=times[period]).result.get_samples()["f"], skill[-1]
+
+
+def coverage(leagues: int, process: Any = "walk") -> dict[str, Array]:
+    """Whether 90% intervals hold current skills and their differences, by league."""
     held: dict[str, list[float]] = {"skills": [], "differences": []}
+    first, second = np.triu_indices(8, 1)
     for seed in range(leagues):
-        rng = np.random.default_rng(seed)
-        times, period = np.linspace(0.0, 1.0, 10), np.sort(rng.permutation(np.arange(120) % 10))
-        pairs = np.array([rng.choice(8, 2, replace=False) for _ in period])
-        drawn = Predictive(dynamic_thurstone, num_samples=1)(
-            jax.random.key(seed), 8, times=times, process=process
-        )
-        skill = np.concatenate([drawn["past"][0], drawn["f"][0][:, None]], axis=1).T
-        margin = skill[period, pairs[:, 0]] - skill[period, pairs[:, 1]]
-        lost = margin + np.sqrt(2.0) * rng.normal(size=120) < 0.0
-        pairs[lost] = pairs[lost, ::-1]
-        ranker = PairwiseRanker(time=process, items=range(8), random_state=seed)
-        draws = ranker.fit(pairs, time=times[period]).result.get_samples()["f"]
-        now, (first, second) = skill[-1], np.triu_indices(8, 1)
+        draws, now = skills_now(seed, process)
         for name, seen, true in (
             ("skills", draws, now),
             ("differences", draws[:, first] - draws[:, second], now[first] - now[second]),

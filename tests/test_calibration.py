@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import log_ndtr
 
 from benchmarks.calibration import Case, Trial, figures, of_draws, of_levels, plot, run, table
+from benchmarks.order_subsets import people, spread
+from benchmarks.version_space import exact_weights
 
 
 def conjugate(seed: int, factor: float = 1.0) -> Trial:
@@ -59,3 +62,30 @@ def test_a_study_goes_on_where_it_stopped(tmp_path):
     assert figures(found["normal means"]) == figures([conjugate(seed) for seed in range(6)])
     plot(found, tmp_path / "c.png")
     assert (tmp_path / "c.png").stat().st_size > 5_000
+
+
+def test_monte_carlo_of_a_version_space_is_that_of_a_grid():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(15, 1))
+    y = 1 + (X[:, 0] + 0.1 * rng.normal(size=15) > 0.3).astype(int)
+    draws = exact_weights(X, y, num_levels=2, threshold_scale=2.0, seed=0)[:, 0]
+    axes = np.arange(-12.0, 7.0, 0.25), np.arange(-4.5, 4.5, 0.05), np.arange(-3.5, 3.5, 0.07)
+    log_noise, weight, edge = np.meshgrid(*axes, indexing="ij")
+    noise = np.exp(log_noise)
+    logs = log_noise - np.log1p(noise**2) - 0.5 * (weight**2 + edge**2)
+    for x, level in zip(X[:, 0], y, strict=True):
+        logs += log_ndtr((1 if level == 2 else -1) * (weight * x - 2.0 * edge) / noise)
+    share = np.exp(logs - logs.max())
+    share /= share.sum()
+    mean = float((share * weight).sum())
+    sd = float(np.sqrt((share * (weight - mean) ** 2).sum()))
+    assert abs(draws.mean() - mean) < 0.15 * sd
+    assert abs(draws.std() / sd - 1.0) < 0.1
+
+
+def test_estimates_of_disjoint_groups_spread_as_is_said():
+    assert (np.sort(people("two camps", 30, 0), axis=1) == np.arange(10)).all()
+    found = spread("same taste", 600, 30, 1.0, seeds=1)
+    assert found.skills.shape == (1, 10) and found.pairs.shape == (1, 45)
+    ratio = np.sqrt(np.mean(found.skills**2))
+    assert abs(ratio - 0.97) < 4 * found.error < 0.25
