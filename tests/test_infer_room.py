@@ -36,7 +36,7 @@ def pairs_of(items, count):
 
 
 CASES = {
-    "linear": (linear, (np.ones((100_000, 3)), pairs_of(100_000, 200))),
+    "linear": (linear, (np.ones((100_000, 20)), pairs_of(100_000, 200))),
     "walk": (walk, (2000, 50, pairs_of(2000, 100), np.zeros(100, int))),
 }
 SAID = (

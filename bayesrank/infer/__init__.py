@@ -8,6 +8,8 @@ from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
 from bayesrank.infer.hyper.integration_result import IntegratedEPResult as IntegratedEPResult
 from bayesrank.infer.hyper.nested import NestedEP as NestedEP
 from bayesrank.infer.hyper.nested_result import NestedEPResult as NestedEPResult
+from bayesrank.infer.large import Approximation as Approximation
+from bayesrank.infer.large import LargeEPResult as LargeEPResult
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
 from bayesrank.infer.white.reparam import WhitenReparam as WhitenReparam
@@ -16,11 +18,13 @@ from bayesrank.infer.white.reparam import whiten as whiten
 __all__ = [
     "EP",
     "AccuracyWarning",
+    "Approximation",
     "ConvergenceWarning",
     "EPResult",
     "EvidenceMaximum",
     "IntegratedEP",
     "IntegratedEPResult",
+    "LargeEPResult",
     "NestedEP",
     "NestedEPResult",
     "WhitenReparam",

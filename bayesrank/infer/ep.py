@@ -14,9 +14,19 @@ from jax import Array, lax
 from numpyro import validation_enabled
 
 from bayesrank._stack import outside
-from bayesrank.infer import sites
+from bayesrank.infer import messages, sites
 from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
+from bayesrank.infer.gaussian.factorised import FactorisedGaussian
+from bayesrank.infer.gaussian.sparse import NotPositiveError, SparseGaussian, SparsePattern
+from bayesrank.infer.large import (
+    FactorisedPosterior,
+    Large,
+    LargeEPResult,
+    LargePosterior,
+    ProbedPosterior,
+)
+from bayesrank.infer.probed import Matched, refined, short_rows
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.refusals import Refusal
@@ -27,6 +37,7 @@ __all__ = ["EP", "ConvergenceWarning"]
 
 
 _FALLBACK_POWER = 0.5
+_STRUCTURES = ("auto", "dense", "factorised", "probes")
 
 
 class ConvergenceWarning(UserWarning):
@@ -48,6 +59,8 @@ class Solution(NamedTuple):
         The values used.
     checks, ends
         See the attributes of `Program` of the same names.
+    large
+        What a posterior without joint covariance is made of; else None, and `covariance` is not.
     """
 
     tau: tuple[Array, ...]
@@ -57,11 +70,12 @@ class Solution(NamedTuple):
     skipped: Array
     skipped_total: Array
     mean: Array
-    covariance: Array
+    covariance: Array | None
     log_evidence: Array
     hyperparameters: dict[str, Array]
     checks: tuple[Array, ...]
     ends: tuple[Array, Array] | None
+    large: Large | None
 
 
 class ProgramLayout(NamedTuple):
@@ -103,6 +117,12 @@ class EP:
         "float64" computes in double precision whatever JAX is configured to; "float32" in single
         precision, about twice as fast, with an accuracy near 1e-3 posterior standard deviations and
         a `tol` no smaller than 1e-3.
+    structure
+        How the posterior is kept. "dense" keeps the covariances of all latents. Where these are
+        independent and each datum sees few of them, as players and games, "factorised" keeps a
+        Gaussian for each alone, quickly, and leaves out what they have in common; "probes" keeps
+        the sparse precision and solves with it by conjugate gradients. "auto" is dense up to 3,000
+        latents, and of more takes "probes" where it can.
 
     Examples
     --------
@@ -130,20 +150,22 @@ class EP:
         max_sweeps: int = 200,
         tol: float = 1e-4,
         precision: str = "float64",
+        structure: str = "auto",
     ) -> None:
-        _check_settings(power, damping, max_sweeps, tol, precision)
+        _check_settings(power, damping, max_sweeps, tol, precision, structure)
         self.model = model
         self.power = float(power)
         self.damping = float(damping)
         self.max_sweeps = int(max_sweeps)
         self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
         self.precision = precision
+        self.structure = structure
         self.compiled = CompileCache(model)
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the engine was made with, but for the program."""
-        names = ("power", "damping", "max_sweeps", "tol", "precision")
+        names = ("power", "damping", "max_sweeps", "tol", "precision", "structure")
         return {name: getattr(self, name) for name in names}
 
     def with_settings(self, **changed: Any) -> EP:
@@ -192,11 +214,21 @@ class EP:
         tuple
             The program as read, and the last state.
         """
-        program = self.read(params, *args, **kwargs)
+        program = self._read(params, *args, **kwargs)
         return program, self._sweep(program, init_sites)
+
+    def _read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
+        """Read the program for the structure that it is solved in."""
+        if self.structure == "dense":
+            return self.read(params, *args, **kwargs)
+        return read_program(
+            self.model, args, kwargs, params, power=self.power, structure=self.structure
+        )
 
     def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
         problem = program.problem
+        if program.is_factorised:
+            return messages.solve(problem, self.damping, self.tol, self.max_sweeps)
         state = sites.init(problem)
         if not problem.blocks:
             return state._replace(delta=jnp.zeros_like(state.delta))
@@ -259,7 +291,9 @@ class EP:
         fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
         tau, nu = lax.stop_gradient((state.tau, state.nu))
-        problem = self.read(params, *args, **kwargs).problem
+        problem = self._read(params, *args, **kwargs).problem
+        if isinstance(state.posterior, FactorisedGaussian):
+            return messages.log_evidence(problem, state.posterior.messages), state
         return sites.log_evidence(problem, tau, nu, state.posterior), state
 
     # ------------------------------------------------------------ running
@@ -320,10 +354,13 @@ class EP:
                 for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
                     refusal.raise_unless(np.asarray(passed))
                 asked = num_samples, sources
+                if solution.large is not None:
+                    return engine._large(rng_key, solution, layout, args, kwargs, *asked)
                 return engine._result(rng_key, solution, layout, args, kwargs, *asked)
 
             result = solved(self)
-            if not result.converged and self.power == 1 and 0 < result.delta < np.inf:
+            large = isinstance(result, LargeEPResult)
+            if not large and not result.converged and self.power == 1 and 0 < result.delta < np.inf:
                 tempered = solved(self._tempered)
                 result = tempered if tempered.converged else result
         if not result.converged:
@@ -334,8 +371,16 @@ class EP:
         self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]
     ) -> tuple[Solution, ProgramLayout]:
         program, state = self.solve(params, *args, **kwargs)
-        posterior = state.posterior
-        mean, covariance = program.all_latents(posterior)
+        posterior, large = state.posterior, None
+        if program.is_factorised:
+            mean, covariance = program.mean + posterior.mean, None
+            prior: Any = program.problem.prior
+            rows: Any = tuple((b.rows.values, b.rows.columns) for b in program.problem.blocks)
+            large = Large(program.mean, prior.variances, posterior.variances, rows)
+            log_evidence = messages.log_evidence(program.problem, posterior.messages)
+        else:
+            mean, covariance = program.all_latents(posterior)
+            log_evidence = sites.log_evidence(program.problem, state.tau, state.nu, posterior)
         solution = Solution(
             state.tau,
             state.nu,
@@ -345,10 +390,11 @@ class EP:
             state.skipped_total,
             mean,
             covariance,
-            sites.log_evidence(program.problem, state.tau, state.nu, posterior),
+            log_evidence,
             program.hyperparameters,
             tuple(passed for _, passed in program.checks),
             program.ends,
+            large,
         )
         refusals = tuple(refusal for refusal, _ in program.checks)
         layout = ProgramLayout(
@@ -372,12 +418,26 @@ class EP:
         num_samples: int,
         sources: dict[str, str],
     ) -> EPResult:
+        fields = self._fields(rng_key, solved, layout, args, kwargs, num_samples, sources)
+        return EPResult(joint_covariance=np.asarray(solved.covariance, float), **fields)
+
+    def _fields(
+        self,
+        rng_key: Array,
+        solved: Solution,
+        layout: ProgramLayout,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        num_samples: int,
+        sources: dict[str, str],
+    ) -> dict[str, Any]:
+        """What all results have."""
         solution: Any = jax.tree.map(np.asarray, solved)
         site_values = {
             name: (tau, nu)
             for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
         }
-        return EPResult(
+        return dict(
             model=self.model,
             model_args=args,
             model_kwargs=dict(kwargs),
@@ -385,7 +445,6 @@ class EP:
             free_params=layout.sampled,
             shapes=layout.shapes,
             joint_mean=np.asarray(solution.mean, float),
-            joint_covariance=np.asarray(solution.covariance, float),
             sites=site_values,
             log_evidence=float(solution.log_evidence),
             converged=bool(
@@ -405,6 +464,91 @@ class EP:
             num_samples=int(num_samples),
             rng_key=rng_key,
         )
+
+    def _large(
+        self,
+        rng_key: Array,
+        solved: Solution,
+        layout: ProgramLayout,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        num_samples: int,
+        sources: dict[str, str],
+    ) -> LargeEPResult:
+        """A result without joint covariance, from the factorised posterior."""
+        solution: Any = jax.tree.map(np.asarray, solved)
+        large: Any = solution.large
+        variances = np.asarray(large.prior_variances, float)
+        rows = short_rows(large.rows, variances.size)
+        tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
+        error = 0.0
+        posterior: LargePosterior
+        if self.structure == "factorised":
+
+            def gaussian() -> SparseGaussian:
+                return SparseGaussian(SparsePattern(rows), variances, tau, nu)
+
+            posterior = FactorisedPosterior(np.asarray(large.variances, float), gaussian)
+        else:
+            cuts = np.cumsum([len(x) for x in solution.tau])[:-1]
+
+            def match(*numbers: np.ndarray) -> Matched:
+                parts = [tuple(np.split(x, cuts)) for x in numbers]
+                point = dict(solution.hyperparameters), *parts
+                (taus, nus, skipped, terms), _ = self.compiled(self._match, point, args, kwargs)
+                tau, nu = (np.concatenate([np.asarray(x, float) for x in y]) for y in (taus, nus))
+                return Matched(tau, nu, int(skipped), float(terms))
+
+            try:
+                end = refined(
+                    rows,
+                    variances,
+                    tau,
+                    nu,
+                    match,
+                    damping=self.damping,
+                    tol=self.tol,
+                    max_sweeps=self.max_sweeps,
+                )
+            except NotPositiveError as failure:
+                raise ValueError(
+                    "structure='probes' needs sites of positive precision, as log-concave "
+                    "likelihoods have them; use structure='factorised', or 'dense' on fewer latents"
+                ) from failure
+            posterior, error = ProbedPosterior(end.gaussian, end.probes), end.log_evidence_error
+            solution = solution._replace(
+                tau=tuple(np.split(end.gaussian.tau, cuts)),
+                nu=tuple(np.split(end.gaussian.nu, cuts)),
+                delta=end.delta,
+                sweep=end.sweep,
+                skipped=end.skipped,
+                skipped_total=end.skipped_total,
+                mean=large.prior_mean + end.mean,
+                log_evidence=end.log_evidence,
+            )
+        fields = self._fields(rng_key, solution, layout, args, kwargs, num_samples, sources)
+        return LargeEPResult(posterior=posterior, log_evidence_error=error, **fields)
+
+    def _match(
+        self, point: tuple[Any, ...], args: tuple, kwargs: dict[str, Any]
+    ) -> tuple[Any, None]:
+        """New sites of given ones and their margins, and what they add to the log evidence."""
+        params, taus, nus, means, variances = point
+        problem = self._read(params, *args, **kwargs).problem
+        new_tau, new_nu, skipped = [], [], jnp.zeros((), jnp.int32)
+        total = jnp.asarray(problem.log_constant)
+        for block, old_tau, old_nu, mean, variance in zip(
+            problem.blocks, taus, nus, means, variances, strict=True
+        ):
+            m, v, proper = sites.cavity(old_tau, old_nu, mean, variance)
+            moments = block.moments(block.offset + m, v)
+            tau, nu, matched = sites.match(moments, m, v)
+            usable = matched & proper & (1 + tau * v > 0)
+            skipped += jnp.sum(~usable & (variance > 0), dtype=jnp.int32)
+            total += jnp.sum(moments.log_z - sites.log_sites(old_tau, old_nu, m, v))
+            new_tau.append(jnp.where(usable, tau, old_tau))
+            new_nu.append(jnp.where(usable, nu, old_nu))
+        return (tuple(new_tau), tuple(new_nu), skipped, total), None
 
 
 def _without_derivative(tree: Any) -> Any:
@@ -432,7 +576,7 @@ def _not_converged(result: EPResult, engine: EP) -> str:
 
 
 def _check_settings(
-    power: float, damping: float, max_sweeps: int, tol: float, precision: str
+    power: float, damping: float, max_sweeps: int, tol: float, precision: str, structure: str
 ) -> None:
     for name, value in (("power", power), ("damping", damping)):
         if not 0 < value <= 1:
@@ -443,3 +587,5 @@ def _check_settings(
         raise ValueError(f"tol must be positive, got {tol}")
     if precision not in ("float64", "float32"):
         raise ValueError(f"precision must be 'float64' or 'float32', got {precision!r}")
+    if structure not in _STRUCTURES:
+        raise ValueError(f"structure is {structure!r}; choose one of {_STRUCTURES}")

@@ -14,6 +14,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpy.typing import ArrayLike
 from numpyro.diagnostics import print_summary
 
 from bayesrank._stack import outside
@@ -81,6 +82,52 @@ class GaussianMoments:
             spans[name] = slice(start, start + size)
             start += size
         return spans
+
+    def difference(
+        self, first: ArrayLike, second: ArrayLike, *, site: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior means and standard deviations of differences of latents.
+
+        Parameters
+        ----------
+        first, second
+            Numbers of latents in their site, laid end to end: integers, or arrays of shape (m,).
+        site
+            Name of the site; it may be left out where there is one.
+
+        Returns
+        -------
+        tuple
+            Mean and standard deviation of ``first - second``, in the shape of these.
+
+        Raises
+        ------
+        ValueError
+            If `site` is left out where there are several, or is none, or a number is out of range.
+        """
+        first, second = self._numbers(first, second, site)
+        covariance = self.joint_covariance
+        own = covariance[first, first] + covariance[second, second]
+        variance = np.maximum(own - 2 * covariance[first, second], 0.0)
+        return self.joint_mean[first] - self.joint_mean[second], np.sqrt(variance)
+
+    def _numbers(
+        self, first: ArrayLike, second: ArrayLike, site: str | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of latents of a site among all."""
+        if site is None and len(self.shapes) == 1:
+            [site] = self.shapes
+        if site is None or site not in self.shapes:
+            raise ValueError(f"site is {site!r}; choose one of {list(self.shapes)}")
+        span = self._spans[site]
+        first, second = np.broadcast_arrays(np.asarray(first), np.asarray(second))
+        for name, numbers in (("first", first), ("second", second)):
+            count = span.stop - span.start
+            if not np.issubdtype(numbers.dtype, np.integer):
+                raise ValueError(f"{name} holds {numbers.dtype}; pass integers")
+            if numbers.size and not (0 <= numbers.min() and numbers.max() < count):
+                raise ValueError(f"{name} is out of range: {site!r} has latents 0 to {count - 1}")
+        return span.start + first, span.start + second
 
     def by_site(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """Cut joint draws of shape (..., n) into those of each site."""

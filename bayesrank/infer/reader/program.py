@@ -12,7 +12,7 @@ A program is read at given hyperparameters and may be read under `jit`, `vmap` a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from jax import Array, lax
 from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior, merged
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.conditionals import (
     Local,
@@ -45,6 +46,10 @@ __all__ = ["Program", "read_program"]
 
 # Of more latents than this no joint covariance is made, where some of them are of groups.
 _MOST_TOGETHER = 4000
+# Up to here a joint covariance is made where nobody says otherwise; and the most entries of a row
+# that sees few latents.
+_MOST_DENSE = 3000
+_WIDEST = 8
 
 
 class Program(NamedTuple):
@@ -97,11 +102,18 @@ class Program(NamedTuple):
     given_factors: tuple[str, ...]
     ends: tuple[Array, Array] | None
 
+    @property
+    def is_factorised(self) -> bool:
+        """Whether the posterior is kept latent by latent, without a joint covariance."""
+        return isinstance(self.problem.prior, FactorisedPrior)
+
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves, from the posterior of the centred core.
 
         Those of `eliminated` are left out.
         """
+        if isinstance(posterior, FactorisedGaussian):
+            raise Refusal("no_covariances", ", ".join(self.shapes)).error()
         if self.eliminated:
             inner = posterior.core
             return self.mean[: inner.mean.size] + inner.mean, inner.covariance
@@ -115,6 +127,7 @@ def read_program(
     params: Mapping[str, Any] | None = None,
     *,
     power: float = 1.0,
+    structure: str = "dense",
 ) -> Program:
     """Read a program at given hyperparameters.
 
@@ -127,6 +140,8 @@ def read_program(
         prior median.
     power
         Power of EP, to which the factors are raised.
+    structure
+        As of `EP`.
 
     Returns
     -------
@@ -209,8 +224,11 @@ def read_program(
         if mean.size > _MOST_TOGETHER and not leaves:
             eliminated = behind.names
     kept = [name for name in core + leaves if name not in eliminated]
+    if _is_sparse(structure, prior, blocks, power, bool(leaves or own)):
+        prior = FactorisedPrior(_variances(prior))
+        blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
     return Program(
-        Problem(prior, blocks, constant, power),
+        Problem(cast(Any, prior), blocks, constant, power),
         mean,
         tuple(conditionals[len(core_groups) :]),
         {name: inventory.latents[name] for name in kept},
@@ -224,6 +242,23 @@ def read_program(
         tuple(name for name in inventory.given if name in joint.observed),
         _ends(joint, kept) if own else None,
     )
+
+
+def _is_sparse(
+    structure: str, prior: Any, blocks: tuple[Block, ...], power: float, has_more: bool
+) -> bool:
+    """Whether latents are kept without a joint covariance: asked for, or many; and possible."""
+    if structure == "dense" or (structure == "auto" and prior.size <= _MOST_DENSE):
+        return False
+    short = all(
+        block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST for block in blocks
+    )
+    possible = short and blocks and isinstance(prior, DiagonalPrior) and not has_more
+    if possible and power == 1:
+        return True
+    if structure != "auto":
+        raise Refusal("not_sparse", structure, "power=1 and " if power != 1 else "").error()
+    return False
 
 
 def _prior(

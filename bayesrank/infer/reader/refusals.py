@@ -79,6 +79,14 @@ _MESSAGES = {
         "{detail} of observed site {name!r} is not a number, or outside the support of its "
         "distribution, so the data have no density. Correct it, or mask it (obs_mask)"
     ),
+    "not_sparse": (
+        "structure={name!r} needs {detail}independent Gaussian latents that are all observed, and "
+        "data each of which sees eight of them at most; leave structure out"
+    ),
+    "no_covariances": (
+        "of so many latents ({name}) no covariances are made, which this engine needs; use EP and "
+        "maximize_evidence, or give it EP(model, structure='dense')"
+    ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "
         "traced by jit or vmap. Index before the first nonlinear operation (exp(f[i]), not "

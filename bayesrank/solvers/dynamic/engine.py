@@ -47,7 +47,7 @@ class DynamicEP(EP):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(dynamic_thurstone, **settings)
+        super().__init__(dynamic_thurstone, **({"structure": "dense"} | settings))
 
     def with_settings(self, **changed: Any) -> DynamicEP:
         """Make an engine with the same settings but for these."""

@@ -1,0 +1,344 @@
+"""The posterior of many independent latents, without a joint covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank._memory import TooLargeError
+from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
+from bayesrank.infer.result import EPResult
+from bayesrank.infer.white.trust import Trust
+
+__all__ = [
+    "Approximation",
+    "FactorisedPosterior",
+    "Large",
+    "LargeEPResult",
+    "LargePosterior",
+    "ProbedPosterior",
+]
+
+Numbers = NDArray[np.float64]
+
+# Up to here a joint covariance is made where somebody asks for it.
+_MOST_TOGETHER = 5000
+# Pairs that the approximation is judged on.
+_JUDGED = 32
+
+
+class Large(NamedTuple):
+    """What compiled code returns of a posterior without joint covariance.
+
+    Attributes
+    ----------
+    prior_mean, prior_variances, variances
+        Of all latents, shape (n,); the last of the factorised posterior.
+    rows
+        Values and columns of the rows of each block of sites.
+    """
+
+    prior_mean: Array
+    prior_variances: Array
+    variances: Array
+    rows: tuple[tuple[Array, Array], ...]
+
+
+class Approximation(NamedTuple):
+    """How a posterior is kept, and what that costs in accuracy.
+
+    Attributes
+    ----------
+    structure
+        "factorised" or "probes".
+    error
+        Root mean square of the relative errors of standard deviations of differences, of pairs
+        that have met and pairs that never have, half and half.
+    bias
+        Mean of the relative errors over the pairs that never met; negative where standard
+        deviations are too small.
+    how
+        How it was estimated.
+    """
+
+    structure: str
+    error: float
+    bias: float
+    how: str
+
+    def __str__(self) -> str:
+        """In a sentence."""
+        return (
+            f"{self.structure}: standard deviations of differences are off by {self.error:.1%} "
+            f"(of pairs that never met by {self.bias:+.1%} in the mean), from {self.how}"
+        )
+
+
+class LargePosterior(Protocol):
+    """A Gaussian of n latents about their mean."""
+
+    structure: str
+
+    variances: Numbers
+
+    @property
+    def gaussian(self) -> SparseGaussian:
+        """The Gaussian that the prior and the sites make."""
+        ...
+
+    def sample(self, seed: int, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        ...
+
+    def pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
+        """Variances of differences of latents, shape (m,), in no time."""
+        ...
+
+    def exact_pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
+        """The same, given the sites, to rounding."""
+        ...
+
+    def covariance(self) -> Numbers:
+        """Of all latents, shape (n, n)."""
+        ...
+
+
+class FactorisedPosterior:
+    """Latents that are independent of each other.
+
+    Parameters
+    ----------
+    variances
+        Of the latents, shape (n,).
+    gaussian
+        Makes the Gaussian that the prior and the sites make.
+    """
+
+    structure = "factorised"
+
+    def __init__(self, variances: Numbers, gaussian: Callable[[], SparseGaussian]) -> None:
+        self.variances = variances
+        self._make = gaussian
+        self._made: SparseGaussian | None = None
+
+    @property
+    def gaussian(self) -> SparseGaussian:
+        """The Gaussian that the prior and the sites make."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def sample(self, seed: int, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        normal = np.random.default_rng(seed).standard_normal((count, self.variances.size))
+        return normal * np.sqrt(self.variances)
+
+    def pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
+        """Variances of differences of latents, shape (m,)."""
+        return np.where(first == second, 0.0, self.variances[first] + self.variances[second])
+
+    def exact_pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
+        """The same of the Gaussian that the prior and the sites make."""
+        return self.gaussian.quadratic(_differences(first, second, self.variances.size))
+
+    def covariance(self) -> Numbers:
+        """Of all latents, shape (n, n)."""
+        return np.diag(self.variances)
+
+
+class ProbedPosterior:
+    """Latents whose sparse precision is kept.
+
+    Parameters
+    ----------
+    gaussian, probes
+        The Gaussian, and draws that know its variances.
+    """
+
+    structure = "probes"
+
+    def __init__(self, gaussian: SparseGaussian, probes: Probes) -> None:
+        self.gaussian, self.probes = gaussian, probes
+        self.variances = gaussian.latent_variances(probes)
+
+    def sample(self, seed: int, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        return self.gaussian.sample(np.random.default_rng(seed), count)
+
+    def pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
+        """Variances of differences of latents, shape (m,), from the probes."""
+        rows = _differences(first, second, self.variances.size)
+        return self.gaussian.margin_variances(self.probes, rows)
+
+    def exact_pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
+        """The same, by a solution for each pair."""
+        return self.gaussian.quadratic(_differences(first, second, self.variances.size))
+
+    def covariance(self) -> Numbers:
+        """Of all latents, shape (n, n)."""
+        return self.gaussian.solve(np.eye(self.variances.size), tol=1e-9)
+
+
+def _differences(first: NDArray[Any], second: NDArray[Any], size: int) -> ShortRows:
+    signs = np.where(first == second, 0.0, 1.0)
+    return ShortRows(np.stack([signs, -signs], 1), np.stack([first, second], 1), size)
+
+
+class LargeEPResult(EPResult):
+    """The posterior of many independent latents, whose covariances are not kept.
+
+    What needs them all, as `joint_covariance` and `trust`, is refused beyond 5,000 latents; means,
+    standard deviations, differences and draws are there of any number.
+
+    Attributes
+    ----------
+    posterior
+        What stands for the covariances.
+    log_evidence_error
+        Standard error of `log_evidence`, of which the log determinant is estimated; zero where it
+        is Bethe's.
+
+    Notes
+    -----
+    The other attributes are those of `EPResult`.
+    """
+
+    posterior: LargePosterior
+    log_evidence_error: float
+
+    def __init__(
+        self, *, posterior: LargePosterior, log_evidence_error: float, **fields: Any
+    ) -> None:
+        super().__init__(joint_covariance=np.empty(0), **fields)
+        # The one below takes its place, which is computed when it is asked for.
+        del self.__dict__["joint_covariance"]
+        self.__dict__.update(posterior=posterior, log_evidence_error=log_evidence_error)
+
+    @cached_property
+    def joint_covariance(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Covariances of all latents, shape (n, n), up to 5,000 latents.
+
+        Raises
+        ------
+        TooLargeError
+            If there are more.
+        """
+        size = self.joint_mean.size
+        if size > _MOST_TOGETHER:
+            raise TooLargeError(
+                f"the covariances of {size:,} latents are not kept; use difference, stddev or "
+                "get_samples"
+            )
+        return self.posterior.covariance()
+
+    @cached_property
+    def stddev(self) -> dict[str, np.ndarray]:
+        """Posterior standard deviation of each latent site, in its own shape."""
+        return self.by_site(np.sqrt(self.posterior.variances))
+
+    @cached_property
+    def _draws(self) -> dict[str, np.ndarray]:
+        seed = int(jax.random.randint(self.rng_key, (), 0, 2**31 - 1))
+        draws = self.posterior.sample(seed, self.num_samples)
+        draws += self.joint_mean
+        return self.by_site(draws)
+
+    def difference(
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        *,
+        site: str | None = None,
+        exact: bool = True,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior means and standard deviations of differences of latents.
+
+        Parameters
+        ----------
+        first, second, site
+            As of `EPResult.difference`.
+        exact
+            Whether to solve for each pair, which is right given EP's sites and takes some tens of
+            milliseconds a pair; else standard deviations are as good as `approximation` says, of a
+            million pairs in a second.
+
+        Returns
+        -------
+        tuple
+            Mean and standard deviation of ``first - second``, in the shape of these.
+
+        Raises
+        ------
+        ValueError
+            As `EPResult.difference`.
+        """
+        first, second = self._numbers(first, second, site)
+        kept = self.posterior
+        compute = kept.exact_pair_variances if exact else kept.pair_variances
+        variances = compute(first.ravel(), second.ravel()).reshape(first.shape)
+        return self.joint_mean[first] - self.joint_mean[second], np.sqrt(variances)
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """How the posterior is kept, and what that costs in accuracy.
+
+        It is judged on 16 pairs that have met and 16 that never have, each by a solution of its
+        own: some seconds.
+        """
+        first, second, never = _judged_pairs(self.posterior.gaussian.pattern)
+        told = np.sqrt(self.posterior.pair_variances(first, second))
+        off = told / np.sqrt(self.posterior.exact_pair_variances(first, second)) - 1
+        bias = off[never].mean() if never.any() else 0.0
+        how = f"{off.size} pairs, {int(never.sum())} of which never met, each solved by itself"
+        return Approximation(
+            self.posterior.structure, float(np.sqrt(np.mean(off**2))), float(bias), how
+        )
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Not looked into: see `approximation`.
+
+        Raises
+        ------
+        TooLargeError
+            Always.
+        """
+        raise TooLargeError(
+            f"the accuracy of {self.joint_mean.size:,} latents is not looked into by importance "
+            "sampling; see approximation, or run EP(model, structure='dense') on fewer of them"
+        )
+
+    @property
+    def _is_cheap_to_judge(self) -> bool:
+        return False
+
+    def _known_trust(self) -> str:
+        if "approximation" in self.__dict__:
+            return str(self.approximation)
+        return f"{self.posterior.structure}, without covariances; see result.approximation"
+
+
+def _judged_pairs(
+    pattern: SparsePattern,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Pairs of latents, half of which a site sees together; and which of them none does."""
+    rng, size = np.random.default_rng(0), pattern.rows.size
+    precision = pattern.precision(np.ones(size), np.ones(len(pattern.rows.values)))
+    some = rng.integers(precision.nnz, size=_JUDGED)
+    owner = np.searchsorted(precision.indptr, some, side="right") - 1
+    first, second = (
+        np.concatenate([met, rng.integers(size, size=2 * _JUDGED)])
+        for met in (owner, precision.indices[some])
+    )
+    never = np.ravel(precision[first, second]) == 0
+    apart = first != second
+    met = np.flatnonzero(~never & apart)[: _JUDGED // 2]
+    others = np.flatnonzero(never & apart)[: _JUDGED // 2]
+    chosen = np.concatenate([met, others])
+    return first[chosen], second[chosen], never[chosen]
