@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import ConeRank as ConeRank
+    from bayesrank.estimators import LabelRanker as LabelRanker
     from bayesrank.estimators import LambdaRank as LambdaRank
     from bayesrank.estimators import LinkLearn as LinkLearn
     from bayesrank.estimators import OrderRanker as OrderRanker
@@ -30,6 +31,7 @@ _EXPORTS = {
     "CollaborativeGP": "bayesrank.estimators",
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "ConeRank": "bayesrank.estimators",
+    "LabelRanker": "bayesrank.estimators",
     "LambdaRank": "bayesrank.estimators",
     "LinkLearn": "bayesrank.estimators",
     "OrderRanker": "bayesrank.estimators",
@@ -44,6 +46,7 @@ __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",
+    "LabelRanker",
     "LambdaRank",
     "LinkLearn",
     "OrderRanker",

@@ -4,6 +4,7 @@ from bayesrank.estimators.collaborative import CollaborativeGP as CollaborativeG
 from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
 from bayesrank.estimators.cone_rank import ConeRank as ConeRank
+from bayesrank.estimators.label_ranking import LabelRanker as LabelRanker
 from bayesrank.estimators.lambda_rank import LambdaRank as LambdaRank
 from bayesrank.estimators.link_learn import LinkLearn as LinkLearn
 from bayesrank.estimators.orders import OrderRanker as OrderRanker
@@ -18,6 +19,7 @@ __all__ = [
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",
+    "LabelRanker",
     "LambdaRank",
     "LinkLearn",
     "OrderRanker",

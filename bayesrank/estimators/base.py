@@ -15,16 +15,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.hyper.hyperparameters import inventory_of
-from bayesrank.models import dynamic_thurstone
+from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
 from bayesrank.solvers.dynamic import DynamicEP
+from bayesrank.solvers.label_ranking import LabelRankingEP
 
 __all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]
+
+_ENGINES = {dynamic_thurstone: DynamicEP, calibrated_label_ranking: LabelRankingEP}
 
 
 @cache
 def engine_of(program: Callable[..., Any]) -> EP:
     """Return the engine of a program that all estimators share, with the code that it compiled."""
-    return DynamicEP() if program is dynamic_thurstone else EP(program)
+    return _ENGINES[program]() if program in _ENGINES else EP(program)
 
 
 @cache

@@ -18,8 +18,11 @@ learner                predicts by
 ``WidrowHoff``         online least squares on the levels
 ``OnlineBayesPoint``   a Gaussian belief about weights and thresholds: also probabilities of levels
 ====================== ==========================================================================
+
+``CalibratedPerceptron`` learns rankings of relevant labels, and not levels.
 """
 
+from bayesrank.online._calibrated import CalibratedPerceptron as CalibratedPerceptron
 from bayesrank.online._features import polynomial_features as polynomial_features
 from bayesrank.online._loss import rank_loss as rank_loss
 from bayesrank.online._loss import round_levels as round_levels
@@ -34,6 +37,7 @@ from bayesrank.online._widrow_hoff import WidrowHoff as WidrowHoff
 from bayesrank.online.bayes_point import OnlineBayesPoint as OnlineBayesPoint
 
 __all__ = [
+    "CalibratedPerceptron",
     "OAPBPM",
     "OAPBagging",
     "OAPVoted",

@@ -1,0 +1,547 @@
+"""`LabelRanker`: rankings and relevant sets of labels, from features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from bayesrank._states import no_state, read_arrays, write_arrays
+from bayesrank._validate import check_count
+from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of, prior_medians
+from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
+from bayesrank.estimators.label_posterior import (
+    LabelPosterior,
+    LabelUtilities,
+    label_posterior,
+)
+from bayesrank.estimators.label_targets import read_targets
+from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
+from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
+from bayesrank.solvers.label_ranking import check_labels_room
+
+__all__ = ["LabelRanker", "SampledRankings"]
+
+Array = NDArray[np.float64]
+
+_OWNER = "a LabelRanker"
+_FORMAT = 1
+_OPTIONS = ("kernel", "n_basis", "calibrated", "hyperparameters", "standardize", "num_restarts")
+_MOST_POSTERIORS = 64  # that an integration keeps
+
+
+class SampledRankings(NamedTuple):
+    """Draws of rankings of m examples.
+
+    Attributes
+    ----------
+    labels
+        Labels, best first, shape (num_samples, m, c).
+    num_relevant
+        How many of them are relevant, shape (num_samples, m): the first so many.
+    """
+
+    labels: NDArray[Any]
+    num_relevant: NDArray[np.int64]
+
+
+class LabelRanker(EPEstimator):
+    """Rank labels for each example from its features, and tell the relevant ones.
+
+    A label's utility is a function of the features, and a zero alternative parts the relevant
+    labels from the others [1]_. In an example each of them performs with noise of its own: see
+    `bayesrank.models.calibrated_label_ranking`. Utility is in units of that noise.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf"}, default "linear"
+        Utilities linear in the features, or smooth functions of them.
+    n_basis : int, default 100
+        Number of points that the smooth functions are learned at: centres of the examples.
+    calibrated : bool, default True
+        Whether there is a zero alternative; it takes part where `fit` is told relevant labels.
+    labels : sequence, optional
+        Names of all labels; without it, a table's columns, or those that are named.
+    hyperparameters : {"maximum", "integrate", "prior"} or mapping, default "maximum"
+        "maximum" takes those under which the data are most probable, their priors included.
+        "integrate" averages over what the data leave open, by some dozens of fits: right where
+        there are few examples. "prior" takes the medians of their priors. A mapping fixes those
+        that it names (``scale``, ``lengthscale``, ``zero_noise``) and learns the others.
+    standardize : bool, default True
+        Whether to give each feature mean zero and standard deviation one over the examples.
+    num_restarts : int, default 0
+        Number of further starts of the search for hyperparameters.
+    random_state : int, RandomState instance or None, default 0
+        Seed of the basis and of these starts.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (c,)
+        Names of the labels, in the order of columns.
+    calibrated_ : bool
+        Whether relevance can be forecast.
+    posterior_ : LabelPosterior
+        What forecasts are made of.
+    result_ : EPResult or IntegratedEPResult
+        The posterior of ``bias`` and ``w``; also as `result`. Files do not keep it.
+    params_ : dict
+        Values of the hyperparameters that were used; their means if they were integrated over.
+    log_evidence_ : float
+        EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
+
+    References
+    ----------
+    .. [1] Brinker, K. and Huellermeier, E. (2005). Calibrated label-ranking. NIPS Workshop on
+       Learning to Rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank import LabelRanker
+    >>> X = np.linspace(-1.0, 1.0, 8)[:, None]
+    >>> rankings = [["sea", "hills"]] * 4 + [["hills", "sea"]] * 4
+    >>> model = LabelRanker().fit(X, rankings)
+    >>> model.predict([[-1.0], [1.0]]).tolist()
+    [['sea', 'hills'], ['hills', 'sea']]
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Literal["linear", "rbf"] = "linear",
+        n_basis: int = 100,
+        calibrated: bool = True,
+        labels: Sequence[Hashable] | None = None,
+        hyperparameters: str | Mapping[str, Any] = "maximum",
+        standardize: bool = True,
+        num_restarts: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.n_basis = n_basis
+        self.calibrated = calibrated
+        self.labels = labels
+        self.hyperparameters = hyperparameters
+        self.standardize = standardize
+        self.num_restarts = num_restarts
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        rankings: Any = None,
+        relevant: Any = None,
+        *,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> Self:
+        """Learn the hyperparameters, then the utilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features of the examples.
+        rankings : sequence of length n, optional
+            Of each example, an order of some labels, best first, or None. A list or tuple in the
+            place of a label is a group of which nothing is said but that all in it are worse than
+            what comes before and better than what comes after; a set of pairs (better, worse) is a
+            partial order. Or a table of ranks, 1 best, with a column for each label, empty where
+            nothing is said.
+        relevant : sequence of length n, optional
+            Of each example, its relevant labels, all others being irrelevant; or a tuple of two
+            lists, relevant and irrelevant labels; or None. Or a table of 1, 0 and NaN, or an array
+            with a column for each label.
+        callback : callable, optional
+            Called during the search for hyperparameters, see `bayesrank.infer.maximize_evidence`.
+
+        Returns
+        -------
+        LabelRanker
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used, or what is said contradicts itself; the
+            message names it.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EP or the search for hyperparameters has not converged.
+        """
+        checked = self._check_features(X)
+        if self.kernel not in ("linear", "rbf"):
+            raise ValueError(f"kernel is {self.kernel!r}; choose 'linear' or 'rbf'")
+        check_count(self.n_basis, "n_basis")
+        if relevant is not None and not self.calibrated:
+            raise ValueError("relevant needs the zero; leave it out, or set calibrated=True")
+        targets = read_targets(rankings, relevant, self.labels, len(checked))
+        data = conditions(len(targets.labels), targets.rankings, targets.relevant)
+        calibrated = targets.relevant is not None
+        mean, scale = np.zeros(checked.shape[1]), np.ones(checked.shape[1])
+        if self.standardize:
+            mean, scale = location_and_scale(checked)
+        features = (checked - mean) / scale
+        basis = self._basis(features) if self.kernel == "rbf" else None
+        width = features.shape[1] if basis is None else len(basis)
+        kept = _MOST_POSTERIORS if self.hyperparameters == "integrate" else 1
+        check_labels_room(len(features), len(targets.labels), width, kept)
+        options: dict[str, Any] = {"calibrated": calibrated}
+        if basis is not None:
+            options["basis"] = basis
+        with threadpool_limits(1, user_api="blas"):  # small matrices, many of them
+            self._infer((features, *data, len(targets.labels)), options, callback)
+        self.posterior_ = label_posterior(self.result_, basis)
+        self.labels_, self.calibrated_ = _named_array(targets.labels), calibrated
+        self.feature_mean_, self.feature_scale_ = mean, scale
+        return self
+
+    def _basis(self, features: Array) -> Array:
+        """Centres of the examples, or the examples themselves where they are few."""
+        points = np.unique(features, axis=0)
+        if len(points) <= self.n_basis:
+            return points
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        return KMeans(self.n_basis, n_init="auto", random_state=seed).fit(points).cluster_centers_
+
+    def _infer(
+        self, args: tuple, options: dict[str, Any], callback: Callable[[int, float], None] | None
+    ) -> None:
+        shapes: dict[str, tuple[int, ...]] = {"scale": ()}
+        shapes |= {"lengthscale": ()} if "basis" in options else {}
+        shapes |= {"zero_noise": ()} if options["calibrated"] else {}
+        params, choice = check_hyperparameters(
+            self.hyperparameters, shapes, ("maximum", "integrate", "prior")
+        )
+        program = calibrated_label_ranking
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        key = jax.random.key(seed)
+        restarts: dict[str, Any] = {"num_restarts": self.num_restarts, "callback": callback}
+        if choice == "integrate":
+            self.result_ = integrator_of(program).run(key, *args, **restarts, **options)
+            self.params_ = {name: self.result_.mean[name] for name in shapes}
+        else:
+            if choice == "maximum":
+                params = maximize_evidence(
+                    engine_of(program), *args, params=params, rng_key=key, **restarts, **options
+                ).params
+            else:
+                params = prior_medians(program, args, options, params)
+            self.result_ = engine_of(program).run(key, *args, params=params, **options)
+            self.params_ = dict(self.result_.params)
+        self.log_evidence_ = self.result_.log_evidence
+
+    @property
+    def result(self) -> EPResult | IntegratedEPResult:
+        """The posterior of levels and weights.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If this was read from a file, which keeps what forecasts need and no more.
+        """
+        check_is_fitted(self, "posterior_")
+        if not hasattr(self, "result_"):
+            raise ValueError("files do not keep the result of a fit; use posterior_, or fit again")
+        return self.result_
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Posterior mean of the utility of each label; the zero's is zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+            In units of the noise of a performance.
+        """
+        return self._utilities(X).average()[0]
+
+    def predict(
+        self, X: ArrayLike, *, decision: Literal["kendall", "spearman"] = "kendall"
+    ) -> NDArray[Any]:
+        """All labels, best first.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+        decision : {"kendall", "spearman"}, default "kendall"
+            Which expected distance to the true ranking is least: "kendall", the number of pairs in
+            the wrong order, by posterior means; or "spearman", the sum of squared differences of
+            ranks, by the number of labels that each is expected to beat. "kendall" is exact unless
+            hyperparameters were integrated over.
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+            Labels.
+
+        Raises
+        ------
+        ValueError
+            If `decision` is another.
+        """
+        if decision not in ("kendall", "spearman"):
+            raise ValueError(f"decision is {decision!r}; choose 'kendall' or 'spearman'")
+        found = self._utilities(X)
+        worth = found.average()[0] if decision == "kendall" else found.wins()
+        return self.labels_[np.argsort(-worth, axis=1, kind="stable")]
+
+    def predict_top(self, X: ArrayLike, k: int, *, num_samples: int = 2000) -> NDArray[Any]:
+        """The k labels that are most probably among the best k: the largest expected overlap.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+        k : int
+            How many, at most c.
+        num_samples : int, default 2000
+            Number of draws that the probabilities are taken from.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Labels, the most probable first.
+
+        Raises
+        ------
+        ValueError
+            If `k` is not a whole number from 1 to c.
+        """
+        check_is_fitted(self, "posterior_")
+        if check_count(k, "k") > len(self.labels_):
+            raise ValueError(f"k is {k}; there are {len(self.labels_)} labels")
+        among = self.rank_distribution(X, num_samples=num_samples)[:, :, :k].sum(axis=2)
+        return self.labels_[np.argsort(-among, axis=1, kind="stable")[:, :k]]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability that each label is relevant.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+            Columns as ``labels_``.
+
+        Raises
+        ------
+        ValueError
+            If `fit` was not told relevant labels.
+        """
+        self._needs_zero()
+        return self._utilities(X).relevant()
+
+    def predict_relevant(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Relevant labels: those that are so with more than even odds, for the least Hamming loss.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+            True or False, columns as ``labels_``.
+
+        Raises
+        ------
+        ValueError
+            If `fit` was not told relevant labels.
+        """
+        return self.predict_proba(X) > 0.5
+
+    def rank_distribution(
+        self, X: ArrayLike, *, num_samples: int = 2000, random_state: int | None = 0
+    ) -> Array:
+        """Probability of each rank of each label, from draws.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+        num_samples : int, default 2000
+            Number of draws.
+        random_state : int or None, default 0
+            Their seed.
+
+        Returns
+        -------
+        ndarray of shape (m, c, c)
+            Example, label, rank from the best on; ranks and labels add up to one.
+        """
+        found, rng = self._utilities(X), self._draws(num_samples, random_state)
+        _, count, labels = found.mean.shape
+        total = np.zeros((count, labels, labels))
+        rows, columns = np.arange(count)[:, None], np.arange(labels)
+        for size in _sizes(num_samples, count * labels):
+            performances, _ = found.performances(rng, size)
+            for order in np.argsort(-performances, axis=2):
+                total[rows, order, columns] += 1.0
+        return total / num_samples
+
+    def sample_rankings(
+        self, X: ArrayLike, num_samples: int = 1000, *, random_state: int | None = 0
+    ) -> SampledRankings:
+        """Draw rankings of new examples with these features, each example by itself.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+        num_samples : int, default 1000
+            Number of draws.
+        random_state : int or None, default 0
+            Their seed.
+
+        Returns
+        -------
+        SampledRankings
+            Without relevant labels in `fit`, ``num_relevant`` is -1.
+        """
+        found, rng = self._utilities(X), self._draws(num_samples, random_state)
+        performances, zero = found.performances(rng, num_samples)
+        order = np.argsort(-performances, axis=2)
+        above = (performances > zero[:, :, None]).sum(axis=2)
+        return SampledRankings(
+            self.labels_[order], above if self.calibrated_ else np.full_like(above, -1)
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write what forecasts need to a file, whole or not at all.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If labels are neither text nor numbers.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self, "posterior_")
+        labels = self.labels_.tolist()
+        if not all(isinstance(name, str | int | float) for name in labels):
+            raise ValueError("labels are neither text nor numbers, which files cannot keep")
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        if isinstance(self.hyperparameters, Mapping):
+            given = {k: float(np.asarray(v)) for k, v in self.hyperparameters.items()}
+            options["hyperparameters"] = given
+        names = getattr(self, "feature_names_in_", None)
+        header = {
+            "format": _FORMAT,
+            "options": options,
+            "labels": labels,
+            "calibrated": self.calibrated_,
+            "feature_names": None if names is None else names.tolist(),
+            "params": {name: float(value) for name, value in self.params_.items()},
+            "log_evidence": self.log_evidence_,
+        }
+        arrays = {f"posterior.{k}": v for k, v in self.posterior_._asdict().items()}
+        write_arrays(
+            path,
+            {
+                **arrays,
+                "mean": self.feature_mean_,
+                "scale": self.feature_scale_,
+                "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a ranker that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, or damaged; the message names it.
+        FileNotFoundError
+            If there is no file.
+        """
+        arrays = read_arrays(path, _OWNER)
+        try:
+            header = json.loads(arrays["header"].tobytes().decode())
+            if header["format"] != _FORMAT:
+                raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
+            ranker = cls(**header["options"])
+            ranker._take(header, arrays)
+        except (LookupError, TypeError, ValueError) as error:
+            raise no_state(path, _OWNER, " ".join(str(error).split())) from None
+        return ranker
+
+    def _take(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        parts = [arrays[f"posterior.{name}"] for name in LabelPosterior._fields]
+        posterior = LabelPosterior(*parts)
+        fits, labels, width = posterior.mean.shape
+        mean, scale = arrays["mean"], arrays["scale"]
+        wanted = {
+            "weights": (fits,),
+            "covariance": (fits, labels * width, labels * width),
+            "lengthscale": (fits,),
+            "zero_noise": (fits,),
+        }
+        features = (len(posterior.basis) or mean.size) + 1
+        whole = all(getattr(posterior, name).shape == shape for name, shape in wanted.items())
+        if not whole or len(header["labels"]) != labels or width != features:
+            raise ValueError("its parts do not fit together")
+        if mean.ndim != 1 or scale.shape != mean.shape:
+            raise ValueError("its parts do not fit together")
+        self.posterior_, self.labels_ = posterior, _named_array(header["labels"])
+        self.calibrated_ = bool(header["calibrated"])
+        self.params_ = {name: np.asarray(value) for name, value in header["params"].items()}
+        self.log_evidence_ = float(header["log_evidence"])
+        self.feature_mean_, self.feature_scale_ = mean, scale
+        self.n_features_in_ = mean.size
+        if header["feature_names"] is not None:
+            self.feature_names_in_ = np.array(header["feature_names"], object)
+
+    def _utilities(self, X: ArrayLike) -> LabelUtilities:
+        check_is_fitted(self, "posterior_")
+        checked = self._check_features(X, reset=False)
+        return self.posterior_.utilities((checked - self.feature_mean_) / self.feature_scale_)
+
+    def _needs_zero(self) -> None:
+        check_is_fitted(self, "posterior_")
+        if not self.calibrated_:
+            raise ValueError("fit was not told relevant labels; pass `relevant` to it")
+
+    def _draws(self, num_samples: int, random_state: int | None) -> np.random.Generator:
+        check_count(num_samples, "num_samples")
+        return np.random.default_rng(random_state)
+
+
+def _named_array(labels: list[Any]) -> NDArray[Any]:
+    """Names as an array, of which one kind stays what it is."""
+    kinds = {type(name) for name in labels}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return np.array(labels)
+    array = np.empty(len(labels), object)
+    array[:] = labels
+    return array
+
+
+def _sizes(total: int, width: int) -> list[int]:
+    """Numbers of draws that are worked on at once."""
+    most = max(1, 2**22 // max(width, 1))
+    return [min(most, total - start) for start in range(0, total, most)]

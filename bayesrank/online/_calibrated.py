@@ -1,0 +1,328 @@
+"""The perceptron of calibrated label ranking: rankings of relevant labels from a stream."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as JaxArray
+from jax import lax
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank._validate import check_count
+from bayesrank.online._validate import check_names, check_rows
+
+__all__ = ["CalibratedPerceptron"]
+
+Array = NDArray[np.float64]
+
+# Sizes of the blocks that a chunk is cut into, each compiled once.
+_SIZES = (4096, 256, 16)
+
+
+class CalibratedPerceptron(BaseEstimator):
+    r"""Calibrated constraint classification, online (Algorithm 1 of [1]_), for top label-rankings.
+
+    Each label has a linear utility, and the zero alternative has utility zero. A target is the
+    relevant labels of an example, best first. Where the ranking of the labels with positive utility
+    is another, the weights of the labels in constraints that do not hold move towards or away from
+    the example, by the loss divided by the number of such constraints.
+
+    Parameters
+    ----------
+    num_labels : int
+        Number of labels c, at least 2.
+    pairs : {"adjacent", "all"}, default "adjacent"
+        Which two relevant labels make a constraint: neighbours in the ranking, or any two. They
+        make up the perceptron's implicit loss: "all" counts a label that is far off more often.
+    relevant : {"all", "lowest"}, default "all"
+        Which relevant labels are set against the zero and against the irrelevant labels: all of
+        them, or the lowest, which implies the others.
+    loss : {"kendall", "footrule"}, default "kendall"
+        Distance of two bucket orders, from 0 to 1: the relevant labels one by one, the zero, and
+        the others together. See `bayesrank.metrics.kendall_distance` and
+        `bayesrank.metrics.spearman_footrule`. With the zero among them, rankings that differ in
+        their relevant labels are never at distance zero.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (c, d)
+        Weights of each label.
+    n_seen_ : int
+        Number of examples learned.
+    n_updates_ : int
+        Number of those that changed the weights.
+
+    References
+    ----------
+    .. [1] Brinker, K. and Huellermeier, E. (2005). Calibrated label-ranking. NIPS Workshop on
+       Learning to Rank. (The weights start at t = 1, and an empty set of relevant labels is a
+       target as well.)
+
+    Examples
+    --------
+    >>> from bayesrank.online import CalibratedPerceptron
+    >>> X = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]] * 10
+    >>> model = CalibratedPerceptron(2).partial_fit(X, [[0], [1, 0], []] * 10)
+    >>> model.predict(X[:3])
+    [[0], [1, 0], []]
+    """
+
+    n_features_in_: int
+    feature_names_in_: Any = None
+
+    def __init__(
+        self,
+        num_labels: int,
+        *,
+        pairs: Literal["adjacent", "all"] = "adjacent",
+        relevant: Literal["all", "lowest"] = "all",
+        loss: Literal["kendall", "footrule"] = "kendall",
+    ) -> None:
+        self.num_labels = num_labels
+        self.pairs = pairs
+        self.relevant = relevant
+        self.loss = loss
+
+    def fit(self, X: ArrayLike, y: Iterable[Sequence[int]] | NDArray[Any]) -> Self:
+        """Forget everything, then learn these examples in their order, as `partial_fit` does.
+
+        Parameters
+        ----------
+        X, y
+            As for `partial_fit`.
+
+        Returns
+        -------
+        CalibratedPerceptron
+            This estimator.
+        """
+        copy: Any = clone(self)
+        self.__dict__.update(copy.partial_fit(X, y).__dict__)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: Iterable[Sequence[int]] | NDArray[Any]) -> Self:
+        """Learn the next examples of the stream; a chunk that cannot be used changes nothing.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        y : sequence of length n
+            Of each example, the numbers of its relevant labels, best first, from 0 to c - 1; none
+            is a target, too. As an array of integers (n, l), -1 stands for no label.
+
+        Returns
+        -------
+        CalibratedPerceptron
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If the chunk or an option cannot be used; the message names row and column.
+        """
+        started = hasattr(self, "coef_")
+        options = self._check_options()
+        names = check_names(X, self.feature_names_in_)
+        rows = check_rows(X, self.n_features_in_ if started else None)
+        places = _places(y, len(rows), self.num_labels)
+        width = rows.shape[1]
+        with jax.enable_x64(True):
+            weights = jnp.asarray(self.coef_ if started else np.zeros((self.num_labels, width)))
+            updates = 0
+            for block in _blocks(rows, places):
+                weights, moved = _learn(options, weights, block)
+                updates += int(moved)
+            learned = np.asarray(weights)
+        if not np.isfinite(learned).all():
+            raise ValueError(
+                "`X` makes the weights overflow; scale the features. Nothing of the chunk was "
+                "learned."
+            )
+        self.coef_, self.n_features_in_, self.feature_names_in_ = learned, width, names
+        self.n_seen_ = getattr(self, "n_seen_", 0) + len(rows)
+        self.n_updates_ = getattr(self, "n_updates_", 0) + updates
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Utility of each label; that of the zero is zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n, c)
+            Utilities.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        ValueError
+            If the examples cannot be used.
+        """
+        check_is_fitted(self, "coef_")
+        check_names(X, self.feature_names_in_)
+        return check_rows(X, self.n_features_in_) @ self.coef_.T
+
+    def predict(self, X: ArrayLike) -> list[list[int]]:
+        """Labels of positive utility, best first; of two that are equal the lower one is first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        list of n lists
+            Numbers of labels.
+        """
+        utility = self.decision_function(X)
+        order = np.argsort(-utility, axis=1, kind="stable")
+        count = (utility > 0).sum(axis=1)
+        return [row[:k].tolist() for row, k in zip(order, count, strict=True)]
+
+    def _check_options(self) -> "_Constraints":
+        check_count(self.num_labels, "num_labels", 2)
+        for name, choices in (
+            ("pairs", ("adjacent", "all")),
+            ("relevant", ("all", "lowest")),
+            ("loss", ("kendall", "footrule")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"`{name}` is {getattr(self, name)!r}; choose {choices[0]!r} or {choices[1]!r}."
+                )
+        if hasattr(self, "coef_") and len(self.coef_) != self.num_labels:
+            raise ValueError(
+                f"`num_labels` is {self.num_labels}, but {len(self.coef_)} labels have been "
+                "learned; begin anew by `fit`."
+            )
+        return _Constraints(self.pairs == "adjacent", self.relevant == "lowest", self.loss)
+
+
+class _Constraints(NamedTuple):
+    """Options, as compiled code knows them."""
+
+    adjacent: bool
+    lowest: bool
+    loss: str
+
+
+class _RankedBlock(NamedTuple):
+    """Examples (B, d), places of the alternatives in their targets (B, c + 1), and which count."""
+
+    X: Any
+    places: Any
+    used: Any
+
+
+def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
+    """Places of the labels and the zero in bucket orders: relevant labels, the zero, the others."""
+    lists = [np.asarray(row).ravel() for row in y]
+    if len(lists) != count:
+        raise ValueError(f"`y` has {len(lists)} entries; pass one for each of the {count} rows.")
+    length = np.array([row.size for row in lists], np.int64)
+    flat = np.concatenate([np.zeros(0, np.int64), *(row for row in lists if row.size)])
+    row = np.repeat(np.arange(count), length)
+    if flat.dtype.kind not in "iu":
+        raise ValueError("`y` has labels that are no whole numbers; number them from 0.")
+    named = flat >= 0 if isinstance(y, np.ndarray) else np.ones(flat.size, bool)
+    wrong = named & ~((flat >= 0) & (flat < num_labels))
+    if wrong.any():
+        raise ValueError(
+            f"`y` has label {flat[wrong][0]} in row {row[wrong][0]}; they are numbered 0 to "
+            f"{num_labels - 1}. Nothing of the chunk was learned."
+        )
+    flat, row = flat[named], row[named]
+    length = np.bincount(row, minlength=count)
+    places = np.repeat(length[:, None] + 1, num_labels + 1, axis=1)
+    places[:, num_labels] = length
+    places[row, flat] = np.arange(flat.size) - np.repeat(np.cumsum(length) - length, length)
+    repeated = (places[:, :num_labels] < length[:, None]).sum(axis=1) < length
+    if repeated.any():
+        raise ValueError(
+            f"`y` names a label twice in row {int(np.argmax(repeated))}; name it once. Nothing of "
+            "the chunk was learned."
+        )
+    return places
+
+
+def _blocks(X: Array, places: NDArray[np.int64]) -> Iterable[_RankedBlock]:
+    """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
+    start = 0
+    while start < len(X):
+        left = len(X) - start
+        size = next((size for size in _SIZES if 2 * left > size), _SIZES[-1])
+        rows, targets = X[start : start + size], places[start : start + size]
+        spare = size - len(rows)
+        yield _RankedBlock(
+            np.pad(rows, ((0, spare), (0, 0))),
+            np.pad(targets, ((0, spare), (0, 0))),
+            np.arange(size) < len(rows),
+        )
+        start += size
+
+
+@partial(jax.jit, static_argnums=0)
+def _learn(
+    options: _Constraints, weights: JaxArray, block: _RankedBlock
+) -> tuple[JaxArray, JaxArray]:
+    """Learn a block; also count the examples that changed the weights."""
+
+    def step(weights: JaxArray, example: Any) -> tuple[JaxArray, JaxArray]:
+        x, places, used = example
+        utility = weights @ x
+        loss = _loss(options.loss, _predicted(utility), places)
+        beta, count = _violations(options, utility, places)
+        rate = jnp.where(used & (count > 0), loss / jnp.maximum(count, 1), 0.0)
+        return weights + rate * beta[:, None] * x, rate > 0
+
+    weights, moved = lax.scan(step, weights, tuple(jnp.asarray(part) for part in block))
+    return weights, jnp.sum(moved)
+
+
+def _predicted(utility: JaxArray) -> JaxArray:
+    """Places of labels and zero in the ranking of the labels of positive utility."""
+    number = jnp.arange(utility.size)
+    higher = utility[:, None] > utility
+    ahead = higher | ((utility[:, None] == utility) & (number[:, None] < number))
+    positive = utility > 0
+    count = jnp.sum(positive)
+    place = jnp.sum(ahead & positive[:, None], axis=0)
+    return jnp.append(jnp.where(positive, place, count + 1), count)
+
+
+def _loss(name: str, first: JaxArray, second: JaxArray) -> JaxArray:
+    """Normalised distance of two bucket orders, given as places of q alternatives."""
+    apart = jnp.sign(first[:, None] - first) - jnp.sign(second[:, None] - second)
+    count = first.size
+    if name == "kendall":
+        return jnp.sum(jnp.abs(apart)) / (2 * count * (count - 1))
+    return jnp.sum(jnp.abs(jnp.sum(apart, axis=1))) / (2 * (count**2 // 2))
+
+
+def _violations(
+    options: _Constraints, utility: JaxArray, places: JaxArray
+) -> tuple[JaxArray, JaxArray]:
+    """How often each label is to rise less how often it is to fall, and the constraints broken."""
+    labels, length = places[:-1], places[-1]
+    relevant, irrelevant = labels < length, labels > length
+    upper = (labels == length - 1) if options.lowest else relevant
+    gap = labels - labels[:, None]
+    ordered = (gap == 1) if options.adjacent else (gap > 0)
+    wanted = ordered & relevant[:, None] & relevant
+    wanted |= upper[:, None] & irrelevant
+    broken = wanted & (utility[:, None] <= utility)
+    low, high = upper & (utility <= 0), irrelevant & (utility >= 0)
+    beta = broken.sum(1) - broken.sum(0) + low.astype(int) - high
+    return beta, jnp.sum(broken) + jnp.sum(low) + jnp.sum(high)

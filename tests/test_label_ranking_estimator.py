@@ -1,0 +1,225 @@
+"""`LabelRanker`: names, decisions against brute force, files, and what it refuses."""
+
+from itertools import combinations, permutations, product
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from bayesrank import LabelRanker
+from bayesrank.models.label_ranking import conditions
+from bayesrank.solvers.label_ranking import LabelRankingEP
+
+NAMES = ["sea", "hills", "town"]
+GIVEN = {"scale": 0.8, "zero_noise": 0.5}
+
+
+def trips(n=24, seed=0):
+    """Features, rankings of the relevant labels, and the relevant labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(3.0, 2.0, size=(n, 2))
+    utility = np.c_[X[:, 0] - 3, X[:, 1] - 3, 0.3 * (X[:, 0] - X[:, 1])]
+    performance = utility + 0.7 * rng.normal(size=(n, 3))
+    rankings = [[NAMES[a] for a in np.argsort(-row) if row[a] > 0] for row in performance]
+    return X, rankings, [list(order) for order in rankings]
+
+
+def test_it_is_the_program_by_names():
+    X, rankings, relevant = trips()
+    model = LabelRanker(labels=NAMES, hyperparameters=GIVEN).fit(X, rankings, relevant)
+    numbers = [[NAMES.index(name) for name in order] for order in rankings]
+    sets = np.array([[int(name in chosen) for name in NAMES] for chosen in relevant])
+    scaled = (X - X.mean(0)) / X.std(0)
+    data = conditions(3, numbers, sets)
+    result = LabelRankingEP().run(jax.random.key(0), scaled, *data, 3, params=GIVEN)
+    expected = result.mean["bias"] + scaled @ result.mean["w"].T
+    assert_allclose(model.decision_function(X), expected, atol=1e-8)
+    assert_allclose(model.log_evidence_, result.log_evidence)
+    found = model.posterior_.utilities(scaled[:2])
+    rows = np.kron(np.eye(3), np.r_[1.0, scaled[1]])
+    joint = result.joint_covariance[np.ix_(*[[0, 3, 4, 1, 5, 6, 2, 7, 8]] * 2)]
+    assert_allclose(found.covariance[0, 1], rows @ joint @ rows.T, atol=1e-10)
+    assert model.labels_.tolist() == NAMES
+
+
+def test_forms_of_the_same_targets_agree():
+    X, rankings, relevant = trips()
+    ranks = pd.DataFrame(
+        [[order.index(n) + 1 if n in order else np.nan for n in NAMES] for order in rankings],
+        columns=NAMES,
+    )
+    flags = np.array([[n in chosen for n in NAMES] for chosen in relevant])
+    pairs = [set(combinations(order, 2)) for order in rankings]
+    both = [(list(c), [n for n in NAMES if n not in c]) for c in relevant]
+    fits = [
+        LabelRanker(labels=NAMES, hyperparameters=GIVEN).fit(X, *targets).decision_function(X)
+        for targets in (
+            (rankings, relevant),
+            (ranks, flags),
+            (pairs, both),
+            (None if not rankings else rankings, pd.DataFrame(flags, columns=NAMES)),
+        )
+    ]
+    for other in fits[1:]:
+        assert_allclose(other, fits[0], atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def eight():
+    """A fit of eight labels, and draws of performances of three new examples by another route."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(12, 2))
+    performance = X @ rng.normal(size=(2, 8)) + rng.normal(size=(12, 8))
+    model = LabelRanker(hyperparameters={"scale": 0.7, "zero_noise": 0.4}, standardize=False)
+    model.fit(X, np.argsort(-performance)[:, :4], performance > 0)
+    new = rng.normal(size=(3, 2))
+    utilities = model.posterior_.utilities(new)
+    draws = []
+    for mean, covariance in zip(utilities.mean[0], utilities.covariance[0], strict=True):
+        drawn = rng.multivariate_normal(mean, covariance, size=40_000)
+        drawn += rng.normal(size=drawn.shape)
+        draws.append((drawn, 0.4 * rng.normal(size=len(drawn))))
+    return model, new, draws
+
+
+def losses(decision, draws):
+    """Expected loss of all 40,320 orders, as ranks."""
+    orders = np.array(list(permutations(range(8))))
+    ranks = np.argsort(orders, axis=1)
+    if decision == "spearman":
+        seen = np.argsort(np.argsort(-draws, axis=1), axis=1)
+        return orders, (ranks**2).sum(1) - 2 * ranks @ seen.mean(0) + (seen**2).sum(1).mean()
+    beats = np.array([[(draws[:, a] > draws[:, b]).mean() for b in range(8)] for a in range(8)])
+    wrong = [
+        np.where(ranks[:, a] < ranks[:, b], beats[b, a], beats[a, b])
+        for a, b in combinations(range(8), 2)
+    ]
+    return orders, np.sum(wrong, axis=0)
+
+
+@pytest.mark.parametrize("decision", ["kendall", "spearman"])
+def test_decisions_are_the_best_of_all_orders(eight, decision):
+    model, new, draws = eight
+    for order, (drawn, _) in zip(model.predict(new, decision=decision), draws, strict=True):
+        orders, loss = losses(decision, drawn)
+        own = loss[(orders == order).all(axis=1)][0]
+        error = 4 * (8 if decision == "spearman" else 1) * 3 / np.sqrt(len(drawn))
+        assert own <= loss.min() + error
+        assert own < np.quantile(loss, 0.01)
+
+
+def test_sets_are_the_best_of_all_sets(eight):
+    model, new, draws = eight
+    proba, chosen = model.predict_proba(new), model.predict_relevant(new)
+    top = model.predict_top(new, 3, num_samples=20_000)
+    for number, (drawn, zero) in enumerate(draws):
+        above = drawn > zero[:, None]
+        assert_allclose(proba[number], above.mean(0), atol=4 * 0.5 / np.sqrt(len(drawn)))
+        sets = np.array(list(product([False, True], repeat=8)))
+        hamming = (sets * (1 - above.mean(0)) + ~sets * above.mean(0)).sum(1)
+        own = hamming[(sets == chosen[number]).all(1)][0]
+        assert own <= hamming.min() + 0.02
+        among = (np.argsort(np.argsort(-drawn, axis=1), axis=1) < 3).mean(0)
+        overlaps = {c: among[list(c)].sum() for c in combinations(range(8), 3)}
+        assert overlaps[tuple(sorted(top[number]))] >= max(overlaps.values()) - 0.03
+
+
+def test_draws_and_ranks_are_those_of_the_performances(eight):
+    model, new, draws = eight
+    chances = model.rank_distribution(new, num_samples=20_000)
+    assert_allclose(chances.sum(1), 1.0)
+    assert_allclose(chances.sum(2), 1.0)
+    sampled = model.sample_rankings(new, 4000)
+    for number, (drawn, zero) in enumerate(draws):
+        ranks = np.argsort(np.argsort(-drawn, axis=1), axis=1)
+        expected = np.array([[(ranks[:, a] == r).mean() for r in range(8)] for a in range(8)])
+        assert_allclose(chances[number], expected, atol=0.02)
+        best = np.bincount(sampled.labels[:, number, 0], minlength=8) / 4000
+        assert_allclose(best, expected[:, 0], atol=0.04)
+        count = (drawn > zero[:, None]).sum(1).mean()
+        assert abs(sampled.num_relevant[:, number].mean() - count) < 0.15
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_file_forecasts_as_the_fit_does(tmp_path, kernel):
+    X, rankings, relevant = trips()
+    table = pd.DataFrame(X, columns=["warmth", "rain"])
+    model = LabelRanker(kernel=kernel, n_basis=6).fit(table, rankings, relevant)
+    model.save(tmp_path / "model.npz")
+    read = LabelRanker.load(tmp_path / "model.npz")
+    assert_array_equal(read.predict_proba(table), model.predict_proba(table))
+    assert_array_equal(read.predict(table), model.predict(table))
+    assert read.params_.keys() == model.params_.keys()
+    with pytest.raises(ValueError, match="files do not keep the result"):
+        _ = read.result
+    with np.load(tmp_path / "model.npz") as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "bad.npz", **{**arrays, "posterior.mean": arrays["posterior.mean"][:, :2]})
+    with pytest.raises(ValueError, match="bad.npz is not a state .* do not fit together"):
+        LabelRanker.load(tmp_path / "bad.npz")
+
+
+def test_smooth_utilities_and_averaging():
+    """Which of two labels is better depends on the distance from the middle."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-2, 2, size=(40, 1))
+    rankings = [["in", "out"] if abs(x) < 1 else ["out", "in"] for [x] in X]
+    new = [[-1.8], [0.0], [1.8]]
+    for choice in ("maximum", "integrate"):
+        model = LabelRanker(kernel="rbf", n_basis=8, hyperparameters=choice).fit(X, rankings)
+        assert model.predict(new)[:, 0].tolist() == ["out", "in", "out"]
+        assert not model.calibrated_
+        assert (model.sample_rankings(new, 5).num_relevant == -1).all()
+        with pytest.raises(ValueError, match="fit was not told relevant labels"):
+            model.predict_proba(new)
+    assert len(model.posterior_.weights) > 5
+    straight = LabelRanker().fit(X, rankings)
+    assert straight.log_evidence_ < model.log_evidence_ - 3
+
+
+def test_empty_sets_and_labels_that_never_differ():
+    X = np.arange(6.0)[:, None]
+    model = LabelRanker(labels=NAMES).fit(X, relevant=[[], ["sea"], ["sea"], [], ["sea"], []])
+    assert (model.predict_proba(X)[:, 1:] < 0.5).all()
+    copy: Any = clone(model)
+    assert copy.get_params()["labels"] == NAMES
+
+
+X_TWO: Any = np.array([[0.0], [1.0]])
+
+
+@pytest.mark.parametrize(
+    ("options", "targets", "message"),
+    [
+        ({"kernel": "cubic"}, ([["a", "b"]] * 2,), "kernel is 'cubic'"),
+        ({"calibrated": False}, (None, [["a"], ["b"]]), "relevant needs the zero"),
+        ({}, (), "rankings and relevant are missing"),
+        ({}, ([["a", "b"]],), "rankings has 1 entries, but X has 2 rows"),
+        ({"labels": ["a", "b"]}, ([["a", "c"], None],), "'c' is not among the labels"),
+        ({}, ([["a", "b", "a"], None],), "names a label twice in example 0"),
+        ({}, ([["a", "b"], None], [["b"], None]), "example 0 contradicts itself"),
+        ({}, ([{("a", "b"), ("b", "a")}, None],), "contradicts itself"),
+        ({}, (None, [(["a", "b"], ["b"]), None]), "says of 'b' that it is, and that it is not"),
+        ({}, (None, [["a", "a"], ["b"]]), "names a label twice"),
+        ({}, (None, np.array([[1, 2], [0, 1]])), "relevant is 2 for 1; pass 1 for"),
+        ({}, (["ab", "ba"],), "rankings has 'ab' as an entry"),
+        ({"labels": ["a", "a"]}, ([["a"], None],), "must be two or more, each named once"),
+        ({}, ([{"a", "b"}, None],), "which is not one of pairs"),
+        ({"hyperparameters": "guess"}, ([["a", "b"], None],), "hyperparameters is 'guess'"),
+    ],
+)
+def test_refuses(options, targets, message):
+    with pytest.raises(ValueError, match=message):
+        LabelRanker(**options).fit(X_TWO, *targets)
+
+
+def test_refuses_decisions_that_it_does_not_know():
+    model = LabelRanker(hyperparameters="prior").fit(X_TWO, [["a", "b"], ["b", "a"]])
+    with pytest.raises(ValueError, match="choose 'kendall' or 'spearman'"):
+        model.predict(X_TWO, decision="best")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="k is 3; there are 2 labels"):
+        model.predict_top(X_TWO, 3)

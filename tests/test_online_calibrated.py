@@ -1,0 +1,125 @@
+"""`CalibratedPerceptron` against a literal transcription of the paper's Algorithm 1."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bayesrank import metrics
+from bayesrank.online import CalibratedPerceptron
+
+
+def stream(seed, n=120, c=4, d=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    utility = X @ rng.normal(size=(d, c)) + 0.5 * rng.normal(size=(n, c))
+    return X, [[int(a) for a in np.argsort(-row) if row[a] > 0] for row in utility]
+
+
+def bucket_scores(y, c):
+    """Scores of the labels and the zero: higher for what comes earlier."""
+    length = len(y)
+    return [-y.index(a) if a in y else -length - 1 for a in range(c)] + [-length]
+
+
+def algorithm_1(X, targets, c, pairs, relevant, loss):
+    """As printed, but for the names: alternative 0 of the paper is the last one here."""
+    w = np.zeros((c + 1, X.shape[1]))
+    distance = {"kendall": metrics.kendall_distance, "footrule": metrics.spearman_footrule}[loss]
+    updates = 0
+    for x, y in zip(X, targets, strict=True):
+        inner = w @ x
+        h = sorted((a for a in range(c) if inner[a] > 0), key=lambda a: (-inner[a], a))
+        lost = distance(bucket_scores(h, c), bucket_scores(y, c)).mean
+        if lost > 0:
+            beta, broken = np.zeros(c), 0
+            R = list(zip(y[:-1], y[1:], strict=True)) if pairs == "adjacent" else combinations(y, 2)
+            P = y[-1:] if relevant == "lowest" else y
+            N = [a for a in range(c) if a not in y]
+            for r, s in [*R, *((r, s) for r in P for s in N)]:
+                if inner[r] <= inner[s]:
+                    beta[r] += 1
+                    beta[s] -= 1
+                    broken += 1
+            for r in P:
+                if inner[r] <= 0:
+                    beta[r] += 1
+                    broken += 1
+            for r in N:
+                if inner[r] >= 0:
+                    beta[r] -= 1
+                    broken += 1
+            assert broken > 0
+            updates += 1
+            w[:c] += lost * beta[:, None] / broken * x
+    return w[:c], updates
+
+
+@pytest.mark.parametrize("pairs", ["adjacent", "all"])
+@pytest.mark.parametrize("relevant", ["all", "lowest"])
+@pytest.mark.parametrize("loss", ["kendall", "footrule"])
+def test_it_is_algorithm_1(pairs, relevant, loss):
+    X, y = stream(0)
+    model = CalibratedPerceptron(4, pairs=pairs, relevant=relevant, loss=loss)
+    model.partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+    weights, updates = algorithm_1(X, y, 4, pairs, relevant, loss)
+    assert_allclose(model.coef_, weights, atol=1e-12)
+    assert (model.n_updates_, model.n_seen_) == (updates, 120)
+    inner = X[:20] @ weights.T
+    expected = [
+        sorted((a for a in range(4) if row[a] > 0), key=lambda a, row=row: -row[a]) for row in inner
+    ]
+    assert model.predict(X[:20]) == expected
+
+
+def test_fit_forgets_and_arrays_are_padded_by_minus_one():
+    X, y = stream(1)
+    table = np.full((len(y), 4), -1)
+    for row, labels in zip(table, y, strict=True):
+        row[: len(labels)] = labels
+    model = CalibratedPerceptron(4).fit(X, y)
+    again = CalibratedPerceptron(4).fit(X[::-1], y[::-1]).fit(X, table)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    assert again.n_seen_ == len(y)
+
+
+def test_it_stops_making_mistakes_where_rankings_can_be_separated():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1000, 3))
+    utility = X @ rng.normal(size=(3, 4))
+    gaps = np.abs(np.diff(np.sort(np.c_[utility, np.zeros(1000)], axis=1))).min(axis=1)
+    X, utility = X[gaps > 0.2], utility[gaps > 0.2]
+    y = [[int(a) for a in np.argsort(-row) if row[a] > 0] for row in utility]
+    model, updates = CalibratedPerceptron(4), []
+    for _ in range(100):
+        updates.append(model.partial_fit(X, y).n_updates_)
+    assert updates[-1] == updates[-2] > 0
+    assert model.predict(X) == y
+
+
+@pytest.mark.parametrize(
+    ("options", "y", "message"),
+    [
+        ({}, [[0]], "`y` has 1 entries; pass one for each of the 2"),
+        ({}, [[0], [4]], "`y` has label 4 in row 1; they are numbered 0 to 3"),
+        ({}, [[0], [-1]], "`y` has label -1 in row 1"),
+        ({}, [[0, 0], [1]], "names a label twice in row 0"),
+        ({}, [["a"], [1]], "no whole numbers"),
+        ({"pairs": "some"}, [[0], [1]], "`pairs` is 'some'; choose 'adjacent' or 'all'"),
+        ({"loss": "zero"}, [[0], [1]], "`loss` is 'zero'; choose 'kendall' or 'footrule'"),
+    ],
+)
+def test_refuses(options, y, message):
+    with pytest.raises(ValueError, match=message):
+        CalibratedPerceptron(4, **options).partial_fit(np.eye(2), y)
+
+
+def test_refuses_other_streams_and_overflow():
+    model = CalibratedPerceptron(2).partial_fit(np.eye(2), [[0], [1]])
+    before = model.coef_.copy()
+    with pytest.raises(ValueError, match="3 columns, but the examples before had 2"):
+        model.partial_fit(np.eye(3), [[0], [1], []])
+    with pytest.raises(ValueError, match="but 2 labels have been learned"):
+        model.set_params(num_labels=3).partial_fit(np.eye(2), [[0], [1]])
+    np.testing.assert_array_equal(model.coef_, before)
