@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
 from benchmarks.kills import COMMANDS as KILLS
+from benchmarks.leagues import COMMANDS as LEAGUES
 from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
@@ -218,7 +220,8 @@ def order_subsets(orders: int, groups: int) -> None:
         )
 
 
-for command in (*ACTIVE, *DYNAMIC, *LEARN, *KILLS, *ONLINE, *RATINGS, *RATINGS_SPEED, *RETRIEVAL):
+GROUPS = (ACTIVE, DYNAMIC, KILLS, LEAGUES, LEARN, ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL)
+for command in chain(*GROUPS):
     main.add_command(command)
 
 
