@@ -212,7 +212,7 @@ def test_the_scale_is_learned_as_with_a_dense_posterior(kind):
 
 
 def test_which_structure_is_found(monkeypatch):
-    monkeypatch.setattr("bayesrank.infer.reader.program._MOST_DENSE", 59)
+    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 59)
     pairs = games("random", 59, 300)
     assert type(fitted(pairs, 59, 1.0, "auto")) is EPResult
     result = fitted(pairs, 60, 1.0, "auto")

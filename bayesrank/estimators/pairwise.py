@@ -58,7 +58,8 @@ class PairwiseRanker(NamedSkillEstimator):
     hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
         "maximum" learns them as those under which the data are most probable, their priors
         included: intervals are then too narrow where the data are few. "integrate" averages over
-        them, which takes some dozens of fits and widens the intervals by what is not known of them.
+        them, which takes some dozens of fits and widens the intervals by what is not known of them;
+        of more than 3,000 items without features, it is "maximum".
         "prior" takes the medians of their priors. A mapping fixes those that it names (with
         features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
         ``tie_width``; with `time`, ``drift`` or ``lengthscale`` in units of the time from the first
@@ -86,6 +87,10 @@ class PairwiseRanker(NamedSkillEstimator):
 
     Notes
     -----
+    More than 3,000 items without features are fitted without a joint covariance: ``result_`` is a
+    `bayesrank.infer.LargeEPResult`, and ``result_.approximation`` tells how good it is. Draws of
+    that many skills take the most time: `num_samples` of 200 will do for most tables.
+
     A row of data is a comparison, so that scikit-learn's ``GridSearchCV`` and ``cross_val_score``
     hold comparisons out: ``GridSearchCV(PairwiseRanker(), {"likelihood": ["probit", "logit"]}
     ).fit(comparisons)``. All rankers share compiled code, so that folds of one size compile once.

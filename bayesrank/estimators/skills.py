@@ -20,7 +20,8 @@ from bayesrank.estimators.checks import (
 )
 from bayesrank.estimators.comparisons import Comparisons
 from bayesrank.estimators.predict import outcome_probability
-from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
+from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult, maximize_evidence
+from bayesrank.infer.reader.program import MOST_DENSE
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.ranking import RankSummary, summarize
 
@@ -41,6 +42,31 @@ Outcome = Literal["win", "tie", "loss"]
 OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
 
 
+class LargeCovariance(NamedTuple):
+    """Covariances of the skills of a result that does not keep them.
+
+    Attributes
+    ----------
+    result
+        The result, of n skills.
+    variances
+        Of the skills, and of items of the population that stand behind them.
+    """
+
+    result: LargeEPResult
+    variances: Array
+
+    def of_differences(self, first: NDArray[Any], second: NDArray[Any]) -> Array:
+        """Variances of differences of skills, shape (P,)."""
+        variance = np.where(first == second, 0.0, self.variances[first] + self.variances[second])
+        count = self.result.joint_mean.size
+        known = (first < count) & (second < count)
+        if known.any():
+            stddev = self.result.difference(first[known], second[known], exact=False)[1]
+            variance[known] = stddev**2
+        return variance
+
+
 class SkillComponent(NamedTuple):
     """Skills given the hyperparameters; the posterior is a mixture of one such, or several.
 
@@ -51,7 +77,7 @@ class SkillComponent(NamedTuple):
     params
         Values of the hyperparameters.
     mean, covariance
-        Of the skills, shapes (n,) and (n, n).
+        Of the skills, shapes (n,) and (n, n); or what stands for the covariance of many.
     prior_variance
         Of the skill of an item of which nothing is known; zero with features.
     """
@@ -59,7 +85,7 @@ class SkillComponent(NamedTuple):
     weight: float
     params: dict[str, NDArray[Any]]
     mean: Array
-    covariance: Array
+    covariance: Any
     prior_variance: float
 
 
@@ -79,11 +105,17 @@ def components(result: EPResult | IntegratedEPResult) -> list[SkillComponent]:
             weight,
             params,
             moments.mean["f"],
-            moments.covariance["f"],
+            _covariance(moments),
             float(params.get("scale", 0.0)) ** 2,
         )
         for weight, params, moments in weighted_results(result)
     ]
+
+
+def _covariance(moments: Any) -> Array | LargeCovariance:
+    if isinstance(moments, LargeEPResult):
+        return LargeCovariance(moments, moments.stddev["f"] ** 2)
+    return moments.covariance["f"]
 
 
 def moments_of(parts: list[SkillComponent]) -> tuple[Array, Array]:
@@ -103,10 +135,16 @@ def with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list
         return parts
     extended = []
     for part in parts:
+        mean = np.append(part.mean, np.zeros(others))
+        if isinstance(part.covariance, LargeCovariance):
+            new = np.full(others, part.prior_variance)
+            variances = np.append(part.covariance.variances, new)
+            covariance = part.covariance._replace(variances=variances)
+            extended.append(part._replace(mean=mean, covariance=covariance))
+            continue
         covariance = np.zeros((count + others, count + others))
         covariance[:count, :count] = part.covariance
         np.fill_diagonal(covariance[count:, count:], part.prior_variance)
-        mean = np.append(part.mean, np.zeros(others))
         extended.append(part._replace(mean=mean, covariance=covariance))
     return extended
 
@@ -227,6 +265,8 @@ class SkillEstimator(EPEstimator):
             self.hyperparameters, shapes, ("integrate", "maximum", "prior")
         )
         engine = engine_of(program)
+        if choice == "integrate" and program is thurstone and args[0] > MOST_DENSE:
+            choice = "maximum"  # so many items leave next to nothing open
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         search_key, draw_key = jax.random.split(jax.random.key(seed))
         if choice == "integrate":
@@ -277,8 +317,11 @@ class SkillEstimator(EPEstimator):
         first, second = pairs.T
         probability = np.zeros(len(pairs))
         for weight, params, mean, covariance, _ in parts:
-            own = np.diagonal(covariance)
-            variance = own[first] + own[second] - 2.0 * covariance[first, second]
+            if isinstance(covariance, LargeCovariance):
+                variance = covariance.of_differences(first, second)
+            else:
+                own = np.diagonal(covariance)
+                variance = own[first] + own[second] - 2.0 * covariance[first, second]
             probability += weight * outcome_probability(
                 self.likelihood, params, value, mean[first] - mean[second], variance
             )

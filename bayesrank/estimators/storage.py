@@ -15,7 +15,7 @@ from bayesrank._states import no_state, read_arrays, write_arrays
 from bayesrank._version import __version__
 from bayesrank.estimators.skills import components
 from bayesrank.estimators.times import Clock
-from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
 from bayesrank.models import dynamic_thurstone, preference_gp, thurstone
 from bayesrank.models.orders import preference_orders, thurstone_orders
 
@@ -41,6 +41,11 @@ _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 def write_ranker(path: str | Path, ranker: NamedSkillEstimator) -> None:
     """Write a fitted ranker; see `NamedSkillEstimator.save`."""
     result = ranker.result
+    if isinstance(result, LargeEPResult):
+        raise ValueError(
+            f"a ranking of {len(ranker.names_):,} items, of which no covariances are kept, cannot "
+            "be written; write the table of rank(), and the comparisons to fit again"
+        )
     found = {each.name: getattr(result, each.name) for each in fields(result)}
     found["model"] = result.model.__name__
     if "rng_key" in found:

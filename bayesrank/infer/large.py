@@ -108,6 +108,10 @@ class LargePosterior(Protocol):
         """Of all latents, shape (n, n)."""
         ...
 
+    def factors(self) -> tuple[Numbers, Numbers]:
+        """``B`` (n, S) and ``d`` (n,), with covariances nearly ``B B' + diag(d)``."""
+        ...
+
 
 class FactorisedPosterior:
     """Latents that are independent of each other.
@@ -151,6 +155,10 @@ class FactorisedPosterior:
         """Of all latents, shape (n, n)."""
         return np.diag(self.variances)
 
+    def factors(self) -> tuple[Numbers, Numbers]:
+        """``B`` (n, 0) and ``d`` (n,)."""
+        return np.zeros((self.variances.size, 0)), self.variances
+
 
 class ProbedPosterior:
     """Latents whose sparse precision is kept.
@@ -183,6 +191,11 @@ class ProbedPosterior:
     def covariance(self) -> Numbers:
         """Of all latents, shape (n, n)."""
         return self.gaussian.solve(np.eye(self.variances.size), tol=1e-9)
+
+    def factors(self) -> tuple[Numbers, Numbers]:
+        """``B`` (n, S), what the latents move with all others in the probes, and ``d`` (n,)."""
+        moved = self.gaussian.moved(self.probes)
+        return moved / np.sqrt(moved.shape[1]), 1 / self.gaussian.diagonal
 
 
 def _differences(first: NDArray[Any], second: NDArray[Any], size: int) -> ShortRows:

@@ -151,23 +151,26 @@ class SparseGaussian:
         start
             Where to start, if something is known.
         tol
-            Largest residual, as a share of the right-hand side.
+            Largest residual, as a share of the right-hand side. It is computed in the precision of
+            this.
 
         Raises
         ------
         NotPositiveError
             If ``P`` turns out not to be positive.
         """
-        scale = 1 / self.diagonal[:, None]
+        single = right.dtype == np.float32
+        precision = self.precision.astype(np.float32) if single else self.precision
+        scale = (1 / self.diagonal[:, None]).astype(right.dtype)
         found = np.zeros_like(right) if start is None else start.copy()
-        residual = right - self.precision @ found
+        residual = right - precision @ found
         step = scale * residual
         direction, size = step.copy(), _columns_dot(residual, step)
         least = tol**2 * _columns_dot(right, scale * right)
         for _ in range(_MOST_ITERATIONS):
             if np.all(size <= least):
                 break
-            image = self.precision @ direction
+            image = precision @ direction
             curvature = _columns_dot(direction, image)
             if np.any((curvature <= 0) & (size > least)):
                 raise NotPositiveError
@@ -208,8 +211,8 @@ class SparseGaussian:
         """Draws about the mean, shape (count, n)."""
         draws = np.empty((count, self.variances.size))
         for first in range(0, count, _TOGETHER):
-            several = self.rough(rng, min(_TOGETHER, count - first))
-            draws[first : first + _TOGETHER] = self.solve(several, tol=1e-4).T
+            several: Any = self.rough(rng, min(_TOGETHER, count - first)).astype(np.float32)
+            draws[first : first + _TOGETHER] = self.solve(several, tol=1e-3).T
         return draws
 
     def latent_variances(self, probes: Probes) -> Numbers:

@@ -42,13 +42,13 @@ from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, exten
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import Block, Problem
 
-__all__ = ["Program", "read_program"]
+__all__ = ["MOST_DENSE", "Program", "read_program"]
 
 # Of more latents than this no joint covariance is made, where some of them are of groups.
 _MOST_TOGETHER = 4000
 # Up to here a joint covariance is made where nobody says otherwise; and the most entries of a row
 # that sees few latents.
-_MOST_DENSE = 3000
+MOST_DENSE = 3000
 _WIDEST = 8
 
 
@@ -248,7 +248,7 @@ def _is_sparse(
     structure: str, prior: Any, blocks: tuple[Block, ...], power: float, has_more: bool
 ) -> bool:
     """Whether latents are kept without a joint covariance: asked for, or many; and possible."""
-    if structure == "dense" or (structure == "auto" and prior.size <= _MOST_DENSE):
+    if structure == "dense" or (structure == "auto" and prior.size <= MOST_DENSE):
         return False
     short = all(
         block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST for block in blocks

@@ -1,0 +1,77 @@
+"""`PairwiseRanker` of more items than a joint covariance is kept of, against one of fewer."""
+
+import numpy as np
+import pytest
+
+from bayesrank import PairwiseRanker
+from bayesrank.infer import EPResult, LargeEPResult
+
+ITEMS = 60
+
+
+def wins():
+    rng = np.random.default_rng(0)
+    skill = rng.normal(size=ITEMS)
+    first, second = rng.integers(ITEMS - 1, size=(2, 500))
+    apart = first != second
+    pairs = np.stack([first, second], axis=1)[apart]
+    won = np.diff(skill[pairs], axis=1)[:, 0] < np.sqrt(2.0) * rng.normal(size=len(pairs))
+    pairs[~won] = pairs[~won, ::-1]
+    return [(f"i{a:02}", f"i{b:02}") for a, b in pairs]
+
+
+@pytest.fixture(scope="module")
+def rankers():
+    options = {"items": [f"i{k:02}" for k in range(ITEMS)], "num_samples": 500}
+    dense = PairwiseRanker(hyperparameters="maximum", **options).fit(wins())
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("infer.reader.program", "estimators.skills"):
+            patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
+        patch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+        return dense, PairwiseRanker(**options).fit(wins())
+
+
+def engine_of_many(program):
+    """An engine of its own: compiled code of the one that all share knows the usual limit."""
+    from bayesrank.infer import EP
+
+    return EP(program)
+
+
+def test_answers_as_with_covariances(rankers):
+    dense, large = rankers
+    assert type(dense.result_) is EPResult and isinstance(large.result_, LargeEPResult)
+    assert abs(large.params_["scale"] / dense.params_["scale"] - 1) < 0.02
+    (mean, stddev), (true_mean, true) = large.predict(), dense.predict()
+    assert np.max(np.abs(mean - true_mean) / true) < 0.1
+    assert np.max(np.abs(stddev / true - 1)) < 0.3 and abs(np.mean(stddev / true) - 1) < 0.03
+    pairs = [("i00", "i01"), ("i05", "i30"), ("i59", "i02"), ("i03", "i03")]
+    np.testing.assert_allclose(large.predict_proba(pairs), dense.predict_proba(pairs), atol=0.01)
+    unknown = [("i00", "nobody"), ("nobody", "somebody")]
+    told = (r.predict_proba(unknown, unknown="population") for r in (large, dense))
+    np.testing.assert_allclose(*told, atol=0.01)
+    assert abs(large.score(wins()) - dense.score(wins())) < 0.01
+    ranked, true_ranked = large.rank(), dense.rank()
+    place, true_place = (
+        dict(zip(r.name, r.expected_rank, strict=True)) for r in (ranked, true_ranked)
+    )
+    assert max(abs(place[name] - true_place[name]) for name in place) < 3
+
+
+def test_asks_a_question_as_good(rankers):
+    dense, large = rankers
+    [(first, second)] = large.query()
+    assert {first, second} <= set(large.names_) and first != second
+    numbers = [large.names_.index(first), large.names_.index(second)]
+    [(best_first, best_second)] = dense.query()
+    best = [dense.names_.index(best_first), dense.names_.index(best_second)]
+    (_, [told]), (_, [most]) = (dense.result_.difference([a], [b]) for a, b in (numbers, best))
+    assert told > 0.85 * most
+    with pytest.raises(ValueError, match="pass n=1"):
+        large.query(2)
+
+
+def test_what_needs_covariances_says_so(rankers, tmp_path):
+    with pytest.raises(ValueError, match="a ranking of 60 items.* cannot be written"):
+        rankers[1].save(tmp_path / "x")
+    assert not list(tmp_path.iterdir())
