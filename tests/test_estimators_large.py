@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bayesrank import PairwiseRanker
+from bayesrank.cli import main
 from bayesrank.infer import EPResult, LargeEPResult
 
 ITEMS = 60
@@ -75,3 +76,16 @@ def test_what_needs_covariances_says_so(rankers, tmp_path):
     with pytest.raises(ValueError, match="a ranking of 60 items.* cannot be written"):
         rankers[1].save(tmp_path / "x")
     assert not list(tmp_path.iterdir())
+
+
+def test_rank_at_the_terminal_says_how_good_it_is(tmp_path, monkeypatch, capsys):
+    for place in ("infer.reader.program", "estimators.skills"):
+        monkeypatch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
+    monkeypatch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{a},{b}\n" for a, b in wins())
+    (tmp_path / "c.csv").write_text("winner,loser\n" + rows)
+    with pytest.raises(SystemExit, match="0"):
+        main(["rank", "c.csv"])
+    told = capsys.readouterr().out
+    assert "Of so many items, simulation takes very long. Standard deviations of differ" in told

@@ -145,11 +145,14 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     from bayesrank.cli._checks import trust_checks
     from bayesrank.cli._crosscheck import crosschecked
     from bayesrank.cli._notes import notes_on
+    from bayesrank.infer import LargeEPResult
 
     ranker, result, check = ranking.ranker, ranking.ranker.result, None
     found: Any = _UNASKED
     if settings.crosscheck != "none" and result.eliminated_sites:
         found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
+    elif settings.crosscheck != "none" and isinstance(result, LargeEPResult):
+        found = f"Of so many items, simulation takes very long. {result.approximation.sentence}"
     elif settings.crosscheck != "none":
         with steps.step("Checking against simulation (NUTS)") as advance:
             found = crosschecked(result, settings.crosscheck, settings.seed, advance)

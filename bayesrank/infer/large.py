@@ -72,12 +72,17 @@ class Approximation(NamedTuple):
     bias: float
     how: str
 
-    def __str__(self) -> str:
-        """In a sentence."""
+    @property
+    def sentence(self) -> str:
+        """What it costs, for people."""
         return (
-            f"{self.structure}: standard deviations of differences are off by {self.error:.1%} "
-            f"(of pairs that never met by {self.bias:+.1%} in the mean), from {self.how}"
+            f"Standard deviations of differences are off by {self.error:.1%} (of pairs that never "
+            f"met by {self.bias:+.1%} in the mean), from {self.how}."
         )
+
+    def __str__(self) -> str:
+        """The structure, and what it costs."""
+        return f"{self.structure}. {self.sentence}"
 
 
 class LargePosterior(Protocol):
