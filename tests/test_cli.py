@@ -27,6 +27,15 @@ class _Posterior:
         Path(filename).write_text(engine)
 
 
+class _Ranker:
+    """Stands in for the fitted estimator."""
+
+    result = None
+
+    def save(self, path):
+        path.write_text("saved")
+
+
 @pytest.fixture
 def seen(monkeypatch):
     """Replace the inference by draws around known skills; keep what it was called with."""
@@ -38,7 +47,7 @@ def seen(monkeypatch):
             rng = np.random.default_rng(settings.seed)
             skills = -np.arange(data.num_items) + 0.1 * rng.standard_normal((400, data.num_items))
         summary = summarize(skills, names=data.names)
-        return pipeline.Ranking(None, skills, summary, "A conclusion.")
+        return pipeline.Ranking(_Ranker(), skills, summary, "A conclusion.")
 
     def analyse(data, settings, ranking, steps):
         with steps.step("Drawing"):
@@ -79,7 +88,7 @@ def test_no_command_runs_the_demo(folder, seen, capsys):
     assert settings.out == Path("bayesrank-out")
     assert settings.crosscheck == "quick"
     files = {path.name for path in Path("bayesrank-out").iterdir()}
-    assert files == {"ranking.csv", "posterior.nc", "ranking.png"}
+    assert files == {"ranking.csv", "report.html", "posterior.nc", "ranker.npz", "ranking.png"}
     printed = capsys.readouterr()
     assert printed.out.startswith("A conclusion.\n\nRank  Item")
     assert "Right? yes. By all means." in printed.out
@@ -235,7 +244,8 @@ def test_no_result_of_an_earlier_run_stays_behind(folder, seen):
     Path("o/mine.png").write_text("keep")
     assert _run("rank", "c.csv", "--out", "o", "--no-crosscheck") == 0
     files = {path.name for path in Path("o").iterdir()}
-    assert files == {"mine.png", "posterior.nc", "ranking.csv", "ranking.png"}
+    results = {"posterior.nc", "ranker.npz", "ranking.csv", "ranking.png", "report.html"}
+    assert files == {"mine.png"} | results
 
 
 def test_new_folder_has_ordinary_permissions(tmp_path):

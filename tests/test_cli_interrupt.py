@@ -29,6 +29,12 @@ RANK = """
         def to_netcdf(self, filename, engine):
             Path(filename).write_text("new")
 
+    class Ranker:
+        result = None
+
+        def save(self, path):
+            path.write_text("new")
+
     assert "jax" not in sys.modules  # it loads in a step, which a signal ends in good order
 
     def rank_items(data, settings, steps):
@@ -38,7 +44,7 @@ RANK = """
         with steps.step("Second"):
             pass
         skills = np.random.default_rng(0).normal(size=(9, data.num_items))
-        return pipeline.Ranking(None, skills, summarize(skills, data.names), "")
+        return pipeline.Ranking(Ranker(), skills, summarize(skills, data.names), "")
 
     pipeline.rank_items = rank_items
     pipeline.analyse = lambda *given: pipeline.Analysis((), (), Posterior(), {{}})
@@ -178,7 +184,8 @@ def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     process = rank(folder, work="pass", before="exec(open('slow.py').read())")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err.endswith("Interrupted; the results are in out.\n")
-    assert {path.name for path in (folder / "out").iterdir()} == {"posterior.nc", "ranking.csv"}
+    files = {path.name for path in (folder / "out").iterdir()}
+    assert files == {"posterior.nc", "ranker.npz", "ranking.csv", "report.html"}
     assert (folder / "out" / "posterior.nc").read_text() == "new"
 
 

@@ -92,7 +92,8 @@ def test_what_is_said_below_the_table(job):
     assert "Are ties allowed for? yes. 14 of 70: a third outcome of the model." in text
     assert "circles; the model expects" in text
     assert "whose means (and 90% intervals) are: " in text and "tie_width" in text
-    assert f"Results are in {out}: ranking.csv, posterior.nc, ranking.png, pairs.png, " in text
+    where = f"Results are in {out}: ranking.csv, report.html, posterior.nc, ranker.npz, ranking.png"
+    assert where in text
     steps = [line.split(":")[0] for line in done.stderr.splitlines()]
     assert steps == [
         "Loading JAX and NumPyro",

@@ -19,6 +19,7 @@ from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._interrupt import Interrupted, kept, look
 from bayesrank.cli._learn import learn
 from bayesrank.cli._output import OutputError
+from bayesrank.cli._predict import predict
 from bayesrank.cli._rate import rate
 from bayesrank.cli._search import search
 from bayesrank.cli._settings import Settings
@@ -108,7 +109,7 @@ def _common_options(command: _Command) -> _Command:
             type=click.Choice(CHOICES),
             default="quick",
             show_default=True,
-            help="Compare the fast fit with simulation (NUTS), after the table: for 20 seconds at "
+            help="Compare the fast fit with simulation (NUTS), after the table: for 30 seconds at "
             "most (quick), as long as it takes (full), or not (none).",
         ),
         click.option("--no-crosscheck", "crosscheck", flag_value="none", help="The same as none."),
@@ -208,6 +209,7 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
 cli.add_command(ask)
 cli.add_command(evaluate)
 cli.add_command(learn)
+cli.add_command(predict)
 cli.add_command(rate)
 cli.add_command(search)
 cli.add_command(stream_command)

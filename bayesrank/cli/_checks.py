@@ -95,7 +95,10 @@ def _right(found: Crosschecked | str) -> Check:
         return Check(question, "unknown", found)
     if found.check is not None:
         verdict = found.check.verdict
-        return Check(question, _OUTCOMES.get(verdict.status, "unknown"), verdict.sentence)
+        sentence = verdict.sentence
+        if "ep" in found.check.runs and found.check.params:
+            sentence += " NUTS held the scales of the model at the values that count most."
+        return Check(question, _OUTCOMES.get(verdict.status, "unknown"), sentence)
     late = f"NUTS would take more than {BUDGET:g} s, and was given up (--crosscheck full runs it)."
     if found.trust is None:
         return Check(question, "unknown", late)

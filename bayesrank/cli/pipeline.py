@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from bayesrank.infer import EPResult, IntegratedEPResult
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
-FILES = ("ranking.csv", "posterior.nc", *FIGURES)
+RANKER = "ranker.npz"
+FILES = ("ranking.csv", "report.html", "posterior.nc", RANKER, *FIGURES)
 
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
@@ -33,6 +34,7 @@ _UNASKED = "It was not asked for."
 _UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
 _UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
+_LARGEST_RANKER = 200_000_000  # bytes
 
 
 class Ranking(NamedTuple):
@@ -91,8 +93,8 @@ def run(data: ComparisonData, settings: Settings) -> None:
         with steps.running():
             analysis = analyse(data, settings, ranking, steps)
             with steps.step("Writing the results"):
-                _write(ranking, analysis, folder)
-    written = ["ranking.csv", "posterior.nc", *analysis.figures]
+                _write(ranking, analysis, settings, folder)
+                written = [name for name in FILES if (folder / name).exists()]
     where = f"Results are in {settings.out}: {', '.join(written)}."
     for text in (*analysis.notes, *settings.notes, *map(str, analysis.checks), where):
         say(text)
@@ -268,9 +270,23 @@ def _to_arviz(data: ComparisonData, result: "EPResult | IntegratedEPResult") -> 
     )
 
 
-def _write(ranking: Ranking, analysis: Analysis, folder: Path) -> None:
+def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Path) -> None:
+    from bayesrank.cli._report import report
+
     write_frame(folder / "ranking.csv", _frame(ranking))
     analysis.posterior.to_netcdf(str(folder / "posterior.nc"), engine="h5netcdf")
+    page = report(
+        ranking.summary,
+        ranking.conclusion,
+        analysis.checks,
+        (*analysis.notes, *settings.notes),
+        analysis.figures,
+        ranking.elo,
+    )
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    components = getattr(ranking.ranker.result, "component_covariances", None)
+    if components is None or components.nbytes <= _LARGEST_RANKER:
+        ranking.ranker.save(folder / RANKER)
     for name, figure in analysis.figures.items():
         figure.savefig(folder / name, dpi=150)
 

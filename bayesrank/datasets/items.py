@@ -32,11 +32,12 @@ class Items(NamedTuple):
         return DataError(path, f"unknown item {name!r}", hint, row=row, column=column)
 
 
-def read_items(path: str | Path) -> Items:
+def read_items(path: str | Path, *, few: bool = False) -> Items:
     """Read an items file.
 
     The first column, ``item`` or ``name``, holds the names, each once; every other column is a
-    numeric feature. Numbers are taken as they are: nothing is scaled here.
+    numeric feature. Numbers are taken as they are: nothing is scaled here. With `few`, one item
+    will do, and features may be the same for every item: nothing is learned from these.
 
     Raises
     ------
@@ -52,17 +53,18 @@ def read_items(path: str | Path) -> Items:
             f"the first line must name the columns, as in {EXPECTED}",
             row=1,
         )
-    names = _names(table)
+    names = _names(table, 1 if few else 2)
     feature_names = table.header[1:]
     if not feature_names:
         return Items(table.path, names, None, ())
     columns = range(1, len(table.header))
     features = np.array([[_number(table, row, column) for column in columns] for row in table.rows])
-    _refuse_constant(table, features)
+    if not few:
+        _refuse_constant(table, features)
     return Items(table.path, names, features, feature_names)
 
 
-def _names(table: Table) -> tuple[str, ...]:
+def _names(table: Table, fewest: int) -> tuple[str, ...]:
     rows: dict[str, int] = {}
     for row in table.rows:
         name = row.cells[0]
@@ -83,7 +85,7 @@ def _names(table: Table) -> tuple[str, ...]:
                 column=table.header[0],
             )
         rows[name] = row.number
-    if len(rows) < 2:
+    if len(rows) < fewest:
         raise DataError(table.path, "there is only one item", "add the others")
     return tuple(rows)
 

@@ -1,0 +1,252 @@
+"""``python -m bayesrank predict``: comparisons to come, and new items, from saved results."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from bayesrank.cli._output import OutputError, write_csv
+
+if TYPE_CHECKING:
+    from bayesrank.datasets.items import Items
+
+_OUTCOMES = ("win", "tie", "loss")
+
+_HELP = """\
+Predict comparisons from the RESULTS folder of `rank`.
+
+PAIRS is comma-separated UTF-8 text with a header. Its first two columns name the items of each
+pair; others are not used. Printed, or written to --out, are the probabilities that the first
+item wins, ties (where ties were learned) and loses.
+
+\b
+  first,second
+  Espresso,Filter
+  Filter,Instant
+
+Where `rank` was given features, the file of --items has those of further items, in the same
+columns. Their skills are printed, or written to --skills. Without PAIRS, only they are.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("results", type=click.Path(path_type=Path))
+@click.argument("pairs", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--items", type=click.Path(path_type=Path), metavar="FILE", help="Features of new items."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the probabilities go (CSV); by default they are printed.",
+)
+@click.option(
+    "--skills",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the skills of the new items go (CSV); by default they are printed.",
+)
+def predict(
+    results: Path, pairs: Path | None, items: Path | None, out: Path | None, skills: Path | None
+) -> None:
+    """Read all files, predict, then write."""
+    if pairs is None and items is None:
+        raise click.UsageError("Give a file of pairs, or --items, or both.")
+    if skills is not None and items is None:
+        raise click.UsageError("--skills needs --items.")
+    named = None if pairs is None else _read_pairs(pairs)
+    ranker = _load(results)
+    names = [str(name) for name in ranker.names_]
+    parts = None
+    if items is not None:
+        new = _read_new_items(results, items, ranker, names)
+        parts = _with_features(ranker, new.features)
+        mean, sd = _above_average(parts, len(names))
+        rows = zip(new.names, mean, sd, strict=True)
+        _give(skills, [["item", "skill_mean", "skill_sd"], *(map(_cell, row) for row in rows)])
+        names += new.names
+    if named is not None and pairs is not None:
+        numbers = _numbers(named, names, pairs)
+        chances = _chances(ranker, numbers, parts)
+        rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
+        _give(out, [["first", "second", *chances], *(map(_cell, row) for row in rows)])
+
+
+def _load(results: Path) -> Any:
+    """The ranker in a folder of results."""
+    from bayesrank.cli.pipeline import RANKER
+    from bayesrank.estimators import OrderRanker, PairwiseRanker
+
+    path = results / RANKER
+    if not path.is_file():
+        raise OutputError(
+            f"{results}: there is no {RANKER} in it; give the folder that `rank` wrote "
+            "(that of very many items has none)"
+        )
+    problems = []
+    for kind in (PairwiseRanker, OrderRanker):
+        try:
+            return kind.load(path)
+        except ValueError as error:
+            problems.append(str(error))
+    raise OutputError(problems[0])
+
+
+def _read_pairs(path: Path) -> list[tuple[int, str, str]]:
+    """Line and names of each pair."""
+    from bayesrank.datasets import DataError
+    from bayesrank.datasets.table import read_table
+
+    table = read_table(path)
+    if len(table.header) < 2:
+        raise DataError(
+            path, "there is one column", "name two items in each row, as in first,second", row=1
+        )
+    return [(row.number, row.cells[0], row.cells[1]) for row in table.rows]
+
+
+def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) -> "Items":
+    """Features of items that were not ranked, in the columns that `rank` was given."""
+    from bayesrank.datasets import DataError
+    from bayesrank.datasets.items import read_items
+
+    if ranker.item_features is None:
+        raise click.UsageError("--items: these results are of items without features.")
+    new = read_items(path, few=True)
+    columns = _feature_names(results)
+    if new.features is None or new.feature_names != columns:
+        raise DataError(
+            path,
+            f"its features are {', '.join(new.feature_names) or 'none'}",
+            f"give those that the items were ranked by, in this order: {', '.join(columns)}",
+            row=1,
+        )
+    for name in new.names:
+        if name in names:
+            raise DataError(path, f"item {name!r} was ranked already", "remove it here")
+    return new
+
+
+def _feature_names(results: Path) -> tuple[str, ...]:
+    """What the columns of features were called; the file for ArviZ has their names."""
+    import xarray as xr
+
+    path = results / "posterior.nc"
+    for group in ("posterior", "constant_data"):  # scales that were averaged over, or held fixed
+        try:
+            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
+                if "feature" in data:
+                    return tuple(map(str, data["feature"].values))
+        except (OSError, ValueError):
+            break
+    raise OutputError(
+        f"{path}: this file, which names the features, is missing or damaged; run `rank` again"
+    )
+
+
+def _with_features(ranker: Any, features: Any) -> list[Any]:
+    """What the posterior of all skills, those of new items at the end, is made of."""
+    from bayesrank.estimators.predict import new_items
+    from bayesrank.estimators.skills import components
+
+    known = np.asarray(ranker.result.model_args[0])
+    scaled = (features - ranker.feature_mean_) / ranker.feature_scale_
+    everything, parts = np.concatenate([known, scaled]), []
+    for part in components(ranker.result):
+        given = part.params, part.mean, part.covariance, known, everything
+        carried = new_items(*given, joint=True)
+        parts.append(part._replace(mean=carried.mean, covariance=carried.covariance))
+    return parts
+
+
+def _above_average(parts: list[Any], num_known: int) -> tuple[np.ndarray, np.ndarray]:
+    """Skills of the items after the known ones, from the average of these, as `rank` reports."""
+    from bayesrank.estimators.skills import moments_of
+
+    size = len(parts[0].mean)
+    contrast = np.eye(size)
+    contrast[:, :num_known] -= 1.0 / num_known
+    moved = [
+        part._replace(mean=contrast @ part.mean, covariance=contrast @ part.covariance @ contrast.T)
+        for part in parts
+    ]
+    mean, sd = moments_of(moved)
+    return mean[num_known:], sd[num_known:]
+
+
+def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
+    """Numbers of the items of each pair, shape (P, 2)."""
+    from difflib import get_close_matches
+
+    from bayesrank.datasets import DataError
+
+    known = {name: number for number, name in enumerate(names)}
+    for row, *pair in named:
+        for name in pair:
+            if name not in known:
+                close = get_close_matches(name, names, n=1)
+                cure = f"did you mean {close[0]!r}?" if close else "it was not ranked; remove it"
+                raise DataError(path, f"unknown item {name!r}", cure, row=row)
+        if pair[0] == pair[1]:
+            raise DataError(path, f"item {pair[0]!r} is paired with itself", "remove it", row=row)
+    return np.array([[known[first], known[second]] for _, first, second in named])
+
+
+def _chances(ranker: Any, numbers: np.ndarray, parts: list[Any] | None) -> dict[str, np.ndarray]:
+    """Probability of each possible outcome of each pair, for its first item."""
+    from bayesrank.estimators.predict import outcome_probability
+    from bayesrank.estimators.skills import OUTCOMES
+
+    with_ties = "outcomes" in ranker.result.model_kwargs
+    possible = _OUTCOMES if with_ties else ("win", "loss")
+    pairs = [(ranker.names_[i], ranker.names_[j]) for i, j in numbers] if parts is None else []
+    chances = {}
+    for outcome in possible:
+        if parts is None and outcome == "win":
+            chances[outcome] = ranker.predict_proba(pairs)
+        elif parts is None and not with_ties:
+            chances[outcome] = 1.0 - chances["win"]
+        elif parts is None:
+            chances[outcome] = ranker.predict_proba(pairs, outcome=outcome)
+        else:
+            value = OUTCOMES[outcome] if with_ties else int(outcome == "win")
+            chances[outcome] = sum(
+                part.weight
+                * outcome_probability(
+                    ranker.likelihood, part.params, value, *_margin(part, numbers)
+                )
+                for part in parts
+            )
+    return chances
+
+
+def _margin(part: Any, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of how much higher the first item's skill is."""
+    first, second = numbers.T
+    own = np.diagonal(part.covariance)
+    variance = own[first] + own[second] - 2.0 * part.covariance[first, second]
+    return part.mean[first] - part.mean[second], variance
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def _give(path: Path | None, rows: list[Any]) -> None:
+    """Write rows to a file, or print them."""
+    rows = [list(row) for row in rows]
+    if path is None:
+        import csv
+        import io
+
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        click.echo(text.getvalue(), nl=False)
+        return
+    try:
+        write_csv(path, rows)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{path}: the predictions cannot be written ({reason})") from error

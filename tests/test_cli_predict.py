@@ -1,0 +1,118 @@
+"""`predict`: what it says of comparisons to come is what the estimators say."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesrank import PairwiseRanker, PreferenceGP
+from bayesrank.cli import main
+
+NAMES = ["ada", "bob", "cy", "dot", "eve"]
+FEATURES = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 9.0], [4.0, 4.0]])
+GAMES = [(0, 1, 0), (0, 2, 0), (1, 2, 1), (2, 3, 0), (3, 4, 0), (0, 4, 0), (1, 4, 1), (4, 2, 0)]
+
+
+def _run(*args):
+    with pytest.raises(SystemExit) as stop:
+        main(list(args))
+    return stop.value.code
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Results with and without features, as `rank` leaves them."""
+    folder = tmp_path_factory.mktemp("predict")
+    rows = [f"{NAMES[i]},{NAMES[j]},{tie}" for i, j, tie in GAMES]
+    (folder / "games.csv").write_text("\n".join(["winner,loser,tie", *rows]))
+    rows = [f"{name},{x:g},{z:g}" for name, (x, z) in zip(NAMES, FEATURES, strict=True)]
+    (folder / "items.csv").write_text("\n".join(["item,x,z", *rows]))
+    common = ["--crosscheck", "none", "--quiet", "--hyperparameters"]
+    games = str(folder / "games.csv")
+    plain = ["rank", games, "--out", str(folder / "plain"), *common, "scale=1.3,tie_width=0.4"]
+    assert _run(*plain) == 0
+    items = ["--items", str(folder / "items.csv"), "--out", str(folder / "features")]
+    assert _run("rank", games, *items, *common, "prior") == 0
+    return folder
+
+
+@pytest.fixture
+def at(saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    Path("pairs.csv").write_text("first,second,note\nada,bob,x\neve,cy,y\n")
+    return saved
+
+
+def _printed(capsys):
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_pairs_of_ranked_items(at, capsys):
+    capsys.readouterr()
+    assert _run("predict", "plain", "pairs.csv") == 0
+    rows = _printed(capsys)
+    ranker = PairwiseRanker(hyperparameters={"scale": 1.3, "tie_width": 0.4}, items=NAMES)
+    ranker.fit([(NAMES[i], NAMES[j]) for i, j, _ in GAMES], ties=[bool(tie) for *_, tie in GAMES])
+    pairs = [("ada", "bob"), ("eve", "cy")]
+    assert [(row["first"], row["second"]) for row in rows] == pairs
+    for outcome in ("win", "tie", "loss"):
+        got = [float(row[outcome]) for row in rows]
+        np.testing.assert_allclose(got, ranker.predict_proba(pairs, outcome=outcome), rtol=1e-4)
+    assert sum(float(rows[0][outcome]) for outcome in ("win", "tie", "loss")) == pytest.approx(1)
+
+
+def test_new_items_by_their_features(at, capsys):
+    Path("new.csv").write_text("item,x,z\nfay,2.5,5\n")
+    Path("with_new.csv").write_text("a,b\nfay,ada\nbob,fay\nada,bob\n")
+    assert (
+        _run(*"predict features with_new.csv --items new.csv --out p.csv --skills s.csv".split())
+        == 0
+    )
+    got = pd.read_csv("p.csv")
+    X = np.concatenate([FEATURES, [[2.5, 5.0]]])
+    gp = PreferenceGP(ard=True, hyperparameters="prior").fit(
+        FEATURES, [game[:2] for game in GAMES], ties=[bool(tie) for *_, tie in GAMES]
+    )
+    pairs = [(5, 0), (1, 5), (0, 1)]
+    for outcome in ("win", "tie", "loss"):
+        truth = gp.predict_proba(pairs, X, outcome=outcome)
+        np.testing.assert_allclose(got[outcome], truth, atol=2e-5)
+    skills = pd.read_csv("s.csv")
+    mean, _ = gp.predict(X)
+    assert skills["item"].tolist() == ["fay"]
+    np.testing.assert_allclose(skills["skill_mean"], mean[5] - mean[:5].mean(), atol=1e-4)
+    assert skills["skill_sd"][0] > 0.0
+    assert _run("predict", "features", "--items", "new.csv") == 0
+    assert _printed(capsys)[-1]["item"] == "fay"
+
+
+BAD = {
+    "no results": (("predict", ".", "pairs.csv"), "there is no ranker.npz in it"),
+    "nothing asked": (("predict", "plain"), "Give a file of pairs, or --items"),
+    "no skills": (("predict", "plain", "pairs.csv", "--skills", "s"), "--skills needs --items"),
+    "unknown": (("predict", "plain", "typo.csv"), "typo.csv, row 2: unknown item 'adda'; did you"),
+    "itself": (("predict", "plain", "same.csv"), "item 'ada' is paired with itself"),
+    "one column": (("predict", "plain", "one.csv"), "there is one column"),
+    "no features": (("predict", "plain", "--items", "items.csv"), "items without features"),
+    "order": (("predict", "features", "--items", "swapped.csv"), "in this order: x, z"),
+    "known": (("predict", "features", "--items", "items.csv"), "item 'ada' was ranked already"),
+    "damaged": (("predict", "broken", "pairs.csv"), "ranker.npz"),
+    "out": (("predict", "plain", "pairs.csv", "--out", "no/p.csv"), "cannot be written"),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), BAD.values(), ids=BAD)
+def test_what_cannot_be_used_is_refused_in_one_line(at, args, message, capsys):
+    Path("typo.csv").write_text("a,b\nadda,bob\n")
+    Path("same.csv").write_text("a,b\nada,ada\n")
+    Path("one.csv").write_text("a\nada\n")
+    Path("swapped.csv").write_text("item,z,x\nfay,1,2\n")
+    Path("broken").mkdir(exist_ok=True)
+    Path("broken/ranker.npz").write_bytes(b"nothing")
+    capsys.readouterr()
+    assert _run(*args) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and message in printed.err and printed.err.count("\n") == 1
