@@ -105,9 +105,9 @@ def moving(process: Any) -> Forecast:
         # Their unit of time is as long as the games go on.
         longer, params = _days(past) / span, dict(params)
         if process == "walk":
-            params["drift"] *= np.sqrt(longer)
+            params["drift"] = params["drift"] * np.sqrt(longer)
         elif process is not None:
-            params["lengthscale"] /= longer
+            params["lengthscale"] = params["lengthscale"] / longer
         later = None if process is None else month.day
         return fitted(past, params).predict_proba(month.pairs, time=later)
 

@@ -153,4 +153,15 @@ def few(seed: int) -> None:
             click.echo(line)
 
 
-COMMANDS = (speed, protocol, peers, single, new_users, few)
+@click.command("ratings-full-bayes")
+@click.option("--sets", default=20)
+@click.option("--seed", default=770_000)
+def full_bayes(sets: int, seed: int) -> None:
+    """The same, of 30 users and 12 items, beside NUTS with mean and kernel unknown."""
+    from benchmarks.ratings_full_bayes import report
+
+    for line in report(30, 12, sets, seed):
+        click.echo(line)
+
+
+COMMANDS = (speed, protocol, peers, single, new_users, few, full_bayes)

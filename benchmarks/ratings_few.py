@@ -14,7 +14,7 @@ from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative import EM
 from benchmarks.slopes import calibration
 
-__all__ = ["SETTINGS", "FewRatings", "draw", "report"]
+__all__ = ["LEVELS", "SETTINGS", "FewRatings", "draw", "predicted", "report"]
 
 Array = NDArray[Any]
 LEVELS = 5
@@ -75,12 +75,12 @@ def report(num_users: int, num_items: int, num_sets: int, seed: int) -> Iterator
         sets = [draw(kind, num_users, num_items, seed + s) for s in range(num_sets)]
         sets = [x for x in sets if len(np.unique(x.levels[x.told])) == LEVELS]
         for name, option in options.items():
-            found = calibration([_predicted(x, option) for x in sets])
+            found = calibration([predicted(x, option) for x in sets])
             yield f"{num_users} x {num_items}, {kind}, {len(sets)} sets, {name}: {found}"
 
 
-def _predicted(ratings: FewRatings, options: dict[str, Any]) -> tuple[Array, Array]:
-    """Probabilities of the levels held out, and the levels."""
+def predicted(ratings: FewRatings, options: dict[str, Any]) -> tuple[Array, Array]:
+    """Probabilities of the levels held out, by EM with these options, and the levels."""
     n, m = ratings.told.shape
     users, items = np.nonzero(ratings.told)
     with warnings.catch_warnings():
