@@ -28,8 +28,8 @@ class OrderRanker(NamedSkillEstimator):
     In an event every item performs once, at its skill plus noise, and the performances come in the
     order seen. An order of ten items is then not 45 independent comparisons, which would make
     intervals far too narrow; for pairs that were compared one by one see
-    `bayesrank.PairwiseRanker`. Performances differ by noise alone: of items about which camps of people
-    disagree, intervals are too narrow (``python -m benchmarks order-subsets``).
+    `bayesrank.PairwiseRanker`. Performances differ by noise alone: of items about which camps of
+    people disagree, intervals are too narrow (``python -m benchmarks order-subsets``).
 
     Where something is known of the items, their skill is a Gaussian process of their features
     (`bayesrank.models.orders.preference_orders`); else skills are independent
