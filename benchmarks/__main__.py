@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
 from benchmarks.kills import COMMANDS as KILLS
+from benchmarks.labels import COMMANDS as LABELS
 from benchmarks.leagues import COMMANDS as LEAGUES
 from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.online_commands import COMMANDS as ONLINE
@@ -220,7 +221,10 @@ def order_subsets(orders: int, groups: int) -> None:
         )
 
 
-GROUPS = (ACTIVE, DYNAMIC, KILLS, LEAGUES, LEARN, ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL)
+GROUPS = (
+    *(ACTIVE, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
+    *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL),
+)
 for command in chain(*GROUPS):
     main.add_command(command)
 

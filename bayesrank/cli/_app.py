@@ -17,6 +17,7 @@ from bayesrank.cli._columns import column_names, column_options, settled
 from bayesrank.cli._crosscheck import CHOICES
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._interrupt import Interrupted, kept, look
+from bayesrank.cli._labels import labels
 from bayesrank.cli._learn import learn
 from bayesrank.cli._output import OutputError
 from bayesrank.cli._predict import predict
@@ -208,6 +209,7 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
 
 cli.add_command(ask)
 cli.add_command(evaluate)
+cli.add_command(labels)
 cli.add_command(learn)
 cli.add_command(predict)
 cli.add_command(rate)

@@ -8,6 +8,8 @@ from bayesrank.datasets.documents import TextData as TextData
 from bayesrank.datasets.documents import read_links as read_links
 from bayesrank.datasets.documents import read_texts as read_texts
 from bayesrank.datasets.errors import DataError as DataError
+from bayesrank.datasets.label_examples import LabelExamples as LabelExamples
+from bayesrank.datasets.label_examples import read_label_examples as read_label_examples
 from bayesrank.datasets.layouts import ColumnNames as ColumnNames
 from bayesrank.datasets.lists import ListData as ListData
 from bayesrank.datasets.lists import align as align
@@ -21,6 +23,7 @@ __all__ = [
     "ColumnNames",
     "ComparisonData",
     "DataError",
+    "LabelExamples",
     "ListData",
     "OrderEvents",
     "QueryLists",
@@ -30,6 +33,7 @@ __all__ = [
     "group_queries",
     "load_modechoice",
     "read_comparisons",
+    "read_label_examples",
     "read_links",
     "read_lists",
     "read_ratings",

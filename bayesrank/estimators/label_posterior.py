@@ -43,7 +43,8 @@ class LabelUtilities(NamedTuple):
         """Means and standard deviations of the utilities, shapes (m, c)."""
         mean = np.tensordot(self.weights, self.mean, 1)
         variance = np.diagonal(self.covariance, axis1=2, axis2=3) + (self.mean - mean) ** 2
-        return mean, np.sqrt(np.tensordot(self.weights, variance, 1))
+        spread = np.tensordot(self.weights, variance, 1)
+        return mean, np.sqrt(spread.astype(np.float64))
 
     def relevant(self) -> Array:
         """Probability that each label performs better than the zero, shape (m, c)."""

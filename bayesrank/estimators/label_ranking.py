@@ -269,7 +269,23 @@ class LabelRanker(EPEstimator):
         ndarray of shape (m, c)
             In units of the noise of a performance.
         """
-        return self._utilities(X).average()[0]
+        return self.predict_utility(X)[0]
+
+    def predict_utility(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Utilities of the labels, and how well they are known.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+
+        Returns
+        -------
+        tuple of ndarray
+            Posterior means and standard deviations, both of shape (m, c), in units of the noise of
+            a performance.
+        """
+        return self._utilities(X).average()
 
     def predict(
         self, X: ArrayLike, *, decision: Literal["kendall", "spearman"] = "kendall"

@@ -158,8 +158,8 @@ def _by_flags(names: Sequence[Any], row: NDArray[np.float64]) -> tuple[list, lis
             f"relevant is {row[strange][0]:g} for {names[int(np.argmax(strange))]!r}; pass 1 for "
             "relevant, 0 for irrelevant, NaN for unknown"
         )
-    chosen = [names[place] for place in np.flatnonzero(row == 1)]
-    return chosen, [names[place] for place in np.flatnonzero(row == 0)]
+    chosen = [names[int(place)] for place in np.flatnonzero(row == 1)]
+    return chosen, [names[int(place)] for place in np.flatnonzero(row == 0)]
 
 
 def _pair(entry: Any) -> Any:

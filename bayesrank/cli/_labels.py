@@ -1,0 +1,151 @@
+"""The command `labels`: examples with ranked or relevant labels in; forecasts for new ones."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from bayesrank._names import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bayesrank.datasets import LabelExamples
+
+FILES = ("forecasts.csv", "ranks.csv", "model.npz")
+
+_HELP = """\
+Learn from the examples of TRAIN which labels are better, and forecast those of --predict.
+
+TRAIN is comma-separated text with a header. A column rank:NAME holds the rank of the label NAME, 1
+for the best; a column relevant:NAME holds 1 where the label is relevant and 0 where it is not. Any
+of them may be left out, and an empty cell says nothing. All other columns are features, numbers.
+
+\b
+  warmth,rain,rank:sea,rank:hills,relevant:sea,relevant:hills
+  24,0.1,1,2,1,1
+  12,0.9,,,0,
+
+The file of --predict has the same features; other columns are passed over. The folder holds
+forecasts.csv (a row for each example and label: the rank forecast, the probability of being best
+and of being relevant, and the utility with its standard deviation), ranks.csv (the probability of
+each rank), and model.npz, which bayesrank.LabelRanker.load reads.
+
+What is wrong with a file is said in one line, with exit code 2, and nothing is written.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("train", type=click.Path(path_type=Path))
+@click.option(
+    "--predict",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Examples to forecast.",
+)
+@click.option(
+    "--kernel",
+    type=click.Choice(["linear", "rbf"]),
+    default="linear",
+    show_default=True,
+    help="Utilities linear in the features, or smooth functions of them.",
+)
+@click.option(
+    "--hyperparameters",
+    type=click.Choice(["maximum", "integrate", "prior"]),
+    default="maximum",
+    show_default=True,
+    help="Scales of the model: the most probable, averaged over, or the usual ones.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("bayesrank-out"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the results go. Results of an earlier run are replaced.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of chance."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress, only any warnings.")
+def labels(
+    train: Path,
+    predict: Path,
+    kernel: str,
+    hyperparameters: str,
+    out: Path,
+    seed: int,
+    quiet: bool,
+) -> None:
+    """Read the files, fit, forecast, and write the results."""
+    from rich.console import Console
+
+    from bayesrank.cli._output import output_folder, write_frame
+    from bayesrank.cli._steps import Steps
+    from bayesrank.datasets import DataError, read_label_examples
+
+    data = read_label_examples(train)
+    if len(data.labels) < 2:
+        raise DataError(
+            train,
+            f"there are columns of {len(data.labels)} labels",
+            "name two or more, as in rank:sea or relevant:sea",
+            row=1,
+        )
+    new = read_label_examples(predict, data.features)
+    steps = Steps(Console(stderr=True), quiet=quiet)
+    with output_folder(out, FILES, (train, predict)) as folder, steps.running():
+        with steps.step("Learning"):
+            model = _fit(data, kernel, hyperparameters, seed)
+        with steps.step("Forecasting"):
+            forecasts, ranks = _forecasts(model, new, seed)
+        with steps.step("Writing the results"):
+            write_frame(folder / "forecasts.csv", forecasts)
+            write_frame(folder / "ranks.csv", ranks)
+            model.save(folder / "model.npz")
+    count = f"{len(data.X)} examples learned from, {len(new.X)} forecast, "
+    click.echo(shown(f"{count}{len(data.labels)} labels. Results are in {out}."))
+
+
+def _fit(data: "LabelExamples", kernel: Any, hyperparameters: str, seed: int) -> Any:
+    import pandas as pd
+
+    from bayesrank.datasets import DataError
+    from bayesrank.estimators import LabelRanker
+
+    ranked, flagged = (not np.isnan(table).all() for table in (data.ranks, data.relevant))
+    model = LabelRanker(
+        kernel=kernel, labels=data.labels, hyperparameters=hyperparameters, random_state=seed
+    )
+    try:
+        return model.fit(
+            data.X,
+            pd.DataFrame(data.ranks, columns=list(data.labels)) if ranked else None,
+            pd.DataFrame(data.relevant, columns=list(data.labels)) if flagged else None,
+        )
+    except ValueError as error:
+        raise DataError(data.path, str(error), "correct the file") from None
+
+
+def _forecasts(
+    model: Any, new: "LabelExamples", seed: int
+) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    """A row for each example and label; rows of the file are counted as a spreadsheet does."""
+    import pandas as pd
+
+    names = model.labels_.tolist()
+    count, width = len(new.X), len(names)
+    mean, sd = model.predict_utility(new.X)
+    ranks = np.argsort(np.argsort(-mean, axis=1, kind="stable"), axis=1) + 1
+    chances = model.rank_distribution(new.X, random_state=seed)
+    key = {"example": np.repeat(np.arange(1, count + 1), width), "label": names * count}
+    table = {**key, "rank": ranks.ravel(), "best": chances[:, :, 0].ravel()}
+    if model.calibrated_:
+        table["relevant"] = model.predict_proba(new.X).ravel()
+    table |= {"utility": mean.ravel(), "sd": sd.ravel()}
+    by_rank = chances.reshape(-1, width)
+    each = {f"rank {number + 1}": by_rank[:, number] for number in range(width)}
+    return pd.DataFrame(table), pd.DataFrame({**key, **each})
