@@ -67,6 +67,18 @@ def test_ranking_shows_every_item_with_its_numbers():
     assert "90%" in ax.get_title() and "higher is better" in ax.get_xlabel()
 
 
+def test_provisional_items_have_hollow_dots():
+    draws = np.random.default_rng(0).normal(size=(500, 5)) * [0.1, 0.1, 9.0, 0.1, 0.1]
+    summary = summarize(draws + [5.0, 4.0, 3.0, 2.0, 1.0])
+    ax = plot_ranking(summary)
+    hollow: Any = ax.get_lines()[1]
+    np.testing.assert_array_equal(hollow.get_ydata(), np.flatnonzero(summary.provisional))
+    assert len(hollow.get_ydata()) == 1 and "hollow dot: provisional" in ax.get_title()
+    assert (
+        "hollow" not in plot_ranking(summarize(np.delete(draws, 2, 1) + np.arange(4))).get_title()
+    )
+
+
 def test_ranking_of_many_shows_both_ends():
     summary = summarize(make_draws(300, 50))
     ax = plot_ranking(summary, max_items=12)

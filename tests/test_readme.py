@@ -99,6 +99,7 @@ def test_every_command_and_option_exists(capsys):
         "rank",
         "evaluate",
         "ask",
+        "predict",
         "rate",
         "search",
         "stream",

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 __all__ = ["Transitivity", "transitivity"]
 
@@ -120,11 +121,12 @@ def transitivity(
         return Transitivity(0, 0, np.nan, np.nan, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     shares = []
-    for row in np.resize(rng.permutation(len(draws)), num_replicates):
-        chance = win_chance(draws[row, first] - draws[row, second])
-        made_up = rng.binomial(number.astype(int), chance)
-        again, of = _circles(one, other, 2.0 * made_up - number, len(kept))
-        shares.append(again / of if of else 0.0)
+    with threadpool_limits(1):  # small products, for which threads wait on each other
+        for row in np.resize(rng.permutation(len(draws)), num_replicates):
+            chance = win_chance(draws[row, first] - draws[row, second])
+            made_up = rng.binomial(number.astype(int), chance)
+            again, of = _circles(one, other, 2.0 * made_up - number, len(kept))
+            shares.append(again / of if of else 0.0)
     share = circles / triads
     lower, upper = np.quantile(shares, [0.05, 0.95])
     p_value = float(np.mean(np.array(shares) >= share - 1e-12))

@@ -20,6 +20,8 @@ def plot_ranking(
 ) -> "Axes":
     """Draw each item's skill with its uncertainty, best on top, and the ranks it may have.
 
+    Dots of provisional items are hollow.
+
     Parameters
     ----------
     summary
@@ -55,6 +57,8 @@ def plot_ranking(
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=0)
     ax.hlines(place, summary.skill_lower[shown], summary.skill_upper[shown], "C0", lw=3, alpha=0.4)
     ax.plot(summary.mean[shown], place, "o", color="C0", markersize=5)
+    unsure = summary.provisional[shown]
+    ax.plot(summary.mean[shown][unsure], place[unsure], "o", color="white", markersize=2.5)
     labels = ranked_labels(summary.name, summary.rank)
     # Names with dollars are no formulas.
     ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
@@ -77,6 +81,10 @@ def plot_ranking(
     right.spines["right"].set_visible(False)
     ax.set_xlabel(xlabel)
     title = f"Who is best, and how sure are we?\ndot: estimate; bar and ranks: {percent} sure"
+    if unsure.any():
+        title += (
+            "\nhollow dot: provisional, its rank is hardly better known than without comparisons"
+        )
     if summary.num_components > 1:
         title += "\ndotted line: no comparison links the items above and below"
     ax.set_title(
