@@ -170,44 +170,58 @@ class LabelPrior(NamedTuple):
         """The normaliser, differentiable in `phi` and `noise`.
 
         Its derivative is the posterior mean of that of the log density, so that the posterior of
-        the weights is held fixed, and nothing of their size is factorised again.
+        weights and performances is held fixed, and nothing is factorised again.
         """
-        [(_, tau, nu)] = lax.stop_gradient(terms)
-        fixed = lax.stop_gradient(posterior)
-        local = self._eliminate(tau, nu)
+        [(_, tau, nu)] = terms
+        fixed, local = lax.stop_gradient((posterior, self._eliminate(tau, nu)))
         mean = self.phi @ fixed.weight_mean.T
-        second = _spreads(fixed.weight_covariance, self.phi, self.num_labels)
-        second += mean[:, :, None] * mean[:, None, :]
-        expected = jnp.sum(local.shift * mean) - 0.5 * jnp.sum(local.precision * second)
-        slope = local.log_constant + expected
+        spreads = _spreads(fixed.weight_covariance, self.phi, self.num_labels)
+        second = spreads + mean[:, :, None] * mean[:, None, :]
+        slope = jnp.sum(local.shift * mean) - 0.5 * jnp.sum(local.precision * second)
+        own = lax.stop_gradient(self._noise_power(local, mean, spreads))
+        slope -= len(self.phi) * jnp.sum(jnp.log(self.noise)) + 0.5 * jnp.sum(own / self.noise**2)
         return fixed.log_normaliser + slope - lax.stop_gradient(slope)
 
+    def _noise_power(self, local: _Eliminated, mean: Array, spreads: Array) -> Array:
+        """Expected sum of squares over examples of each alternative's noise, shape (q,)."""
+        moved = local.passed - jnp.eye(self.noise.size, dtype=self.dtype)[:, : self.num_labels]
+        centre = jnp.einsum("nqc,nc->nq", moved, mean) + local.centre
+        variance = jnp.diagonal(local.spread, axis1=1, axis2=2)
+        variance += jnp.einsum("nqc,ncd,nqd->nq", moved, spreads, moved)
+        return jnp.sum(centre**2 + variance, axis=0)
+
     def _eliminate(self, tau: Array, nu: Array) -> _Eliminated:
+        """Take in the sites of all examples, one of each at a time, by rank-one updates.
+
+        Factorisations of many small matrices wait for each other in XLA's pool of threads; two of
+        them at once can wait for ever.
+        """
         upper, lower = self._alternatives()
-        count, alternatives = len(self.phi), self.noise.size
         tau, nu = (x.reshape(upper.shape) for x in (tau, nu))
-        row = jnp.arange(count)[:, None]
-        precision = jnp.zeros((count, alternatives, alternatives), self.dtype)
-        for a, b, sign in (
-            (upper, upper, 1.0),
-            (lower, lower, 1.0),
-            (upper, lower, -1.0),
-            (lower, upper, -1.0),
-        ):
-            precision = precision.at[row, a, b].add(sign * tau, mode="drop")
-        shift = jnp.zeros((count, alternatives), self.dtype)
-        shift = shift.at[row, upper].add(nu, mode="drop").at[row, lower].add(-nu, mode="drop")
-        identity = jnp.eye(alternatives, dtype=self.dtype)
-        scaled = identity + self.noise[:, None] * precision * self.noise
-        factor = jnp.linalg.cholesky(scaled)
-        root = jnp.broadcast_to(jnp.diag(self.noise), factor.shape)
-        half = jax.scipy.linalg.solve_triangular(factor, root, lower=True)
-        spread = jnp.einsum("nji,njk->nik", half, half)
+        count, alternatives = len(self.phi), self.noise.size
+        row = jnp.arange(count)
+        start = jnp.broadcast_to(jnp.diag(self.noise**2), (count, alternatives, alternatives))
+        nothing = jnp.zeros((count, alternatives), self.dtype)
+
+        def take_in(state: Any, site: Any) -> tuple[Any, tuple[Array, Array]]:
+            spread, shift, precision = state
+            a, b, t, m = site
+            towards = _column(spread, a) - _column(spread, b)
+            variance = _entry(towards, a) - _entry(towards, b)
+            widened = 1.0 + t * variance
+            share = t / widened
+            spread -= share[:, None, None] * towards[:, :, None] * towards[:, None, :]
+            shift = shift.at[row, a].add(m, mode="drop").at[row, b].add(-m, mode="drop")
+            for x, y, sign in ((a, a, 1), (b, b, 1), (a, b, -1), (b, a, -1)):
+                precision = precision.at[row, x, y].add(sign * t, mode="drop")
+            return (spread, shift, precision), (jnp.log(widened), widened > 0)
+
+        sites = tuple(x.T for x in (upper, lower, tau, nu))
+        state = start, nothing, jnp.zeros_like(start)
+        (spread, shift, precision), (logs, proper) = lax.scan(take_in, state, sites)
         centre = jnp.einsum("nij,nj->ni", spread, shift)
-        passed = identity - spread @ precision
+        passed = jnp.eye(alternatives, dtype=self.dtype) - spread @ precision
         seen = precision @ passed
-        pivots = jnp.diagonal(factor, axis1=1, axis2=2)
-        log_constant = 0.5 * jnp.sum(shift * centre) - jnp.sum(jnp.log(pivots))
         c = self.num_labels
         return _Eliminated(
             0.5 * (seen + jnp.swapaxes(seen, 1, 2))[:, :c, :c],
@@ -215,8 +229,8 @@ class LabelPrior(NamedTuple):
             spread,
             centre,
             passed[:, :, :c],
-            log_constant,
-            jnp.all(jnp.isfinite(pivots)),
+            0.5 * jnp.sum(shift * centre) - 0.5 * jnp.sum(logs),
+            jnp.all(proper),
         )
 
     def _margins(self, local: _Eliminated, mean: Array, covariance: Array) -> tuple[Array, Array]:
@@ -240,6 +254,16 @@ class LabelPrior(NamedTuple):
         nobody = self.noise.size
         used = self.better >= 0
         return jnp.where(used, self.better, nobody), jnp.where(used, self.worse, nobody)
+
+
+def _column(table: Array, number: Array) -> Array:
+    """A column of each matrix of a table (n, q, q), shape (n, q)."""
+    return jnp.take_along_axis(table, number[:, None, None], axis=2, mode="clip")[:, :, 0]
+
+
+def _entry(table: Array, number: Array) -> Array:
+    """An entry of each row of a table (n, q), shape (n,)."""
+    return jnp.take_along_axis(table, number[:, None], axis=1, mode="clip")[:, 0]
 
 
 def _gathered(precision: Array, phi: Array) -> Array:
