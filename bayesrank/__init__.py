@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayesrank._version import __version__ as __version__
+    from bayesrank.estimators import ArenaRanker as ArenaRanker
     from bayesrank.estimators import CollaborativeGP as CollaborativeGP
     from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
     from bayesrank.estimators import ConeRank as ConeRank
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "__version__": "bayesrank._version",
+    "ArenaRanker": "bayesrank.estimators",
     "CollaborativeGP": "bayesrank.estimators",
     "CollaborativeOrdinalGP": "bayesrank.estimators",
     "ConeRank": "bayesrank.estimators",
@@ -43,6 +45,7 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "ArenaRanker",
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",

@@ -138,6 +138,9 @@ def _transitive(data: ComparisonData, skills: np.ndarray, params: Params) -> Che
     if data.times is not None or data.orders is not None:
         why = "move" if data.times is not None else "are compared in whole orders"
         return Check(question, "unknown", f"Not looked into where items {why}.")
+    if data.judges is not None or data.groups is not None or data.position is not None:
+        why = "judges, categories or positions matter"
+        return Check(question, "unknown", f"Not looked into where {why}.")
 
     def chance(difference: np.ndarray) -> np.ndarray:
         win, loss = (win_chance(side * difference, params) for side in (1.0, -1.0))

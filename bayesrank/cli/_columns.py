@@ -101,9 +101,11 @@ def settled(
         )
     if home is False:
         data = replace(data, position=None)
-    other = "--time" if data.times is not None else "--items" if features else "this model"
+    other = "--time" if data.times is not None else "--items" if features else None
     for sentence in data.overlooked:
         click.echo(f"Warning: {shown(sentence)}", err=True)
+    if other is None:
+        return data
     asked = {"judges": names.judge, "groups": names.group, "position": home}
     for field, (option, what) in _LEFT_OUT.items():
         if getattr(data, field) is None:
@@ -117,3 +119,8 @@ def settled(
         )
         data = replace(data, **{field: None})
     return data
+
+
+def is_log(data: "ComparisonData") -> bool:
+    """Whether there are positions, judges or categories to learn of."""
+    return any(part is not None for part in (data.position, data.judges, data.groups))

@@ -28,6 +28,9 @@ def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
         pairs = 6 * n**2 + 2 * n * data.num_comparisons
     need = 8 * (pairs + 3 * _DRAWS * n + 10 * data.num_comparisons)
     what = f"{n:,} items and {data.num_comparisons:,} comparisons"
+    if data.judges is not None or data.groups is not None:
+        latents = n * (1 + len(data.group_names)) + 2
+        need += 8 * latents * (4 * latents + 7 * len(data.judge_names))
     if data.orders is not None:
         # Each event has the covariances of its performances, and their loadings on all skills.
         count = int(data.orders.counts.sum())

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from bayesrank._names import shown
 from bayesrank.cli._checks import Check
+from bayesrank.cli._columns import is_log
 from bayesrank.cli._output import OutputError, output_folder, write_frame
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bayesrank.diagnostics import CrossCheck
-    from bayesrank.estimators import OrderRanker, PairwiseRanker
+    from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
     from bayesrank.infer import EPResult, IntegratedEPResult
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
@@ -32,6 +33,7 @@ PROCESS = "matern12"
 _DRAWS = 2000
 _UNASKED = "It was not asked for."
 _UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
+_UNCHECKED_LOG = "For a log with judges, positions or categories, simulation takes very long."
 _UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 _LARGEST_RANKER = 200_000_000  # bytes
@@ -122,9 +124,12 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         from bayesrank.cli._conclusion import conclusion
         from bayesrank.cli._unit import elo_per_skill, win_chance
     with steps.step("Fitting the skills (EP)") as advance:
-        ranker = _fit(data, settings, lambda number, _: advance(None, f"{number} values tried"))
+        ranker: Any = _fit(
+            data, settings, lambda number, _: advance(None, f"{number} values tried")
+        )
     with steps.step("Ranking"):
-        skills, summary = _ranked(data, ranker.result.get_samples()["f"])
+        draws = ranker.samples() if is_log(data) else ranker.result.get_samples()["f"]
+        skills, summary = _ranked(data, draws)
         params = ranker.params_
         said = conclusion(summary, skills, lambda d: float(win_chance(d, params)))
     return Ranking(ranker, skills, summary, said, elo_per_skill(params) if settings.elo else None)
@@ -149,6 +154,8 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     from bayesrank.cli._notes import notes_on
     from bayesrank.infer import LargeEPResult
 
+    if is_log(data):
+        return _analyse_log(data, settings, ranking, steps)
     ranker, result, check = ranking.ranker, ranking.ranker.result, None
     found: Any = _UNASKED
     if settings.crosscheck != "none" and result.eliminated_sites:
@@ -165,6 +172,22 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
         figures = _draw(data, ranking, check)
         posterior = _to_arviz(data, result)
     notes = notes_on(data, ranker.params_, _spread(result))
+    return Analysis(checks, notes, posterior, figures)
+
+
+def _analyse_log(
+    data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps
+) -> Analysis:
+    """What `analyse` does, for a log with judges, positions or categories."""
+    from bayesrank.cli._checks import trust_checks
+    from bayesrank.cli._notes import notes_on
+
+    ranker, found = ranking.ranker, _UNCHECKED_LOG if settings.crosscheck != "none" else _UNASKED
+    with steps.step("Drawing"):
+        checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
+        figures = _draw(data, ranking, None)
+        posterior = ranker.to_arviz()
+    notes = (*notes_on(data, ranker.params_, None), *ranker.notes())
     return Analysis(checks, notes, posterior, figures)
 
 
@@ -185,7 +208,7 @@ def _ranked(data: ComparisonData, draws: np.ndarray) -> tuple[np.ndarray, RankSu
 
 def _fit(
     data: ComparisonData, settings: Settings, callback: Callable[[int, float], None]
-) -> "PairwiseRanker | OrderRanker":
+) -> "ArenaRanker | PairwiseRanker | OrderRanker":
     """Learn the skills, from orders where there are some."""
     from bayesrank.estimators import OrderRanker, PairwiseRanker
 
@@ -197,6 +220,11 @@ def _fit(
         "num_samples": _DRAWS,
         "random_state": settings.seed,
     }
+    if is_log(data):
+        from bayesrank.estimators import ArenaRanker
+
+        log = ArenaRanker(num_samples=_DRAWS, random_state=settings.seed)
+        return log.fit(data, callback=callback)
     names = data.names
     try:
         if data.orders is None:

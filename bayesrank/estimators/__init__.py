@@ -1,5 +1,6 @@
 """For people who do not write programs: ``fit`` and ``predict`` over a program and an engine."""
 
+from bayesrank.estimators.arena import ArenaRanker as ArenaRanker
 from bayesrank.estimators.collaborative import CollaborativeGP as CollaborativeGP
 from bayesrank.estimators.collaborative import CollaborativeOrdinalGP as CollaborativeOrdinalGP
 from bayesrank.estimators.collaborative_features import correlation_kernel as correlation_kernel
@@ -16,6 +17,7 @@ from bayesrank.estimators.scorers import absolute_error_score as absolute_error_
 from bayesrank.estimators.scorers import log_score as log_score
 
 __all__ = [
+    "ArenaRanker",
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",

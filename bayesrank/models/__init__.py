@@ -6,6 +6,7 @@ for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.
 ==================== ==============================================================================
 file                 programs
 ==================== ==============================================================================
+``arena``            ``judged_comparisons``: skills from a log, with judges, positions, categories
 ``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
 ``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
                      ``collaborative_preference_gp``: functions of items from what many users say,
@@ -23,6 +24,7 @@ file                 programs
 ==================== ==============================================================================
 """
 
+from bayesrank.models.arena import judged_comparisons as judged_comparisons
 from bayesrank.models.bayes_point import ordinal_version_space as ordinal_version_space
 from bayesrank.models.collaborative import collaborative_ordinal_gp as collaborative_ordinal_gp
 from bayesrank.models.collaborative import (
@@ -48,6 +50,7 @@ __all__ = [
     "cone_of_differences",
     "dynamic_thurstone",
     "calibrated_label_ranking",
+    "judged_comparisons",
     "link_margins",
     "ordinal_gp",
     "ordinal_version_space",

@@ -1,0 +1,104 @@
+"""A log of comparisons with equal rows counted once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["ArenaData", "arena_data"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class ArenaData(NamedTuple):
+    """Distinct comparisons and how often each occurs.
+
+    Attributes
+    ----------
+    num_items, num_judges, num_groups
+        How many there are; 0 judges or categories where the log has none.
+    first, second
+        Items, shape (K,); where there is a position, ``first`` was shown first.
+    outcome
+        2 if the first won, 1 for a tie, 0 if the second won.
+    position
+        1 where being first is an advantage, 0 where not.
+    judge, group
+        Numbers of judge and category, zero where there is none.
+    counts
+        How often the comparison counts, positive.
+    with_ties, with_position
+        Whether ties are possible, and whether positions are known.
+    """
+
+    num_items: int
+    num_judges: int
+    num_groups: int
+    first: Ints
+    second: Ints
+    outcome: Ints
+    position: Floats
+    judge: Ints
+    group: Ints
+    counts: Floats
+    with_ties: bool
+    with_position: bool
+
+
+def arena_data(
+    num_items: int,
+    comparisons: ArrayLike,
+    *,
+    outcomes: ArrayLike | None = None,
+    position: ArrayLike | None = None,
+    judges: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    num_judges: int | None = None,
+    num_groups: int | None = None,
+    weights: ArrayLike | None = None,
+) -> ArenaData:
+    """Count equal comparisons; arguments as for `bayesrank.models.judged_comparisons`.
+
+    Examples
+    --------
+    >>> data = arena_data(2, [(0, 1), (1, 0), (0, 1)], position=[1, -1, 1])
+    >>> data.first.tolist(), data.outcome.tolist(), data.counts.tolist()
+    ([0, 0], [0, 2], [1.0, 2.0])
+    """
+    pairs = np.asarray(comparisons, np.int64)
+    size = len(pairs)
+    outcome = np.full(size, 2) if outcomes is None else np.asarray(outcomes, np.int64)
+    place = np.zeros(size, np.int64) if position is None else np.asarray(position, np.int64)
+    # With no position the item of the lower number stands first, so that equal rows meet.
+    turned = (place < 0) | ((place == 0) & (pairs[:, 0] > pairs[:, 1]))
+    first, second = np.where(turned, pairs[:, ::-1].T, pairs.T)
+    outcome = np.where(turned, 2 - outcome, outcome)
+    judge = np.zeros(size, np.int64) if judges is None else np.asarray(judges, np.int64)
+    group = np.zeros(size, np.int64) if groups is None else np.asarray(groups, np.int64)
+    columns = (group, first, second, judge, outcome, np.abs(place))
+    sizes = [int(column.max()) + 1 for column in columns]
+    if np.prod(sizes, dtype=float) > 2.0**62:
+        keys, at = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
+        distinct = tuple(keys.T)
+    else:
+        keys, at = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
+        distinct = np.unravel_index(keys, sizes)
+    group, first, second, judge, outcome, place = (column.astype(np.int64) for column in distinct)
+    count = np.bincount(at.ravel(), None if weights is None else np.asarray(weights, float))
+    return ArenaData(
+        num_items=num_items,
+        num_judges=0 if judges is None else int(num_judges or 0),
+        num_groups=0 if groups is None else int(num_groups or 0),
+        first=first,
+        second=second,
+        outcome=outcome,
+        position=place.astype(float),
+        judge=judge,
+        group=group,
+        counts=count.astype(float),
+        with_ties=outcomes is not None,
+        with_position=position is not None,
+    )

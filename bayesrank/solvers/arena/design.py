@@ -1,0 +1,120 @@
+"""How margins depend on the latents: products with rows, and the blocks of the precision.
+
+The latents are of two kinds. Global ones are the skills (n), what each category adds (C n), and the
+effect of the position (1), in that order. Local ones belong to a judge: its order bias, and, where
+the uncertainty of its reliability is asked for, a change of the logarithm of that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.solvers.arena.data import ArenaData
+
+__all__ = ["Design"]
+
+Floats = NDArray[np.float64]
+
+
+class Design:
+    """Rows of a log as a linear map from latents to margins.
+
+    Parameters
+    ----------
+    data
+        The log.
+    """
+
+    def __init__(self, data: ArenaData) -> None:
+        self.data = data
+        n, self.num_parts = data.num_items, max(data.num_groups, 1)
+        self.with_groups = data.num_groups > 0
+        self.size = n + data.num_groups * n + data.with_position
+        self.num_local = data.num_judges if data.with_position else 0
+        #: numbers of the two items within their category, all categories one after another
+        self.first = data.group * n + data.first
+        self.second = data.group * n + data.second
+        self._pair = self.first * n + data.second
+        #: weight of the position's effect in each row
+        self.position = data.position
+
+    def skills(self, x: Floats) -> Floats:
+        """Skill of each item in each category, shape (parts, n)."""
+        n = self.data.num_items
+        if not self.with_groups:
+            return x[None, :n]
+        return x[:n] + x[n : n + self.num_parts * n].reshape(-1, n)
+
+    def differences(self, x: Floats) -> Floats:
+        """Difference of the two items' skills in each row, shape (K,)."""
+        skills = self.skills(x).ravel()
+        return skills[self.first] - skills[self.second]
+
+    def advantages(self, x: Floats, bias: Floats) -> Floats:
+        """What the position adds to the margin of each row, shape (K,)."""
+        if not self.data.with_position:
+            return np.zeros(len(self.position))
+        own = bias[self.data.judge] if self.num_local else 0.0
+        return self.position * (x[-1] + own)
+
+    def to_global(self, difference: Floats, advantage: Floats) -> Floats:
+        """Transpose of the map: sums over rows, shape (size,).
+
+        Parameters
+        ----------
+        difference, advantage
+            Weights of the rows' skill differences, and of their positions.
+        """
+        n, total = self.data.num_items, self.num_parts * self.data.num_items
+        sums = np.bincount(self.first, difference, total)
+        sums -= np.bincount(self.second, difference, total)
+        parts = [sums.reshape(-1, n).sum(0)] + ([sums] if self.with_groups else [])
+        if self.data.with_position:
+            parts.append(np.array([advantage @ self.position]))
+        return np.concatenate(parts)
+
+    def to_local(self, weight: Floats) -> Floats:
+        """Sums over the rows of each judge, shape (J,)."""
+        return np.bincount(self.data.judge, weight, self.data.num_judges).astype(float)
+
+    def precision(self, twice: Floats, once: Floats, never: Floats) -> Floats:
+        """Sum of the rows' precisions of the global latents, shape (size, size).
+
+        Parameters
+        ----------
+        twice, once, never
+            Weight of each row times its reliability squared, once, and not at all.
+        """
+        n, parts = self.data.num_items, self.num_parts
+        pairs = np.bincount(self._pair, twice, parts * n * n).reshape(parts, n, n)
+        pairs = -(pairs + pairs.transpose(0, 2, 1))
+        pairs[:, np.arange(n), np.arange(n)] -= pairs.sum(2)
+        out = np.zeros((self.size, self.size))
+        out[:n, :n] = pairs.sum(0)
+        if self.with_groups:
+            for part, block in enumerate(pairs):
+                at = slice(n + part * n, 2 * n + part * n)
+                out[at, at] = out[at, :n] = out[:n, at] = block
+        if self.data.with_position:
+            out[-1] = out[:, -1] = self.to_global(once * self.position, never * self.position)
+        return out
+
+    def coupling(self, difference: Floats, advantage: Floats) -> Floats:
+        """Precisions between global latents and one local of each judge, shape (size, J).
+
+        Parameters
+        ----------
+        difference, advantage
+            Weight of each row times the local's coefficient: where it meets the difference of
+            skills, and the position.
+        """
+        n, judges = self.data.num_items, self.data.num_judges
+        total = self.num_parts * n
+        sums = np.bincount(self.first * judges + self.data.judge, difference, total * judges)
+        sums -= np.bincount(self.second * judges + self.data.judge, difference, total * judges)
+        sums = sums.reshape(self.num_parts, n, judges)
+        parts = [sums.sum(0)] + ([sums.reshape(total, judges)] if self.with_groups else [])
+        if self.data.with_position:
+            parts.append(self.to_local(advantage * self.position)[None])
+        return np.concatenate(parts)

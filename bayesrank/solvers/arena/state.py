@@ -1,0 +1,125 @@
+"""What the fit of a log knows at any moment: scales, reliabilities, sites and latents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.models.arena import SCALES
+from bayesrank.solvers.arena.data import ArenaData
+from bayesrank.solvers.arena.design import Design
+from bayesrank.solvers.arena.gaussian import RowVariances
+from bayesrank.solvers.arena.sites import Moments, moments
+
+__all__ = ["ArenaState", "initial_state"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class ArenaState:
+    """Parameters, sites of the rows, and the means of the latents.
+
+    Attributes
+    ----------
+    scales
+        Values of the scales, by site name of `bayesrank.models.judged_comparisons`.
+    log_reliability
+        Of each judge, shape (J,); one zero where there are no judges.
+    precision, shift
+        EP's site of one comparison of each row, shape (K,).
+    x, bias
+        Means of the global latents, and of the judges' order biases.
+    variances
+        Of the rows, as of the last posterior; and the sites' precisions at that time.
+    """
+
+    design: Design
+    scales: dict[str, float]
+    log_reliability: Floats
+    precision: Floats
+    shift: Floats
+    x: Floats
+    bias: Floats
+    variances: RowVariances | None = None
+    precision_then: Floats | None = None
+
+    @property
+    def reliability(self) -> Floats:
+        """Reliability of the judge of each row, shape (K,)."""
+        return np.exp(self.log_reliability)[self.design.data.judge]
+
+    @property
+    def tie_width(self) -> float:
+        """Zero where there are no ties."""
+        return self.scales.get("tie_width", 0.0)
+
+    def margins(self) -> tuple[Floats, Floats, Floats]:
+        """Means of the margins, of the skill differences, and of the advantages."""
+        difference = self.design.differences(self.x)
+        advantage = self.design.advantages(self.x, self.bias)
+        return self.reliability * difference + advantage, difference, advantage
+
+    def cavity_variance(self) -> Floats:
+        """Variance of each margin without one of the row's sites; zero before there is any."""
+        if self.variances is None or self.precision_then is None:
+            return np.zeros_like(self.precision)
+        variance = self.variances.margin(self.reliability)
+        return variance / np.maximum(1.0 - variance * self.precision_then, 1e-3)
+
+    def cavity(self) -> tuple[Floats, Floats, Moments]:
+        """Mean and variance of each margin without one of its sites, and the moments there."""
+        mean, variance = self.margins()[0], self.cavity_variance()
+        mean = mean + variance * (self.precision * mean - self.shift)
+        return mean, variance, moments(self.design.data.outcome, mean, variance, self.tie_width)
+
+    def update_sites(self, cavity: tuple[Floats, Floats, Moments] | None = None) -> None:
+        """Match the sites' moments, all at once."""
+        mean, variance, found = self.cavity() if cavity is None else cavity
+        stretch = 1.0 / (1.0 + found.mean2 * variance)
+        self.precision = -found.mean2 * stretch
+        self.shift = (found.mean - mean * found.mean2) * stretch
+
+    def prior(self) -> Floats:
+        """Prior precisions of the global latents."""
+        data = self.design.data
+        parts = [np.full(data.num_items, self.scales["scale"] ** -2.0)]
+        if self.design.with_groups:
+            count = data.num_items * data.num_groups
+            parts.append(np.full(count, self.scales["group_scale"] ** -2.0))
+        if data.with_position:
+            parts.append(np.ones(1))
+        return np.concatenate(parts)
+
+
+def initial_state(data: ArenaData) -> ArenaState:
+    """Sites at margin zero, scales at their prior medians, reliabilities one."""
+    design = Design(data)
+    names = ["scale"]
+    names += ["group_scale"] if design.with_groups else []
+    names += ["reliability_scale"] if data.num_judges else []
+    names += ["bias_scale"] if design.num_local else []
+    names += ["tie_width"] if data.with_ties else []
+    zeros = np.zeros(len(data.first))
+    state = ArenaState(
+        design,
+        {name: SCALES[name].median for name in names},
+        np.zeros(max(data.num_judges, 1)),
+        zeros,
+        zeros,
+        np.zeros(design.size),
+        np.zeros(design.num_local),
+    )
+    if data.with_ties:
+        # From the share of ties between equals, were all items equal.
+        share = np.clip(np.average(data.outcome == 1, weights=data.counts), 0.01, 0.9)
+        state.scales["tie_width"] = float(np.sqrt(2.0) * _quantile(0.5 + share / 2.0))
+    return state
+
+
+def _quantile(probability: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(probability))

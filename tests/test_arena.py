@@ -1,0 +1,308 @@
+"""Logs of comparisons: the program by three engines, the solver against EP, and what is learned."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from bayesrank.diagnostics import crosscheck
+from bayesrank.estimators import ArenaRanker
+from bayesrank.infer import EP
+from bayesrank.models.arena import SCALES, judged_comparisons
+from bayesrank.solvers.arena import arena_data, fit_arena
+from bayesrank.solvers.arena.gaussian import posterior
+from bayesrank.solvers.arena.sites import moments
+
+
+def simulate(seed, n, judges, groups, size, *, careless=0):
+    """Draw a log from the program, and what is true of it; the last judges answer at random."""
+    rng = np.random.default_rng(seed)
+    true = {
+        "f": rng.normal(0, 1.0, n),
+        "group": rng.normal(0, 0.3, (groups, n)),
+        "reliability": np.exp(rng.normal(0, 0.3, judges)),
+        "bias": rng.normal(0, 0.3, judges),
+        "position": rng.normal(0, 0.3),
+        "width": 0.4,
+    }
+    true["reliability"][judges - careless :] = 0.0
+    first = rng.integers(0, n, size)
+    second = (first + rng.integers(1, n, size)) % n
+    judge, group = rng.integers(0, judges, size), rng.integers(0, groups, size)
+    skill = true["f"] + true["group"]
+    margin = true["reliability"][judge] * (skill[group, first] - skill[group, second])
+    margin += true["position"] + true["bias"][judge] + np.sqrt(2) * rng.normal(size=size)
+    outcome = np.where(margin > true["width"], 2, np.where(margin < -true["width"], 0, 1))
+    log = {
+        "outcomes": outcome,
+        "position": np.ones(size),
+        "judges": judge,
+        "groups": group,
+        "num_judges": judges,
+        "num_groups": groups,
+    }
+    return true, np.stack([first, second], 1), log
+
+
+def as_params(fit):
+    """The solver's scales and reliabilities as the program's hyperparameters."""
+    params = dict(fit.scales)
+    if len(fit.log_reliability):
+        params["reliability"] = np.exp(fit.log_reliability)
+    return params
+
+
+def test_ep_nuts_and_svi_agree_on_the_program():
+    _, pairs, log = simulate(0, 4, 3, 2, 60)
+    params: dict[str, Any] = {name: prior.median for name, prior in SCALES.items()}
+    params["reliability"] = np.array([0.6, 1.0, 1.5])
+    check = crosscheck(
+        judged_comparisons, 4, pairs, engines=("ep", "nuts", "svi"), rng_key=jax.random.key(0),
+        params=params, progress_bar=False, num_warmup=300, num_samples=1000, num_chains=2, **log,
+    )  # fmt: skip
+    assert check.verdict.status in ("agrees", "close"), str(check.verdict)
+
+
+PARTS = {
+    "skills": (),
+    "position": ("position",),
+    "ties": ("outcomes",),
+    "groups": ("groups", "num_groups"),
+    "judges": ("judges", "num_judges"),
+    "all": ("outcomes", "position", "judges", "groups", "num_judges", "num_groups"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_solver_has_the_means_and_variances_of_ep(name):
+    _, pairs, log = simulate(1, 5, 3, 2, 120)
+    log = {part: log[part] for part in PARTS[name]}
+    log["weights"] = np.tile([1.0, 2.0, 0.5], 40)
+    fit = fit_arena(arena_data(5, pairs, **log), tolerance=1e-3)
+    with jax.enable_x64(True):
+        result = EP(judged_comparisons).run(
+            jax.random.key(0), 5, pairs, params=as_params(fit), **log
+        )
+    np.testing.assert_allclose(fit.mean[:5], result.mean["f"], atol=2e-3)
+    contrast = np.eye(5) - 0.2
+    own = np.diagonal(contrast @ fit.covariance[:5, :5] @ contrast)
+    by_ep = np.diagonal(contrast @ result.covariance["f"] @ contrast)
+    if name in ("skills", "position", "groups"):  # nothing but Gaussian latents
+        np.testing.assert_allclose(own, by_ep, rtol=2e-3)
+    else:  # reliabilities and the tie width are uncertain, too
+        assert (own > 0.999 * by_ep).all() and (own < 1.6 * by_ep).all()
+    if "position" in log:
+        np.testing.assert_allclose(fit.position[0], result.mean["position_effect"], atol=2e-3)
+    if "groups" in log:
+        skills = result.mean["f"] + result.mean["group_skill"]
+        np.testing.assert_allclose(fit.group_skills, skills, atol=2e-3)
+    if "judges" in log and "position" in log:
+        np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=2e-3)
+
+
+def test_reliabilities_and_tie_width_are_at_the_mode_of_ep_s_evidence():
+    _, pairs, log = simulate(2, 5, 3, 2, 300)
+    fit = fit_arena(arena_data(5, pairs, **log), tolerance=1e-3)
+    spread = fit.scales["reliability_scale"]
+
+    def objective(log_reliability, log_width):
+        params = {
+            **as_params(fit),
+            "reliability": np.exp(log_reliability),
+            "tie_width": np.exp(log_width),
+        }
+        with jax.enable_x64(True):
+            result = EP(judged_comparisons).run(jax.random.key(0), 5, pairs, params=params, **log)
+        prior = SCALES["tie_width"]
+        width = stats.norm(np.log(prior.median), prior.sd).logpdf(log_width)
+        return result.log_evidence + stats.norm(0, spread).logpdf(log_reliability).sum() + width
+
+    start, width = fit.log_reliability, np.log(fit.scales["tie_width"])
+    at_mode = objective(start, width)
+    steps = [np.array([1.0, -1.0, 0.0]), np.array([0.0, 1.0, -1.0])]
+    for step, wide in [*((s, 0.0) for s in steps), (np.zeros(3), 1.0)]:
+        up, down = (objective(start + e * step, width + e * wide) for e in (0.1, -0.1))
+        # The parabola through the three points has its top within a hundredth of the fit.
+        assert abs(0.05 * (up - down) / (2 * at_mode - up - down)) < 0.01
+
+
+def test_eliminating_judges_is_inverting_the_whole_precision():
+    rng = np.random.default_rng(3)
+    judges, width, size = 4, 2, 6
+    root = rng.normal(size=(size + judges * width, 40))
+    whole = root @ root.T
+    inside = whole[size:, size:].reshape(judges, width, judges, width)
+    keep = np.eye(judges)[:, None, :, None] * inside
+    whole[size:, size:] = keep.reshape(judges * width, -1) + np.eye(judges * width)
+    coupling = whole[:size, size:].reshape(size, judges, width).transpose(2, 0, 1)
+    local = np.stack([keep[j, :, j] for j in range(judges)]) + np.eye(width)
+    expected = np.linalg.inv(whole)
+    found = posterior(whole[:size, :size].copy(), coupling.copy(), local)
+    np.testing.assert_allclose(found.covariance, expected[:size, :size], rtol=1e-8)
+    cross = expected[:size, size:].reshape(size, judges, width).transpose(2, 0, 1)
+    np.testing.assert_allclose(-found.gain, cross, atol=1e-5)
+    corner = expected[size:, size:].reshape(judges, width, judges, width)
+    for judge in range(judges):
+        np.testing.assert_allclose(found.local[judge], corner[judge, :, judge], rtol=1e-4)
+
+
+def test_derivatives_of_outcomes_are_differences():
+    outcome, mean = np.repeat([0, 1, 2], 5), np.tile([-6.0, -0.5, 0.0, 0.7, 9.0], 3)
+    variance, width, step = np.full(15, 0.3), 0.6, 1e-5
+    found = moments(outcome, mean, variance, width)
+    up, down = (moments(outcome, mean + e, variance, width) for e in (step, -step))
+    wide, thin = (moments(outcome, mean, variance, width + e) for e in (step, -step))
+    for value, more, less in [
+        (found.mean, up.log_z, down.log_z),
+        (found.mean2, up.mean, down.mean),
+        (found.width, wide.log_z, thin.log_z),
+        (found.width2, wide.width, thin.width),
+        (found.cross, wide.mean, thin.mean),
+    ]:
+        np.testing.assert_allclose(value, (more - less) / (2 * step), rtol=1e-5, atol=1e-6)
+    total = sum(
+        np.exp(moments(np.full(1, k), mean[:1], variance[:1], width).log_z) for k in (0, 1, 2)
+    )
+    np.testing.assert_allclose(total, 1.0)
+
+
+def test_rows_that_count_twice_are_two_rows():
+    _, pairs, log = simulate(4, 4, 2, 2, 50)
+    twice = {k: v if np.isscalar(v) else np.tile(v, 2) for k, v in log.items()}
+    one = arena_data(4, np.tile(pairs, (2, 1)), **twice)
+    other = arena_data(4, pairs, weights=np.full(50, 2.0), **log)
+    assert one.counts.sum() == 100.0 and len(one.first) <= 50
+    for mine, theirs in zip(one, other, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_intervals_hold_what_is_true_and_effects_are_recovered():
+    inside = {"skill": [], "group": [], "reliability": [], "bias": [], "effects": []}
+    for seed in range(30):
+        true, pairs, log = simulate(seed + 100, 10, 15, 3, 1500)
+        fit = fit_arena(arena_data(10, pairs, **log))
+        n, tail = 10, 1.645
+        centre = np.eye(n) - 1.0 / n
+        sd = np.sqrt(np.diagonal(centre @ fit.covariance[:n, :n] @ centre))
+        inside["skill"] += (np.abs(centre @ (fit.mean[:n] - true["f"])) < tail * sd).tolist()
+        wrong = (fit.group_skills - true["f"] - true["group"]) @ centre
+        sd = np.sqrt([np.diagonal(centre @ c @ centre) for c in fit.group_covariance])
+        inside["group"] += (np.abs(wrong) < tail * sd).ravel().tolist()
+        off = fit.log_reliability - np.log(true["reliability"])
+        sd = np.sqrt(fit.log_reliability_variance)
+        inside["reliability"] += (np.abs(off) < tail * sd).tolist()
+        inside["bias"] += (
+            np.abs(fit.bias - true["bias"]) < tail * np.sqrt(fit.bias_variance)
+        ).tolist()
+        effects = [(fit.position, true["position"]), (fit.log_tie_width, np.log(true["width"]))]
+        inside["effects"] += [abs(mean - at) < tail * sd for (mean, sd), at in effects]
+    shares = {name: np.mean(values) for name, values in inside.items()}
+    # 30 logs: the share of one log varies by some 0.1 around the mean of all.
+    assert all(0.84 < share < 0.96 for share in shares.values()), shares
+
+
+def as_table(true, pairs, log):
+    """The log with names, the winner first."""
+    names = np.array([f"m{i}" for i in range(len(true["f"]))])
+    lost = log["outcomes"] == 0
+    sides = np.where(lost[:, None], pairs[:, ::-1], pairs)
+    return pd.DataFrame(
+        {
+            "winner": names[sides[:, 0]],
+            "loser": names[sides[:, 1]],
+            "tie": log["outcomes"] == 1,
+            "position": np.where(lost, -1, 1),
+            "judge": [f"j{j}" for j in log["judges"]],
+            "group": [f"g{g}" for g in log["groups"]],
+        }
+    )
+
+
+def test_a_judge_who_answers_at_random_gets_low_reliability_and_counts_less():
+    true, pairs, log = simulate(5, 8, 12, 1, 6000, careless=2)
+    judges = ArenaRanker().fit(as_table(true, pairs, log)).judges()
+    assert set(judges.index[:2]) == {"j10", "j11"}
+    assert (judges["reliability"][:2] < 0.4).all()
+    assert judges["reliability_upper"][:2].max() < judges["reliability_lower"][2:].min()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    true, pairs, log = simulate(6, 6, 4, 2, 1200)
+    return true, ArenaRanker().fit(as_table(true, pairs, log))
+
+
+def test_the_ranker_by_names(fitted, tmp_path):
+    true, ranker = fitted
+    summary = ranker.rank()
+    assert summary.name[0] == f"m{np.argmax(true['f'])}"
+    by_outcome = [ranker.predict_proba([("m0", "m1")], outcome=o) for o in ("win", "tie", "loss")]
+    np.testing.assert_allclose(sum(by_outcome), 1.0)
+    first, second = (ranker.predict_proba([("m0", "m1")], position=p)[0] for p in (1, -1))
+    assert (first > second) == (ranker.effects()[0].mean > 0)
+    turned = ranker.predict_proba([("m1", "m0")], position=-1, outcome="loss")[0]
+    np.testing.assert_allclose(turned, first)
+    overall, inside = ranker.predict(["m2"])[0], ranker.predict(["m2"], group="g1")[0]
+    assert overall != inside
+    assert ranker.rank(group="g0").name != []
+    ranker.save(tmp_path / "r.npz")
+    again = ArenaRanker.load(tmp_path / "r.npz")
+    np.testing.assert_array_equal(again.samples(), ranker.samples())
+    pd.testing.assert_frame_equal(again.judges(), ranker.judges())
+    assert again.notes() == ranker.notes()
+    (tmp_path / "bad.npz").write_bytes((tmp_path / "r.npz").read_bytes()[:-50])
+    with pytest.raises(ValueError, match="bad.npz is not a state that was saved by an ArenaRanker"):
+        ArenaRanker.load(tmp_path / "bad.npz")
+
+
+def test_effects_in_a_hundred_comparisons(fitted):
+    _, ranker = fitted
+    position, ties = ranker.effects()
+    width = ranker.params_["tie_width"]
+    win, loss = (stats.norm.cdf((x - width) / np.sqrt(2)) for x in (position.mean, -position.mean))
+    np.testing.assert_allclose(position.percent, 100 * win / (win + loss))
+    np.testing.assert_allclose(ties.percent, 100 * (1 - 2 * stats.norm.cdf(-width / np.sqrt(2))))
+    sentence = ranker.notes()[0]
+    assert sentence.startswith(
+        f"Being shown first is worth {position.percent:.0f} in 100 (90% sure"
+    )
+
+
+def test_without_any_part_it_is_a_ranking_of_skills():
+    ranker = ArenaRanker().fit([("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")])
+    assert ranker.rank().name == ["a", "b", "c"]
+    assert ranker.effects() == [] and ranker.notes() == ()
+    assert len(ranker.judges()) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"position": [1, 2]}, "position has to be 1, 0 or -1"),
+        ({"judge": ["x"]}, "judge has shape"),
+        ({"group": ["x", None]}, "group is missing in some rows"),
+    ],
+)
+def test_bad_covariates_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ArenaRanker().fit([("a", "b"), ("b", "a")], **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"judges": [0, 1]}, "`num_judges` is not given"),
+        ({"judges": [0, 5], "num_judges": 2}, "`judges` has numbers that are not from 0 to 1"),
+        ({"groups": [0.0, 1.0], "num_groups": 2}, "`groups` has shape"),
+        ({"position": [1, 3]}, "`position` has numbers other than"),
+        ({"position": [1]}, "`position` has shape"),
+    ],
+)
+def test_the_program_refuses_what_does_not_fit(options, message):
+    with pytest.raises(ValueError, match=message), jax.default_device(jax.devices("cpu")[0]):
+        from numpyro import handlers
+
+        handlers.seed(judged_comparisons, 0)(2, [(0, 1), (1, 0)], **options)
