@@ -167,6 +167,18 @@ def test_progress_on_a_terminal_has_bars_and_ends_done():
     assert "\x1b[" in text
 
 
+def test_a_second_block_shows_its_own_steps_only():
+    """The table is printed between two blocks, and what was done before is not shown again."""
+    file = io.StringIO()
+    steps = Steps(Console(file=file, force_terminal=True, width=100))
+    with steps.running(), steps.step("Learning"):
+        pass
+    before = len(file.getvalue())
+    with steps.running(), steps.step("Drawing"):
+        pass
+    assert "Drawing" in file.getvalue()[before:] and "Learning" not in file.getvalue()[before:]
+
+
 def test_quiet_shows_warnings_only():
     assert _show(terminal=False, quiet=True) == "Warning: mind this\n"
 

@@ -79,6 +79,21 @@ def test_the_first_tier_holds_whoever_may_be_the_best():
     assert (tiers(samples)[prob_best(samples) > 0.051] == 1).all()
 
 
+def test_the_first_tier_holds_the_true_best_as_often_as_it_says():
+    """Skills from the prior, data from the skills, exact posterior: at least 95 times in 100."""
+    rng, noise, held, sizes = np.random.default_rng(12), 0.5, [], []
+    shrink = 1.0 / (1.0 + noise**2)
+    for _ in range(400):
+        skill = rng.normal(size=20)
+        data = skill + noise * rng.normal(size=20)
+        draws = shrink * data + np.sqrt(1.0 - shrink) * rng.normal(size=(1000, 20))
+        first = tiers(draws) == 1
+        held.append(first[np.argmax(skill)])
+        sizes.append(first.sum())
+    assert np.mean(held) > 0.95 - 2 * np.sqrt(0.05 * 0.95 / 400)
+    assert np.mean(sizes) < 10  # and it does not hold everything
+
+
 def test_an_item_of_which_little_is_known_is_told_from_nobody():
     samples = np.random.default_rng(2).normal(size=(2000, 4)) * [0.1, 0.1, 0.1, 9.0]
     samples += [3.0, 2.0, 1.0, 0.0]

@@ -47,13 +47,15 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     sentence = textwrap.wrap(check.verdicts[engine].sentence, 95)
     size = (9.0, 4.9 + 0.25 * len(sentence))
     figure, (left, right) = plt.subplots(1, 2, figsize=size, layout="constrained")
-    for comparison in comparisons:
-        reference = comparison.reference
-        style = {"s": 16, "alpha": 0.6, "linewidths": 0, "label": comparison.site}
-        left.scatter(reference.mean, comparison.mean, **style)
-        right.scatter(reference.sd, comparison.sd, **style)
     pairs = any(c.reference.contrast.second is not None for c in comparisons)
     dot = "each dot is the difference of two" if pairs else "each dot is one unknown"
+    for comparison in comparisons:
+        reference = comparison.reference
+        alone = "a difference of two" if pairs else "one unknown"
+        label = comparison.site if len(comparisons) > 1 else alone
+        style = {"s": 16, "alpha": 0.6, "linewidths": 0, "label": label}
+        left.scatter(reference.mean, comparison.mean, **style)
+        right.scatter(reference.sd, comparison.sd, **style)
     for ax, title, what in (
         (left, "Estimates", "Estimate"),
         (right, "Uncertainties", "Standard deviation"),
