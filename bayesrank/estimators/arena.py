@@ -113,7 +113,7 @@ class ArenaRanker(BaseEstimator):
     >>> ranker.rank().name[0]
     'x'
     >>> ranker.judges().index.tolist()
-    ['Dan', 'Eve']
+    ['Eve', 'Dan']
     """
 
     fit_: ArenaFit
