@@ -42,7 +42,11 @@ th, td { padding: .2rem .6rem; text-align: right; white-space: nowrap; }
 th.item, td.item { text-align: left; white-space: normal; min-width: 7rem; max-width: 20rem;
                    overflow-wrap: anywhere; }
 th { border-bottom: 2px solid #222; position: sticky; top: 0; background: #fff; }
+tbody tr { background: #fff; }
 tbody tr:nth-child(even) { background: #f4f4f4; }
+th.item, td.item { position: sticky; left: 0; }
+td.item { background: inherit; }
+th.item { z-index: 1; }
 tbody tr.tier td { border-top: 1px solid #999; }
 .answer { font-weight: bold; }
 figure { margin: 1rem 0; }
@@ -50,7 +54,13 @@ img { max-width: 100%; height: auto; }
 p, li, dd { overflow-wrap: anywhere; }
 dd { margin: 0 0 .6rem 1rem; }
 small { color: #555; }
+@media (max-width: 40rem) {
+  table { font-size: .85rem; }
+  th, td { padding: .15rem .3rem; }
+  th.item, td.item { min-width: 5rem; max-width: 9rem; }
+}
 @media (prefers-color-scheme: dark) {
+  tbody tr { background: #181818; }
   body { color: #ddd; background: #181818; }
   tbody tr:nth-child(even) { background: #242424; }
   th { border-color: #ddd; background: #181818; }
