@@ -10,6 +10,7 @@ import pytest
 
 from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli import main
+from bayesrank.estimators import ArenaRanker
 
 NAMES = ["ada", "bob", "cy", "dot", "eve"]
 FEATURES = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 9.0], [4.0, 4.0]])
@@ -87,6 +88,19 @@ def test_new_items_by_their_features(at, capsys):
     assert skills["skill_sd"][0] > 0.0
     assert _run("predict", "features", "--items", "new.csv") == 0
     assert _printed(capsys)[-1]["item"] == "fay"
+
+
+def test_pairs_of_a_log_with_positions(at, capsys):
+    rows = [f"{NAMES[i]},{NAMES[j]},{'tie' if tie else 'model_a'}" for i, j, tie in 4 * GAMES]
+    Path("log.csv").write_text("\n".join(["model_a,model_b,winner", *rows]))
+    assert _run("rank", "log.csv", "--out", "log", "--crosscheck", "none", "--quiet") == 0
+    capsys.readouterr()
+    assert _run("predict", "log", "pairs.csv") == 0
+    rows = _printed(capsys)
+    ranker = ArenaRanker.load("log/ranker.npz")
+    for outcome in ("win", "tie", "loss"):
+        truth = ranker.predict_proba([("ada", "bob"), ("eve", "cy")], outcome=outcome)
+        np.testing.assert_allclose([float(row[outcome]) for row in rows], truth, rtol=1e-4)
 
 
 BAD = {

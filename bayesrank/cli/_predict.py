@@ -77,7 +77,7 @@ def predict(
 def _load(results: Path) -> Any:
     """The ranker in a folder of results."""
     from bayesrank.cli.pipeline import RANKER
-    from bayesrank.estimators import OrderRanker, PairwiseRanker
+    from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
 
     path = results / RANKER
     if not path.is_file():
@@ -86,7 +86,7 @@ def _load(results: Path) -> Any:
             "(that of very many items has none)"
         )
     problems = []
-    for kind in (PairwiseRanker, OrderRanker):
+    for kind in (PairwiseRanker, OrderRanker, ArenaRanker):
         try:
             return kind.load(path)
         except ValueError as error:
@@ -112,7 +112,7 @@ def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) ->
     from bayesrank.datasets import DataError
     from bayesrank.datasets.items import read_items
 
-    if ranker.item_features is None:
+    if getattr(ranker, "item_features", None) is None:
         raise click.UsageError("--items: these results are of items without features.")
     new = read_items(path, few=True)
     columns = _feature_names(results)
@@ -199,7 +199,7 @@ def _chances(ranker: Any, numbers: np.ndarray, parts: list[Any] | None) -> dict[
     from bayesrank.estimators.predict import outcome_probability
     from bayesrank.estimators.skills import OUTCOMES
 
-    with_ties = "outcomes" in ranker.result.model_kwargs
+    with_ties = "tie_width" in ranker.params_
     possible = _OUTCOMES if with_ties else ("win", "loss")
     pairs = [(ranker.names_[i], ranker.names_[j]) for i, j in numbers] if parts is None else []
     chances = {}

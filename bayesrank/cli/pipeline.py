@@ -312,7 +312,8 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
         ranking.elo,
     )
     (folder / "report.html").write_text(page, encoding="utf-8")
-    components = getattr(ranking.ranker.result, "component_covariances", None)
+    result = getattr(ranking.ranker, "result", None)
+    components = getattr(result, "component_covariances", None)
     if components is None or components.nbytes <= _LARGEST_RANKER:
         ranking.ranker.save(folder / RANKER)
     for name, figure in analysis.figures.items():
