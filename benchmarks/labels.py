@@ -112,7 +112,11 @@ def _logistic(X: Any, told: Any, new: Any, Y: Any) -> tuple[Any, float]:
     for y in told.T:
         known = ~np.isnan(y)
         penalties = LogisticRegressionCV(
-            Cs=np.logspace(-4, 0, 9), cv=5, scoring="neg_log_loss", l1_ratios=(0,)
+            Cs=np.logspace(-4, 0, 9),
+            cv=5,
+            scoring="neg_log_loss",
+            l1_ratios=(0,),
+            use_legacy_attributes=False,
         )
         model = make_pipeline(StandardScaler(), penalties).fit(X[known], y[known])
         columns.append(model.predict_proba(new)[:, 1])

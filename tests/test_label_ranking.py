@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.extend.core import jaxprs_in_params
 from numpy.testing import assert_allclose
 from numpyro import optim
 from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
@@ -204,6 +205,28 @@ def test_evidence_has_the_slope_of_finite_differences():
             step = jnp.zeros(3).at[number].set(1e-4)
             ends = [value_and_slope(at + sign * step)[0] for sign in (1, -1)]
             assert_allclose(slope[number], (ends[0] - ends[1]) / 2e-4, rtol=1e-4, atol=1e-5)
+
+
+def factorised(jaxpr):
+    """Numbers of dimensions of all matrices that a trace factorises or solves with."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in {"cholesky", "lu", "eigh", "triangular_solve"}:
+            yield equation.invars[0].aval.ndim
+        for inner in jaxprs_in_params(equation.params):
+            yield from factorised(inner)
+
+
+def test_many_small_matrices_are_not_factorised_at_once():
+    """Where two such calls run together, XLA's threads can wait for each other for ever."""
+    X, data, _, _ = simulated(6, 8)
+    engine = LabelRankingEP()
+
+    def evidence(scale):
+        return engine.log_evidence({"scale": scale, "zero_noise": 0.5}, X, *data, 3)
+
+    with jax.enable_x64(True):
+        found = list(factorised(jax.make_jaxpr(jax.grad(evidence))(0.8).jaxpr))
+    assert found and set(found) == {2}
 
 
 def test_nuts_and_svi_run_the_program():

@@ -50,7 +50,7 @@ class LabelRankingEP(EP):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(calibrated_label_ranking, **({"structure": "dense"} | settings))
+        super().__init__(calibrated_label_ranking, **{"structure": "dense", **settings})
 
     def with_settings(self, **changed: Any) -> LabelRankingEP:
         """Make an engine with the same settings but for these."""
