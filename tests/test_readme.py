@@ -100,6 +100,7 @@ def test_every_command_and_option_exists(capsys):
         "evaluate",
         "ask",
         "predict",
+        "labels",
         "rate",
         "search",
         "stream",
