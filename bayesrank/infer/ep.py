@@ -290,11 +290,10 @@ class EP:
         """
         fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
-        tau, nu = lax.stop_gradient((state.tau, state.nu))
         problem = self._read(params, *args, **kwargs).problem
         if isinstance(state.posterior, FactorisedGaussian):
             return messages.log_evidence(problem, state.posterior.messages), state
-        return sites.log_evidence(problem, tau, nu, state.posterior), state
+        return sites.evidence_at(problem, state, differentiable=True), state
 
     # ------------------------------------------------------------ running
 
@@ -380,7 +379,7 @@ class EP:
             log_evidence = messages.log_evidence(program.problem, posterior.messages)
         else:
             mean, covariance = program.all_latents(posterior)
-            log_evidence = sites.log_evidence(program.problem, state.tau, state.nu, posterior)
+            log_evidence = sites.evidence_at(program.problem, state)
         solution = Solution(
             state.tau,
             state.nu,

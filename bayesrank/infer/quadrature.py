@@ -3,7 +3,8 @@
 The tilted density ``p(x) = exp(l(x)) N(x; m, v) / Z`` can be a thousand times narrower than its
 cavity, sit forty standard deviations away from the cavity's mean, or be cut off on one side within
 a ten-thousandth of its width.  A rule with fixed nodes misses such shapes, so the nodes are placed
-afresh for each element:
+afresh for each element.  Where all elements have one smooth peak the trapezoidal rule will do
+(`bayesrank.infer.trapezoid`); else
 
 1. the ends of the interval are where the density has fallen by a fixed number of nats beyond
    its mode and beyond the likelihood's own peak (a likelihood with heavy tails has mass at both);
@@ -32,6 +33,7 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.distributions import TiltedMoments
+from bayesrank.infer.trapezoid import trapezoid_moments, value_and_slope
 
 __all__ = ["tilted_moments"]
 
@@ -72,9 +74,17 @@ def tilted_moments(
     de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and
     Approximation Theory.
     """
+    smooth, is_right = trapezoid_moments(log_likelihood, mean, variance)
+    return lax.cond(
+        is_right, lambda: smooth, lambda: _robust_moments(log_likelihood, mean, variance)
+    )
+
+
+def _robust_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array) -> TiltedMoments:
+    """Moments by panels that crowd where the density drops or kinks."""
     x, log_weight = lax.stop_gradient(_place_nodes(log_likelihood, mean, variance))
     # Nodes are mapped over, so that the likelihood only ever sees arrays of its own shape.
-    values, slopes = jax.vmap(lambda points: _value_and_slope(log_likelihood, points))(x)
+    values, slopes = jax.vmap(lambda points: value_and_slope(log_likelihood, points))(x)
     deviation = x - mean
     log_mass = values - 0.5 * deviation**2 / variance + log_weight
     p = jnp.exp(log_mass - jax.nn.logsumexp(log_mass, axis=0))
@@ -96,17 +106,6 @@ def tilted_moments(
     return jax.tree.map(lambda a, b: jnp.where(is_narrow, a, b), narrow, wide)
 
 
-def _value_and_slope(log_likelihood: LogLikelihood, x: Array) -> tuple[Array, Array]:
-    """Log likelihood and its derivative, with overflow read as zero density.
-
-    A rate of ``exp(800)`` makes ``inf - inf``; no mass is lost by dropping such a point.
-    """
-    value, slope = jax.jvp(log_likelihood, (x,), (jnp.ones_like(x),))
-    known = jnp.isfinite(value)
-    slope = jnp.where(known & jnp.isfinite(slope), slope, 0.0)
-    return jnp.where(known, value, -jnp.inf), slope
-
-
 # ---------------------------------------------------------------- placing the nodes
 
 
@@ -116,7 +115,7 @@ def _place_nodes(
     """Nodes (panels * nodes, G) and the logs of their weights."""
 
     def log_density(x: Array) -> tuple[Array, Array]:
-        value, slope = _value_and_slope(log_likelihood, x)
+        value, slope = value_and_slope(log_likelihood, x)
         return value - 0.5 * (x - mean) ** 2 / variance, slope - (x - mean) / variance
 
     cuts, top, floor, spike = _interval(log_likelihood, log_density, mean, variance)
@@ -165,7 +164,7 @@ def _interval(
 
     def slopes(x: Array) -> Array:
         """Of the tilted log density at x[0] and of the log likelihood at x[1]."""
-        return jax.vmap(lambda y: _value_and_slope(log_likelihood, y)[1])(x) - pull * (x - mean)
+        return jax.vmap(lambda y: value_and_slope(log_likelihood, y)[1])(x) - pull * (x - mean)
 
     turns = _uphill_zero(slopes, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
     depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)

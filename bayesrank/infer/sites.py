@@ -34,13 +34,16 @@ from jax import Array, lax
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.trapezoid import known
 
 __all__ = [
     "Block",
     "EPState",
     "Problem",
     "Sites",
+    "Tilted",
     "cavity",
+    "evidence_at",
     "init",
     "log_evidence",
     "log_sites",
@@ -105,6 +108,22 @@ class Problem(NamedTuple):
 Sites = tuple[tuple[Array, ...], tuple[Array, ...]]
 
 
+class Tilted(NamedTuple):
+    """Cavities that factors were multiplied by, and the integrals.
+
+    Attributes
+    ----------
+    mean, variance
+        Of the cavities of margins, shape (G,).
+    log_z
+        Logs of the integrals of the factors over them, shape (G,).
+    """
+
+    mean: Array
+    variance: Array
+    log_z: Array
+
+
 class EPState(NamedTuple):
     """What one sweep hands to the next.
 
@@ -125,6 +144,8 @@ class EPState(NamedTuple):
         Sites skipped in the last sweep, because their cavity or matched variance was not positive.
     skipped_total
         The same, summed over sweeps.
+    tilted
+        What the last sweep integrated, for each block.
     """
 
     tau: tuple[Array, ...]
@@ -135,6 +156,7 @@ class EPState(NamedTuple):
     sweep: Array
     skipped: Array
     skipped_total: Array
+    tilted: tuple[Tilted, ...] = ()
 
 
 def cavity(
@@ -197,6 +219,7 @@ def init(problem: Problem) -> EPState:
         none,
         none,
         none,
+        tuple(Tilted(zero, zero, zero) for zero in tau),
     )
 
 
@@ -231,14 +254,16 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     max_damping
         Largest share of a proposed change to take.
     """
-    tau, nu, skipped = [], [], jnp.zeros((), jnp.int32)
+    tau, nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
     damping = jnp.minimum(state.damping, max_damping)
     margins = [state.posterior.margins(block.rows) for block in problem.blocks]
     for block, old_tau, old_nu, (mean, variance) in zip(
         problem.blocks, state.tau, state.nu, margins, strict=True
     ):
-        new_tau, new_nu, kept = _matched(block, old_tau, old_nu, mean, variance, problem.power)
+        matched = _matched(block, old_tau, old_nu, mean, variance, problem.power)
+        new_tau, new_nu, kept, seen = matched
         skipped += jnp.sum(kept, dtype=jnp.int32)
+        tilted.append(seen)
         tau.append(old_tau + damping * (new_tau - old_tau))
         nu.append(old_nu + damping * (new_nu - old_nu))
     posterior = posterior_of(problem, tuple(tau), tuple(nu))
@@ -261,6 +286,7 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
         state.sweep + 1,
         skipped,
         state.skipped_total + skipped,
+        tuple(tilted),
     )
 
 
@@ -274,13 +300,8 @@ def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> t
     return tuple(SiteTerm(block.rows, t, n) for block, t, n in triples)
 
 
-def log_evidence(
-    problem: Problem,
-    tau: tuple[Array, ...],
-    nu: tuple[Array, ...],
-    posterior: Gaussian | None = None,
-) -> Array:
-    """EP's approximation of the log integral of prior times factors.
+def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Array:
+    """EP's approximation of the log integral of prior times factors, at any sites.
 
     With cavity mean m and variance v of each margin, and ``p`` for `power`,
 
@@ -288,41 +309,72 @@ def log_evidence(
         tau v) ]
           - 1/2 log |I + S K| + 1/2 psi' C psi,
 
-    which for ``p = 1`` is equation (11) of Chu and Ghahramani.  At a fixed point its gradient in
-    anything but the sites is the total derivative, since there it is stationary in the sites: hold
-    them fixed and differentiate. There it is stationary in the cavities as well, for factor and
-    site give a cavity the same moments: hold these fixed too, and what is left to differentiate is
-    the Gaussian integral, which is cheap once the posterior is known.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    tau, nu
-        The sites.
-    posterior
-        The posterior that they make, where it is known. Derivatives then hold the cavities fixed.
+    which for ``p = 1`` is equation (11) of Chu and Ghahramani.
     """
     total = jnp.asarray(problem.log_constant)
     if not problem.blocks:
         return total
-    known = posterior is not None
-    posterior = lax.stop_gradient(posterior) if known else posterior_of(problem, tau, nu)
-    power = problem.power
+    posterior = posterior_of(problem, tau, nu)
     for block, t, n in zip(problem.blocks, tau, nu, strict=True):
-        m, v, _ = cavity(t, n, *posterior.margins(block.rows), power)
-        m, v = lax.stop_gradient((m, v)) if known else (m, v)
-        log_z = block.moments(block.offset + m, v).log_z
-        total += jnp.sum(log_z - log_sites(power * t, power * n, m, v)) / power
-    if known:
-        return total + problem.prior.log_normaliser(_terms(problem, tau, nu), posterior)
+        total += _factor_part(
+            t, n, _integrated(block, t, n, posterior, problem.power), problem.power
+        )
     return total + posterior.log_normaliser
+
+
+def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
+    """EP's log evidence where its sweeps ended, from what the last one integrated.
+
+    The evidence is a function of sites and of cavities, and at EP's fixed point stationary in both:
+    factor and site give a cavity the same moments, and cavity and site make the posterior.  So the
+    cavities that the last sweep saw serve for those that it left behind, and nothing is integrated
+    anew.  For the same reason the derivative in anything else is the total one where sites and
+    cavities are held fixed; what is left to differentiate is the Gaussian integral, which is cheap
+    once the posterior is known, and factors that depend on a hyperparameter themselves.
+
+    Parameters
+    ----------
+    problem
+        The problem, which may depend on what to differentiate by.
+    state
+        The state after the last sweep.
+    differentiable
+        Whether factors may depend on it.
+    """
+    total = jnp.asarray(problem.log_constant)
+    if not problem.blocks:
+        return total
+    power, state = problem.power, lax.stop_gradient(state)
+    parts = zip(problem.blocks, state.tau, state.nu, state.tilted, strict=True)
+    for block, t, n, tilted in parts:
+        if block.gaussian:
+            # Its integral costs nothing, and far from the mean it is a difference of large numbers.
+            tilted = _integrated(block, t, n, state.posterior, power)
+        elif differentiable:
+            log_z = block.moments(block.offset + tilted.mean, tilted.variance).log_z
+            tilted = tilted._replace(log_z=known(tilted.log_z, log_z))
+        total += _factor_part(t, n, tilted, power)
+    return total + problem.prior.log_normaliser(
+        _terms(problem, state.tau, state.nu), state.posterior
+    )
+
+
+def _integrated(block: Block, tau: Array, nu: Array, posterior: Gaussian, power: float) -> Tilted:
+    """Factors times the cavities that a posterior leaves; derivatives hold these fixed."""
+    m, v, _ = lax.stop_gradient(cavity(tau, nu, *posterior.margins(block.rows), power))
+    return Tilted(m, v, block.moments(block.offset + m, v).log_z)
+
+
+def _factor_part(tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
+    """What factors have over their sites, as the evidence counts them."""
+    own = log_sites(power * tau, power * nu, tilted.mean, tilted.variance)
+    return jnp.sum(tilted.log_z - own) / power
 
 
 def _matched(
     block: Block, tau: Array, nu: Array, mean: Array, variance: Array, power: float
-) -> tuple[Array, Array, Array]:
-    """New site parameters of a block, and which sites keep their old ones."""
+) -> tuple[Array, Array, Array, Tilted]:
+    """New site parameters of a block, which sites keep their old ones, and what was integrated."""
     m, v, proper = cavity(tau, nu, mean, variance, power)
     # The site of a Gaussian factor is the same at any cavity; nothing cancels at a point.
     at = jnp.zeros_like(v) if block.gaussian else v
@@ -333,7 +385,8 @@ def _matched(
     # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
     # skipped.
     kept = ~usable & (variance > 0)
-    return jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu), kept
+    new_tau, new_nu = jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu)
+    return new_tau, new_nu, kept, Tilted(m, v, moments.log_z)
 
 
 def _largest_change(before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]) -> Array:

@@ -263,7 +263,7 @@ class Hyperparameters:
         params = {**fixed, **self.values(flat)}
         program, end = self.engine.solve(params, *args, init_sites=init_sites, **kwargs)
         mean, covariance = program.all_latents(end.posterior)
-        log_evidence = sites.log_evidence(program.problem, end.tau, end.nu, end.posterior)
+        log_evidence = sites.evidence_at(program.problem, end)
         evaluation = self._evaluation(flat, params, log_evidence, end, args, kwargs, True)
         converged = (end.delta <= self.engine.tol) & (end.skipped == 0)
         layout = ConditionalLayout(program.shapes, program.eliminated, program.given_factors)
