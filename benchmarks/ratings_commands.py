@@ -154,7 +154,7 @@ def few(seed: int) -> None:
 
 
 @click.command("ratings-full-bayes")
-@click.option("--sets", default=20)
+@click.option("--sets", default=10)
 @click.option("--seed", default=770_000)
 def full_bayes(sets: int, seed: int) -> None:
     """The same, of 30 users and 12 items, beside NUTS with mean and kernel unknown."""

@@ -52,11 +52,11 @@ def _program(users: Any, items: Any, levels: Any, *, num_users: int, num_items: 
     own = dist.LogNormal(0.0, _USER_SPREAD)
     gaps *= jnp.asarray(numpyro.sample("gap_factor", own.expand([n, LEVELS - 2])))
     noise = jnp.asarray(numpyro.sample("noise_factor", own.expand([n])))
-    edges = centred_thresholds(gaps)[:, None, None]
-    rating = OrderedProbit(f[..., None], edges, noise[:, None, None])
-    logs = jnp.asarray(rating.log_prob(jnp.arange(LEVELS)))
-    numpyro.deterministic("probability", jnp.exp(logs))
-    numpyro.factor("rating", logs[users, items, levels].sum())
+    edges = centred_thresholds(gaps)
+    told = OrderedProbit(f[users, items], edges[users], noise[users]).log_prob(levels)
+    numpyro.factor("rating", jnp.asarray(told).sum())
+    every = OrderedProbit(f[..., None], edges[:, None, None], noise[:, None, None])
+    numpyro.deterministic("probability", jnp.exp(every.log_prob(jnp.arange(LEVELS))))
 
 
 def report(num_users: int, num_items: int, num_sets: int, seed: int) -> Iterator[str]:
