@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from benchmarks.active_commands import COMMANDS as ACTIVE
+from benchmarks.arena import COMMANDS as ARENA
 from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
 from benchmarks.kills import COMMANDS as KILLS
 from benchmarks.labels import COMMANDS as LABELS
@@ -222,7 +223,7 @@ def order_subsets(orders: int, groups: int) -> None:
 
 
 GROUPS = (
-    *(ACTIVE, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
+    *(ACTIVE, ARENA, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
     *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL),
 )
 for command in chain(*GROUPS):
