@@ -24,6 +24,7 @@ from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
 from benchmarks.retrieval import COMMANDS as RETRIEVAL
+from benchmarks.scale import COMMANDS as SCALE
 
 
 @click.group()
@@ -57,6 +58,8 @@ def one(kind: str, name: str) -> None:
         from benchmarks.speed import measure as run
     elif kind == "acquisition":
         from benchmarks.active_speed import measure as run
+    elif kind == "scale":
+        from benchmarks.scale import measure as run
     elif kind == "query_loop":
         from benchmarks.query_loop import measure as run
     else:
@@ -224,7 +227,7 @@ def order_subsets(orders: int, groups: int) -> None:
 
 GROUPS = (
     *(ACTIVE, ARENA, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
-    *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL),
+    *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE),
 )
 for command in chain(*GROUPS):
     main.add_command(command)

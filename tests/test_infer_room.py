@@ -11,7 +11,7 @@ import pytest
 
 from bayesrank import PairwiseRanker, _memory
 from bayesrank._memory import TooLargeError
-from bayesrank.infer import EP, maximize_evidence, room
+from bayesrank.infer import EP, IntegratedEP, maximize_evidence, room
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.room import bytes_at_once, check_compiled
 
@@ -107,6 +107,18 @@ def test_the_search_for_hyperparameters_and_the_estimators_refuse_too(two_gigaby
     items, comparisons = np.arange(100_000.0)[:, None], pairs.tolist()
     with pytest.raises(TooLargeError, match="of memory"):
         PairwiseRanker(item_features=items).fit(comparisons)
+
+
+def test_what_an_integration_would_keep_is_refused_before_it(monkeypatch):
+    def model(y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        f = numpyro.sample("f", dist.Normal(0.0, scale).expand([300]))
+        numpyro.sample("y", dist.Normal(f[: len(y)], 1.0), obs=y)
+
+    monkeypatch.setattr(room, "available", lambda: 20_000_000)
+    said = "of 300 latents at 32 values of the hyperparameters take 22 MiB of memory, and 19.1 MiB"
+    with pytest.raises(TooLargeError, match=said):
+        IntegratedEP(model).run(jax.random.key(0), np.linspace(-1.0, 1.0, 20))
 
 
 def test_wide_sparse_rows_are_multiplied_as_dense_ones():

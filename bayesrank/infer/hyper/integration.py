@@ -50,6 +50,7 @@ from bayesrank.infer.hyper.weighted import Weighted, weigh
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
+from bayesrank.infer.room import check_room
 
 __all__ = ["IntegratedEP"]
 
@@ -311,6 +312,12 @@ class _Survey:
         proposal = self.proposal()
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
         count = self.round = 2 ** int(np.ceil(np.log2(wanted)))
+        latents = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        check_room(
+            8.0 * count * latents**2,
+            f"the covariances of {latents:,} latents at {count} values of the hyperparameters",
+            "use maximize_evidence and EP, which keep one",
+        )
         batches, components, heights = [], [], []
         while True:
             points = proposal.points(count, seed + len(batches))
