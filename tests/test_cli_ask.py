@@ -77,7 +77,7 @@ def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
 
     code, out, _ = run(capsys, monkeypatch, ["1"], items, "--annotator", "Ann")  # and then no more
     assert code == 0 and "\n1 answered; " in out and "2 answers are saved" in out
-    assert events()[1].annotator == "Ann" and "90% rank interval" in out
+    assert events()[1].annotator == "Ann" and "90% ranks" in out
 
 
 def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
@@ -333,7 +333,7 @@ def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal, tmp_path):
     before = terminal.before
     terminal.wait_for("Nothing is known of the ranking yet.")
     terminal.press(b"2")
-    terminal.wait_for("rank interval")
+    terminal.wait_for("90% ranks")
     terminal.wait_for_key()
     terminal.process.terminate()
     terminal.wait_for("\x1b[?1049l")
@@ -371,13 +371,13 @@ def test_on_a_terminal_by_keys(terminal, tmp_path):
     terminal.press(b"1")
     terminal.wait_for("Saved: ")
     assert len(events(tmp_path / "answers.jsonl")) == 1  # on disk before it is said
-    terminal.wait_for("rank interval")
+    terminal.wait_for("90% ranks")
     terminal.press(b"\x1b[C")
     terminal.wait_for("2 answered")
-    terminal.wait_for("rank interval")
+    terminal.wait_for("90% ranks")
     terminal.press(b"u")
     terminal.wait_for("Taken back: ")
-    terminal.wait_for("rank interval")
+    terminal.wait_for("90% ranks")
     terminal.press(b"\x03")
     terminal.wait_for("\x1b[?1049l")  # the person's own screen again
     terminal.wait_for("1 answer is saved in answers.jsonl, +1 in this sitting.")

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesrank.active import Progress
+from bayesrank.cli._conclusion import percent
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
@@ -213,8 +214,8 @@ def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
     )
     figures = {
         "Skill ± sd": [f"{m:+.2f} ± {s:.2f}" for m, s in zip(mean, sd, strict=True)],
-        "P(best)": [f"{100 * p:.0f}%" for p in best],
-        f"{100 * ranking.prob:g}% rank interval": [
+        "P(best)": [percent(p) for p in best],
+        f"{100 * ranking.prob:g}% ranks": [
             f"{a:.0f} to {b:.0f}" for a, b in zip(low, high, strict=True)
         ],
     }

@@ -14,7 +14,6 @@ from rich.text import Text
 from bayesrank._names import shown
 from bayesrank.active import Journal, Progress, QueryLoop, Question
 from bayesrank.cli._ask_screen import (
-    WIDE,
     View,
     draw_screen,
     feature_table,
@@ -28,6 +27,8 @@ from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
 __all__ = ["Sitting"]
+
+_TABLE = 76  # columns that the whole table takes
 
 _LEFT, _RIGHT = ("\x1b[D", "\x1bOD"), ("\x1b[C", "\x1bOC")
 _MANY = 40  # answers from which the last ranking averages over the hyperparameters in any case
@@ -246,7 +247,7 @@ class Sitting:
             # Who leaves early need not wait for seconds.
             final = finished or count >= _MANY
             ranking, width = self._ranking(final=final), self._console.width
-            wide = width >= WIDE
+            wide = width >= _TABLE
             show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()
         new = "" if count == self._before else f", {count - self._before:+d} in this sitting"
