@@ -300,6 +300,7 @@ def _to_arviz(data: ComparisonData, result: "EPResult | IntegratedEPResult") -> 
 
 def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Path) -> None:
     from bayesrank.cli._report import report
+    from bayesrank.infer import LargeEPResult
 
     write_frame(folder / "ranking.csv", _frame(ranking))
     analysis.posterior.to_netcdf(str(folder / "posterior.nc"), engine="h5netcdf")
@@ -314,7 +315,8 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
     (folder / "report.html").write_text(page, encoding="utf-8")
     result = getattr(ranking.ranker, "result", None)
     components = getattr(result, "component_covariances", None)
-    if components is None or components.nbytes <= _LARGEST_RANKER:
+    kept = components is None or components.nbytes <= _LARGEST_RANKER
+    if kept and not isinstance(result, LargeEPResult):
         ranking.ranker.save(folder / RANKER)
     for name, figure in analysis.figures.items():
         figure.savefig(folder / name, dpi=150)
