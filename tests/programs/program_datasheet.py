@@ -51,6 +51,8 @@ def _row(name: str, found: Accuracy, reference: Mapping[str, Any]) -> str:
     size = len(reference["mean"])
     how, effective = reference["how"], reference["effective"]
     how = how if effective is None else f"{effective:,} draws"
+    if "nuts" in reference:
+        how += f", NUTS ± {reference['nuts']['mean_error']:.3f}"
     return (
         f"| `{name}` | {first} | {size} | {how} | {found.mean:.3f} | {100 * found.sd:.1f}% | "
         f"{found.log_evidence:.3f} |\n"

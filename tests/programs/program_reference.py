@@ -7,6 +7,8 @@ All are made from NumPyro's own joint density of the program, which EP's reader 
 - else by importance sampling, with a multivariate t distribution around EP's posterior as the
   proposal.  A bad proposal shows: the effective sample size of the weights is stored.
 
+Some have a second reference, by NumPyro's NUTS on the plain program, with its Monte Carlo error.
+
 Programs whose density lives on a subspace (sums to zero) are looked at in coordinates of that.
 """
 
@@ -20,6 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import log_density
 from program_unusual import PROGRAMS
 from scipy.stats import multivariate_t
@@ -29,6 +33,13 @@ from bayesrank.infer import EP
 STORE = Path(__file__).parent / "references.json"
 _DRAWS, _CHUNK, _DEGREES = 100_000, 20_000, 9.0
 _GRID = {1: 200_001, 2: 501}
+# Programs with a reference by NUTS as well: chains, warm-up, draws of each.
+BY_NUTS = frozenset(
+    "stochastic_volatility crossed_effects ordinal_mixed poisson_random_effects negative_binomial "
+    "local_level autoregression_of_counts student_t_regression laplace_regression tobit "
+    "positive_effects truncated_effects uniform_effects kinked_predictor laplace_jumps".split()
+)
+_CHAINS, _WARMUP, _KEPT = 4, 1000, 5000
 # In posterior standard deviations, on either side.
 _REACH = {1: 60.0, 2: 14.0}
 
@@ -105,9 +116,9 @@ def reference(name: str) -> dict[str, Any]:
         exact = in_closed_form(found)
         if exact is not None:
             return exact
-        if found.root.shape[1] <= 2 and not found.bounded:
-            return on_grid(found)
-        return by_importance(found)
+        small = found.root.shape[1] <= 2 and not found.bounded
+        stored = on_grid(found) if small else by_importance(found)
+        return stored | {"nuts": by_nuts(name)} if name in BY_NUTS else stored
 
 
 def in_closed_form(found: Target) -> dict[str, Any] | None:
@@ -191,6 +202,40 @@ def by_importance(found: Target) -> dict[str, Any]:
         "sd_error": float(np.max(sd_error / np.sqrt(variance))),
         "log_evidence_error": float(np.sqrt(1 / effective - 1 / _DRAWS)),
         "effective": int(effective),
+    }
+
+
+def by_nuts(name: str) -> dict[str, Any]:
+    """NumPyro's NUTS on the plain program; EP tells the order of the sites."""
+    model = PROGRAMS[name]
+    kernel = NUTS(model, target_accept_prob=0.95)
+    sampler = MCMC(
+        kernel,
+        num_warmup=_WARMUP,
+        num_samples=_KEPT,
+        num_chains=_CHAINS,
+        chain_method="vectorized",
+        progress_bar=False,
+    )
+    sampler.run(jax.random.key(0))
+    draws = sampler.get_samples(group_by_chain=True)
+    order = EP(model).run(jax.random.key(0)).shapes
+    flat = np.concatenate(
+        [np.asarray(draws[site]).reshape(_CHAINS, _KEPT, -1) for site in order], axis=2
+    )
+    mean = flat.mean((0, 1))
+    square = (flat - mean) ** 2
+    variance = square.mean((0, 1))
+    effective = effective_sample_size(flat)
+    variance_error = square.std((0, 1)) / np.sqrt(effective_sample_size(square))
+    return {
+        "mean": np.round(mean, 5).tolist(),
+        "sd": np.round(np.sqrt(variance), 5).tolist(),
+        "mean_error": float(np.max(1 / np.sqrt(effective))),
+        "sd_error": float(np.max(0.5 * variance_error / variance)),
+        "effective": int(np.min(effective)),
+        "r_hat": float(np.max(split_gelman_rubin(flat))),
+        "num_divergent": int(np.sum(sampler.get_extra_fields()["diverging"])),
     }
 
 

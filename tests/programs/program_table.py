@@ -425,6 +425,17 @@ def weibull_censored():
 
 
 @program
+def delayed_entry():
+    """Survival seen from an age of entry on (left truncation), and censored at 2."""
+    predictor, entry = line(1.0), 0.5 * POSITIVE
+    end = np.maximum(np.minimum(POSITIVE, 2.0), entry + 0.1)
+    log_hazard = 1.5 * (jnp.log(jnp.stack([end, entry])) - predictor)
+    density = jnp.log(1.5) + log_hazard[0] - jnp.log(end)
+    survived = jnp.exp(log_hazard[1]) - jnp.exp(log_hazard[0])
+    numpyro.factor("time", jnp.where(POSITIVE > 2.0, 0.0, density) + survived)
+
+
+@program
 def gamma_regression():
     observe(dist.Gamma(3.0, 3.0 / jnp.exp(line(1.0))), POSITIVE)
 
