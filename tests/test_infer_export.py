@@ -66,14 +66,17 @@ def test_bounded_latents_are_carried_to_their_unconstrained_scale():
 
 
 class Unsettled(EP):
-    """EP whose last sweep always moves a margin."""
+    """EP whose last sweep with power 1 always moves a margin."""
 
     def solve(self, params, *args, **kwargs):
         program, state = super().solve(params, *args, **kwargs)
+        if self.power < 1:
+            return program, state
         return program, state._replace(delta=jnp.ones_like(state.delta))
 
 
 def test_power_a_half_is_tried_where_ep_does_not_settle():
+    assert type(Unsettled(model).with_settings(power=0.5)) is Unsettled
     found = Unsettled(model).run(KEY, Y)
     assert found.converged
     assert found.power == 0.5

@@ -189,10 +189,10 @@ def _compile(
 def without_stale_traces(call: Callable[[], Result], model: Any = None) -> Result:
     """Call a function that traces a program; if that mixes precisions, again without JAX's caches.
 
-    They are cleared before where `model`, the program, has stale arrays. JAX says of arrays that
-    `has_stale_arrays` does not reach, or is not asked about, in many
-    places and words (``lax.add requires``, ``scan body function carry``), which have in common that
-    they name one kind of number at both precisions.
+    They are cleared beforehand where `model`, the program, has stale arrays. There are arrays that
+    `has_stale_arrays` does not reach, or is not asked about. JAX complains of these in many places
+    and words (``lax.add requires``, ``scan body function carry``), which have in common that they
+    name one kind of number at both precisions.
     """
     if model is not None and has_stale_arrays(model):
         jax.clear_caches()

@@ -169,8 +169,11 @@ class EP:
         return {name: getattr(self, name) for name in names}
 
     def with_settings(self, **changed: Any) -> EP:
-        """Make an engine of the same program with the same settings but for these."""
-        return EP(self.model, **(self.settings | changed))
+        """Make an engine of the same class and program, with the same settings but for these.
+
+        A class whose constructor takes other arguments overrides this.
+        """
+        return type(self)(self.model, **(self.settings | changed))
 
     @cached_property
     def _tempered(self) -> EP:
