@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,20 +18,13 @@ from bayesrank.infer import messages, sites
 from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
-from bayesrank.infer.gaussian.sparse import NotPositiveError, SparseGaussian, SparsePattern
-from bayesrank.infer.large import (
-    FactorisedPosterior,
-    Large,
-    LargeEPResult,
-    LargePosterior,
-    ProbedPosterior,
-)
-from bayesrank.infer.probed import Matched, refined, short_rows
+from bayesrank.infer.large import Large, LargeEPResult
+from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
-from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import EPState, Sites
+from bayesrank.infer.solution import ProgramLayout, Solution, found_of
 
 __all__ = ["EP", "ConvergenceWarning"]
 
@@ -42,52 +35,6 @@ _STRUCTURES = ("auto", "dense", "factorised", "probes")
 
 class ConvergenceWarning(UserWarning):
     """An iterative method stopped before it converged."""
-
-
-class Solution(NamedTuple):
-    """What compiled code returns.
-
-    Attributes
-    ----------
-    tau, nu, delta, sweep, skipped, skipped_total
-        Of the last state of EP; its posterior, as large as the covariance, is left out.
-    mean, covariance
-        Of all latents, leaves included, laid end to end.
-    log_evidence
-        EP's log evidence.
-    hyperparameters
-        The values used.
-    checks, ends
-        See the attributes of `Program` of the same names.
-    large
-        What a posterior without joint covariance is made of; else None, and `covariance` is not.
-    """
-
-    tau: tuple[Array, ...]
-    nu: tuple[Array, ...]
-    delta: Array
-    sweep: Array
-    skipped: Array
-    skipped_total: Array
-    mean: Array
-    covariance: Array | None
-    log_evidence: Array
-    hyperparameters: dict[str, Array]
-    checks: tuple[Array, ...]
-    ends: tuple[Array, Array] | None
-    large: Large | None
-
-
-class ProgramLayout(NamedTuple):
-    """What is static in a program: see the attributes of `Program` of the same names."""
-
-    shapes: dict[str, tuple[int, ...]]
-    sampled: tuple[str, ...]
-    dropped: tuple[str, ...]
-    eliminated: tuple[str, ...]
-    block_sites: tuple[str, ...]
-    refusals: tuple[Refusal, ...]
-    given_factors: tuple[str, ...]
 
 
 class EP:
@@ -356,8 +303,6 @@ class EP:
                 for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
                     refusal.raise_unless(np.asarray(passed))
                 asked = num_samples, sources
-                if solution.large is not None:
-                    return engine._large(rng_key, solution, layout, args, kwargs, *asked)
                 return engine._result(rng_key, solution, layout, args, kwargs, *asked)
 
             result = solved(self)
@@ -420,137 +365,46 @@ class EP:
         num_samples: int,
         sources: dict[str, str],
     ) -> EPResult:
-        fields = self._fields(rng_key, solved, layout, args, kwargs, num_samples, sources)
-        return EPResult(joint_covariance=np.asarray(solved.covariance, float), **fields)
-
-    def _fields(
-        self,
-        rng_key: Array,
-        solved: Solution,
-        layout: ProgramLayout,
-        args: tuple,
-        kwargs: Mapping[str, Any],
-        num_samples: int,
-        sources: dict[str, str],
-    ) -> dict[str, Any]:
-        """What all results have."""
-        solution: Any = jax.tree.map(np.asarray, solved)
-        site_values = {
-            name: (tau, nu)
-            for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
-        }
-        return dict(
+        kept = None
+        if solved.large is not None:
+            solved, kept = self._kept(solved, args, kwargs)
+        fields = dict(
             model=self.model,
             model_args=args,
             model_kwargs=dict(kwargs),
-            params=dict(solution.hyperparameters),
-            free_params=layout.sampled,
-            shapes=layout.shapes,
-            joint_mean=np.asarray(solution.mean, float),
-            sites=site_values,
-            log_evidence=float(solution.log_evidence),
-            converged=bool(
-                solution.delta <= self.tol
-                and solution.skipped == 0
-                and np.isfinite(solution.log_evidence)
-            ),
-            num_sweeps=int(solution.sweep),
             power=self.power,
-            skipped_sites=int(solution.skipped_total),
-            delta=float(solution.delta),
-            dropped_sites=layout.dropped,
-            eliminated_sites=layout.eliminated,
             sources=sources,
-            given_factors=layout.given_factors,
-            ends=solution.ends,
             num_samples=int(num_samples),
             rng_key=rng_key,
+            **found_of(solved, layout, self.tol),
+        )
+        if kept is None:
+            return EPResult(joint_covariance=np.asarray(solved.covariance, float), **fields)
+        return LargeEPResult(**kept._asdict(), **fields)
+
+    def _kept(
+        self, solved: Solution, args: tuple, kwargs: Mapping[str, Any]
+    ) -> tuple[Solution, Kept]:
+        """What stands for the joint covariance that is not made."""
+
+        def rematch(*numbers: Any) -> Any:
+            point = solved.hyperparameters, *numbers
+            return self.compiled(self._rematched, point, args, kwargs)[0]
+
+        return without_covariance(
+            solved,
+            self.structure,
+            rematch,
+            damping=self.damping,
+            tol=self.tol,
+            max_sweeps=self.max_sweeps,
         )
 
-    def _large(
-        self,
-        rng_key: Array,
-        solved: Solution,
-        layout: ProgramLayout,
-        args: tuple,
-        kwargs: Mapping[str, Any],
-        num_samples: int,
-        sources: dict[str, str],
-    ) -> LargeEPResult:
-        """A result without joint covariance, from the factorised posterior."""
-        solution: Any = jax.tree.map(np.asarray, solved)
-        large: Any = solution.large
-        variances = np.asarray(large.prior_variances, float)
-        rows = short_rows(large.rows, variances.size)
-        tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
-        error = 0.0
-        posterior: LargePosterior
-        if self.structure == "factorised":
-
-            def gaussian() -> SparseGaussian:
-                return SparseGaussian(SparsePattern(rows), variances, tau, nu)
-
-            posterior = FactorisedPosterior(np.asarray(large.variances, float), gaussian)
-        else:
-            cuts = np.cumsum([len(x) for x in solution.tau])[:-1]
-
-            def match(*numbers: np.ndarray) -> Matched:
-                parts = [tuple(np.split(x, cuts)) for x in numbers]
-                point = dict(solution.hyperparameters), *parts
-                (taus, nus, skipped, terms), _ = self.compiled(self._match, point, args, kwargs)
-                tau, nu = (np.concatenate([np.asarray(x, float) for x in y]) for y in (taus, nus))
-                return Matched(tau, nu, int(skipped), float(terms))
-
-            try:
-                end = refined(
-                    rows,
-                    variances,
-                    tau,
-                    nu,
-                    match,
-                    damping=self.damping,
-                    tol=self.tol,
-                    max_sweeps=self.max_sweeps,
-                )
-            except NotPositiveError as failure:
-                raise ValueError(
-                    "structure='probes' needs sites of positive precision, as log-concave "
-                    "likelihoods have them; use structure='factorised', or 'dense' on fewer latents"
-                ) from failure
-            posterior, error = ProbedPosterior(end.gaussian, end.probes), end.log_evidence_error
-            solution = solution._replace(
-                tau=tuple(np.split(end.gaussian.tau, cuts)),
-                nu=tuple(np.split(end.gaussian.nu, cuts)),
-                delta=end.delta,
-                sweep=end.sweep,
-                skipped=end.skipped,
-                skipped_total=end.skipped_total,
-                mean=large.prior_mean + end.mean,
-                log_evidence=end.log_evidence,
-            )
-        fields = self._fields(rng_key, solution, layout, args, kwargs, num_samples, sources)
-        return LargeEPResult(posterior=posterior, log_evidence_error=error, **fields)
-
-    def _match(
+    def _rematched(
         self, point: tuple[Any, ...], args: tuple, kwargs: dict[str, Any]
     ) -> tuple[Any, None]:
-        """New sites of given ones and their margins, and what they add to the log evidence."""
-        params, taus, nus, means, variances = point
-        problem = self._read(params, *args, **kwargs).problem
-        new_tau, new_nu, skipped = [], [], jnp.zeros((), jnp.int32)
-        total = jnp.asarray(problem.log_constant)
-        for block, old_tau, old_nu, mean, variance in zip(
-            problem.blocks, taus, nus, means, variances, strict=True
-        ):
-            m, v, proper = sites.cavity(old_tau, old_nu, mean, variance)
-            moments = block.moments(block.offset + m, v)
-            tau, nu, matched = sites.match(moments, m, v)
-            usable = matched & proper & (1 + tau * v > 0)
-            skipped += jnp.sum(~usable & (variance > 0), dtype=jnp.int32)
-            total += jnp.sum(moments.log_z - sites.log_sites(old_tau, old_nu, m, v))
-            new_tau.append(jnp.where(usable, tau, old_tau))
-            new_nu.append(jnp.where(usable, nu, old_nu))
-        return (tuple(new_tau), tuple(new_nu), skipped, total), None
+        params, *numbers = point
+        return match_margins(self._read(params, *args, **kwargs).problem, *numbers), None
 
 
 def _without_derivative(tree: Any) -> Any:

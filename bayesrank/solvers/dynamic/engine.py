@@ -47,7 +47,8 @@ class DynamicEP(EP):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(dynamic_thurstone, **({"structure": "dense"} | settings))
+        dense: dict[str, Any] = {"structure": "dense"}
+        super().__init__(dynamic_thurstone, **(dense | settings))
 
     def with_settings(self, **changed: Any) -> DynamicEP:
         """Make an engine with the same settings but for these."""

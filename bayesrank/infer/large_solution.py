@@ -1,0 +1,132 @@
+"""From the end of message passing to the posterior that a large result keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from bayesrank.infer import sites
+from bayesrank.infer.gaussian.sparse import NotPositiveError, SparseGaussian, SparsePattern
+from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior
+from bayesrank.infer.probed import Matched, refined, short_rows
+from bayesrank.infer.sites import Problem
+from bayesrank.infer.solution import Solution
+
+__all__ = ["Kept", "match_margins", "without_covariance"]
+
+Parts = tuple[Array, ...]
+
+
+class Kept(NamedTuple):
+    """What stands for a joint covariance: attributes of `LargeEPResult`."""
+
+    posterior: LargePosterior
+    log_evidence_error: float
+
+
+def without_covariance(
+    solved: Solution,
+    structure: str,
+    rematch: Callable[..., Any],
+    *,
+    damping: float,
+    tol: float,
+    max_sweeps: int,
+) -> tuple[Solution, Kept]:
+    """The factorised posterior as it is, or what EP comes to from there with probes.
+
+    Parameters
+    ----------
+    solved
+        The factorised end.
+    structure
+        "factorised", or else probes are used.
+    rematch
+        `match_margins` of the program, compiled.
+    damping, tol, max_sweeps
+        As those of `EP`.
+
+    Raises
+    ------
+    ValueError
+        If probes are wanted and a likelihood is not log-concave.
+    """
+    solution: Any = jax.tree.map(np.asarray, solved)
+    large = solution.large
+    variances = np.asarray(large.prior_variances, float)
+    rows = short_rows(large.rows, variances.size)
+    tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
+    if structure == "factorised":
+
+        def gaussian() -> SparseGaussian:
+            return SparseGaussian(SparsePattern(rows), variances, tau, nu)
+
+        return solved, Kept(FactorisedPosterior(np.asarray(large.variances, float), gaussian), 0.0)
+    cuts = np.cumsum([len(x) for x in solution.tau])[:-1]
+
+    def match(*numbers: NDArray[np.float64]) -> Matched:
+        taus, nus, skipped, terms = rematch(*(tuple(np.split(x, cuts)) for x in numbers))
+        tau, nu = (np.concatenate([np.asarray(x, float) for x in part]) for part in (taus, nus))
+        return Matched(tau, nu, int(skipped), float(terms))
+
+    try:
+        end = refined(
+            rows, variances, tau, nu, match, damping=damping, tol=tol, max_sweeps=max_sweeps
+        )
+    except NotPositiveError as failure:
+        raise ValueError(
+            "structure='probes' needs sites of positive precision, as log-concave likelihoods have "
+            "them; use structure='factorised', or 'dense' on fewer latents"
+        ) from failure
+    after = solution._replace(
+        tau=tuple(np.split(end.gaussian.tau, cuts)),
+        nu=tuple(np.split(end.gaussian.nu, cuts)),
+        delta=end.delta,
+        sweep=end.sweep,
+        skipped=end.skipped,
+        skipped_total=end.skipped_total,
+        mean=large.prior_mean + end.mean,
+        log_evidence=end.log_evidence,
+    )
+    return after, Kept(ProbedPosterior(end.gaussian, end.probes), end.log_evidence_error)
+
+
+def match_margins(
+    problem: Problem, taus: Parts, nus: Parts, means: Parts, variances: Parts
+) -> tuple[Parts, Parts, Array, Array]:
+    """New sites of given ones and their margins, and what they add to the log evidence.
+
+    Parameters
+    ----------
+    problem
+        The blocks of sites.
+    taus, nus
+        Sites of each block, shapes (G,).
+    means, variances
+        Their margins.
+
+    Returns
+    -------
+    tuple
+        New sites, the number of those that keep the old ones, and the terms of the log evidence.
+    """
+    new_tau, new_nu, skipped = [], [], jnp.zeros((), jnp.int32)
+    total = jnp.asarray(problem.log_constant)
+    for block, old_tau, old_nu, mean, variance in zip(
+        problem.blocks, taus, nus, means, variances, strict=True
+    ):
+        m, v, proper = sites.cavity(old_tau, old_nu, mean, variance)
+        moments = block.moments(block.offset + m, v)
+        tau, nu, matched = sites.match(moments, m, v)
+        usable = matched & proper & (1 + tau * v > 0)
+        skipped += jnp.sum(~usable & (variance > 0), dtype=jnp.int32)
+        total += jnp.sum(moments.log_z - sites.log_sites(old_tau, old_nu, m, v))
+        new_tau.append(jnp.where(usable, tau, old_tau))
+        new_nu.append(jnp.where(usable, nu, old_nu))
+    return tuple(new_tau), tuple(new_nu), skipped, total

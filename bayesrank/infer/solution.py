@@ -1,0 +1,86 @@
+"""What compiled code returns of a run of EP, and what a result takes from it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from bayesrank.infer.large import Large
+from bayesrank.infer.reader.refusals import Refusal
+
+__all__ = ["ProgramLayout", "Solution", "found_of"]
+
+
+class Solution(NamedTuple):
+    """What compiled code returns.
+
+    Attributes
+    ----------
+    tau, nu, delta, sweep, skipped, skipped_total
+        Of the last state of EP; its posterior, as large as the covariance, is left out.
+    mean, covariance
+        Of all latents, leaves included, laid end to end.
+    log_evidence
+        EP's log evidence.
+    hyperparameters
+        The values used.
+    checks, ends
+        See the attributes of `Program` of the same names.
+    large
+        What a posterior without joint covariance is made of; else None, and `covariance` is not.
+    """
+
+    tau: tuple[Array, ...]
+    nu: tuple[Array, ...]
+    delta: Array
+    sweep: Array
+    skipped: Array
+    skipped_total: Array
+    mean: Array
+    covariance: Array | None
+    log_evidence: Array
+    hyperparameters: dict[str, Array]
+    checks: tuple[Array, ...]
+    ends: tuple[Array, Array] | None
+    large: Large | None
+
+
+class ProgramLayout(NamedTuple):
+    """What is static in a program: see the attributes of `Program` of the same names."""
+
+    shapes: dict[str, tuple[int, ...]]
+    sampled: tuple[str, ...]
+    dropped: tuple[str, ...]
+    eliminated: tuple[str, ...]
+    block_sites: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+    given_factors: tuple[str, ...]
+
+
+def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, Any]:
+    """Fields of a result that say what was found; `tol` is what EP was to converge to."""
+    solution: Any = jax.tree.map(np.asarray, solved._replace(covariance=None, large=None))
+    return dict(
+        params=dict(solution.hyperparameters),
+        free_params=layout.sampled,
+        shapes=layout.shapes,
+        joint_mean=np.asarray(solution.mean, float),
+        sites={
+            name: (tau, nu)
+            for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
+        },
+        log_evidence=float(solution.log_evidence),
+        converged=bool(
+            solution.delta <= tol and solution.skipped == 0 and np.isfinite(solution.log_evidence)
+        ),
+        num_sweeps=int(solution.sweep),
+        skipped_sites=int(solution.skipped_total),
+        delta=float(solution.delta),
+        dropped_sites=layout.dropped,
+        eliminated_sites=layout.eliminated,
+        given_factors=layout.given_factors,
+        ends=solution.ends,
+    )
