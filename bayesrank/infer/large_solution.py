@@ -20,7 +20,7 @@ from bayesrank.infer.solution import Solution
 
 __all__ = ["Kept", "match_margins", "without_covariance"]
 
-Parts = tuple[Array, ...]
+BlockArrays = tuple[Array, ...]
 
 
 class Kept(NamedTuple):
@@ -98,8 +98,12 @@ def without_covariance(
 
 
 def match_margins(
-    problem: Problem, taus: Parts, nus: Parts, means: Parts, variances: Parts
-) -> tuple[Parts, Parts, Array, Array]:
+    problem: Problem,
+    taus: BlockArrays,
+    nus: BlockArrays,
+    means: BlockArrays,
+    variances: BlockArrays,
+) -> tuple[BlockArrays, BlockArrays, Array, Array]:
     """New sites of given ones and their margins, and what they add to the log evidence.
 
     Parameters
