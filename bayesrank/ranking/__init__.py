@@ -31,8 +31,8 @@ from bayesrank.ranking._tiers import prob_better_than_next as prob_better_than_n
 from bayesrank.ranking._tiers import tiers as tiers
 
 __all__ = [
-    "RankSummary",
     "ItemRecords",
+    "RankSummary",
     "comparisons_to_settle",
     "connected_components",
     "consensus_ranking",
