@@ -103,4 +103,4 @@ def test_small_files_of_every_layout_are_ranked(name, tmp_path, capsys):
     path = tmp_path / "games.csv"
     path.write_text(GAMES[name])
     assert run("rank", path, "--no-crosscheck", "--quiet", "--out", tmp_path / "out") == 0
-    assert pd.read_csv(tmp_path / "out" / "ranking.csv")["item"][0] == "a"
+    assert pd.read_csv(tmp_path / "out" / "ranking.csv")["item"].tolist()[0] == "a"

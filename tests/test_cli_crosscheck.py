@@ -1,5 +1,7 @@
 """The cross-check of the command line: equal rows as one, within its budget, and what is said."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -33,8 +35,8 @@ def test_equal_rows_as_one_are_the_same_posterior(data, weighted, features):
     pairs, tied = data
     weights = np.random.default_rng(1).uniform(0.5, 2.0, 120) if weighted else None
     ranker = PairwiseRanker(item_features=features, hyperparameters="prior")
-    result = ranker.fit(pairs, ties=tied, sample_weight=weights).result
-    distinct = _with_distinct_rows(result)
+    result: Any = ranker.fit(pairs, ties=tied, sample_weight=weights).result
+    distinct: Any = _with_distinct_rows(result)
     # Six pairs: a winner either way, or a tie, which is the same both ways round.
     assert len(distinct.model_args[1]) == 18
     assert distinct.model_kwargs["weights"].sum() == pytest.approx(
@@ -53,7 +55,7 @@ def test_distinct_rows_are_left_as_they_are():
 
 
 def test_the_heaviest_component_is_one_of_the_mixture(data):
-    result = PairwiseRanker(num_samples=50).fit(data[0]).result
+    result: Any = PairwiseRanker(num_samples=50).fit(data[0]).result
     heaviest, number = _heaviest(result), int(np.argmax(result.weights))
     np.testing.assert_array_equal(heaviest.joint_mean, result.component_means[number])
     assert heaviest.params["scale"] == result.points["scale"][number]

@@ -26,7 +26,8 @@ def folder(tmp_path):
     table["relevant:sea"], table["relevant:hills"] = (sea > 0).astype(float), np.nan
     table.loc[3, ["rank:sea", "rank:hills"]] = np.nan
     table.to_csv(tmp_path / "train.csv", index=False)
-    table[["rain", "warmth", "rank:sea"]][:3].to_csv(tmp_path / "new.csv", index=False)
+    new = table.head(3).filter(["rain", "warmth", "rank:sea"])
+    new.to_csv(tmp_path / "new.csv", index=False)
     return tmp_path
 
 

@@ -85,7 +85,7 @@ def test_new_items_by_their_features(at, capsys):
     mean, _ = gp.predict(X)
     assert skills["item"].tolist() == ["fay"]
     np.testing.assert_allclose(skills["skill_mean"], mean[5] - mean[:5].mean(), atol=1e-4)
-    assert skills["skill_sd"][0] > 0.0
+    assert skills["skill_sd"].tolist()[0] > 0.0
     assert _run("predict", "features", "--items", "new.csv") == 0
     assert _printed(capsys)[-1]["item"] == "fay"
 

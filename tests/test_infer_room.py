@@ -1,6 +1,7 @@
 """What will not fit into memory is refused from the trace, before anything is computed."""
 
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +69,7 @@ def figures(size):
         return jax.scipy.linalg.cho_solve((factor, True), covariance)
 
     stages = jax.jit(solve).trace(jnp.ones(size, jnp.float32))
-    stats = stages.lower().compile().memory_analysis()
+    stats: Any = stages.lower().compile().memory_analysis()
     return bytes_at_once(stages.jaxpr.jaxpr), stats.temp_size_in_bytes + stats.output_size_in_bytes
 
 
@@ -112,7 +113,7 @@ def test_the_search_for_hyperparameters_and_the_estimators_refuse_too(two_gigaby
 def test_what_an_integration_would_keep_is_refused_before_it(monkeypatch):
     def model(y):
         scale = numpyro.sample("scale", dist.HalfNormal(1.0))
-        f = numpyro.sample("f", dist.Normal(0.0, scale).expand([300]))
+        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale).expand([300])))
         numpyro.sample("y", dist.Normal(f[: len(y)], 1.0), obs=y)
 
     monkeypatch.setattr(room, "available", lambda: 20_000_000)

@@ -50,7 +50,7 @@ class LabelUtilities(NamedTuple):
         """Probability that each label performs better than the zero, shape (m, c)."""
         variance = 1.0 + np.diagonal(self.covariance, axis1=2, axis2=3)
         spread = np.sqrt(variance + self.zero_noise[:, None, None] ** 2)
-        return np.tensordot(self.weights, ndtr(self.mean / spread), 1)
+        return np.tensordot(self.weights, np.asarray(ndtr(self.mean / spread), float), 1)
 
     def wins(self) -> Array:
         """Number of other labels that each label is expected to beat, shape (m, c)."""
