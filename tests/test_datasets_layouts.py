@@ -114,6 +114,14 @@ def test_the_fast_reader_and_the_strict_one_agree(tmp_path):
         np.testing.assert_array_equal(one.codes, other.codes)
 
 
+def test_names_that_look_like_numbers_are_kept_as_they_are_written(tmp_path):
+    path = tmp_path / "versions.csv"
+    path.write_text("winner,loser\n1.10,2\n1.1,0.5\n2,1.10\n007,7\n1e3,1000\n")
+    data = read_comparisons(path)
+    assert data.names == ("1.10", "2", "1.1", "0.5", "007", "7", "1e3", "1000")
+    assert data.comparisons.tolist() == [[0, 1], [2, 3], [1, 0], [4, 5], [6, 7]]
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_orders_in_cells(tmp_path, kind):
     path = tmp_path / f"c.{kind}"

@@ -136,12 +136,9 @@ def _read_plain(path: Path, text: str) -> ColumnTable | None:
         return None
     check_header(path, 1, header)
     frame: Any = pd.read_csv(
-        StringIO(text), dtype="category", na_filter=False, header=0, names=header, quoting=3
-    )
-    columns = []
-    for name in header:
-        cells = frame[name].cat
-        columns.append(_by_appearance(_stripped(name, cells.categories, cells.codes)))
+        StringIO(text), dtype=object, na_filter=False, header=0, names=header, quoting=3
+    )  # categories would be numbers where all cells look like some: 1.10 and 1.1 are two names
+    columns = [_by_appearance(_column(name, frame[name])) for name in header]
     table = ColumnTable(path, tuple(columns), np.arange(2, lines + 1))
     blank = np.all([_is_blank(column) for column in columns], axis=0)
     return None if blank.any() or len(frame) != lines - 1 else table
