@@ -122,6 +122,14 @@ def test_names_that_look_like_numbers_are_kept_as_they_are_written(tmp_path):
     assert data.comparisons.tolist() == [[0, 1], [2, 3], [1, 0], [4, 5], [6, 7]]
 
 
+@pytest.mark.parametrize("rows", ["0,0.5,0.5\n0.5,1,0.5\n", "-1,1,-1\n1,-1,-1\n2,-1,2\n"])
+def test_numbers_that_name_the_winner_are_not_taken_for_outcomes(tmp_path, rows):
+    path = tmp_path / "temperatures.csv"
+    path.write_text("model_a,model_b,winner\n" + rows)
+    with pytest.raises(DataError, match=r"name of an item and also a number .*write model_a"):
+        read_comparisons(path)
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_orders_in_cells(tmp_path, kind):
     path = tmp_path / f"c.{kind}"

@@ -299,14 +299,20 @@ def _outcomes(
     """Read a column of outcomes: numbers, words, or the names of the items themselves."""
     first, second = sides
     by_number = numbers_mean(column.values, names.positive)
-    if isinstance(by_number, list):
-        note = _rule(column, first, second, names)
-        return np.array(by_number)[column.codes], note
-    meant = [words_mean(cell, first.name, second.name) for cell in column.values]
-    words = np.array([-1 if each is None else each for each in meant])[column.codes]
-    named = np.full(len(words), -1)
+    named = np.full(len(table.rows), -1)
     named[_itself(first, column)] = WIN
     named[_itself(second, column)] = LOSS
+    if isinstance(by_number, list):
+        outcome = np.array(by_number)[column.codes]
+        clash = (named >= 0) & (named != outcome)
+        if clash.any():
+            cell = column.values[column.codes[int(np.argmax(clash))]]
+            problem = f"{cell!r} is the name of an item and also a number for another outcome"
+            cure = f"write {first.name}, {second.name} or tie"
+            raise table.error(problem, cure, column, clash)
+        return outcome, _rule(column, first, second, names)
+    meant = [words_mean(cell, first.name, second.name) for cell in column.values]
+    words = np.array([-1 if each is None else each for each in meant])[column.codes]
     clash = (words >= 0) & (named >= 0) & (words != named)
     if clash.any():
         cell = column.values[column.codes[int(np.argmax(clash))]]
