@@ -103,6 +103,23 @@ def test_pairs_of_a_log_with_positions(at, capsys):
         np.testing.assert_allclose([float(row[outcome]) for row in rows], truth, rtol=1e-4)
 
 
+def test_nothing_is_written_where_a_pair_is_unknown_or_a_file_is_in_use(at, capsys):
+    Path("new.csv").write_text("item,x,z\nfay,2.5,5\n")
+    Path("typo.csv").write_text("a,b\nfay,adda\n")
+    asked = ("predict", "features", "typo.csv", "--items", "new.csv")
+    capsys.readouterr()
+    assert _run(*asked, "--skills", "unwritten.csv") == 2
+    assert not Path("unwritten.csv").exists()
+    assert _run(*asked) == 2
+    assert capsys.readouterr().out == ""
+    before = Path("pairs.csv").read_text()
+    assert _run("predict", "plain", "pairs.csv", "--out", "pairs.csv") == 2
+    assert Path("pairs.csv").read_text() == before
+    same = ("--out", "both.csv", "--skills", "both.csv")
+    assert _run("predict", "features", "pairs.csv", "--items", "new.csv", *same) == 2
+    assert not Path("both.csv").exists()
+
+
 BAD = {
     "no results": (("predict", ".", "pairs.csv"), "there is no ranker.npz in it"),
     "nothing asked": (("predict", "plain"), "Give a file of pairs, or --items"),

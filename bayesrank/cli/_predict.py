@@ -1,5 +1,6 @@
 """``python -m bayesrank predict``: comparisons to come, and new items, from saved results."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,22 +57,37 @@ def predict(
         raise click.UsageError("Give a file of pairs, or --items, or both.")
     if skills is not None and items is None:
         raise click.UsageError("--skills needs --items.")
+    from bayesrank.cli.pipeline import FILES
+
+    _refuse_to_replace([out, skills], [pairs, items, *(results / name for name in FILES)])
     named = None if pairs is None else _read_pairs(pairs)
     ranker = _load(results)
     names = [str(name) for name in ranker.names_]
-    parts = None
+    parts, given = None, []
     if items is not None:
         new = _read_new_items(results, items, ranker, names)
         parts = _with_features(ranker, new.features)
         mean, sd = _above_average(parts, len(names))
         rows = zip(new.names, mean, sd, strict=True)
-        _give(skills, [["item", "skill_mean", "skill_sd"], *(map(_cell, row) for row in rows)])
+        header = ["item", "skill_mean", "skill_sd"]
+        given.append((skills, [header, *(map(_cell, row) for row in rows)]))
         names += new.names
     if named is not None and pairs is not None:
         numbers = _numbers(named, names, pairs)
         chances = _chances(ranker, numbers, parts)
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
-        _give(out, [["first", "second", *chances], *(map(_cell, row) for row in rows)])
+        given.append((out, [["first", "second", *chances], *(map(_cell, row) for row in rows)]))
+    for path, table in given:
+        _give(path, table)
+
+
+def _refuse_to_replace(outputs: list[Path | None], inputs: list[Path | None]) -> None:
+    """Refuse to write over a file that is read, or over one that is written."""
+    taken = {os.path.realpath(path) for path in inputs if path is not None}
+    for path in outputs:
+        if path is not None and os.path.realpath(path) in taken:
+            raise OutputError(f"{path}: this file is used already; give --out or --skills another")
+        taken |= set() if path is None else {os.path.realpath(path)}
 
 
 def _load(results: Path) -> Any:
