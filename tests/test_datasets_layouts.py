@@ -130,6 +130,27 @@ def test_numbers_that_name_the_winner_are_not_taken_for_outcomes(tmp_path, rows)
         read_comparisons(path)
 
 
+def test_cells_of_rows_that_are_left_out_are_not_read(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("model_a,model_b,winner,day,weight\np,p,tie,,\np,q,p,3,2\nq,p,p,4.5,1\n")
+    data = read_comparisons(path, time="day")
+    assert data.times.dtype == np.float64
+    assert data.times.tolist() == [3.0, 4.5]
+    assert data.weights.tolist() == [2.0, 1.0]
+
+
+def test_nested_columns_of_parquet_are_kept_as_text(tmp_path, monkeypatch):
+    turn = {"role": "user", "parts": np.array([{"at": pd.Timestamp("2020-01-01")}], object)}
+    chats = [np.array([turn], object), np.array([], object)]
+    frame = pd.DataFrame(
+        {"winner": ["a", "b"], "loser": ["b", "c"], "chat": chats, "tags": [turn, None]}
+    )
+    monkeypatch.setattr(pd, "read_parquet", lambda path: frame)
+    data = read_comparisons(tmp_path / "log.parquet")
+    assert data.names == ("a", "b", "c")
+    assert data.ignored_columns == ("chat", "tags")
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_orders_in_cells(tmp_path, kind):
     path = tmp_path / f"c.{kind}"

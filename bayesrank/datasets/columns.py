@@ -79,8 +79,10 @@ class ColumnTable(NamedTuple):
         return DataError(self.path, problem, cure, row=row, column=label)
 
     def kept(self, mask: NDArray[np.bool_]) -> "ColumnTable":
-        """Some of the rows."""
-        columns = tuple(column._replace(codes=column.codes[mask]) for column in self.columns)
+        """Some of the rows, and of the cells those that they hold."""
+        columns = tuple(
+            _by_appearance(column._replace(codes=column.codes[mask])) for column in self.columns
+        )
         return self._replace(columns=columns, rows=self.rows[mask])
 
 
@@ -230,7 +232,17 @@ def _frame_column(name: str, cells: Any) -> Column:
     try:
         codes, values = pd.factorize(cells, use_na_sentinel=True)
     except TypeError:  # lists
-        lists = [np.asarray(cell).tolist() if np.ndim(cell) else cell for cell in cells]
-        return _column(name, [_json_cell(cell) for cell in lists])
+        return _column(name, [_json_cell(_plain(cell)) for cell in cells])
     texts = [*map(str, values), ""]
     return _by_appearance(_stripped(name, texts, np.where(codes < 0, len(values), codes)))
+
+
+def _plain(cell: Any) -> Any:
+    """Lists in place of arrays, at any depth, and text in place of what JSON does not know."""
+    if isinstance(cell, dict):
+        return {str(key): _plain(value) for key, value in cell.items()}
+    if isinstance(cell, np.ndarray | list | tuple):
+        return [_plain(value) for value in cell]
+    if isinstance(cell, np.generic):
+        return _plain(cell.item())
+    return cell if cell is None or isinstance(cell, str | bool | int | float) else str(cell)
