@@ -151,6 +151,19 @@ def test_nested_columns_of_parquet_are_kept_as_text(tmp_path, monkeypatch):
     assert data.ignored_columns == ("chat", "tags")
 
 
+def test_scores_that_contradict_the_outcome_are_refused_until_one_is_named(tmp_path):
+    path = tmp_path / "penalties.csv"
+    path.write_text("home,away,home_score,away_score,result\np,q,1,1,H\nq,p,2,1,H\n")
+    with pytest.raises(DataError, match="row 2, column 'result': the scores say .*--outcome"):
+        read_comparisons(path)
+    named = read_comparisons(path, columns=ColumnNames(outcome="result"))
+    assert named.tied.tolist() == [False, False]
+    scores = ColumnNames(first_score="home_score", second_score="away_score")
+    assert read_comparisons(path, columns=scores).tied.tolist() == [True, False]
+    path.write_text("home,away,home_score,away_score,result\np,q,1,1,1-1\nq,p,2,1,2-1\n")
+    assert read_comparisons(path).tied.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_orders_in_cells(tmp_path, kind):
     path = tmp_path / f"c.{kind}"

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank.datasets.columns import Column, ColumnTable
+from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
 
 __all__ = ["LAYOUTS", "ColumnNames", "Layout", "Sides"]
@@ -17,6 +18,7 @@ TRUTH = {
     **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
     **dict.fromkeys(("1", "1.0", "true", "yes"), True),
 }
+_OUTCOMES = ("winner", "preference", "outcome", "result", "ftr")
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,6 @@ class Battle:
         ("fthg", "ftag"),
         ("score_a", "score_b"),
     )
-    _OUTCOMES = ("winner", "preference", "outcome", "result", "ftr")
 
     def find(self, table: ColumnTable, names: ColumnNames) -> dict[str, int] | None:
         """Both sides, and an outcome or both scores."""
@@ -198,7 +199,7 @@ class Battle:
             at["neutral"] = neutral
         if names.outcome is None and scores[0] is not None and scores[1] is not None:
             return {**at, "first_score": scores[0], "second_score": scores[1]}
-        outcome = _named(table, names.outcome or names.winner, *self._OUTCOMES)
+        outcome = _named(table, names.outcome or names.winner, *_OUTCOMES)
         return None if outcome is None else {**at, "outcome": outcome}
 
     def read(self, table: ColumnTable, at: dict[str, int], names: ColumnNames) -> Sides:
@@ -216,7 +217,10 @@ class Battle:
             notes += said
         else:
             points = [numbers(table, table.columns[at[f"{side}_score"]]) for side in _SIDES]
-            outcome = np.sign(points[0] - points[1]).astype(np.int64) + TIE
+            outcome = np.where(
+                points[0] > points[1], WIN, np.where(points[0] < points[1], LOSS, TIE)
+            )
+            _refuse_contradiction(table, (first, second), outcome, names)
         position = np.ones(len(table.rows))
         if "neutral" in at:
             position[truths(table, table.columns[at["neutral"]])] = 0.0
@@ -331,6 +335,27 @@ def _outcomes(
         )
         raise table.error(problem, cure, column, unclear)
     return outcome, ()
+
+
+def _refuse_contradiction(
+    table: ColumnTable,
+    sides: tuple[Column, Column],
+    by_points: NDArray[np.int64],
+    names: ColumnNames,
+) -> None:
+    """Refuse points of which a column of outcomes says otherwise, unless they were named."""
+    position = table.position(*_OUTCOMES)
+    if position is None or names.first_score is not None:
+        return
+    column = table.columns[position]
+    try:
+        said, _ = _outcomes(table, column, sides, names)
+    except DataError:  # not outcomes, but such as 2-1
+        return
+    other = said != by_points
+    if other.any():
+        cure = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
+        raise table.error("the scores say that the outcome is another", cure, column, other)
 
 
 def _rule(column: Column, first: Column, second: Column, names: ColumnNames) -> tuple[str, ...]:
