@@ -48,6 +48,9 @@ def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
     # Also under --quiet:
     assert "Warning: Column 'annotator' looks like judges and is not used" in printed.err
     assert (out / "posterior.nc").stat().st_size > 0
+    notes = " ".join(printed.out.split())
+    assert "scales of the priors are taken as known: scale " in notes and "hold 82%" in notes
+    assert "tie_width" not in notes
 
 
 def test_covariates_may_be_left_out(log, tmp_path, capsys):

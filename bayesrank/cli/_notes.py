@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bayesrank.cli._columns import is_log
 from bayesrank.cli._tables import count_of
 from bayesrank.cli._unit import win_chance
 from bayesrank.datasets import ComparisonData
@@ -36,7 +37,7 @@ def notes_on(
             f"Skills move with time, and are those at {_last(data.times)}. The time in which they "
             "do is `lengthscale`, in units of that from the first comparison to the last."
         )
-    notes.append(_scales(params, spread))
+    notes.append(_scales_of_log(params) if is_log(data) else _scales(params, spread))
     return tuple(notes)
 
 
@@ -61,6 +62,17 @@ def _scales(params: Mapping[str, np.ndarray], spread: Mapping[str, np.ndarray] |
     return (
         "The intervals allow for what the comparisons leave open about the skills and about the "
         f"scales of the model, whose means (and 90% intervals) are: {likely}."
+    )
+
+
+def _scales_of_log(params: Mapping[str, np.ndarray]) -> str:
+    known = ", ".join(
+        f"{name} {_numbers(value)}" for name, value in params.items() if name != "tie_width"
+    )
+    return (
+        "The intervals allow for what the comparisons leave open about the skills and the effects. "
+        f"The scales of the priors are taken as known: {known}. That makes intervals of small logs "
+        "too narrow: in leagues of 40 games 90% intervals hold 82%."
     )
 
 

@@ -98,7 +98,10 @@ class ArenaRanker(BaseEstimator):
     Notes
     -----
     Scales of the priors are those under which the data are most probable, and are taken as known.
-    The uncertainty of reliabilities and of the tie width is in all intervals (by the delta method).
+    The uncertainty of reliabilities and of the tie width is in all intervals (by the delta method),
+    but not in `predict_proba`. 90% intervals of skills hold 88.5% in logs of 5,000 comparisons, and
+    82% in leagues of 40 games: where there are so few and the position does not matter,
+    `bayesrank.PairwiseRanker` is right, which averages over the scales.
 
     Examples
     --------
