@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
 from bayesrank.cli import main
 
@@ -105,5 +106,7 @@ GAMES = {
 def test_small_files_of_every_layout_are_ranked(name, tmp_path, capsys):
     path = tmp_path / "games.csv"
     path.write_text(GAMES[name])
+    open_before = plt.get_fignums()
     assert run("rank", path, "--no-crosscheck", "--quiet", "--out", tmp_path / "out") == 0
     assert pd.read_csv(tmp_path / "out" / "ranking.csv")["item"].tolist()[0] == "a"
+    assert plt.get_fignums() == open_before

@@ -134,6 +134,7 @@ def test_cells_of_rows_that_are_left_out_are_not_read(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("model_a,model_b,winner,day,weight\np,p,tie,,\np,q,p,3,2\nq,p,p,4.5,1\n")
     data = read_comparisons(path, time="day")
+    assert data.times is not None and data.weights is not None
     assert data.times.dtype == np.float64
     assert data.times.tolist() == [3.0, 4.5]
     assert data.weights.tolist() == [2.0, 1.0]

@@ -275,12 +275,18 @@ def _write(fitted: _Fitted, folder: Path) -> list[str]:
     write_frame(folder / "items.csv", fitted.items.round(4))
     table = fitted.items
     ax = plot_tastes(table["liking"], table["disagreement"], list(table["item"]))
-    ax.figure.savefig(folder / "tastes.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
+    _draw(ax, folder / "tastes.png")
     if len(fitted.kernel) > 1:
-        ax = plot_similarity(fitted.kernel, list(fitted.kernel.index))
-        ax.figure.savefig(folder / "similar.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
+        _draw(plot_similarity(fitted.kernel, list(fitted.kernel.index)), folder / "similar.png")
         written.append("similar.png")
     return written
+
+
+def _draw(ax: Any, path: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    ax.figure.savefig(path, dpi=150)
+    plt.close(ax.figure)
 
 
 def _table(items: "pd.DataFrame", rows: int) -> Any:

@@ -299,6 +299,8 @@ def _to_arviz(data: ComparisonData, result: "EPResult | IntegratedEPResult") -> 
 
 
 def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Path) -> None:
+    from matplotlib import pyplot as plt
+
     from bayesrank.cli._report import report
     from bayesrank.infer import LargeEPResult
 
@@ -320,6 +322,7 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
         ranking.ranker.save(folder / RANKER)
     for name, figure in analysis.figures.items():
         figure.savefig(folder / name, dpi=150)
+        plt.close(figure)
 
 
 def _frame(ranking: Ranking) -> Any:
