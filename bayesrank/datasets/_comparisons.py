@@ -42,7 +42,8 @@ def read_comparisons(
       name of the winner, an answer such as "A is much better" (how much is not used), or a number
       around zero;
     - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was
-      at home;
+      at home. Where a column of outcomes
+      contradicts the scores, the file is refused until one of them is named;
     - ``order``, with cells like ``a > b = c``.
 
     Each may have columns ``judge``, ``group`` or ``category``, and ``weight`` or ``count``. Other
