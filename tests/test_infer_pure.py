@@ -119,14 +119,15 @@ def test_compiles_once_for_a_shape(engine, result):
         events.append(event)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
+    winner, loser = problems(1, seed=9)[:, 0]
+    other_key = jax.random.key(7)
     engine.run(KEY, WINNER, LOSER, params={"noise": 0.4})
     del events[:]
-    winner, loser = problems(1, seed=9)[:, 0]
-    other = engine.run(jax.random.key(7), winner, loser, params={"noise": 0.9})
+    other = engine.run(other_key, winner, loser, params={"noise": 0.9})
     work = [name for name in events if "jaxpr_trace" in name or "compile" in name]
     assert work == ["/jax/core/compile/jaxpr_trace_duration"]  # the program checks its arguments
     del events[:]
-    engine.run(jax.random.key(7), winner, loser, params={"noise": 0.7})
+    engine.run(other_key, winner, loser, params={"noise": 0.7})
     assert [name for name in events if "jaxpr_trace" in name or "compile" in name] == []
     assert not np.allclose(other.mean["f"], result.mean["f"])
     engine.run(KEY, winner[:6], loser[:6], params={"noise": 0.9})
