@@ -259,5 +259,5 @@ def test_what_a_structure_cannot_take_is_refused():
         EP(thurstone, structure="factorised", power=0.5).run(KEY, 9, pairs)
     with pytest.raises(ValueError, match="no covariances are made, which this engine needs"):
         IntegratedEP(EP(thurstone, structure="factorised")).run(KEY, 9, pairs)
-    with pytest.raises(ValueError, match="needs sites of positive precision"):
+    with pytest.raises(ValueError, match="need sites of positive precision"):
         EP(heavy_tails, structure="probes").run(KEY, np.array([9.0, 9.1, 8.9, 9.0, 0.0]))

@@ -1,6 +1,8 @@
 """Gaussian-process building blocks on top of tinygp's kernels."""
 
 from bayesrank.gp.conditional import conditional as conditional
+from bayesrank.gp.features import features as features
+from bayesrank.gp.features import inducing_points as inducing_points
 from bayesrank.gp.graphs import knn_graph as knn_graph
 from bayesrank.gp.graphs import laplacian as laplacian
 from bayesrank.gp.kernel_prior import KernelPrior as KernelPrior
@@ -20,8 +22,10 @@ __all__ = [
     "Tier",
     "Warped",
     "conditional",
+    "features",
     "gram",
     "graph_log_normalizer",
+    "inducing_points",
     "knn_graph",
     "laplacian",
     "rbf",

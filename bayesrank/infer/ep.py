@@ -22,6 +22,7 @@ from bayesrank.infer.large import Large, LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
+from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import ProgramLayout, Solution, found_of
@@ -30,7 +31,7 @@ __all__ = ["EP", "ConvergenceWarning"]
 
 
 _FALLBACK_POWER = 0.5
-_STRUCTURES = ("auto", "dense", "factorised", "probes")
+_STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 
 
 class ConvergenceWarning(UserWarning):
@@ -68,8 +69,9 @@ class EP:
         How the posterior is kept. "dense" keeps the covariances of all latents. Where these are
         independent and each datum sees few of them, as players and games, "factorised" keeps a
         Gaussian for each alone, quickly, and leaves out what they have in common; "probes" keeps
-        the sparse precision and solves with it by conjugate gradients. "auto" is dense up to 3,000
-        latents, and of more takes "probes" where it can.
+        the sparse precision and solves with it by conjugate gradients. "low_rank" does the same for
+        a prior of low rank plus diagonal, as `bayesrank.gp.features` makes it. "auto" is dense up
+        to 3,000 latents, and of more takes "probes" or "low_rank" where it can.
 
     Examples
     --------
@@ -179,6 +181,8 @@ class EP:
         problem = program.problem
         if program.is_factorised:
             return messages.solve(problem, self.damping, self.tol, self.max_sweeps)
+        if program.is_low_rank:
+            return sites.init(problem)
         state = sites.init(problem)
         if not problem.blocks:
             return state._replace(delta=jnp.zeros_like(state.delta))
@@ -240,7 +244,10 @@ class EP:
         """
         fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
-        problem = self._read(params, *args, **kwargs).problem
+        program = self._read(params, *args, **kwargs)
+        problem = program.problem
+        if program.is_low_rank:
+            raise Refusal("no_covariances", ", ".join(program.shapes)).error()
         if isinstance(state.posterior, FactorisedGaussian):
             return messages.log_evidence(problem, state.posterior.messages), state
         return sites.evidence_at(problem, state, differentiable=True), state
@@ -319,12 +326,17 @@ class EP:
     ) -> tuple[Solution, ProgramLayout]:
         program, state = self.solve(params, *args, **kwargs)
         posterior, large = state.posterior, None
-        if program.is_factorised:
+        if program.is_factorised or program.is_low_rank:
             mean, covariance = program.mean + posterior.mean, None
             prior: Any = program.problem.prior
             rows: Any = tuple((b.rows.values, b.rows.columns) for b in program.problem.blocks)
             large = Large(program.mean, prior.variances, posterior.variances, rows)
-            log_evidence = messages.log_evidence(program.problem, posterior.messages)
+            if program.is_low_rank:
+                factor, residuals = prior.covariance
+                large = large._replace(prior_variances=residuals, factor=factor)
+                log_evidence = jnp.zeros(())  # it comes with the sweeps, outside of this code
+            else:
+                log_evidence = messages.log_evidence(program.problem, posterior.messages)
         else:
             mean, covariance = program.all_latents(posterior)
             log_evidence = sites.evidence_at(program.problem, state)

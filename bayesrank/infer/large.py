@@ -12,6 +12,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._memory import TooLargeError
+from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.white.trust import Trust
@@ -42,12 +43,16 @@ class Large(NamedTuple):
         Of all latents, shape (n,); the last of the factorised posterior.
     rows
         Values and columns of the rows of each block of sites.
+    factor
+        ``Phi`` (n, M) of a prior ``Phi Phi' + D``, of which `prior_variances` is then ``D``; else
+        None.
     """
 
     prior_mean: Array
     prior_variances: Array
     variances: Array
     rows: tuple[tuple[Array, Array], ...]
+    factor: Array | None = None
 
 
 class Approximation(NamedTuple):
@@ -56,7 +61,7 @@ class Approximation(NamedTuple):
     Attributes
     ----------
     structure
-        "factorised" or "probes".
+        "factorised", "probes" or "low_rank".
     error
         Root mean square of the relative errors of standard deviations of differences, of pairs
         that have met and pairs that never have, half and half.
@@ -93,7 +98,7 @@ class LargePosterior(Protocol):
     variances: Numbers
 
     @property
-    def gaussian(self) -> SparseGaussian:
+    def gaussian(self) -> SparseGaussian | LowRankGaussian:
         """The Gaussian that the prior and the sites make."""
         ...
 
@@ -166,7 +171,7 @@ class FactorisedPosterior:
 
 
 class ProbedPosterior:
-    """Latents whose sparse precision is kept.
+    """Latents whose sparse precision is kept, or what they share beside one.
 
     Parameters
     ----------
@@ -174,10 +179,8 @@ class ProbedPosterior:
         The Gaussian, and draws that know its variances.
     """
 
-    structure = "probes"
-
-    def __init__(self, gaussian: SparseGaussian, probes: Probes) -> None:
-        self.gaussian, self.probes = gaussian, probes
+    def __init__(self, gaussian: SparseGaussian | LowRankGaussian, probes: Probes) -> None:
+        self.structure, self.gaussian, self.probes = gaussian.structure, gaussian, probes
         self.variances = gaussian.latent_variances(probes)
 
     def sample(self, seed: int, count: int) -> Numbers:
@@ -198,9 +201,8 @@ class ProbedPosterior:
         return self.gaussian.solve(np.eye(self.variances.size), tol=1e-9)
 
     def factors(self) -> tuple[Numbers, Numbers]:
-        """``B`` (n, S), what the latents move with all others in the probes, and ``d`` (n,)."""
-        moved = self.gaussian.moved(self.probes)
-        return moved / np.sqrt(moved.shape[1]), 1 / self.gaussian.diagonal
+        """``B`` (n, S), what latents share, in the probes at least, and ``d`` (n,)."""
+        return self.gaussian.factors(self.probes)
 
 
 def _differences(first: NDArray[Any], second: NDArray[Any], size: int) -> ShortRows:
@@ -209,7 +211,7 @@ def _differences(first: NDArray[Any], second: NDArray[Any], size: int) -> ShortR
 
 
 class LargeEPResult(EPResult):
-    """The posterior of many independent latents, whose covariances are not kept.
+    """The posterior of many latents, whose covariances are not kept.
 
     What needs them all, as `joint_covariance` and `trust`, is refused beyond 5,000 latents; means,
     standard deviations, differences and draws are there of any number.

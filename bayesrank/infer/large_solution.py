@@ -12,6 +12,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bayesrank.infer import sites
+from bayesrank.infer.gaussian.low_rank import least_residuals
 from bayesrank.infer.gaussian.sparse import NotPositiveError, SparseGaussian, SparsePattern
 from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior
 from bayesrank.infer.probed import Matched, refined, short_rows
@@ -44,7 +45,7 @@ def without_covariance(
     Parameters
     ----------
     solved
-        The factorised end.
+        The factorised end; of a prior of low rank plus diagonal, the sites to start from.
     structure
         "factorised", or else probes are used.
     rematch
@@ -59,7 +60,10 @@ def without_covariance(
     """
     solution: Any = jax.tree.map(np.asarray, solved)
     large = solution.large
-    variances = np.asarray(large.prior_variances, float)
+    variances, factor = np.asarray(large.prior_variances, float), None
+    if large.factor is not None:
+        factor = np.asarray(large.factor, float)
+        variances = least_residuals(factor, variances)
     rows = short_rows(large.rows, variances.size)
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
     if structure == "factorised":
@@ -77,12 +81,21 @@ def without_covariance(
 
     try:
         end = refined(
-            rows, variances, tau, nu, match, damping=damping, tol=tol, max_sweeps=max_sweeps
+            rows,
+            variances,
+            tau,
+            nu,
+            match,
+            factor=factor,
+            damping=damping,
+            tol=tol,
+            max_sweeps=max_sweeps,
         )
     except NotPositiveError as failure:
         raise ValueError(
-            "structure='probes' needs sites of positive precision, as log-concave likelihoods have "
-            "them; use structure='factorised', or 'dense' on fewer latents"
+            "structure='probes' and 'low_rank' need sites of positive precision, as log-concave "
+            "likelihoods have them; use 'factorised' if latents are independent, or 'dense' on "
+            "fewer of them"
         ) from failure
     after = solution._replace(
         tau=tuple(np.split(end.gaussian.tau, cuts)),

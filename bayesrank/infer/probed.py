@@ -1,8 +1,7 @@
-"""EP on independent latents and short rows: means by conjugate gradients, variances by probes.
+"""EP on many latents and short rows: means by conjugate gradients, variances by probes.
 
-It starts from the sites of the factorised posterior and goes on as EP does where all covariances
-are kept, with the variances of the margins from the same random signs in every sweep, so that it
-converges.
+It starts from given sites and goes on as EP does where all covariances are kept, with the variances
+of the margins from the same random signs in every sweep, so that it converges.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import (
     NotPositiveError,
     Probes,
@@ -64,7 +64,7 @@ class Probed(NamedTuple):
         EP's log evidence, and the standard error of the log determinant in it.
     """
 
-    gaussian: SparseGaussian
+    gaussian: SparseGaussian | LowRankGaussian
     probes: Probes
     mean: Numbers
     delta: float
@@ -88,7 +88,7 @@ def short_rows(parts: tuple[tuple[Any, Any], ...], size: int) -> ShortRows:
 
 
 class _ProbedState(NamedTuple):
-    gaussian: SparseGaussian
+    gaussian: SparseGaussian | LowRankGaussian
     probes: Probes
     mean: Numbers
     margins: tuple[Numbers, Numbers]
@@ -101,6 +101,7 @@ def refined(
     nu: Numbers,
     match: Callable[[Numbers, Numbers, Numbers, Numbers], Matched],
     *,
+    factor: Numbers | None = None,
     damping: float,
     tol: float,
     max_sweeps: int,
@@ -115,6 +116,8 @@ def refined(
         Sites to start from, shape (G,).
     match
         ``match(tau, nu, mean, variance)`` of sites and margins.
+    factor
+        ``Phi`` of a prior ``Phi Phi' + D``, shape (n, M), whose ``D`` is `variances`.
     damping, tol, max_sweeps
         As those of `EP`.
 
@@ -127,7 +130,12 @@ def refined(
     most = damping
 
     def posterior(tau: Numbers, nu: Numbers, old: _ProbedState | None) -> _ProbedState:
-        gaussian = SparseGaussian(pattern, variances, tau, nu)
+        gaussian: SparseGaussian | LowRankGaussian
+        if factor is None:
+            gaussian = SparseGaussian(pattern, variances, tau, nu)
+        else:
+            before: Any = None if old is None else old.gaussian
+            gaussian = LowRankGaussian(pattern, factor, variances, tau, nu, before)
         mean = gaussian.mean(None if old is None else old.mean)
         draws = None if old is None else old.probes.draws
         probes = gaussian.probes(_SEED, _PROBES, draws)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh_tridiagonal
 
-__all__ = ["NotPositiveError", "Probes", "ShortRows", "SparseGaussian", "SparsePattern"]
+__all__ = ["NotPositiveError", "Numbers", "Probes", "ShortRows", "SparseGaussian", "SparsePattern"]
 
 Numbers = NDArray[np.float64]
 
@@ -131,6 +131,8 @@ class SparseGaussian:
     precision
         ``P``, a sparse matrix (n, n).
     """
+
+    structure = "probes"
 
     def __init__(
         self, pattern: SparsePattern, variances: Numbers, tau: Numbers, nu: Numbers
@@ -239,6 +241,11 @@ class SparseGaussian:
             moved = part.matrix() @ probes.draws - part.matrix(pull[some]) @ probes.right
             variance[some] += np.mean(moved**2, axis=1)
         return variance
+
+    def factors(self, probes: Probes) -> tuple[Numbers, Numbers]:
+        """``B`` (n, S), what the latents move with all others in the probes, and ``d`` (n,)."""
+        moved = self.moved(probes)
+        return moved / np.sqrt(moved.shape[1]), 1 / self.diagonal
 
     def log_determinant(self, seed: int, count: int = 32, steps: int = 30) -> tuple[float, float]:
         """Log determinant of ``P``, and its standard error, by Lanczos quadrature.

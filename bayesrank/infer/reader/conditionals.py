@@ -8,7 +8,7 @@ and those of several sites may: such sites make one group, and ``z = (I - J)^-1 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,16 @@ import numpy as np
 from jax import Array
 from scipy.sparse.csgraph import connected_components
 
+from bayesrank.infer.gaussian.low_rank import LowRank
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.joint import Joint
-from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, block_diagonal
+from bayesrank.infer.reader.prior import (
+    Conditional,
+    GaussianForm,
+    after,
+    as_matrix,
+    block_diagonal,
+)
 from bayesrank.infer.reader.refusals import Refusal
 
 __all__ = ["Local", "conditional", "gaussian_local", "grouped", "parents_of", "positions"]
@@ -35,7 +42,7 @@ class Local(NamedTuple):
     rows
         Its coefficients of all latents, shape (n_s, n), or None when it depends on none.
     covariance
-        Shape (n_s, n_s), or its diagonal (n_s,).
+        Shape (n_s, n_s), or its diagonal (n_s,), or a `LowRank`.
     proper
         Whether the site has a proper distribution.
     recursive
@@ -44,7 +51,7 @@ class Local(NamedTuple):
 
     loc: Array
     rows: Array | None
-    covariance: Array
+    covariance: Any
     proper: Array
     recursive: bool = False
 
@@ -113,12 +120,13 @@ def conditional(
     loc = jnp.concatenate([site.loc for site in locals_])
     diagonal = all(site.covariance.ndim == 1 for site in locals_)
     spreads = [site.covariance for site in locals_]
-    if diagonal:
+    alone = len(spreads) == 1 and locals_[0].rows is None
+    if alone:
+        [covariance] = spreads
+    elif diagonal:
         covariance = jnp.concatenate(spreads)
     else:
-        covariance = jax.scipy.linalg.block_diag(
-            *(jnp.diag(spread) if spread.ndim == 1 else spread for spread in spreads)
-        )
+        covariance = jax.scipy.linalg.block_diag(*map(as_matrix, spreads))
     proper = jnp.stack([site.proper for site in locals_]).all()
     if all(site.rows is None for site in locals_):
         return Conditional(loc, None, covariance, proper)
@@ -154,12 +162,15 @@ def gaussian_local(joint: Joint, name: str) -> Local:
         return _from_density(joint, name)
     numbers = joint.latent_numbers[name]
     spread = form.scale if form.scale is not None else form.covariance
-    if isinstance(spread, (Affine, Degree)):
+    parts = spread if isinstance(spread, LowRank) else (spread,)
+    if any(isinstance(part, (Affine, Degree)) for part in parts):
         parents = ", ".join(sorted(joint.reach((numbers.scale, numbers.covariance))))
         raise Refusal("scale_not_constant", name, parents).error()
     if isinstance(form.loc, Degree):
         raise Refusal("loc_not_affine", name).error()
-    if form.scale is not None:
+    if isinstance(spread, LowRank):
+        covariance = spread
+    elif form.scale is not None:
         covariance = (spread**2).reshape(-1)
     else:
         covariance = block_diagonal(spread)

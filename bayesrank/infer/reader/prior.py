@@ -12,17 +12,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import transforms
 
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.low_rank import LowRank, LowRankPrior
 
 __all__ = [
     "Conditional",
     "GaussianForm",
     "after",
+    "as_matrix",
     "block_diagonal",
     "extend",
     "gaussian_form",
@@ -58,7 +61,8 @@ class GaussianForm(NamedTuple):
     scale
         Standard deviations, shape of the site; None for a multivariate form.
     covariance
-        Covariances, batch shape + (d, d); None for an elementwise form.
+        Covariances, batch shape + (d, d), or a `LowRank` without batch; None for an elementwise
+        form.
     proper
         Whether the spread is one of a proper Gaussian.
     """
@@ -79,14 +83,14 @@ class Conditional(NamedTuple):
     rows
         ``J_s``, shape (n_s, latents before it), or None when it depends on none.
     covariance
-        ``Q_s``, shape (n_s, n_s), or its diagonal (n_s,).
+        ``Q_s``, shape (n_s, n_s), or its diagonal (n_s,), or a `LowRank`.
     proper
         Whether ``Q_s`` is positive definite.
     """
 
     loc: Array
     rows: Array | None
-    covariance: Array
+    covariance: Any
     proper: Array
 
 
@@ -120,6 +124,11 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
         return _transformed_form(base, shape)
     if not isinstance(base, (dist.MultivariateNormal, dist.LowRankMultivariateNormal)):
         return None
+    if isinstance(base, dist.LowRankMultivariateNormal) and len(shape) == 1:
+        factor, diagonal = _float(base.cov_factor), _float(base.cov_diag)
+        proper = jnp.all(diagonal > 0) & jnp.all(jnp.isfinite(factor))
+        loc = jnp.broadcast_to(_float(base.loc), shape)
+        return GaussianForm(loc, None, LowRank(factor, diagonal), proper)
     covariance = _float(base.covariance_matrix)
     if isinstance(base, dist.MultivariateNormal):
         factor = _float(base.scale_tril)
@@ -173,7 +182,7 @@ def _transformed_form(fn: dist.TransformedDistribution, shape: tuple[int, ...]) 
         root = slope * form.scale.reshape(-1)
         covariance = root @ root.T
     else:
-        covariance = slope @ block_diagonal(form.covariance) @ slope.T
+        covariance = slope @ block_diagonal(as_matrix(form.covariance)) @ slope.T
     return GaussianForm(jnp.asarray(transform(form.loc)), None, covariance, form.proper)
 
 
@@ -192,21 +201,30 @@ def block_diagonal(matrices: Array) -> Array:
     return spread.reshape(count * size, count * size)
 
 
-def joint_prior(conditionals: Sequence[Conditional]) -> tuple[Array, DensePrior | DiagonalPrior]:
+def joint_prior(
+    conditionals: Sequence[Conditional],
+) -> tuple[Array, DensePrior | DiagonalPrior | LowRankPrior]:
     """Mean (n,) of the latents drawn one after another, and their Gaussian about it.
 
     Returns
     -------
     tuple
-        The Gaussian is diagonal when all sites are independent with independent elements.
+        The Gaussian is diagonal when all sites are independent with independent elements, and of
+        low rank where some of these sites are so.
     """
     if all(c.rows is None and c.covariance.ndim == 1 for c in conditionals):
         return (
             jnp.concatenate([c.loc for c in conditionals]),
             DiagonalPrior(jnp.concatenate([c.covariance for c in conditionals])),
         )
+    if all(c.rows is None and _is_thin(c.covariance) for c in conditionals):
+        parts = [_low_rank(c.covariance) for c in conditionals]
+        factor = jax.scipy.linalg.block_diag(*(part.factor for part in parts))
+        diagonal = jnp.concatenate([part.diagonal for part in parts])
+        loc = jnp.concatenate([c.loc for c in conditionals])
+        return loc, LowRankPrior(LowRank(factor, diagonal))
     first = conditionals[0]
-    mean, covariance = extend(first.loc, _matrix(first.covariance), conditionals[1:])
+    mean, covariance = extend(first.loc, as_matrix(first.covariance), conditionals[1:])
     return mean, DensePrior(covariance)
 
 
@@ -228,7 +246,7 @@ def extend(
         Mean and covariance of all.
     """
     for site in conditionals:
-        own = _matrix(site.covariance)
+        own = as_matrix(site.covariance)
         if site.rows is None:
             cross = jnp.zeros((own.shape[0], mean.shape[0]), mean.dtype)
             loc = site.loc
@@ -241,5 +259,18 @@ def extend(
     return mean, covariance
 
 
-def _matrix(covariance: Array) -> Array:
+def as_matrix(covariance: Any) -> Array:
+    """A covariance in any of its forms as a matrix, batches of matrices as they are."""
+    if isinstance(covariance, LowRank):
+        return covariance.dense()
     return jnp.diag(covariance) if covariance.ndim == 1 else covariance
+
+
+def _is_thin(covariance: Any) -> bool:
+    return isinstance(covariance, LowRank) or covariance.ndim == 1
+
+
+def _low_rank(covariance: Any) -> LowRank:
+    if isinstance(covariance, LowRank):
+        return covariance
+    return LowRank(jnp.zeros((covariance.size, 0), covariance.dtype), covariance)

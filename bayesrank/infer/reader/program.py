@@ -23,6 +23,7 @@ from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior, merged
+from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.conditionals import (
     Local,
@@ -106,6 +107,11 @@ class Program(NamedTuple):
     def is_factorised(self) -> bool:
         """Whether the posterior is kept latent by latent, without a joint covariance."""
         return isinstance(self.problem.prior, FactorisedPrior)
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the posterior is kept as low rank plus sparse, without a joint covariance."""
+        return isinstance(self.problem.prior, LowRankPrior)
 
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves, from the posterior of the centred core.
@@ -210,6 +216,7 @@ def read_program(
         behind = None
         mean, prior = joint_prior(conditionals[: len(core_groups)])
     if quadratic:
+        prior = prior.dense() if isinstance(prior, LowRankPrior) else prior
         product = _absorb(joint, quadratic, core, mean, prior.alone().covariance)
         mean, prior, log_factor, valid = product
         constant += log_factor
@@ -225,8 +232,10 @@ def read_program(
             eliminated = behind.names
     kept = [name for name in core + leaves if name not in eliminated]
     if _is_sparse(structure, prior, blocks, power, bool(leaves or own)):
-        prior = FactorisedPrior(_variances(prior))
+        prior = FactorisedPrior(prior.variances) if isinstance(prior, DiagonalPrior) else prior
         blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
+    elif isinstance(prior, LowRankPrior):
+        prior = prior.dense()
     return Program(
         Problem(cast(Any, prior), blocks, constant, power),
         mean,
@@ -253,23 +262,28 @@ def _is_sparse(
     short = all(
         block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST for block in blocks
     )
-    possible = short and blocks and isinstance(prior, DiagonalPrior) and not has_more
-    if possible and power == 1:
+    possible = short and blocks and not has_more and power == 1
+    low_rank, diagonal = (isinstance(prior, form) for form in (LowRankPrior, DiagonalPrior))
+    if possible and (low_rank if structure == "low_rank" else diagonal):
+        return True
+    if possible and structure == "auto" and low_rank:
         return True
     if structure != "auto":
-        raise Refusal("not_sparse", structure, "power=1 and " if power != 1 else "").error()
+        reason = "not_low_rank" if structure == "low_rank" else "not_sparse"
+        raise Refusal(reason, structure, "power=1 and " if power != 1 else "").error()
     return False
 
 
 def _prior(
     conditionals: list[Conditional], behind: Grouped | None
-) -> tuple[Array, DensePrior | DiagonalPrior | ArrowPrior]:
+) -> tuple[Array, DensePrior | DiagonalPrior | LowRankPrior | ArrowPrior]:
     """Mean of the core latents and the Gaussian about it."""
     if behind is None:
         return joint_prior(conditionals)
     first = conditionals[: -len(behind.names)]
     rest = conditionals[-len(behind.names) :]
     mean, inner = joint_prior(first)
+    inner = inner.dense() if isinstance(inner, LowRankPrior) else inner
     dense = inner if isinstance(inner, DensePrior) else DensePrior(jnp.diag(inner.variances))
     variances = jnp.concatenate([c.covariance for c in rest])
     mean = jnp.concatenate([mean, *(c.loc for c in rest)])
@@ -285,10 +299,10 @@ def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
     return ends[0], ends[1]
 
 
-def _variances(prior: DensePrior | DiagonalPrior | ArrowPrior) -> Array:
+def _variances(prior: DensePrior | DiagonalPrior | LowRankPrior | ArrowPrior) -> Array:
     if isinstance(prior, ArrowPrior):
         return jnp.concatenate([jnp.diagonal(prior.core.covariance), prior.variances])
-    return prior.variances if isinstance(prior, DiagonalPrior) else jnp.diagonal(prior.covariance)
+    return jnp.diagonal(prior.covariance) if isinstance(prior, DensePrior) else prior.variances
 
 
 def _refuse_free_vectors(inventory: Inventory) -> None:

@@ -83,6 +83,11 @@ _MESSAGES = {
         "structure={name!r} needs {detail}independent Gaussian latents that are all observed, and "
         "data each of which sees eight of them at most; leave structure out"
     ),
+    "not_low_rank": (
+        "structure={name!r} needs {detail}a Gaussian prior of low rank plus diagonal "
+        "(LowRankMultivariateNormal, or bayesrank.gp.features), of latents that are all observed, "
+        "and data each of which sees eight of them at most; leave structure out"
+    ),
     "no_covariances": (
         "of so many latents ({name}) no covariances are made, which this engine needs; use EP and "
         "maximize_evidence, or give it EP(model, structure='dense')"

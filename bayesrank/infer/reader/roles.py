@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -263,8 +264,7 @@ def _density(site: Mapping[str, Any], role: Role) -> Any:
 
 
 def _numbers(output: Any) -> list[int]:
-    parts = output if isinstance(output, GaussianForm) else [output]
-    return [x for x in parts if isinstance(x, int)]
+    return [x for x in jax.tree.leaves(output) if isinstance(x, int)]
 
 
 def _variables(trace: FlatTrace) -> Iterator[int]:
@@ -348,7 +348,7 @@ def _nonlinear(form: GaussianForm, marks: dict[int, _Mark]) -> Names:
     """Sites that keep a Gaussian prior from being jointly Gaussian with them."""
     names: Names = frozenset()
     for part, allowed in ((form.loc, 1), (form.scale, 0), (form.covariance, 0)):
-        mark = marks.get(part, _NONE) if isinstance(part, int) else _NONE
-        if mark.order > allowed:
-            names |= mark.sites
+        for mark in (marks.get(x, _NONE) for x in _numbers(part)):
+            if mark.order > allowed:
+                names |= mark.sites
     return names

@@ -1,0 +1,246 @@
+r"""A prior of low rank plus diagonal, and its posterior, without a joint covariance.
+
+The prior is that of :math:`f = \Phi w + e` with :math:`w \sim N(0, I_M)` and
+:math:`e \sim N(0, D)`, and sites see few elements of :math:`f` at a time: with rows :math:`A` they
+add the sparse precision :math:`L = A' \operatorname{diag}(\tau) A`. Given :math:`w` the residuals
+have the sparse precision :math:`Q = D^{-1} + L`, which conjugate gradients solve in few steps where
+the residuals are small. Without them,
+
+.. math:: f \mid w \sim N(Y w + Q^{-1} h, Q^{-1}), \quad Y = Q^{-1} D^{-1} \Phi, \qquad
+    w \sim N(G^{-1} Y' h, G^{-1}), \quad G = I + \Phi' L Y,
+
+so that the covariance of :math:`f` is :math:`Q^{-1} + B B'` with :math:`B = Y G^{-1/2}`. The
+residuals are not integrated out site by site: what an item's residual is known for in one
+comparison counts in the next.
+
+References
+----------
+Snelson, E. and Ghahramani, Z. (2006). Sparse Gaussian processes using pseudo-inputs. NIPS 18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from bayesrank.infer.gaussian.dense import DensePrior
+from bayesrank.infer.gaussian.factorised import FactorisedGaussian
+from bayesrank.infer.gaussian.sparse import Numbers, Probes, ShortRows, SparseGaussian
+
+__all__ = ["LowRank", "LowRankGaussian", "LowRankPrior", "least_residuals"]
+
+# Entries of `Phi` from which single precision is used, and rows that are worked on at a time.
+_MANY = 20_000_000
+_CHUNK = 16_384
+_TOGETHER = 64
+# A residual variance is no less than this share of its prior variance.
+_LEAST = 1e-9
+
+
+class LowRank(NamedTuple):
+    """A covariance ``Phi Phi' + diag(d)``.
+
+    Attributes
+    ----------
+    factor, diagonal
+        ``Phi`` and ``d``, shapes (n, M) and (n,).
+    """
+
+    factor: Any
+    diagonal: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the matrix that it stands for."""
+        return 2
+
+    def dense(self) -> Array:
+        """The matrix, shape (n, n)."""
+        return self.factor @ self.factor.T + jnp.diag(self.diagonal)
+
+
+class LowRankPrior(NamedTuple):
+    """``N(0, Phi Phi' + diag(d))``, see `bayesrank.infer.gaussian.protocol.Prior`.
+
+    It is multiplied by sites outside of compiled code, by `LowRankGaussian`; or made dense.
+
+    Attributes
+    ----------
+    covariance
+        ``Phi`` and ``d``.
+    """
+
+    covariance: LowRank
+
+    @property
+    def size(self) -> int:
+        """Number of latents."""
+        return self.covariance.diagonal.shape[0]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.covariance.diagonal.dtype
+
+    @property
+    def variances(self) -> Array:
+        """Prior variances, shape (n,)."""
+        return jnp.sum(self.covariance.factor**2, axis=1) + self.covariance.diagonal
+
+    def alone(self) -> FactorisedGaussian:
+        """The margins of the prior, as sweeps start from them."""
+        return FactorisedGaussian(jnp.zeros(self.size, self.dtype), self.variances, ())
+
+    def dense(self) -> DensePrior:
+        """The same with all covariances."""
+        return DensePrior(self.covariance.dense())
+
+
+class LowRankGaussian:
+    """The posterior that a prior of low rank plus diagonal and sites of short rows make.
+
+    Parameters
+    ----------
+    pattern
+        Of the sites.
+    factor, variances
+        ``Phi`` (n, M) and the variances of the residuals (n,).
+    tau, nu
+        Sites, shape (G,).
+    before
+        The posterior at sites that are near, from which to start.
+
+    Attributes
+    ----------
+    residuals
+        The residuals given ``w``.
+    root
+        ``B``, shape (n, M).
+    """
+
+    structure = "low_rank"
+
+    def __init__(
+        self,
+        pattern: Any,
+        factor: Numbers,
+        variances: Numbers,
+        tau: Numbers,
+        nu: Numbers,
+        before: LowRankGaussian | None = None,
+    ) -> None:
+        single = factor.size > _MANY
+        self.factor: Any = factor.astype(np.float32) if single else factor
+        self.pattern, self.variances = pattern, variances
+        self.residuals = SparseGaussian(pattern, variances, tau, nu)
+        sites = pattern.precision(np.full(variances.size, np.inf), tau)
+        sites = sites.astype(np.float32) if single else sites
+        # Y = Phi - X with Q X = L Phi: next to nothing is lost where the residuals are small.
+        self.explained: Any = np.empty_like(self.factor)
+        for some in _slices(self.factor.shape[1], _TOGETHER):
+            right = sites @ self.factor[:, some]
+            start = None if before is None else before.explained[:, some]
+            tol = 1e-5 if single else 1e-7
+            self.explained[:, some] = self.residuals.solve(right, start, tol)
+        self.root: Any = self.factor - self.explained
+        gram = np.eye(self.factor.shape[1])
+        for some in _slices(variances.size, _CHUNK):
+            gram += self.factor[some].T @ (sites[some] @ self.root)
+        lower = np.linalg.cholesky(0.5 * (gram + gram.T))
+        self.log_determinant_of_w = 2 * float(np.sum(np.log(np.diagonal(lower))))
+        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True).T
+        inverse = inverse.astype(self.root.dtype)
+        for some in _slices(variances.size, _CHUNK):
+            self.root[some] = self.root[some] @ inverse
+
+    @property
+    def tau(self) -> Numbers:
+        """Precisions of the sites, shape (G,)."""
+        return self.residuals.tau
+
+    @property
+    def nu(self) -> Numbers:
+        """Precision-means of the sites, shape (G,)."""
+        return self.residuals.nu
+
+    def solve(self, right: Numbers, start: Numbers | None = None, tol: float = 1e-6) -> Numbers:
+        """The covariance times right-hand sides (n, S); `start` is not needed."""
+        del start
+        return self.residuals.solve(right, tol=tol) + self._shared(right)
+
+    def _shared(self, right: Numbers) -> Numbers:
+        """``B B'`` times right-hand sides (n, S), in double precision."""
+        inner = np.zeros((self.root.shape[1], right.shape[1]))
+        for some in _slices(len(self.root), _CHUNK):
+            inner += self.root[some].T.astype(float) @ right[some]
+        return np.concatenate([self.root[s] @ inner for s in _slices(len(self.root), _CHUNK)])
+
+    def mean(self, start: Numbers | None = None, tol: float = 1e-7) -> Numbers:
+        """Posterior mean of the latents, measured from the prior's, shape (n,)."""
+        shift = self.pattern.transposed @ self.nu
+        return self.solve(shift[:, None], start, tol)[:, 0]
+
+    def probes(
+        self, seed: int, count: int, start: Numbers | None = None, tol: float = 1e-5
+    ) -> Probes:
+        """Draws of the residuals given ``w``, for their variances."""
+        return self.residuals.probes(seed, count, start, tol)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        draws = self.residuals.sample(rng, count)
+        normal = rng.standard_normal((count, self.root.shape[1])).astype(self.root.dtype)
+        for some in _slices(len(self.root), _CHUNK):
+            draws[:, some] += normal @ self.root[some].T
+        return draws
+
+    def latent_variances(self, probes: Probes) -> Numbers:
+        """Variances of the latents, shape (n,)."""
+        return self.residuals.latent_variances(probes) + _squares(self.root)
+
+    def margin_variances(self, probes: Probes, rows: ShortRows | None = None) -> Numbers:
+        """Variances of the margins of `rows`, or of all sites, shape (G,)."""
+        own = self.residuals.margin_variances(probes, rows)
+        return own + self._shared_variances(self.pattern.rows if rows is None else rows)
+
+    def quadratic(self, rows: ShortRows) -> Numbers:
+        """Variances of the margins of `rows`, shape (G,), by a solution for each."""
+        return self.residuals.quadratic(rows) + self._shared_variances(rows)
+
+    def _shared_variances(self, rows: ShortRows) -> Numbers:
+        """What ``w`` adds to the variances of margins, shape (G,)."""
+        matrix = rows.matrix().astype(self.root.dtype)
+        parts = _slices(len(rows.values), _CHUNK)
+        return np.concatenate(
+            [np.zeros(0), *(_squares(matrix[some] @ self.root) for some in parts)]
+        )
+
+    def log_determinant(self, seed: int) -> tuple[float, float]:
+        """Log determinant of the precision of residuals and ``w``, and its standard error."""
+        found, error = self.residuals.log_determinant(seed)
+        return found + self.log_determinant_of_w, error
+
+    def factors(self, probes: Probes) -> tuple[Numbers, Numbers]:
+        """``B`` (n, M + S) and ``d`` (n,), with covariances nearly ``B B' + diag(d)``."""
+        moved, diagonal = self.residuals.factors(probes)
+        return np.concatenate([self.root, moved], axis=1), diagonal
+
+
+def _slices(size: int, step: int) -> Iterator[slice]:
+    return (slice(first, min(first + step, size)) for first in range(0, size, step))
+
+
+def _squares(rows: Numbers) -> Numbers:
+    """Squared lengths of rows, in double precision."""
+    return np.einsum("nm,nm->n", rows, rows).astype(float)
+
+
+def least_residuals(factor: NDArray[Any], diagonal: NDArray[Any]) -> Numbers:
+    """Variances of residuals, none of them lost beside what ``w`` explains, shape (n,)."""
+    return np.maximum(diagonal, _LEAST * (_squares(factor) + diagonal))

@@ -1,0 +1,175 @@
+"""Priors of low rank plus diagonal without a joint covariance, against the dense posterior."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+
+from bayesrank import gp, to_arviz
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer.gaussian.low_rank import LowRankGaussian
+from bayesrank.infer.gaussian.sparse import ShortRows, SparsePattern
+from bayesrank.infer.large import LargeEPResult
+
+KEY = jax.random.key(0)
+ITEMS, RANK = 200, 15
+
+
+def field(seed=0):
+    """Features of items, and comparisons (winner, loser) by a smooth skill."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(ITEMS, 3))
+    skill = 2 * np.sin(6 * X).sum(axis=1)
+    pairs = rng.integers(ITEMS, size=(800, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    margin = skill[pairs[:, 0]] - skill[pairs[:, 1]] + 1.4 * rng.normal(size=len(pairs))
+    return X, np.where(margin[:, None] > 0, pairs, pairs[:, ::-1])
+
+
+def smooth_skills(X, pairs, rank, levels=None):
+    """Skills of a process on features; the first of a pair plays at one of some homes."""
+    home = jnp.asarray(numpyro.sample("home", dist.Normal(0.2, 0.5).expand([4])))
+    f = jnp.asarray(numpyro.sample("f", gp.features(gp.rbf(2.0, 0.4), X, rank)))
+    margin = f[pairs[:, 0]] - f[pairs[:, 1]] + home[pairs[:, 0] % 4]
+    numpyro.sample("win", Thurstone(margin), obs=1)
+    if levels is not None:
+        numpyro.sample("level", dist.Poisson(jnp.exp(0.4 * f[:50])), obs=levels)
+
+
+@pytest.fixture(scope="module")
+def results():
+    X, pairs = field()
+    levels = np.random.default_rng(1).poisson(1.0, 50)
+    return {
+        structure: EP(smooth_skills, structure=structure).run(KEY, X, pairs, RANK, levels)
+        for structure in ("dense", "low_rank")
+    }
+
+
+def test_ep_is_the_dense_posterior(results):
+    dense, low_rank = results["dense"], results["low_rank"]
+    assert type(dense) is EPResult and isinstance(low_rank, LargeEPResult) and low_rank.converged
+    assert low_rank.posterior.structure == "low_rank"
+    first, second = np.random.default_rng(2).integers(ITEMS, size=(2, 500))
+    first, second = first[first != second], second[first != second]
+    mean, stddev = dense.difference(first, second, site="f")
+    told_mean, told = low_rank.difference(first, second, site="f")
+    assert np.max(np.abs(told_mean - mean) / stddev) < 0.005
+    assert_allclose(told, stddev, rtol=1e-3)
+    rough = low_rank.difference(first, second, site="f", exact=False)[1] / stddev
+    assert abs(rough.mean() - 1) < 0.002 and rough.std() < 0.01
+    for name in ("f", "home"):
+        assert_allclose(low_rank.stddev[name], dense.stddev[name], rtol=0.02)
+        assert np.max(np.abs(low_rank.mean[name] - dense.mean[name])) < 0.01
+    assert_allclose(low_rank.joint_covariance, dense.joint_covariance, atol=2e-3)
+    assert abs(low_rank.log_evidence - dense.log_evidence) < 4 * low_rank.log_evidence_error + 0.05
+    # Residuals matter here: without them, the process is another one.
+    prior = gp.features(gp.rbf(2.0, 0.4), field()[0], RANK)
+    assert np.mean(prior.cov_diag / prior.variance) > 0.05
+
+
+def test_what_a_result_of_low_rank_tells(results):
+    dense, low_rank = results["dense"], results["low_rank"]
+    draws = low_rank.get_samples()["f"]
+    off = (draws.mean(0) - dense.mean["f"]) / dense.stddev["f"]
+    assert np.max(np.abs(off)) < 5 / 1000**0.5
+    moved = draws[:, :100] - draws[:, 100:]
+    stddev = dense.difference(np.arange(100), np.arange(100, 200), site="f")[1]
+    assert abs(np.mean(moved.std(0) / stddev) - 1) < 0.01
+    assert low_rank.approximation.error < 0.02
+    assert str(low_rank.approximation).startswith("low_rank. Standard deviations")
+    assert to_arviz(low_rank).posterior["home"].shape == (1, 1000, 4)
+    factor, diagonal = low_rank.posterior.factors()
+    covariance = factor @ factor.T + np.diag(diagonal)
+    assert np.sqrt(np.mean((covariance - dense.joint_covariance) ** 2)) < 0.01
+
+
+def test_algebra_against_matrices():
+    rng = np.random.default_rng(0)
+    columns = np.array([rng.choice(50, 3, replace=False) for _ in range(150)])
+    rows = ShortRows(rng.normal(size=(150, 3)), columns, 50)
+    factor, variances = rng.normal(size=(50, 6)), rng.uniform(0.01, 2.0, 50)
+    tau, nu, matrix = rng.uniform(0.0, 2.0, 150), rng.normal(size=150), rows.matrix().toarray()
+    pattern = SparsePattern(rows)
+    near = LowRankGaussian(pattern, factor, variances, 0.9 * tau, nu)
+    kept = LowRankGaussian(pattern, factor, variances, tau, nu, near)
+    prior = factor @ factor.T + np.diag(variances)
+    precision = (matrix.T * tau) @ matrix
+    covariance = np.linalg.inv(np.linalg.inv(prior) + precision)
+    assert_allclose(kept.mean(), covariance @ matrix.T @ nu, atol=1e-6)
+    assert_allclose(kept.solve(np.eye(50), tol=1e-10), covariance, atol=1e-6)
+    shares = np.einsum("gi,ij,gj->g", matrix, covariance, matrix)
+    assert_allclose(kept.quadratic(rows), shares, rtol=1e-6)
+    probes = kept.probes(0, 4000)
+    assert_allclose(kept.margin_variances(probes), shares, rtol=0.05)
+    assert_allclose(kept.latent_variances(probes), np.diagonal(covariance), rtol=0.05)
+    drawn = np.cov(kept.sample(np.random.default_rng(1), 20_000).T)
+    assert_allclose(drawn, covariance, atol=0.04)
+    found, error = kept.log_determinant(0)
+    true = np.linalg.slogdet(np.eye(50) + precision @ prior)[1] - np.sum(np.log(variances))
+    assert abs(found - true) < 4 * error and error < 1
+
+
+def test_single_precision_is_as_good(monkeypatch, results):
+    monkeypatch.setattr("bayesrank.infer.gaussian.low_rank._MANY", 1)
+    X, pairs = field()
+    levels = np.random.default_rng(1).poisson(1.0, 50)
+    single = EP(smooth_skills, structure="low_rank").run(KEY, X, pairs, RANK, levels)
+    assert single.converged and single.posterior.gaussian.root.dtype == np.float32
+    double = results["low_rank"]
+    assert np.max(np.abs(single.joint_mean - double.joint_mean)) < 1e-3
+    assert_allclose(single.stddev["f"], double.stddev["f"], rtol=1e-3)
+
+
+def test_features_are_the_process_where_inducing_points_are_all_items():
+    X, pairs = field()
+    kernel = gp.rbf(2.0, 0.4)
+    with jax.enable_x64(True):
+        whole = gp.features(kernel, jnp.asarray(X), ITEMS)
+        true = np.asarray(gp.gram(kernel, jnp.asarray(X)))
+        told = np.asarray(whole.cov_factor @ whole.cov_factor.T + np.diag(whole.cov_diag))
+        assert_allclose(told, true, atol=2e-5)
+        errors = []
+        for rank in (10, 40):
+            prior = gp.features(kernel, jnp.asarray(X), rank)
+            assert_allclose(prior.variance, 4.0, rtol=1e-4)
+            told = np.asarray(prior.cov_factor @ prior.cov_factor.T + np.diag(prior.cov_diag))
+            errors.append(np.abs(told - true).mean())
+    assert errors[0] > 3 * errors[1]
+    with pytest.raises(ValueError, match="rank is 0"):
+        gp.features(kernel, X, 0)
+
+
+def test_the_structure_is_found(monkeypatch):
+    X, pairs = field()
+    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 100)
+    result = EP(smooth_skills, max_sweeps=4, tol=10.0).run(KEY, X, pairs, RANK)
+    assert isinstance(result, LargeEPResult) and result.posterior.structure == "low_rank"
+    with pytest.raises(ValueError, match="no covariances are made, which this engine needs"):
+        maximize_evidence(learned, X, pairs)
+
+
+def learned(X, pairs):
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    smooth = gp.features(gp.rbf(scale, 0.4), X, 10)
+    f = jnp.asarray(numpyro.sample("f", smooth))
+    numpyro.sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
+
+
+def test_what_has_no_such_structure_is_refused():
+    X, pairs = field()
+    with pytest.raises(ValueError, match="structure='low_rank' needs a Gaussian prior of low rank"):
+        EP(independent, structure="low_rank").run(KEY, pairs)
+    with pytest.raises(ValueError, match="structure='probes' needs independent"):
+        EP(smooth_skills, structure="probes").run(KEY, X, pairs, RANK)
+    with pytest.raises(ValueError, match="needs power=1 and a Gaussian prior of low rank"):
+        EP(smooth_skills, structure="low_rank", power=0.5).run(KEY, X, pairs, RANK)
+
+
+def independent(pairs):
+    f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, 1.0).expand([ITEMS])))
+    numpyro.sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
