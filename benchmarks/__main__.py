@@ -198,11 +198,11 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
 def calibration(quick: bool, only: str, results: Path | None, path: Path | None) -> None:
     """What every estimator promises and keeps, on data from its own program."""
     from benchmarks.calibration import plot, run, table
-    from benchmarks.calibration_cases import CASES
+    from benchmarks.calibration_cases import CASES, POINTS
 
     cases = [case for case in CASES if only in case.name]
     found = run(cases, 0.05 if quick else 1.0, results, lambda row: click.echo(row, err=True))
-    click.echo(table(found))
+    click.echo(table(found, {name: what for name, what in POINTS.items() if only in name}))
     if path is not None:
         plot(found, path)
 

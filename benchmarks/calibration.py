@@ -4,7 +4,8 @@ The truth is drawn from the program that the estimator states, its hyperparamete
 priors, and then data; what the estimator says by default is held against the truth:
 
 - of latents (skills, functions), measured from their mean, how often central intervals of 50 and
-  90% hold them, and of ranks likewise;
+  90% hold them, and of ranks likewise: as whole numbers, both ends included, which hold more than
+  they promise, and with the ranks at either end counted by the share of them that is inside;
 - the probability integral transform (PIT): where the truth lies among posterior draws, whose
   spread, times the root of 12, is one if these are right, and more if they are too sure;
 - the slope of the truth on the posterior mean, one if this goes neither too far nor not far enough.
@@ -19,20 +20,25 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from numpyro import handlers
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr
 
-from bayesrank.ranking import rank_interval
+from bayesrank.ranking import rank_interval, rank_samples
 
-__all__ = ["FIGURES", "Case", "Trial", "figures", "of_draws", "of_levels", "plot", "run", "table"]
+__all__ = [
+    *("FIGURES", "Case", "Trial", "drawn", "figures", "of_draws", "of_levels", "of_normals"),
+    *("plot", "run", "table"),
+]
 
-FIGURES = ("50%", "90%", "ranks 50%", "ranks 90%", "PIT spread", "slope")
-IDEAL = dict(zip(FIGURES, (0.5, 0.9, 0.5, 0.9, 1.0, 1.0), strict=True))
+RANKS = ("ranks 50%", "ranks 90%", "ranks 50%, randomised", "ranks 90%, randomised")
+FIGURES = ("50%", "90%", *RANKS, "PIT spread", "slope")
 
 
 class Trial(NamedTuple):
@@ -43,7 +49,7 @@ class Trial(NamedTuple):
     pit
         Probability integral transforms, shape (n,).
     ranks
-        Shares of items whose rank is held by intervals of 50 and 90%, or none.
+        Shares of items whose rank is held by intervals of 50 and 90%, whole and randomised.
     slope
         Numerator and denominator of a slope, which add up over data sets; or, of levels, log
         probabilities (n, r) and the level seen (n,).
@@ -79,15 +85,47 @@ def of_draws(draws: np.ndarray, truth: np.ndarray, *, centred: bool = True) -> T
     mean = draws.mean(axis=0)
     place = np.empty(truth.size)
     place[np.argsort(-truth)] = np.arange(1, truth.size + 1)
-    held = []
-    for prob in (0.5, 0.9):
-        low, high = np.asarray(rank_interval(draws, prob=prob)).T
-        held.append(float(np.mean((low <= place) & (place <= high))))
+    held = [_held(draws, place, prob) for prob in (0.5, 0.9)]
+    held += [_held_at_random(draws, place, prob) for prob in (0.5, 0.9)]
     pit = np.mean(draws < truth, axis=0)
     # Sets of large skills would decide alone: each counts in units of its posterior's spread.
     unit = draws.var(axis=0).mean()
     slope = [float(mean @ truth / unit), float(mean @ mean / unit)]
     return Trial(pit.tolist(), held if centred else [], slope)
+
+
+def drawn(program: Callable[..., Any], seed: int, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Values of all sites of a program, observed ones included, drawn from it."""
+    with jax.enable_x64(True):
+        free = handlers.seed(handlers.uncondition(program), jax.random.key(seed))
+        trace = handlers.trace(free).get_trace(*args, **kwargs)
+        return {name: np.asarray(site["value"]) for name, site in trace.items()}
+
+
+def _held(draws: np.ndarray, place: np.ndarray, prob: float) -> float:
+    low, high = np.asarray(rank_interval(draws, prob=prob)).T
+    return float(np.mean((low <= place) & (place <= high)))
+
+
+def _held_at_random(draws: np.ndarray, place: np.ndarray, prob: float) -> float:
+    """Coverage by the ranks' PIT, randomised within a rank: exact for a posterior that is right.
+
+    The expectation over the random part is taken: of what probability the true rank has, the share
+    that is between the two quantiles.
+    """
+    ranks, tail = rank_samples(draws), (1.0 - prob) / 2.0
+    below, upto = np.mean(ranks < place, axis=0), np.mean(ranks <= place, axis=0)
+    width = upto - below
+    inside = np.minimum(upto, 1.0 - tail) - np.maximum(below, tail)
+    share = np.maximum(inside, 0.0) / np.where(width > 0, width, 1.0)
+    sure = (below >= tail) & (below <= 1.0 - tail)
+    return float(np.mean(np.where(width > 0, share, sure)))
+
+
+def of_normals(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> Trial:
+    """Hold normal forecasts, shape (n,), against the truth (n,)."""
+    slope = [float(mean @ truth / np.mean(sd**2)), float(mean @ mean / np.mean(sd**2))]
+    return Trial(ndtr((truth - mean) / sd).tolist(), [], slope)
 
 
 def of_levels(probability: np.ndarray, level: np.ndarray, seed: int) -> Trial:
@@ -139,7 +177,7 @@ def _figures(trials: Sequence[Trial]) -> dict[str, float]:
     found = {"50%": inside[0.5], "90%": inside[0.9]}
     if trials[0].ranks:
         held = np.mean([trial.ranks for trial in trials], axis=0)
-        found |= {"ranks 50%": float(held[0]), "ranks 90%": float(held[1])}
+        found |= dict(zip(RANKS, held.tolist(), strict=True))
     spread = float(np.sqrt(12.0 * np.mean((pit - 0.5) ** 2)))
     return found | {"PIT spread": spread, "slope": _slope(trials)}
 
@@ -160,8 +198,10 @@ def _slope(trials: Sequence[Trial]) -> float:
     return float(found.x)
 
 
-def table(found: dict[str, list[Trial]], *, header: bool = True) -> str:
-    """A table in Markdown."""
+def table(
+    found: dict[str, list[Trial]], points: Mapping[str, str] = {}, *, header: bool = True
+) -> str:
+    """A table in Markdown; `points` are what gives no intervals, and what it gives instead."""
     lines = []
     if header:
         lines.append(f"| estimator and data | sets | {' | '.join(FIGURES)} |")
@@ -170,6 +210,8 @@ def table(found: dict[str, list[Trial]], *, header: bool = True) -> str:
         row = figures(trials)
         cells = [_cell(key, row) for key in FIGURES]
         lines.append(f"| {name} | {len(trials)} | {' | '.join(cells)} |")
+    for name, instead in points.items():
+        lines.append(f"| {name}: no intervals, {instead} {'| - ' * (1 + len(FIGURES))}|")
     return "\n".join(lines)
 
 
@@ -192,10 +234,11 @@ def plot(found: dict[str, list[Trial]], path: Path) -> None:
     places = np.arange(len(rows))[::-1]
     axes.axvspan(87, 93, color="tab:green", alpha=0.15, label="87 to 93%")
     axes.axvline(90, color="black", lw=0.8, ls="--")
-    for key, shift, colour in (("90%", 0.12, "tab:blue"), ("ranks 90%", -0.12, "tab:orange")):
+    kinds = {"90%": (0.2, "tab:blue"), RANKS[1]: (0.0, "tab:orange"), RANKS[3]: (-0.2, "tab:red")}
+    for key, (shift, colour) in kinds.items():
         seen = [(p, *row[key]) for p, row in zip(places, rows.values(), strict=True) if key in row]
         place, value, error = np.array(seen).T
-        what = "ranks" if "ranks" in key else "latents or levels"
+        what = key.replace(" 90%", "") if "ranks" in key else "latents, levels or numbers"
         axes.errorbar(
             100 * value, place + shift, xerr=100 * error, fmt="o", ms=4, color=colour, label=what
         )

@@ -9,26 +9,37 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpyro import handlers
 
-from bayesrank import OrderRanker, OrdinalGP, PairwiseRanker, PreferenceGP, RankRLS
+from bayesrank import (
+    LabelRanker,
+    LambdaRank,
+    OrderRanker,
+    OrdinalGP,
+    PairwiseRanker,
+    PreferenceGP,
+    RankRLS,
+)
 from bayesrank.infer import EP, IntegratedEP
 from bayesrank.models import ordinal_gp, preference_gp, thurstone
 from bayesrank.models.bayes_point import ordinal_version_space
+from bayesrank.models.label_ranking import calibrated_label_ranking
 from bayesrank.online import OnlineBayesPoint
-from benchmarks.calibration import Case, Trial, of_draws, of_levels
+from benchmarks.calibration import Case, Trial, drawn, of_draws, of_levels
+from benchmarks.calibration_people import arena, numbers, ratings
 from benchmarks.dynamic import skills_now
 from benchmarks.version_space import exact_weights
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "POINTS"]
 
-
-def drawn(program: Callable[..., Any], seed: int, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Values of all sites of a program, observed ones included, drawn from it."""
-    with jax.enable_x64(True):
-        free = handlers.seed(handlers.uncondition(program), jax.random.key(seed))
-        trace = handlers.trace(free).get_trace(*args, **kwargs)
-        return {name: np.asarray(site["value"]) for name, site in trace.items()}
+_ERROR_DRIVEN = "moved by errors, one example at a time: no distribution"
+POINTS = {
+    "ConeRank": "a score, the minimum of its objective",
+    "LinkLearn": "term weights, the maximum of a likelihood of links",
+    **dict.fromkeys(("PRank", "VotedPRank", "OAPBPM", "OAPBagging", "OAPVoted"), _ERROR_DRIVEN),
+    "WidrowHoff": "online least squares",
+    "CalibratedPerceptron": _ERROR_DRIVEN,
+}
+"""What gives neither intervals nor probabilities, and what it is instead."""
 
 
 def _pairs(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
@@ -171,6 +182,44 @@ def rank_rls(seed: int) -> Trial:
     return of_draws(draws, new @ weights, centred=False)
 
 
+def labels(seed: int, **options: Any) -> Trial:
+    """Forty examples of three features: rankings and relevant sets of four labels; new examples."""
+    rng, n, d, c = np.random.default_rng(seed), 40, 3, 4
+    X, none = _standard(rng, n, d), np.full((n, 1), -1)
+    truth = drawn(calibrated_label_ranking, seed, X, none, none, c)
+    noise = truth["noise"] * np.append(np.ones(c), truth["zero_noise"])
+    performance = truth["bias"] + X @ truth["w"].T + noise[:, :c]
+    orders = np.argsort(-performance, axis=1).tolist()
+    relevant = (performance > noise[:, c:]).astype(int)
+    model = LabelRanker(labels=range(c), **options).fit(X, orders, relevant)
+    new, posterior = rng.normal(size=(5, d)), model.result.get_samples()
+    draws = posterior["bias"][:, None] + np.einsum("nd,sad->sna", new, posterior["w"])
+    utility = truth["bias"] + new @ truth["w"].T
+    return of_draws(draws.reshape(len(draws), -1), utility.ravel(), centred=False)
+
+
+def frozen_field(seed: int, *, size: int) -> Trial:
+    """Sixty lists of items with five features, in an order of Plackett and Luce: the weights.
+
+    Of two items each has the probability that the frozen field gives it.
+    """
+    rng, lists, d = np.random.default_rng(seed), 60, 5
+    X = _standard(rng, lists * size, d)
+    weights = rng.normal(size=d)
+    performance = (X @ weights + rng.gumbel(size=lists * size)).reshape(lists, size)
+    grades = performance.argsort(axis=1).argsort(axis=1).ravel()
+    model = LambdaRank().fit(X, grades, np.repeat(np.arange(lists), size))
+    return of_draws(model.posterior().get_samples()["w"], weights, centred=False)
+
+
+def normal_means(seed: int, *, n: int) -> Trial:
+    """Standard normal means seen with unit noise, under their exact posterior."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=n)
+    seen = truth + rng.normal(size=n)
+    return of_draws(0.5 * seen + np.sqrt(0.5) * rng.normal(size=(2000, n)), truth)
+
+
 def _all() -> Iterator[Case]:
     def case(name: str, trial: Callable[..., Trial], *, times: int = 1, **options: Any) -> Case:
         return Case(name, lambda seed: trial(seed, **options), times * _SETS)
@@ -196,6 +245,18 @@ def _all() -> Iterator[Case]:
     yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, first=0, last=100)
     yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, first=100, last=300)
     yield case("RankRLS", rank_rls)
+    yield case("LabelRanker, integrate", labels, hyperparameters="integrate")
+    yield case("LabelRanker (maximum, the default)", labels)
+    yield case("LambdaRank.posterior, lists of two", frozen_field, size=2)
+    yield case("LambdaRank.posterior, lists of five", frozen_field, size=5)
+    yield case("ArenaRanker, 60 games", arena, rows=60)
+    yield case("ArenaRanker, 2,000 games, judges", arena, rows=2000, judges=20, groups=3)
+    yield case("CollaborativeOrdinalGP, 30 x 12", ratings, num_users=30, num_items=12)
+    yield case("CollaborativeOrdinalGP, 60 x 30", ratings, num_users=60, num_items=30)
+    yield case("CollaborativeGP, 30 x 12", numbers, num_users=30, num_items=12)
+    yield case("CollaborativeGP, 60 x 30", numbers, num_users=60, num_items=30)
+    yield case("normal means, 8, exact posterior", normal_means, n=8)
+    yield case("normal means, 20, exact posterior", normal_means, n=20)
 
 
 CASES = tuple(_all())

@@ -154,13 +154,21 @@ def few(seed: int) -> None:
 
 
 @click.command("ratings-full-bayes")
+@click.option("--users", default=30)
+@click.option("--items", default=12)
 @click.option("--sets", default=10)
 @click.option("--seed", default=770_000)
-def full_bayes(sets: int, seed: int) -> None:
-    """The same, of 30 users and 12 items, beside NUTS with mean and kernel unknown."""
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="File to keep the sets in: the study goes on where it stopped.",
+)
+def full_bayes(users: int, items: int, sets: int, seed: int, results: Path | None) -> None:
+    """The same beside NUTS with mean and kernel unknown."""
     from benchmarks.ratings_full_bayes import report
 
-    for line in report(30, 12, sets, seed):
+    for line in report(users, items, sets, seed, results):
         click.echo(line)
 
 

@@ -14,7 +14,7 @@ from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative import EM
 from benchmarks.slopes import calibration
 
-__all__ = ["LEVELS", "SETTINGS", "FewRatings", "draw", "predicted", "report"]
+__all__ = ["LEVELS", "SETTINGS", "FewRatings", "draw", "of_the_prior", "predicted", "report"]
 
 Array = NDArray[Any]
 LEVELS = 5
@@ -36,7 +36,7 @@ def draw(kind: str, num_users: int, num_items: int, seed: int) -> FewRatings:
     to ten times it, the mean's from 2 to 15 users, and users differ in thresholds and noise.
     """
     rng, n, m = np.random.default_rng([seed, num_users, num_items]), num_users, num_items
-    mean, kernel = (_of_the_prior if kind == "prior" else _of_tastes)(rng, m)
+    mean, kernel = (of_the_prior if kind == "prior" else _of_tastes)(rng, m)
     f = mean + rng.normal(size=(n, m)) @ np.linalg.cholesky(kernel).T
     size = np.sqrt(1.0 + np.trace(kernel) / m + mean.var())
     shares = rng.dirichlet(np.full(LEVELS, 8.0))
@@ -51,7 +51,8 @@ def draw(kind: str, num_users: int, num_items: int, seed: int) -> FewRatings:
     return FewRatings(levels, told)
 
 
-def _of_the_prior(rng: Any, m: int) -> tuple[Array, Array]:
+def of_the_prior(rng: np.random.Generator, m: int) -> tuple[Array, Array]:
+    """Mean and kernel of m items from the program's prior, their strengths drawn as well."""
     strength = np.exp(rng.uniform(np.log(m + 4), np.log(10 * m)))
     shared, size = rng.uniform(0.1, 0.9), 3.0 * np.exp(0.5 * rng.normal())
     base = size * (shared * np.ones((m, m)) + (1.0 - shared) * np.eye(m))

@@ -1,16 +1,19 @@
-"""Few users: the default beside full Bayes, NUTS over the program with mean and kernel unknown.
+"""Few users: the default beside full Bayes, NUTS over a program with mean and kernel unknown.
 
 `collaborative_ordinal_gp` has mean, kernel, base and gaps as parameters, which EM gives one value
-each. Here they have the densities that its strengths state (the kernel an inverse Wishart of the
-same strength, the mean its normal), and wide priors where it states none: base scales, level, gaps.
-All is drawn from standard variables, the kernel by Bartlett's decomposition, which NUTS likes.
+each, and strengths that are given. Here all of them are unknown, with the densities that
+`benchmarks.ratings_few` draws from: the kernel an inverse Wishart whose strength runs from the
+number of items to ten times it, the mean worth 2 to 15 users. Base scales, level and gaps have wide
+priors. All is drawn from standard variables, the kernel by Bartlett's decomposition.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,25 +32,26 @@ from benchmarks.slopes import calibration
 __all__ = ["report"]
 
 Array = NDArray[Any]
-_FURTHER_USERS, _MEAN_STRENGTH, _USER_SPREAD = 30.0, 12.0, 0.3  # EM's defaults
+_USER_SPREAD = 0.3  # EM's default
 
 
 def _program(users: Any, items: Any, levels: Any, *, num_users: int, num_items: int) -> None:
     n, m = num_users, num_items
-    strength = m + _FURTHER_USERS
-    degrees = strength - m - 1.0
+    strength = _log_uniform("strength", m + 4.0, 10.0 * m)
+    mean_strength = _log_uniform("mean_strength", 2.0, 15.0)
     scales = jnp.asarray(numpyro.sample("scales", dist.LogNormal(0.0, 1.5).expand([2])))
     level = jnp.asarray(numpyro.sample("level", dist.Normal(0.0, 3.0)))
     base = 0.5 * (scales[0] * jnp.ones((m, m)) + scales[1] * jnp.eye(m))
-    squares = dist.Gamma((degrees - jnp.arange(m)) / 2.0, 0.5)
-    diagonal = jnp.sqrt(jnp.asarray(numpyro.sample("diagonal", squares)))
+    degrees = strength - jnp.arange(m)
+    # Squares over their degrees depend on the strength by their spread only.
+    ratios = jnp.asarray(numpyro.sample("ratios", dist.Gamma(degrees / 2.0, degrees / 2.0)))
     below = numpyro.sample("below", dist.Normal().expand([m * (m - 1) // 2]))
-    wishart = jnp.diag(diagonal).at[jnp.tril_indices(m, -1)].set(below)
+    wishart = jnp.diag(jnp.sqrt(degrees * ratios)).at[jnp.tril_indices(m, -1)].set(below)
     inverse = solve_triangular(wishart, jnp.eye(m), lower=True)
-    root = math.sqrt(strength) * jnp.linalg.cholesky(base) @ inverse.T
+    root = jnp.sqrt(strength - m - 1.0) * jnp.linalg.cholesky(base) @ inverse.T
     mean = jnp.asarray(numpyro.sample("mean", dist.Normal().expand([m])))
     each = jnp.asarray(numpyro.sample("each", dist.Normal().expand([n, m])))
-    f = level + root @ mean / math.sqrt(_MEAN_STRENGTH) + each @ root.T
+    f = level + root @ mean / jnp.sqrt(mean_strength) + each @ root.T
     gaps = jnp.asarray(numpyro.sample("gaps", dist.LogNormal(0.0, 1.0).expand([LEVELS - 2])))
     own = dist.LogNormal(0.0, _USER_SPREAD)
     gaps *= jnp.asarray(numpyro.sample("gap_factor", own.expand([n, LEVELS - 2])))
@@ -59,22 +63,55 @@ def _program(users: Any, items: Any, levels: Any, *, num_users: int, num_items: 
     numpyro.deterministic("probability", jnp.exp(every.log_prob(jnp.arange(LEVELS))))
 
 
-def report(num_users: int, num_items: int, num_sets: int, seed: int) -> Iterator[str]:
-    """Say how calibrated full Bayes and the default are on the same sets."""
+def _log_uniform(name: str, low: float, high: float) -> Any:
+    share = jnp.asarray(numpyro.sample(name, dist.Uniform()))
+    return low * (high / low) ** share
+
+
+def report(
+    num_users: int, num_items: int, num_sets: int, seed: int, results: Path | None = None
+) -> Iterator[str]:
+    """Say how calibrated full Bayes and the default are on the same sets.
+
+    What a file of results, a line of JSON for each set, has already is not run again; sets are
+    added to it as they are done.
+    """
+    known = _known(results)
     program = partial(_program, num_users=num_users, num_items=num_items)
     options: Any = {"num_warmup": 300, "num_samples": 400, "progress_bar": False}
     mcmc = MCMC(NUTS(program, max_tree_depth=7), jit_model_args=True, **options)
     for kind in ("prior", "tastes"):
-        sets = [draw(kind, num_users, num_items, seed + s) for s in range(num_sets)]
-        sets = [x for x in sets if len(np.unique(x.levels[x.told])) == LEVELS]
-        full = [_full(mcmc, x, number) for number, x in enumerate(sets)]
-        default = [predicted(x, {}) for x in sets]
+        found = []
+        for number in range(num_sets):
+            ratings = draw(kind, num_users, num_items, seed + number)
+            if len(np.unique(ratings.levels[ratings.told])) < LEVELS:
+                continue
+            name = f"{kind}, {num_users} x {num_items}, {seed + number}"
+            if name not in known:
+                known[name] = (*_full(mcmc, ratings, number), predicted(ratings, {})[0])
+                _keep(results, name, known[name])
+            found.append(known[name])
+        full = [(probability, levels) for probability, levels, _ in found]
+        default = [(probability, levels) for _, levels, probability in found]
         gaps = np.array([_loss(*b) - _loss(*a) for a, b in zip(full, default, strict=True)])
-        error = gaps.std() / math.sqrt(len(sets) - 1)
-        name = f"{num_users} x {num_items}, {kind}, {len(sets)} sets"
+        error = gaps.std() / math.sqrt(len(found) - 1)
+        name = f"{num_users} x {num_items}, {kind}, {len(found)} sets"
         yield f"{name}, full Bayes: {calibration(full)}"
         yield f"{name}, default: {calibration(default)}"
         yield f"{name}, default less full Bayes: {gaps.mean():+.4f} +- {error:.4f}"
+
+
+def _known(results: Path | None) -> dict[str, tuple[Array, Array, Array]]:
+    if results is None or not results.exists():
+        return {}
+    rows = (json.loads(line) for line in results.read_text().splitlines())
+    return {name: (np.array(full), np.array(y), np.array(em)) for name, full, y, em in rows}
+
+
+def _keep(results: Path | None, name: str, found: tuple[Array, Array, Array]) -> None:
+    if results is not None:
+        with results.open("a") as file:
+            file.write(json.dumps([name, *(x.round(6).tolist() for x in found)]) + "\n")
 
 
 def _full(mcmc: MCMC, ratings: FewRatings, seed: int) -> tuple[Array, Array]:

@@ -1,12 +1,15 @@
 """What the study of calibration says of posteriors that are right, too sure, and too modest."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
+from bayesrank import estimators, online
 from benchmarks.calibration import Case, Trial, figures, of_draws, of_levels, plot, run, table
+from benchmarks.calibration_cases import CASES, POINTS
 from benchmarks.order_subsets import people, spread
 from benchmarks.version_space import exact_weights
 
@@ -28,7 +31,10 @@ def test_coverage_is_that_of_normal_intervals(factor, held):
     assert abs(found["slope"][0] - 1.0) < 4 * found["slope"][1]
     if factor == 1.0:
         assert abs(found["PIT spread"][0] - 1.0) < 0.05
-        assert 0.88 < found["ranks 90%"][0] < 0.97
+        for level in ("50%", "90%"):
+            value, error = found[f"ranks {level}, randomised"]
+            assert abs(value - float(level[:-1]) / 100) < 4 * error < 0.05
+            assert found[f"ranks {level}"][0] > value + 4 * error
     else:
         assert (found["PIT spread"][0] > 1.0) == (factor < 1.0)
 
@@ -46,6 +52,15 @@ def test_the_slope_of_levels_is_the_power_that_fits(power):
     assert abs(found["slope"][0] - 1.0 / power) < 4 * found["slope"][1]
     assert (abs(found["90%"][0] - 0.9) < 4 * found["90%"][1]) == (power == 1.0)
     assert "ranks 90%" not in found and "| - |" in table({"levels": trials})
+
+
+def test_every_estimator_and_learner_is_in_the_table():
+    rows = {re.split(r"[^\w]", case.name)[0] for case in CASES}
+    public = {name: getattr(room, name) for room in (estimators, online) for name in room.__all__}
+    learners = {name for name, thing in public.items() if hasattr(thing, "fit")}
+    assert not rows & set(POINTS)
+    assert learners - rows == set(POINTS)
+    assert "ConeRank: no intervals" in table({}, POINTS)
 
 
 def test_a_study_goes_on_where_it_stopped(tmp_path):
