@@ -105,6 +105,8 @@ def test_it_stops_making_mistakes_where_rankings_can_be_separated():
         ({}, [[0], [4]], "`y` has label 4 in row 1; they are numbered 0 to 3"),
         ({}, [[0], [-1]], "`y` has label -1 in row 1"),
         ({}, [[0, 0], [1]], "names a label twice in row 0"),
+        ({}, None, "`y` has 0 entries; pass one for each of the 2"),
+        ({}, np.eye(2) > 0, "no whole numbers"),
         ({}, [["a"], [1]], "no whole numbers"),
         ({"pairs": "some"}, [[0], [1]], "`pairs` is 'some'; choose 'adjacent' or 'all'"),
         ({"loss": "zero"}, [[0], [1]], "`loss` is 'zero'; choose 'kendall' or 'footrule'"),
@@ -123,3 +125,20 @@ def test_refuses_other_streams_and_overflow():
     with pytest.raises(ValueError, match="but 2 labels have been learned"):
         model.set_params(num_labels=3).partial_fit(np.eye(2), [[0], [1]])
     np.testing.assert_array_equal(model.coef_, before)
+
+
+def test_a_saved_state_is_continued_exactly(tmp_path):
+    X, y = stream(2)
+    model = CalibratedPerceptron(4, loss="footrule").partial_fit(X[:70], y[:70])
+    model.save(tmp_path / "state.npz", notes={"day": 3})
+    loaded = CalibratedPerceptron(4, loss="footrule").load(tmp_path / "state.npz")
+    assert loaded.notes_ == {"day": 3} and loaded.n_seen_ == 70
+    assert loaded.predict(X[70:]) == model.predict(X[70:])
+    for learner in (model, loaded):
+        learner.partial_fit(X[70:], y[70:])
+    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+    assert loaded.n_updates_ == model.n_updates_
+    with pytest.raises(ValueError, match="saved by one with loss='footrule', and this has loss="):
+        CalibratedPerceptron(4).load(tmp_path / "state.npz")
+    with pytest.raises(ValueError, match="num_labels=4, and this has num_labels=5"):
+        CalibratedPerceptron(5, loss="footrule").load(tmp_path / "state.npz")

@@ -1,22 +1,18 @@
 """What the online learners share: chunks in, predictions out, state to a file and back."""
 
-import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
-from tinygp.kernels import Kernel
 
-from bayesrank._states import no_state
 from bayesrank._validate import check_count
 from bayesrank.online._loss import round_levels
-from bayesrank.online._storage import OWNER, read_state, write_state
+from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_levels, check_names, check_rows
 
 __all__ = ["ExampleBlock", "OnlineRanker"]
@@ -36,21 +32,13 @@ class ExampleBlock(NamedTuple):
     count: Any
 
 
-class OnlineRanker(BaseEstimator, ABC):
+class OnlineRanker(SavedLearner):
     """Learns levels ``1..num_levels`` from a stream of examples, each seen once."""
 
     num_levels: int
-    state_: Any
-    notes_: Any
-    n_features_in_: int
-    feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
     _levels_learned: int
 
     # What a subclass says.
-
-    @abstractmethod
-    def _init_state(self, num_features: int) -> Any:
-        """State that has seen nothing: a named tuple of arrays."""
 
     @abstractmethod
     def _learn(self, state: Any, block: ExampleBlock) -> tuple[Any, Any]:
@@ -207,92 +195,6 @@ class OnlineRanker(BaseEstimator, ABC):
         """
         return self._score(self._known_rows(X))
 
-    def save(self, path: str | Path, *, notes: Any = None) -> None:
-        """Write the state to a file, complete or not at all.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file, in NumPy's ``.npz`` format.
-        notes : object, optional
-            What else to keep with the state, as ``notes_`` of the learner that loads it: anything
-            that JSON can hold.
-
-        Raises
-        ------
-        NotFittedError
-            If nothing has been learned.
-        OSError
-            If the file cannot be written.
-        """
-        check_is_fitted(self, "state_")
-        names = self.feature_names_in_
-        header = {
-            "learner": self._signature(),
-            "num_features": self.n_features_in_,
-            "feature_names": None if names is None else names.tolist(),
-            "notes": notes,
-        }
-        write_state(path, header, self.state_._asdict())
-
-    def load(self, path: str | Path) -> Self:
-        """Take up the state of a file, and continue exactly as the learner that saved it.
-
-        Parameters
-        ----------
-        path : str or Path
-            A file that `save` wrote for a learner with the same options.
-
-        Returns
-        -------
-        OnlineRanker
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If the file is not one, or was saved by a learner with other options.
-        FileNotFoundError
-            If there is no file.
-        """
-        check_count(self.num_levels, "num_levels", 2)
-        header, arrays = read_state(path)
-        saved, here = _parts(str(header["learner"])), _parts(self._signature())
-        if saved != here:
-            raise ValueError(
-                f"{path} was saved by one with {_join(saved - here)}, and this has "
-                f"{_join(here - saved)}; load it into a learner with the same options."
-            )
-        num_features = self._recorded_width(path, header, arrays)
-        with jax.enable_x64(True):
-            try:
-                empty = self._init_state(num_features)
-            except MemoryError:
-                raise no_state(path, OWNER, f"{num_features} features are too many") from None
-        if arrays.keys() != empty._asdict().keys() or not all(
-            _fits(arrays[name], np.asarray(value)) for name, value in empty._asdict().items()
-        ):
-            raise ValueError(
-                f"{path} holds other arrays than this learner's; it was not saved by it."
-            )
-        names = header["feature_names"]
-        names = None if names is None else np.array(names, object)
-        self._take(num_features, names, type(empty)(**arrays))
-        self.notes_ = header["notes"]
-        return self
-
-    def _recorded_width(
-        self, path: str | Path, header: dict[str, Any], arrays: dict[str, Any]
-    ) -> int:
-        """Number of features that a saved state speaks of, if there can be so many."""
-        widest = max((length for array in arrays.values() for length in array.shape), default=0)
-        num_features, names = header["num_features"], header["feature_names"]
-        if type(num_features) is not int or not 1 <= num_features <= widest:
-            raise no_state(path, OWNER, f"its header speaks of {num_features!r} features")
-        if names is not None and (not isinstance(names, list) or len(names) != num_features):
-            raise no_state(path, OWNER, "its header names other features than it has")
-        return num_features
-
     @property
     def n_seen_(self) -> int:
         """Number of examples learned."""
@@ -308,7 +210,7 @@ class OnlineRanker(BaseEstimator, ABC):
 
         It is called with the state before the block, and with the records.
         """
-        check_count(self.num_levels, "num_levels", 2)
+        self._check_options()
         started = hasattr(self, "state_")
         if started:
             self._refuse_other_levels()
@@ -328,8 +230,11 @@ class OnlineRanker(BaseEstimator, ABC):
         self._take(rows.shape[1], names, state)
         return met
 
+    def _check_options(self) -> None:
+        check_count(self.num_levels, "num_levels", 2)
+
     def _take(self, num_features: int, names: Any, state: Any) -> None:
-        self.n_features_in_, self.feature_names_in_, self.state_ = num_features, names, state
+        super()._take(num_features, names, state)
         self._levels_learned = self.num_levels
 
     def _refuse_other_levels(self) -> None:
@@ -373,33 +278,3 @@ class OnlineRanker(BaseEstimator, ABC):
         self._refuse_other_levels()
         check_names(X, self.feature_names_in_)
         return self._expand(check_rows(X, self.n_features_in_))
-
-    def _signature(self) -> str:
-        options = {k: v for k, v in self.get_params(deep=False).items() if k != "mesh"}
-        parts = (f"{name}={_describe(value)}" for name, value in sorted(options.items()))
-        return f"{type(self).__name__}({', '.join(parts)})"
-
-
-def _describe(option: Any) -> str:
-    """Return an option as text; a kernel's numbers, which its own text leaves out, included."""
-    if isinstance(option, Kernel):
-        numbers = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(option)]
-        return f"{type(option).__name__}{numbers}"
-    return repr(option)
-
-
-def _parts(signature: str) -> set[str]:
-    """Name of a learner, and its options one by one."""
-    name, _, options = signature.partition("(")
-    return {f"learner={name}", *re.split(r", (?=\w+=)", options.removesuffix(")"))}
-
-
-def _join(parts: set[str]) -> str:
-    return ", ".join(sorted(parts)) or "no other option"
-
-
-def _fits(array: NDArray[Any], empty: NDArray[Any]) -> bool:
-    """Whether an array can stand in the place of one; what holds no row yet can have any number."""
-    if array.dtype != empty.dtype or array.ndim != empty.ndim:
-        return False
-    return array.shape == empty.shape or (0 in empty.shape and array.shape[1:] == empty.shape[1:])

@@ -10,10 +10,11 @@ import numpy as np
 from jax import Array as JaxArray
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
+from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_names, check_rows
 
 __all__ = ["CalibratedPerceptron"]
@@ -24,7 +25,23 @@ Array = NDArray[np.float64]
 _SIZES = (4096, 256, 16)
 
 
-class CalibratedPerceptron(BaseEstimator):
+class LearnedLabels(NamedTuple):
+    """All that the perceptron has learned.
+
+    Attributes
+    ----------
+    weights
+        Weights of each label, shape (c, d).
+    seen, updates
+        Number of examples, and of those that changed the weights.
+    """
+
+    weights: Any
+    seen: Any
+    updates: Any
+
+
+class CalibratedPerceptron(SavedLearner):
     r"""Calibrated constraint classification, online (Algorithm 1 of [1]_), for top label-rankings.
 
     Each label has a linear utility, and the zero alternative has utility zero. A target is the
@@ -72,9 +89,6 @@ class CalibratedPerceptron(BaseEstimator):
     [[0], [1, 0], []]
     """
 
-    n_features_in_: int
-    feature_names_in_: Any = None
-
     def __init__(
         self,
         num_labels: int,
@@ -102,7 +116,8 @@ class CalibratedPerceptron(BaseEstimator):
             This estimator.
         """
         copy: Any = clone(self)
-        self.__dict__.update(copy.partial_fit(X, y).__dict__)
+        fresh = copy.partial_fit(X, y)
+        self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
         return self
 
     def partial_fit(self, X: ArrayLike, y: Iterable[Sequence[int]] | NDArray[Any]) -> Self:
@@ -126,15 +141,14 @@ class CalibratedPerceptron(BaseEstimator):
         ValueError
             If the chunk or an option cannot be used; the message names row and column.
         """
-        started = hasattr(self, "coef_")
+        started = hasattr(self, "state_")
         options = self._check_options()
         names = check_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
         places = _places(y, len(rows), self.num_labels)
-        width = rows.shape[1]
         with jax.enable_x64(True):
-            weights = jnp.asarray(self.coef_ if started else np.zeros((self.num_labels, width)))
-            updates = 0
+            state = self.state_ if started else self._init_state(rows.shape[1])
+            weights, updates = jnp.asarray(state.weights), int(state.updates)
             for block in _blocks(rows, places):
                 weights, moved = _learn(options, weights, block)
                 updates += int(moved)
@@ -144,9 +158,8 @@ class CalibratedPerceptron(BaseEstimator):
                 "`X` makes the weights overflow; scale the features. Nothing of the chunk was "
                 "learned."
             )
-        self.coef_, self.n_features_in_, self.feature_names_in_ = learned, width, names
-        self.n_seen_ = getattr(self, "n_seen_", 0) + len(rows)
-        self.n_updates_ = getattr(self, "n_updates_", 0) + updates
+        seen = np.int64(state.seen + len(rows))
+        self._take(rows.shape[1], names, LearnedLabels(learned, seen, np.int64(updates)))
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -169,7 +182,8 @@ class CalibratedPerceptron(BaseEstimator):
         ValueError
             If the examples cannot be used.
         """
-        check_is_fitted(self, "coef_")
+        check_is_fitted(self, "state_")
+        self._check_options()
         check_names(X, self.feature_names_in_)
         return check_rows(X, self.n_features_in_) @ self.coef_.T
 
@@ -191,6 +205,28 @@ class CalibratedPerceptron(BaseEstimator):
         count = (utility > 0).sum(axis=1)
         return [row[:k].tolist() for row, k in zip(order, count, strict=True)]
 
+    @property
+    def coef_(self) -> Array:
+        """Weights of each label, shape (c, d)."""
+        check_is_fitted(self, "state_")
+        return self.state_.weights
+
+    @property
+    def n_seen_(self) -> int:
+        """Number of examples learned."""
+        check_is_fitted(self, "state_")
+        return int(self.state_.seen)
+
+    @property
+    def n_updates_(self) -> int:
+        """Number of examples that changed the weights."""
+        check_is_fitted(self, "state_")
+        return int(self.state_.updates)
+
+    def _init_state(self, num_features: int) -> LearnedLabels:
+        weights = np.zeros((self.num_labels, num_features))
+        return LearnedLabels(weights, np.int64(0), np.int64(0))
+
     def _check_options(self) -> "_Constraints":
         check_count(self.num_labels, "num_labels", 2)
         for name, choices in (
@@ -202,7 +238,7 @@ class CalibratedPerceptron(BaseEstimator):
                 raise ValueError(
                     f"`{name}` is {getattr(self, name)!r}; choose {choices[0]!r} or {choices[1]!r}."
                 )
-        if hasattr(self, "coef_") and len(self.coef_) != self.num_labels:
+        if hasattr(self, "state_") and len(self.coef_) != self.num_labels:
             raise ValueError(
                 f"`num_labels` is {self.num_labels}, but {len(self.coef_)} labels have been "
                 "learned; begin anew by `fit`."
@@ -228,13 +264,13 @@ class _RankedBlock(NamedTuple):
 
 def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
     """Places of the labels and the zero in bucket orders: relevant labels, the zero, the others."""
-    lists = [np.asarray(row).ravel() for row in y]
+    lists = [np.asarray(row).ravel() for row in y] if np.iterable(y) else []
     if len(lists) != count:
         raise ValueError(f"`y` has {len(lists)} entries; pass one for each of the {count} rows.")
     length = np.array([row.size for row in lists], np.int64)
     flat = np.concatenate([np.zeros(0, np.int64), *(row for row in lists if row.size)])
     row = np.repeat(np.arange(count), length)
-    if flat.dtype.kind not in "iu":
+    if flat.dtype.kind not in "iu" or any(row.dtype.kind == "b" for row in lists):
         raise ValueError("`y` has labels that are no whole numbers; number them from 0.")
     named = flat >= 0 if isinstance(y, np.ndarray) else np.ones(flat.size, bool)
     wrong = named & ~((flat >= 0) & (flat < num_labels))

@@ -1,0 +1,154 @@
+"""Learners whose state goes to a file and comes back, to be continued exactly."""
+
+import re
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from tinygp.kernels import Kernel
+
+from bayesrank._states import no_state
+from bayesrank.online._storage import OWNER, read_state, write_state
+
+__all__ = ["SavedLearner"]
+
+
+class SavedLearner(BaseEstimator, ABC):
+    """An online learner all of whose knowledge is one named tuple of arrays, ``state_``."""
+
+    state_: Any
+    notes_: Any
+    n_features_in_: int
+    feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
+
+    @abstractmethod
+    def _init_state(self, num_features: int) -> Any:
+        """State that has seen nothing: a named tuple of arrays."""
+
+    @abstractmethod
+    def _check_options(self) -> Any:
+        """Refuse options that cannot be used."""
+
+    def save(self, path: str | Path, *, notes: Any = None) -> None:
+        """Write the state to a file, complete or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, in NumPy's ``.npz`` format.
+        notes : object, optional
+            What else to keep with the state, as ``notes_`` of the learner that loads it: anything
+            that JSON can hold.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing has been learned.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self, "state_")
+        names = self.feature_names_in_
+        header = {
+            "learner": self._signature(),
+            "num_features": self.n_features_in_,
+            "feature_names": None if names is None else names.tolist(),
+            "notes": notes,
+        }
+        write_state(path, header, self.state_._asdict())
+
+    def load(self, path: str | Path) -> Self:
+        """Take up the state of a file, and continue exactly as the learner that saved it.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file that `save` wrote for a learner with the same options.
+
+        Returns
+        -------
+        SavedLearner
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If the file is not one, or was saved by a learner with other options.
+        FileNotFoundError
+            If there is no file.
+        """
+        self._check_options()
+        header, arrays = read_state(path)
+        saved, here = _parts(str(header["learner"])), _parts(self._signature())
+        if saved != here:
+            raise ValueError(
+                f"{path} was saved by one with {_join(saved - here)}, and this has "
+                f"{_join(here - saved)}; load it into a learner with the same options."
+            )
+        num_features = self._recorded_width(path, header, arrays)
+        with jax.enable_x64(True):
+            try:
+                empty = self._init_state(num_features)
+            except MemoryError:
+                raise no_state(path, OWNER, f"{num_features} features are too many") from None
+        if arrays.keys() != empty._asdict().keys() or not all(
+            _fits(arrays[name], np.asarray(value)) for name, value in empty._asdict().items()
+        ):
+            raise ValueError(
+                f"{path} holds other arrays than this learner's; it was not saved by it."
+            )
+        names = header["feature_names"]
+        names = None if names is None else np.array(names, object)
+        self._take(num_features, names, type(empty)(**arrays))
+        self.notes_ = header["notes"]
+        return self
+
+    def _recorded_width(
+        self, path: str | Path, header: dict[str, Any], arrays: dict[str, Any]
+    ) -> int:
+        """Number of features that a saved state speaks of, if there can be so many."""
+        widest = max((length for array in arrays.values() for length in array.shape), default=0)
+        num_features, names = header["num_features"], header["feature_names"]
+        if type(num_features) is not int or not 1 <= num_features <= widest:
+            raise no_state(path, OWNER, f"its header speaks of {num_features!r} features")
+        if names is not None and (not isinstance(names, list) or len(names) != num_features):
+            raise no_state(path, OWNER, "its header names other features than it has")
+        return num_features
+
+    def _take(self, num_features: int, names: Any, state: Any) -> None:
+        self.n_features_in_, self.feature_names_in_, self.state_ = num_features, names, state
+
+    def _signature(self) -> str:
+        options = {k: v for k, v in self.get_params(deep=False).items() if k != "mesh"}
+        parts = (f"{name}={_describe(value)}" for name, value in sorted(options.items()))
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _describe(option: Any) -> str:
+    """Return an option as text; a kernel's numbers, which its own text leaves out, included."""
+    if isinstance(option, Kernel):
+        numbers = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(option)]
+        return f"{type(option).__name__}{numbers}"
+    return repr(option)
+
+
+def _parts(signature: str) -> set[str]:
+    """Name of a learner, and its options one by one."""
+    name, _, options = signature.partition("(")
+    return {f"learner={name}", *re.split(r", (?=\w+=)", options.removesuffix(")"))}
+
+
+def _join(parts: set[str]) -> str:
+    return ", ".join(sorted(parts)) or "no other option"
+
+
+def _fits(array: NDArray[Any], empty: NDArray[Any]) -> bool:
+    """Whether an array can stand in the place of one; what holds no row yet can have any number."""
+    if array.dtype != empty.dtype or array.ndim != empty.ndim:
+        return False
+    return array.shape == empty.shape or (0 in empty.shape and array.shape[1:] == empty.shape[1:])
