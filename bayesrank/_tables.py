@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column_names", "missing", "plain_array"]
+__all__ = ["column_names", "missing", "no_rank", "plain_array"]
 
 
 def missing(value: Any) -> bool:
@@ -57,3 +57,14 @@ def plain_array(values: Any) -> NDArray[Any]:
         return array.astype(np.int64 if whole else np.float64)
     except OverflowError:  # beyond 64 bits
         return array.astype(np.float64)
+
+
+def no_rank(table: NDArray[np.float64]) -> tuple[int, int] | None:
+    """Row and column of the first cell of a table that is no rank among its columns, if any.
+
+    Ranks go from 1, the best, to the number of columns. Labels that share a rank may have the mean
+    of those that they take up, a half number; NaN says nothing.
+    """
+    known = (table >= 1) & (table <= table.shape[1]) & (2 * table % 1 == 0)
+    wrong = np.argwhere(~np.isnan(table) & ~known)
+    return (int(wrong[0, 0]), int(wrong[0, 1])) if len(wrong) else None

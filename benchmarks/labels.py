@@ -40,7 +40,7 @@ def rankings(name: str) -> None:
         }
         orders, evidence = np.argsort(ranks[train], axis=1), {}
         for kernel in ("linear", "rbf"):
-            model = _ranker(kernel=kernel).fit(X[train], orders)
+            model = _ranker(kernel=kernel, labels=[0, 1, 2]).fit(X[train], orders.tolist())
             scores[f"LabelRanker, {kernel}"] = model.decision_function(X[test])
             evidence[kernel] = model.log_evidence_
         best = max(evidence, key=lambda kernel: evidence[kernel])
@@ -195,7 +195,7 @@ def _one_coverage(seed: int, n: int = 40, c: int = 5, p: int = 3) -> dict[str, f
     orders = np.argsort(-performance, axis=1)
     shares = {}
     for choice in ("maximum", "integrate"):
-        result = _ranker(hyperparameters=choice).fit(X, orders, relevant).result
+        result = _ranker(hyperparameters=choice).fit(X, orders.tolist(), relevant).result
         off = (result.mean["w"] - w) / result.stddev["w"]
         shares[choice] = float(np.mean(np.abs(off) < 1.645))
     shares["independent pairs"] = _pairs_coverage(X, w, orders, relevant)

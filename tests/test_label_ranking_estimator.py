@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import kendalltau
 from sklearn.base import clone
 
 from bayesrank import LabelRanker
@@ -74,8 +75,9 @@ def eight():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(12, 2))
     performance = X @ rng.normal(size=(2, 8)) + rng.normal(size=(12, 8))
-    model = LabelRanker(hyperparameters={"scale": 0.7, "zero_noise": 0.4}, standardize=False)
-    model.fit(X, np.argsort(-performance)[:, :4], performance > 0)
+    given = {"scale": 0.7, "zero_noise": 0.4}
+    model = LabelRanker(labels=list(range(8)), hyperparameters=given, standardize=False)
+    model.fit(X, np.argsort(-performance)[:, :4].tolist(), performance > 0)
     new = rng.normal(size=(3, 2))
     utilities = model.posterior_.utilities(new)
     draws = []
@@ -144,6 +146,61 @@ def test_draws_and_ranks_are_those_of_the_performances(eight):
         assert abs(sampled.num_relevant[:, number].mean() - count) < 0.15
 
 
+def test_the_score_is_kendalls_tau(eight):
+    model, _, _ = eight
+    rng = np.random.default_rng(4)
+    X, orders = rng.normal(size=(9, 2)), rng.permuted(np.tile(np.arange(8), (9, 1)), axis=1)
+    expected: Any = [
+        kendalltau(-utility, np.argsort(order))[0]
+        for utility, order in zip(model.decision_function(X), orders, strict=True)
+    ]
+    assert_allclose(model.score(X, orders.tolist()), np.mean(expected))
+
+
+def test_the_score_counts_what_targets_say_and_no_more(eight):
+    model, _, _ = eight
+    X = np.random.default_rng(5).normal(size=(4, 2))
+    rankings = [[3, (0, 1)], None, {(2, 5), (5, 6)}, None]
+    relevant = [None, None, None, ([4], [7])]
+    said = {
+        0: [(3, 0), (3, 1)],
+        2: [(2, 5), (5, 6), (2, 6)],
+        3: [(4, 8), (8, 7), (4, 7)],
+    }
+    worth = np.c_[model.decision_function(X), np.zeros(4)]
+    taus = [np.mean([np.sign(worth[i, a] - worth[i, b]) for a, b in said[i]]) for i in said]
+    assert_allclose(model.score(X, rankings, relevant), np.mean(taus))
+    with pytest.raises(ValueError, match="9 is not among the labels"):
+        model.score(X, [[9, 1], None, None, None])
+
+
+def test_labels_that_are_numbers_are_named_as_such():
+    orders, flags = [[2, 1], [1, 2]], np.array([[1, 0], [0, 1]])
+    for targets in ((orders,), (None, orders), (orders, orders)):
+        with pytest.raises(ValueError, match=r"the number 2 where a label .* in labels=\[...\]"):
+            LabelRanker().fit(X_TWO, *targets)
+    model = LabelRanker(labels=[1, 2], hyperparameters="prior").fit(X_TWO, orders)
+    assert model.predict(X_TWO).tolist() == orders
+    ranks = pd.DataFrame(orders, columns=["a", "b"])
+    with pytest.raises(ValueError, match="relevant is an array whose columns have no names"):
+        LabelRanker().fit(X_TWO, ranks, flags)
+    both = LabelRanker(hyperparameters=GIVEN).fit(X_TWO, [[0, 1], [1, 0]], flags)
+    assert both.labels_.tolist() == [0, 1]
+    named = LabelRanker(labels=["a", "b"], hyperparameters=GIVEN).fit(X_TWO, ranks, flags == 0)
+    assert named.predict(X_TWO).tolist() == [["b", "a"], ["a", "b"]]
+
+
+def test_rows_go_by_place_and_pandas_may_not_say_otherwise():
+    X = pd.DataFrame({"x": [0.0, 1.0]}, index=["p", "q"])
+    ranks = pd.DataFrame({"a": [1, 2], "b": [2, 1]}, index=["q", "p"])
+    for target in (ranks, pd.Series([["a", "b"], ["b", "a"]], index=ranks.index)):
+        with pytest.raises(ValueError, match="rankings has the rows of X in another order"):
+            LabelRanker().fit(X, target)
+    model = LabelRanker(hyperparameters="prior").fit(X, ranks.reset_index(drop=True))
+    assert model.predict(X)[:, 0].tolist() == ["a", "b"]
+    assert model.score(X, ranks.loc[X.index]) == -1.0
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_file_forecasts_as_the_fit_does(tmp_path, kernel):
     X, rankings, relevant = trips()
@@ -209,12 +266,27 @@ X_TWO: Any = np.array([[0.0], [1.0]])
         ({}, (["ab", "ba"],), "rankings has 'ab' as an entry"),
         ({"labels": ["a", "a"]}, ([["a"], None],), "must be two or more, each named once"),
         ({}, ([{"a", "b"}, None],), "which is not one of pairs"),
+        ({}, (np.array([[1, 2], [2, 1]]),), "rankings is an array of numbers, which may be ranks"),
+        ({"labels": [1, 2]}, (np.array([[1, 2]] * 2),), "pass ranks as a DataFrame with a column"),
+        ({}, ([{"a": 2, "b": 1}, None],), "rankings has {'a': 2, 'b': 1} as an entry; pass a list"),
+        ({}, (None, [{"a": 0, "b": 1}, None]), "relevant has {'a': 0, 'b': 1} as an entry"),
+        ({}, ([["a", None], None],), "None is no label; name labels by texts or numbers"),
+        ({}, ([["a", ["b", ["c"]]], None],), "is no label"),
+        ({}, (pd.DataFrame({"a": [1, 0], "b": [2, 1]}),), "the rank 0 for 'a' in row 1; ranks go"),
+        ({}, (pd.DataFrame({"a": [1, 2], "b": [2, 3]}),), "rank 3 for 'b' in row 1; .* to 2, the"),
+        ({}, (pd.DataFrame([[0.7, 1.2]] * 2, columns=["a", "b"]),), "the rank 0.7 for 'a' in row"),
+        ({}, (None, pd.DataFrame([[1, 0, 1]] * 2, columns=list("aba"))), "two columns 'a'"),
         ({"hyperparameters": "guess"}, ([["a", "b"], None],), "hyperparameters is 'guess'"),
     ],
 )
 def test_refuses(options, targets, message):
     with pytest.raises(ValueError, match=message):
         LabelRanker(**options).fit(X_TWO, *targets)
+
+
+def test_refuses_features_that_overflow():
+    with pytest.raises(ValueError, match="X is so large in column 0 that its standard deviation"):
+        LabelRanker().fit(1e200 * X_TWO, [["a", "b"], ["b", "a"]])
 
 
 def test_refuses_decisions_that_it_does_not_know():

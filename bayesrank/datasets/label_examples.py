@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._tables import no_rank
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Table, read_table
 
@@ -94,6 +95,9 @@ def read_label_examples(path: str | Path, features: tuple[str, ...] | None = Non
         else np.zeros((len(table.rows), 0))
         for prefix in (_RANK, _RELEVANT)
     )
+    if "" in labels:
+        raise DataError(path, "a column names no label", "as in rank:sea or relevant:sea", row=1)
+    _refuse_other_ranks(table, labels, ranks)
     _refuse_other_flags(table, labels, relevant)
     return LabelExamples(Path(path), features, X, labels, ranks, relevant)
 
@@ -113,6 +117,18 @@ def _numbers(table: Table, name: str, *, empty: bool = True) -> NDArray[np.float
             cure = "give a finite number, or leave it empty" if empty else "give a finite number"
             raise DataError(table.path, f"{cell!r} is no number", cure, row=row.number, column=name)
     return values
+
+
+def _refuse_other_ranks(table: Table, labels: tuple[str, ...], ranks: NDArray[np.float64]) -> None:
+    wrong = no_rank(ranks)
+    if wrong is not None:
+        raise DataError(
+            table.path,
+            f"{ranks[wrong]:g} is no rank among {len(labels)} labels",
+            f"give 1 for the best to {len(labels)} for the worst, or leave it empty",
+            row=table.rows[wrong[0]].number,
+            column=_RANK + labels[wrong[1]],
+        )
 
 
 def _refuse_other_flags(

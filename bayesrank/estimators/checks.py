@@ -99,12 +99,25 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
 
     A feature that is the same for every item has scale one.
 
+    Raises
+    ------
+    ValueError
+        If a feature is so large that these overflow.
+
     Warns
     -----
     UserWarning
         If there is such a feature: it cannot tell these items apart.
     """
-    constant = np.ptp(features, axis=0) == 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = features.mean(axis=0), features.std(axis=0)
+        constant = np.ptp(features, axis=0) == 0.0
+    vast = ~(np.isfinite(mean) & np.isfinite(spread))
+    if vast.any():
+        raise ValueError(
+            f"X is so large in column {np.argmax(vast)} that its standard deviation overflows; "
+            "give that feature in a larger unit"
+        )
     if constant.any():
         warnings.warn(
             f"X has the same value for every item in column {np.argmax(constant)}, which is scaled "
@@ -112,7 +125,7 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
             UserWarning,
             stacklevel=outside(),
         )
-    return features.mean(axis=0), np.where(constant, 1.0, features.std(axis=0))
+    return mean, np.where(constant, 1.0, spread)
 
 
 def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:

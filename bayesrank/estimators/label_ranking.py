@@ -153,8 +153,9 @@ class LabelRanker(EPEstimator):
             Of each example, an order of some labels, best first, or None. A list or tuple in the
             place of a label is a group of which nothing is said but that all in it are worse than
             what comes before and better than what comes after; a set of pairs (better, worse) is a
-            partial order. Or a table of ranks, 1 best, with a column for each label, empty where
-            nothing is said.
+            partial order. Or a DataFrame of ranks, 1 best, with a column for each label, empty
+            where nothing is said. Numbers are labels only where ``labels`` or the columns of
+            `relevant` say so, and an array of numbers is refused: they may be ranks.
         relevant : sequence of length n, optional
             Of each example, its relevant labels, all others being irrelevant; or a tuple of two
             lists, relevant and irrelevant labels; or None. Or a table of 1, 0 and NaN, or an array
@@ -184,7 +185,7 @@ class LabelRanker(EPEstimator):
         check_count(self.n_basis, "n_basis")
         if relevant is not None and not self.calibrated:
             raise ValueError("relevant needs the zero; leave it out, or set calibrated=True")
-        targets = read_targets(rankings, relevant, self.labels, len(checked))
+        targets = read_targets(X, rankings, relevant, self.labels)
         data = conditions(len(targets.labels), targets.rankings, targets.relevant)
         calibrated = targets.relevant is not None
         mean, scale = np.zeros(checked.shape[1]), np.ones(checked.shape[1])
@@ -386,6 +387,42 @@ class LabelRanker(EPEstimator):
             If `fit` was not told relevant labels.
         """
         return self.predict_proba(X) > 0.5
+
+    def score(self, X: ArrayLike, rankings: Any = None, relevant: Any = None) -> float:
+        """Kendall's tau of the forecasts: right pairs less wrong ones, as a share of all.
+
+        The pairs are those that an example's target tells apart, and what follows from it. Where it
+        says which labels are relevant, the zero alternative is one of the pair's sides. So it is
+        Kendall's tau for full rankings without ties.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Features of examples.
+        rankings, relevant
+            As for `fit`. Numbers may be labels if they were so there.
+
+        Returns
+        -------
+        float
+            From -1 to 1, the mean over the examples of which anything is said.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used, or names a label that `fit` was not told of.
+        """
+        utility = self.decision_function(X)
+        if relevant is not None:
+            self._needs_zero()
+        targets = read_targets(X, rankings, relevant, self.labels_.tolist())
+        pairs = conditions(len(self.labels_), targets.rankings, targets.relevant, implied=True)
+        worth = np.concatenate([utility, np.zeros((len(utility), 1))], axis=1)
+        ahead = [np.take_along_axis(worth, part, axis=1) for part in pairs]
+        told = pairs.better >= 0
+        right = np.sum(told * np.sign(ahead[0] - ahead[1]), axis=1)
+        number = told.sum(axis=1)
+        return float(np.mean(right[number > 0] / number[number > 0]))
 
     def rank_distribution(
         self, X: ArrayLike, *, num_samples: int = 2000, random_state: int | None = 0

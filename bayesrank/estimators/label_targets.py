@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from numbers import Real
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._tables import column_names, missing, plain_array
+from bayesrank._tables import column_names, missing, no_rank, plain_array
 from bayesrank.estimators.collaborative_data import id_list
 
 __all__ = ["LabelTargets", "read_targets"]
@@ -35,29 +36,37 @@ class LabelTargets(NamedTuple):
 
 
 def read_targets(
-    rankings: Any, relevant: Any, labels: Sequence[Hashable] | None, count: int
+    X: Any, rankings: Any, relevant: Any, labels: Sequence[Hashable] | None
 ) -> LabelTargets:
-    """Read targets of so many examples.
+    """Read targets of the examples whose features are `X`.
 
     Raises
     ------
     ValueError
-        If there are not so many, a label is not known or said twice, or one is both relevant and
-        irrelevant.
+        If there are not as many or they stand in another order, a label is not known or said
+        twice, one is both relevant and irrelevant, or numbers may be ranks as well as labels.
     """
     if rankings is None and relevant is None:
         raise ValueError("rankings and relevant are missing; pass one of them, or both")
+    for argument, table in (("rankings", rankings), ("relevant", relevant)):
+        _refuse_twice(argument, column_names(table) or [])
+        _refuse_other_order(argument, table, X)
+    columns = _columns(rankings, relevant) if labels is None else []
     orders = None if rankings is None else _orders(rankings)
     sets = None if relevant is None else _sets(relevant, labels)
     for name, rows in (("rankings", orders), ("relevant", sets)):
-        if rows is not None and len(rows) != count:
+        if rows is not None and len(rows) != len(X):
             raise ValueError(
-                f"{name} has {len(rows)} entries, but X has {count} rows; pass one for each, None "
+                f"{name} has {len(rows)} entries, but X has {len(X)} rows; pass one for each, None "
                 "where nothing is said"
             )
-    named = [name for order in orders or [] for name in _named(order)]
-    named += [name for pair in sets or [] if pair is not None for part in pair for name in part]
-    known = _labels(labels, named, [table for table in (rankings, relevant) if table is not None])
+    ranked = [name for order in orders or [] for name in _named(order)]
+    chosen = [name for pair in sets or [] if pair is not None for part in pair for name in part]
+    if labels is None and not columns:
+        _refuse_numbers("rankings", ranked)
+        _refuse_numbers("relevant", chosen)
+    named = ranked + chosen
+    known = _labels(labels, named, columns)
     number = {name: place for place, name in enumerate(known)}
     unknown = next((name for name in named if name not in number), None)
     if unknown is not None:
@@ -68,15 +77,59 @@ def read_targets(
     )
 
 
+def _columns(rankings: Any, relevant: Any) -> list[Hashable]:
+    """Labels that columns stand for: those of tables, or the numbers of an array's."""
+    ranked, flagged = column_names(rankings), column_names(relevant)
+    if flagged is None and _is_flags(relevant):
+        if ranked is not None:
+            raise ValueError(
+                "relevant is an array whose columns have no names, and rankings a table whose "
+                "columns have; pass relevant as a DataFrame, or labels=[...] in its order"
+            )
+        flagged = list(range(relevant.shape[1]))
+    return list(dict.fromkeys([*(ranked or []), *(flagged or [])]))
+
+
+def _refuse_twice(argument: str, columns: list[Hashable]) -> None:
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{argument} has two columns {twice!r}; give each label one column")
+
+
+def _refuse_numbers(argument: str, named: list[Hashable]) -> None:
+    """Numbers are labels only where they are said to be: they may be ranks, or zeros and ones."""
+    number = next((name for name in named if isinstance(name, Real | np.bool)), None)
+    if number is not None:
+        others = {
+            "rankings": "for ranks pass a DataFrame with a column for each label",
+            "relevant": "for 1 and 0 pass an array or a DataFrame",
+        }
+        raise ValueError(
+            f"{argument} has the number {number} where a label is expected; if labels are numbers, "
+            f"name them all in labels=[...]; {others[argument]}"
+        )
+
+
+def _refuse_other_order(argument: str, table: Any, X: Any) -> None:
+    """Rows go by their places: pandas' names of rows must not say otherwise."""
+    here, there = (cast(Any, getattr(each, "index", None)) for each in (table, X))
+    if not (hasattr(here, "equals") and hasattr(there, "equals")) or here.equals(there):
+        return
+    if len(here) == len(there) and set(here) == set(there):
+        raise ValueError(
+            f"{argument} has the rows of X in another order, by their index; put them in one order "
+            f"by {argument}.loc[X.index]"
+        )
+
+
 def _labels(
-    labels: Sequence[Hashable] | None, named: list[Hashable], tables: list[Any]
+    labels: Sequence[Hashable] | None, named: list[Hashable], columns: list[Hashable]
 ) -> list[Hashable]:
     """Those given, else a table's columns, else all that are named, sorted."""
-    columns = [names for names in map(column_names, tables) if names is not None]
     if labels is not None:
         known = id_list(labels, "labels")
     elif columns:
-        known = list(dict.fromkeys(name for names in columns for name in names))
+        known = columns
     else:
         known = sorted(set(named), key=lambda name: (isinstance(name, str), name))
     if len(set(known)) < len(known) or len(known) < 2:
@@ -87,11 +140,24 @@ def _labels(
 def _orders(rankings: Any) -> list[Any]:
     names = column_names(rankings)
     if names is None:
+        kind = getattr(getattr(rankings, "dtype", None), "kind", "O")
+        if kind in "biufc" and np.ndim(rankings) == 2:
+            raise ValueError(
+                "rankings is an array of numbers, which may be ranks or labels; pass ranks as a "
+                "DataFrame with a column for each label, and orders as lists of labels"
+            )
         return [None if _nothing(order) else order for order in rankings]
     table = plain_array(rankings)
-    if table.dtype.kind not in "biuf":
+    if table.dtype.kind not in "iuf":
         raise ValueError("rankings is a table with cells that are no ranks; give numbers, 1 best")
-    return [_by_ranks(names, row.astype(float)) for row in table]
+    table = table.astype(float)
+    wrong = no_rank(table)
+    if wrong is not None:
+        raise ValueError(
+            f"rankings has the rank {table[wrong]:g} for {names[wrong[1]]!r} in row {wrong[0]}; "
+            f"ranks go from 1, the best, to {len(names)}, the number of columns"
+        )
+    return [_by_ranks(names, row) for row in table]
 
 
 def _by_ranks(names: list[Hashable], row: NDArray[np.float64]) -> list[Any]:
@@ -108,7 +174,7 @@ def _named(order: Any) -> list[Hashable]:
     """Labels of an order or of a set of pairs."""
     if order is None:
         return []
-    if isinstance(order, str) or not isinstance(order, Iterable):
+    if isinstance(order, str | Mapping) or not isinstance(order, Iterable):
         raise ValueError(f"rankings has {order!r} as an entry; pass a list of labels, best first")
     if isinstance(order, Set):
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in order):
@@ -125,7 +191,10 @@ def _group(group: Any) -> list[Hashable]:
 
 
 def _plain(name: Any) -> Any:
-    return name.item() if isinstance(name, np.generic) else name
+    value = name.item() if isinstance(name, np.generic) else name
+    if missing(value) or not isinstance(value, Hashable):
+        raise ValueError(f"{value!r} is no label; name labels by texts or numbers")
+    return value
 
 
 def _numbers(order: Any, number: dict[Hashable, int]) -> Any:
@@ -139,8 +208,8 @@ def _numbers(order: Any, number: dict[Hashable, int]) -> Any:
 def _sets(relevant: Any, labels: Sequence[Hashable] | None) -> list[Any]:
     """Relevant and irrelevant labels of each example; those that are None are all the others."""
     names = column_names(relevant)
-    array = plain_array(relevant) if names is not None or isinstance(relevant, np.ndarray) else None
-    if array is not None and array.ndim == 2 and array.dtype.kind in "biuf":
+    array = plain_array(relevant) if names is not None or _is_flags(relevant) else None
+    if array is not None and array.dtype.kind in "biuf":
         if names is None:
             names = list(range(array.shape[1]) if labels is None else labels)
         if len(names) != array.shape[1]:
@@ -149,6 +218,15 @@ def _sets(relevant: Any, labels: Sequence[Hashable] | None) -> list[Any]:
     if names is not None:
         raise ValueError("relevant is a table with cells other than 0, 1 or nothing; mend them")
     return [_pair(entry) for entry in relevant]
+
+
+def _is_flags(relevant: Any) -> bool:
+    """Whether it is an array of numbers with a column for each label."""
+    return (
+        isinstance(relevant, np.ndarray)
+        and relevant.ndim == 2
+        and plain_array(relevant).dtype.kind in "biuf"
+    )
 
 
 def _by_flags(names: Sequence[Any], row: NDArray[np.float64]) -> tuple[list, list]:
@@ -165,7 +243,7 @@ def _by_flags(names: Sequence[Any], row: NDArray[np.float64]) -> tuple[list, lis
 def _pair(entry: Any) -> Any:
     if _nothing(entry):
         return None
-    if isinstance(entry, str) or not isinstance(entry, Iterable):
+    if isinstance(entry, str | Mapping) or not isinstance(entry, Iterable):
         raise ValueError(f"relevant has {entry!r} as an entry; pass a list of labels")
     both = isinstance(entry, tuple) and len(entry) == 2
     if both and all(isinstance(part, list | set | frozenset) for part in entry):

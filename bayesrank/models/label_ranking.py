@@ -75,6 +75,8 @@ def conditions(
     num_labels: int,
     rankings: Sequence[LabelOrder | None] | None = None,
     relevant: npt.ArrayLike | None = None,
+    *,
+    implied: bool = False,
 ) -> LabelConditions:
     """Turn targets into the fewest conditions that say as much.
 
@@ -92,6 +94,8 @@ def conditions(
     relevant : ArrayLike, optional
         Of each label in each example, 1 if it is relevant, 0 if it is not, and -1 if nothing is
         said, shape (n, c).
+    implied : bool, default False
+        Whether to keep those that follow as well: all pairs that a target tells apart.
 
     Returns
     -------
@@ -129,7 +133,9 @@ def conditions(
             part = sets[start : start + step]
             said[:, :num_labels, num_labels] = part == 1
             said[:, num_labels, :num_labels] = part == 0
-        blocks += [np.argwhere(_reduced(said, start)) + [start, 0, 0]]
+        closed = _closed(said, start)
+        kept = closed if implied else _reduced(closed)
+        blocks += [np.argwhere(kept) + [start, 0, 0]]
     found = np.concatenate(blocks) if blocks else np.zeros((0, 3), int)
     if not len(found):
         raise ValueError("no example says anything; pass a ranking or a set of labels of one")
@@ -189,8 +195,8 @@ def _check_labels(number: int, labels: list[int], num_labels: int) -> None:
             )
 
 
-def _reduced(said: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
-    """Leave out of relations (n, q, q) what follows from the rest; refuse those with a cycle."""
+def _closed(said: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
+    """Add to relations (n, q, q) what follows from them; refuse those with a cycle."""
     closed = said.copy()
     for middle in range(said.shape[1]):
         closed |= closed[:, :, middle, None] & closed[:, None, middle, :]
@@ -202,8 +208,13 @@ def _reduced(said: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
             f"what is said of example {start + number} contradicts itself: {what} would be better "
             "than itself; correct its ranking, or which labels are relevant"
         )
+    return closed
+
+
+def _reduced(closed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Leave out of closed relations what follows from the rest."""
     implied = np.zeros_like(closed)
-    for middle in range(said.shape[1]):
+    for middle in range(closed.shape[1]):
         implied |= closed[:, :, middle, None] & closed[:, None, middle, :]
     return closed & ~implied
 
