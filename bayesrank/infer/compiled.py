@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 from scipy import sparse
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer.closure import closed_over, has_stale_arrays
+from bayesrank.infer.gaussian.sharded import everywhere, global_array
 from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.room import check_compiled, check_trace
 
@@ -77,10 +79,14 @@ class CompileCache:
     ----------
     model
         The program; where the values change that it closes over, code is compiled anew.
+    mesh
+        The devices that the code runs on, each of which gets all arguments and has all results;
+        None for JAX's default device.
     """
 
-    def __init__(self, model: Any = None) -> None:
+    def __init__(self, model: Any = None, mesh: Mesh | None = None) -> None:
         self._model = model
+        self._sharding = None if mesh is None else everywhere(mesh)
         self._entries: dict[Hashable, tuple[Callable[..., Any], dict[str, Any]]] = {}
         self._shown: int | None = None
 
@@ -110,7 +116,7 @@ class CompileCache:
             The function's results.
         """
         refuse_forked_child()
-        dynamic, args, kwargs = as_working_dtype((dynamic, args, dict(kwargs)))
+        dynamic, args, kwargs = self._placed(as_working_dtype((dynamic, args, dict(kwargs))))
 
         def call() -> tuple[Any, Any]:
             try:
@@ -120,6 +126,15 @@ class CompileCache:
 
         with ONE_AT_A_TIME:
             return without_stale_traces(call)
+
+    def _placed(self, tree: Any) -> Any:
+        """Arrays where the code runs; every process of a mesh has all their values."""
+        sharding = self._sharding
+        if sharding is None:
+            return tree
+        return jax.tree.map(
+            lambda leaf: global_array(leaf, sharding) if _is_array(leaf) else leaf, tree
+        )
 
     def show_values(
         self, function: Callable[[tuple, dict[str, Any]], Any], args: tuple, kwargs: Mapping
@@ -151,7 +166,7 @@ class CompileCache:
         if key not in self._entries:
             if has_stale_arrays(self._model):
                 jax.clear_caches()
-            self._entries[key] = _compile(function, dynamic, arguments)
+            self._entries[key] = _compile(function, dynamic, arguments, self._sharding)
         self._entries[key] = compiled, static = self._entries.pop(key)  # the last one used is last
         if len(self._entries) > _MOST_KEPT:
             del self._entries[next(iter(self._entries))]
@@ -168,7 +183,10 @@ def _signature(leaves: Sequence[Any]) -> Hashable:
 
 
 def _compile(
-    function: Callable[..., tuple[Any, Any]], dynamic: Any, arguments: Arguments
+    function: Callable[..., tuple[Any, Any]],
+    dynamic: Any,
+    arguments: Arguments,
+    sharding: NamedSharding | None,
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     static: dict[str, Any] = {}
 
@@ -178,7 +196,7 @@ def _compile(
         result, static["static"] = function(dynamic, args, kwargs)
         return result
 
-    stages = jit(traced).trace(dynamic, arguments.arrays)
+    stages = jit(traced, out_shardings=sharding).trace(dynamic, arguments.arrays)
     check_trace(stages.jaxpr)
     # Only the compiled code is kept, see `has_stale_arrays`.
     compiled = stages.lower().compile()

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import Mesh
 from numpyro import validation_enabled
 
 from bayesrank._stack import outside
@@ -18,6 +19,7 @@ from bayesrank.infer import messages, sites
 from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
+from bayesrank.infer.gaussian.sharded import ShardedRows, check_mesh
 from bayesrank.infer.large import Large, LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.reader.inventory import take_inventory
@@ -31,6 +33,10 @@ __all__ = ["EP", "ConvergenceWarning"]
 
 
 _FALLBACK_POWER = 0.5
+_NOT_SHARDED = (
+    "structure={!r} is not shared among devices; use EP(structure={!r}, mesh=...), or leave mesh "
+    "out"
+)
 _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 
 
@@ -72,6 +78,10 @@ class EP:
         the sparse precision and solves with it by conjugate gradients. "low_rank" does the same for
         a prior of low rank plus diagonal, as `bayesrank.gp.features` makes it. "auto" is dense up
         to 3,000 latents, and of more takes "probes" or "low_rank" where it can.
+    mesh
+        Devices that share the sites, of one process or of several (`jax.distributed`); each does
+        its part of a sweep, and what they say of the latents is summed. It serves "dense" and
+        "factorised". Every process makes the same calls with the same data, and has the result.
 
     Examples
     --------
@@ -100,8 +110,10 @@ class EP:
         tol: float = 1e-4,
         precision: str = "float64",
         structure: str = "auto",
+        mesh: Mesh | None = None,
     ) -> None:
         _check_settings(power, damping, max_sweeps, tol, precision, structure)
+        check_mesh(mesh)
         self.model = model
         self.power = float(power)
         self.damping = float(damping)
@@ -109,12 +121,13 @@ class EP:
         self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
         self.precision = precision
         self.structure = structure
-        self.compiled = CompileCache(model)
+        self.mesh = mesh
+        self.compiled = CompileCache(model, mesh)
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the engine was made with, but for the program."""
-        names = ("power", "damping", "max_sweeps", "tol", "precision", "structure")
+        names = ("power", "damping", "max_sweeps", "tol", "precision", "structure", "mesh")
         return {name: getattr(self, name) for name in names}
 
     def with_settings(self, **changed: Any) -> EP:
@@ -170,12 +183,24 @@ class EP:
         return program, self._sweep(program, init_sites)
 
     def _read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
-        """Read the program for the structure that it is solved in."""
+        """Read the program for the structure, and the devices, that it is solved in."""
         if self.structure == "dense":
-            return self.read(params, *args, **kwargs)
-        return read_program(
-            self.model, args, kwargs, params, power=self.power, structure=self.structure
+            program = self.read(params, *args, **kwargs)
+        else:
+            program = read_program(
+                self.model, args, kwargs, params, power=self.power, structure=self.structure
+            )
+        if self.mesh is None:
+            return program
+        if program.is_low_rank:
+            raise ValueError(_NOT_SHARDED.format("low_rank", "dense"))
+        if program.is_factorised and self.structure != "factorised":
+            raise ValueError(_NOT_SHARDED.format("probes", "factorised"))
+        problem = program.problem
+        blocks = tuple(
+            block._replace(rows=ShardedRows.over(self.mesh, block.rows)) for block in problem.blocks
         )
+        return program._replace(problem=problem._replace(blocks=blocks))
 
     def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
         problem = program.problem

@@ -118,7 +118,7 @@ def log_evidence(problem: Problem, messages: tuple[Messages, ...]) -> Array:
     for block, message in zip(problem.blocks, messages, strict=True):
         cavities = _cavities(block, message, sums)
         mean, variance = block.offset + jnp.sum(cavities.mean, 1), jnp.sum(cavities.variance, 1)
-        whole = _LatentNaturals(sums.precision[block.rows.columns], sums.shift[block.rows.columns])
+        whole = _LatentNaturals(block.rows.take(sums.precision), block.rows.take(sums.shift))
         without = _LatentNaturals(whole.precision - message.pi, whole.shift - message.rho)
         total += jnp.sum(block.moments(mean, variance).log_z)
         total -= jnp.sum(_log_integral(whole) - _log_integral(without))
@@ -139,17 +139,17 @@ def _sums(problem: Problem, messages: tuple[Messages, ...]) -> _LatentNaturals:
     precision = 1 / _variances(problem)
     shift = jnp.zeros_like(precision)
     for block, message in zip(problem.blocks, messages, strict=True):
-        precision = precision.at[block.rows.columns].add(message.pi)
-        shift = shift.at[block.rows.columns].add(message.rho)
+        told = block.rows.put(jnp.stack(message, axis=-1))
+        precision, shift = precision + told[:, 0], shift + told[:, 1]
     return _LatentNaturals(precision, shift)
 
 
 def _cavities(block: Block, message: Messages, sums: _LatentNaturals) -> _Cavities:
-    values, columns = block.rows.values, block.rows.columns
-    precision = sums.precision[columns] - message.pi
+    values, take = block.rows.values, block.rows.take
+    precision = take(sums.precision) - message.pi
     proper = precision > 0
     variance = 1 / jnp.where(proper, precision, 1.0)
-    mean = (sums.shift[columns] - message.rho) * variance
+    mean = (take(sums.shift) - message.rho) * variance
     return _Cavities(values * mean, values**2 * variance, jnp.all(proper, axis=1))
 
 

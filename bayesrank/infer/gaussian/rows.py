@@ -49,6 +49,15 @@ class Rows(NamedTuple):
             return self.values @ vector
         return jnp.sum(self.values * vector[self.columns], axis=-1)
 
+    def take(self, vector: Array) -> Array:
+        """Latents (n,) at the entries of sparse rows, shape (G, r)."""
+        return vector[self.columns]
+
+    def put(self, entries: Array) -> Array:
+        """Add up what entries of sparse rows say, shape (G, r, k), in the latents, shape (n, k)."""
+        empty = jnp.zeros((self.size, entries.shape[-1]), entries.dtype)
+        return empty.at[self.columns].add(entries)
+
     def times(self, matrix: Array) -> Array:
         """``A M``, shape (G, k), of a matrix (n, k)."""
         if self.columns is None:
