@@ -101,6 +101,20 @@ def test_learns_from_links(folder):
     assert {"0", "4"} <= set(pd.read_csv(folder / "run.csv", dtype=str)["item"])
 
 
+@pytest.mark.filterwarnings("always:query")
+def test_queries_of_unknown_terms_are_named(folder, capsys):
+    (folder / "queries.csv").write_text("id,text\nq1,tree\n\nq2,\nq3,zebra\n")
+    arguments = ("--queries", folder / "queries.csv", "--out", folder / "run.csv", "--quiet")
+    assert run("search", folder / "docs.jsonl", *arguments) == 0
+    error = capsys.readouterr().err
+    assert "query 'q2' and 1 more have no term that a document has" in error
+    assert error.count("\n") == 1
+    (folder / "links.csv").write_text("from,to\nd1,d1\n")
+    links = ("--links", folder / "links.csv")
+    assert run("search", folder / "docs.jsonl", *arguments, *links) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -130,6 +144,8 @@ def test_refuses_options(folder, capsys):
     queries = ("--queries", folder / "queries.csv")
     assert run("search", folder / "docs.jsonl", *queries, "--method", "link-learn") == 2
     assert "needs --links" in capsys.readouterr().err
+    assert run("search", folder / "docs.jsonl", *queries, "--link-weight", "0.2") == 2
+    assert "--link-weight needs --links" in capsys.readouterr().err
     assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "queries.csv") == 2
     assert "would replace this input" in capsys.readouterr().err
     assert run("search", folder / "docs.jsonl", *queries, "--language", "klingon") == 2

@@ -209,6 +209,19 @@ def test_intervals_hold_where_the_linked_document_is_the_best_of_several():
     assert np.mean(inside[True]) < 0.7
 
 
+def test_blocks_of_pairs_without_a_shared_term_teach_nothing(monkeypatch):
+    """Two documents share a term, and each of the linked pairs is a block by itself."""
+    from bayesrank.solvers.link_learn import train
+
+    monkeypatch.setattr(train, "_ENTRIES", 1)
+    counts = sparse.lil_array(sparse.eye_array(40, dtype=int))
+    counts[1, 0] = 2
+    links = [(i, i + 1) for i in range(0, 38, 2)]
+    model = LinkLearn(query_side="document", num_unlinked=1, num_epochs=1, batch_size=1)
+    model.fit(counts, links)
+    assert all(np.isfinite(part) for part in model.params_.values())
+
+
 @pytest.mark.parametrize(
     ("options", "arguments", "message"),
     [
@@ -220,6 +233,8 @@ def test_intervals_hold_where_the_linked_document_is_the_best_of_several():
         ({"query_side": "title"}, {}, "titles is missing; pass their counts"),
         ({"query_side": "title"}, {"titles": [[1] * 152]}, "titles has 1 rows and counts 120"),
         ({}, {"links": [(0, 0)]}, "joins no two different documents"),
+        ({"learning_rate": 1e6, "num_epochs": 1}, {}, "learning_rate is 1000000.0, by which"),
+        ({}, {"counts": sparse.eye_array(120, dtype=int)}, "documents that share no term"),
         ({}, {"links": [(0, 500)]}, "documents are numbered 0 to 119"),
     ],
 )
@@ -227,7 +242,7 @@ def test_refuses(world, options, arguments, message):
     counts, links = world
     with pytest.raises(ValueError, match=message):
         LinkLearn(**{"query_side": "document", **options}).fit(
-            counts, **{"links": links, **arguments}
+            **{"counts": counts, "links": links, **arguments}
         )
 
 

@@ -254,6 +254,17 @@ def test_refuses_to_learn_the_weight_of_links(relevant, weights, message):
         learn_link_weight(sparse.eye_array(2, 3), links_of([(0, 1)], 3), relevant, weights)
 
 
+def test_refuses_options_and_texts_that_are_none():
+    settings: Any = {"k1": "large"}
+    with pytest.raises(ValueError, match="k1 is 'large'; pass a number from 0 on"):
+        BM25(**settings)
+    weight: Any = "0.3"
+    with pytest.raises(ValueError, match="weight is '0.3'; pass a number"):
+        with_linked(np.zeros((1, 3)), links_of([(0, 1)], 3), weight)
+    with pytest.raises(ValueError, match="a text is None; pass strings"):
+        term_counter().fit(["a text", None])
+
+
 def test_an_engine_without_documents_says_so():
     with pytest.raises(NotFittedError):
         BM25().search(sparse.eye_array(1, 2))

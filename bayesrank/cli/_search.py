@@ -1,5 +1,6 @@
 """The command `search`: documents, links and queries in; the best documents of each query out."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,8 @@ judged query is then scored by the weight that the others choose.
     type=click.Choice(["bm25", "link-learn"]),
     default="bm25",
     show_default=True,
-    help="Weights of terms; link-learn needs --links.",
+    help="Weights of terms; link-learn needs --links, and takes titles for queries where most "
+    "documents have one.",
 )
 @click.option(
     "--link-weight",
@@ -97,13 +99,15 @@ def search(
 
     if method == "link-learn" and links is None:
         raise click.UsageError("--method link-learn needs --links, a file of linked documents.")
+    if link_weight is not None and links is None:
+        raise click.UsageError("--link-weight needs --links, a file of linked documents.")
     if judged is not None and (links is None or link_weight is not None):
         raise click.UsageError("--judged needs --links, and takes the place of --link-weight.")
     inputs = [path.resolve() for path in (documents, queries, links, judged) if path is not None]
     if out.resolve() in inputs:
         raise OutputError(f"{out}: the scores would replace this input; use --out")
     data, asked = read_texts(documents), read_texts(queries)
-    pairs = None if links is None else read_links(links, data.names)
+    pairs = None if links is None else _linked(links, read_links(links, data.names), data)
     relevant = None if judged is None else _relevance(judged, asked, data)
     steps = Steps(Console(stderr=True), quiet=quiet)
     with steps.running():
@@ -114,12 +118,12 @@ def search(
             except ValueError:
                 raise DataError(documents, "no text has a word", "give texts") from None
         with steps.step("Learning" if method == "link-learn" else "Indexing"):
-            engine = _engine(documents, method, counter, counts, data, pairs, seed)
+            engine = _engine(links or documents, method, counter, counts, data, pairs, seed)
         with steps.step("Searching"):
-            scores = engine.scores(counter.transform(asked.whole))
+            scores = _scores(engine, counter.transform(asked.whole), asked)
             weight = link_weight
             if pairs is not None:
-                scores, weight = _with_links(links, scores, pairs, link_weight, relevant)
+                scores, weight = _with_links(scores, pairs, link_weight, relevant)
         with steps.step("Writing the scores"):
             try:
                 write_frame(out, _table(scores, asked, data, k))
@@ -157,10 +161,10 @@ def _engine(
     try:
         if method == "bm25":
             return BM25().fit(counts)
-        titled = any(data.titles)
+        titled = 2 * sum(map(bool, data.titles)) > len(data.titles)
         engine = LinkLearn(query_side="title" if titled else "document", random_state=seed)
         titles = counter.transform(data.titles) if titled else None
-        return engine.fit(counts, links, titles)
+        return engine.fit(counts, links.pairs, titles)
     except ValueError as error:
         raise DataError(path, str(error), "correct the file") from None
 
@@ -183,21 +187,41 @@ def _relevance(path: Path, asked: "TextData", data: "TextData") -> np.ndarray:
     return relevant
 
 
-def _with_links(
-    path: Path | None, scores: Any, links: Any, weight: float | None, relevant: Any
-) -> tuple[Any, float]:
-    """Scores with links, and the weight of these for queries that are not judged."""
+def _linked(path: Path, links: Any, data: "TextData") -> Any:
+    """Links of the file, checked."""
     from bayesrank.datasets import DataError
-    from bayesrank.retrieval import learn_link_weight, links_of, with_linked
+    from bayesrank.retrieval import links_of
 
     try:
-        checked = links_of(links, scores.shape[1])
+        return links_of(links, len(data.names))
     except ValueError as error:
-        raise DataError(path or "", str(error), "correct the file") from None
+        raise DataError(path, str(error), "correct the file") from None
+
+
+def _scores(engine: Any, queries: Any, asked: "TextData") -> Any:
+    """Scores of all documents, with a warning that goes by the names of queries."""
+    known = queries @ (engine.collection_.document_frequency > 0)
+    lost = [name for name, number in zip(asked.names, known, strict=True) if not number]
+    if lost:
+        more = f" and {len(lost) - 1} more have" if len(lost) > 1 else " has"
+        warnings.warn(
+            f"query {lost[0]!r}{more} no term that a document has; all documents score 0 there",
+            UserWarning,
+            stacklevel=2,
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "query .* no term that a document has", UserWarning)
+        return engine.scores(queries)
+
+
+def _with_links(scores: Any, links: Any, weight: float | None, relevant: Any) -> tuple[Any, float]:
+    """Scores with links, and the weight of these for queries that are not judged."""
+    from bayesrank.retrieval import learn_link_weight, with_linked
+
     if relevant is None:
         weight = _WEIGHT if weight is None else weight
-        return with_linked(scores, checked, weight), weight
-    learned = learn_link_weight(scores, checked, relevant)
+        return with_linked(scores, links, weight), weight
+    learned = learn_link_weight(scores, links, relevant)
     return learned.scores, learned.weight
 
 

@@ -15,6 +15,7 @@ References
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -70,9 +71,9 @@ class BM25(_Formula):
     def __init__(
         self, *, k1: float = 1.2, b: float = 0.75, idf: Literal["smooth", "log", "odds"] = "smooth"
     ) -> None:
-        if not 0 <= k1 < np.inf:
+        if not isinstance(k1, Real) or not 0 <= k1 < np.inf:
             raise ValueError(f"k1 is {k1!r}; pass a number from 0 on")
-        if not 0 <= b <= 1:
+        if not isinstance(b, Real) or not 0 <= b <= 1:
             raise ValueError(f"b is {b!r}; pass a number from 0 to 1")
         if idf not in ("smooth", "log", "odds"):
             raise ValueError(f"idf is {idf!r}; choose 'smooth', 'log' or 'odds'")

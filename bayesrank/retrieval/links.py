@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,7 +152,7 @@ def with_linked(scores: Any, links: Links, weight: float) -> Any:
             f"scores has {rows.shape[1]} documents, and links {links.num_documents}; pass both of "
             "the same collection"
         )
-    if not 0 <= weight < np.inf:
+    if not isinstance(weight, Real) or not 0 <= weight < np.inf:
         raise ValueError(f"weight is {weight!r}; pass a number from 0 on")
     degree = np.diff(links.starts)
     share = links.adjacency.multiply(1.0 / np.maximum(degree, 1)[:, None])

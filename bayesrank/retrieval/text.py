@@ -22,6 +22,8 @@ class Stems:
 
     def __call__(self, text: str) -> list[str]:
         """Stems of a text, in order."""
+        if not isinstance(text, str):
+            raise ValueError(f"a text is {text!r}; pass strings, '' for one that is empty")
         stem = _stemmer(self.language)
         return [stem(word) for word in _WORD.findall(text.lower())]
 

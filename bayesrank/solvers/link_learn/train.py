@@ -38,6 +38,7 @@ LOSSES = ("hinge", "softmax", "probit")
 _ENTRIES = 2_000_000
 _VALIDATED = 200
 _SHARE = 0.1
+_PAIRS = 10_000  # that are looked at once for shared terms
 _TOGETHER = 25  # queries whose scores of all documents are in memory at once
 
 
@@ -115,9 +116,11 @@ def fit_link_learn(
     Raises
     ------
     ValueError
-        If fewer than two documents have links and text.
+        If fewer than two documents have links and text, no linked documents share a term, or a
+        step of the training leaves the range of numbers.
     """
     learned, held = _split(texts, links, rng)
+    _refuse_without_shared_terms(texts, learned)
     params: Any = jax.tree.map(jnp.asarray, form.init(rng))
     state = (params, *(jax.tree.map(jnp.zeros_like, params) for _ in range(2)), jnp.asarray(0))
     validate = partial(_precision, form, texts, links, documents, held)
@@ -130,6 +133,11 @@ def fit_link_learn(
             )
             state = _descend(
                 form, loss, num_unlinked, batch_size, learning_rate, state, scales, batches
+            )
+        if not all(bool(jnp.isfinite(part).all()) for part in jax.tree.leaves(state[0])):
+            raise ValueError(
+                f"learning_rate is {learning_rate!r}, by which the weights leave the range of "
+                "numbers; lower it"
             )
         precision.append(validate(state[0]))
         if callback is not None:
@@ -153,6 +161,18 @@ def _split(
     held = np.sort(rng.choice(linked, count, replace=False))
     usable = has_text[links.pairs[:, 0]] & ~np.isin(links.pairs[:, 0], held)
     return links.pairs[usable], held
+
+
+def _refuse_without_shared_terms(texts: Texts, pairs: NDArray[np.int64]) -> None:
+    """Where no linked documents have a term in common, there is nothing that links could teach."""
+    for start in range(0, len(pairs), _PAIRS):
+        some = pairs[start : start + _PAIRS]
+        if len(overlaps(texts.queries[some[:, 0]], texts.documents[some[:, 1]]).pair):
+            return
+    raise ValueError(
+        "links joins only documents that share no term, as query and as document; count terms of "
+        "longer texts, or query_side='document'"
+    )
 
 
 def _precision(
@@ -236,9 +256,13 @@ def _prepare(
 
 
 def _padded(scales: Scales) -> Scales:
-    """Repeat the last of the values up to a power of two, so that few shapes are compiled."""
+    """Repeat the last of the values up to a power of two, so that few shapes are compiled.
+
+    A block of pairs that share no term has no value at all; it refers to none.
+    """
+    some = (v if len(v) else np.zeros(1) for v in scales)
     return Scales(
-        *(np.pad(v, (0, 2 ** int(np.ceil(np.log2(len(v)))) - len(v)), "edge") for v in scales)
+        *(np.pad(v, (0, 2 ** int(np.ceil(np.log2(len(v)))) - len(v)), "edge") for v in some)
     )
 
 
