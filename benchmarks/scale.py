@@ -18,6 +18,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.features import feature_errors, feature_fit
+
 __all__ = ["COMMANDS", "games", "measure"]
 
 SIZES = (
@@ -26,7 +28,12 @@ SIZES = (
     *((how, *size) for how in ("factorised", "probes") for size in (
         (1000, 5000), (3000, 30_000), (10_000, 100_000), (30_000, 1_000_000), (100_000, 1_000_000),
     )),
+    ("low_rank", 10_000, 100_000),
+    ("low_rank", 100_000, 1_000_000),
 )  # fmt: skip
+# Items with features: inducing points, and sizes at which the process itself fits.
+RANK = 400
+WITH_FEATURES = ((1000, 5000, (100, 400)), (2000, 10_000, (400, 600)))
 GRAPHS = (
     ("random", 1000, 5000, 1.0),
     ("popular", 1000, 5000, 1.0),
@@ -71,7 +78,10 @@ def _fitted(pairs: NDArray[Any], items: int, scale: float, how: str) -> Any:
 def measure(name: str) -> dict[str, Any]:
     """Time and memory of one case, ``structure items games``."""
     how, items, count = name.split()
-    run = _fitted(games("random", int(items), int(count), 1.0), int(items), 1.0, how)
+    if how == "low_rank":
+        run = feature_fit(int(items), int(count), RANK)
+    else:
+        run = _fitted(games("random", int(items), int(count), 1.0), int(items), 1.0, how)
     taken = []
     for _ in range(2):
         start = time.perf_counter()
@@ -154,8 +164,9 @@ def scale(only: str, path: Path | None) -> None:
             f"{row['peak_mb']:6.0f}"
         )
     errors = [] if only else [row for case in GRAPHS for row in _errors(*case)]
+    smooth = [] if only else [row for case in WITH_FEATURES for row in feature_errors(*case)]
     click.echo(f"{'graph':32} {'structure':20} {'mean, sd':>9} {'sd ratio':>16} {'evidence':>9}")
-    for row in errors:
+    for row in (*errors, *smooth):
         click.echo(
             f"{row['graph']:32} {row['how']:20} {row['mean_error']:9.4f} "
             f"{row['sd_ratio']:8.4f} +- {row['sd_spread']:.3f} {row['evidence']:9.2f}"

@@ -1,13 +1,15 @@
-"""`PairwiseRanker` of more items than a joint covariance is kept of, against one of fewer."""
+"""Rankers of more items than a joint covariance is kept of, against those of fewer."""
 
+import jax
 import numpy as np
 import pytest
 
-from bayesrank import PairwiseRanker
+from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli import main
-from bayesrank.infer import EPResult, LargeEPResult
+from bayesrank.infer import EP, EPResult, LargeEPResult
+from bayesrank.models import preference_gp, preference_inducing
 
-ITEMS = 60
+ITEMS, KEY = 60, jax.random.key(0)
 
 
 def wins():
@@ -34,8 +36,6 @@ def rankers():
 
 def engine_of_many(program):
     """An engine of its own: compiled code of the one that all share knows the usual limit."""
-    from bayesrank.infer import EP
-
     return EP(program)
 
 
@@ -89,3 +89,65 @@ def test_rank_at_the_terminal_says_how_good_it_is(tmp_path, monkeypatch, capsys)
         main(["rank", "c.csv"])
     told = capsys.readouterr().out
     assert "Of so many items, simulation takes very long. Standard deviations of differ" in told
+
+
+def with_features():
+    """Features of items, and comparisons (winner, loser) by row numbers."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(ITEMS, 2))
+    pairs = rng.integers(ITEMS, size=(600, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    skill = 1.5 * np.sin(X).sum(axis=1)
+    won = skill[pairs[:, 0]] - skill[pairs[:, 1]] + 1.4 * rng.normal(size=len(pairs)) > 0
+    return X, np.where(won[:, None], pairs, pairs[:, ::-1])
+
+
+@pytest.fixture(scope="module")
+def smooth():
+    X, pairs = with_features()
+    dense = PreferenceGP(hyperparameters="maximum", num_samples=500).fit(X, pairs)
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("infer.reader.program", "estimators.skills"):
+            patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
+        patch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+        return dense, PreferenceGP(num_samples=500).fit(X, pairs)
+
+
+def test_features_answer_as_with_covariances(smooth):
+    dense, large = smooth
+    assert isinstance(large.result_, LargeEPResult) and large.result_.converged
+    assert large.result_.posterior.structure == "low_rank"
+    for name in ("amplitude", "lengthscale", "noise"):
+        assert abs(large.params_[name] / dense.params_[name] - 1) < 0.02
+    (mean, stddev), (true_mean, true) = large.predict(), dense.predict()
+    assert np.max(np.abs(mean - true_mean) / true) < 0.1
+    assert np.max(np.abs(stddev / true - 1)) < 0.05
+    pairs = np.array([[0, 1], [5, 30], [59, 2]])
+    np.testing.assert_allclose(large.predict_proba(pairs), dense.predict_proba(pairs), atol=0.01)
+    ranked, true_ranked = large.rank(), dense.rank()
+    assert np.max(np.abs(np.subtract(ranked.expected_rank, true_ranked.expected_rank))) < 3
+
+
+def test_features_of_new_items_too(smooth):
+    dense, large = smooth
+    new = np.random.default_rng(2).normal(size=(40, 2))
+    (mean, stddev), (true_mean, true) = large.predict(new), dense.predict(new)
+    assert np.max(np.abs(mean - true_mean) / true) < 0.1
+    assert np.max(np.abs(stddev / true - 1)) < 0.05
+    pairs = np.random.default_rng(3).integers(40, size=(30, 2))
+    told, known = (ranker.predict_proba(pairs, new) for ranker in (large, dense))
+    np.testing.assert_allclose(told, known, atol=0.01)
+    X, compared = with_features()
+    assert abs(large.score(X, compared) - dense.score(X, compared)) < 0.002
+    assert "The prior has rank" in str(large.result_.approximation)
+    assert large.query().shape == (1, 2)
+
+
+def test_the_program_of_inducing_points_is_the_process_where_they_are_all_items():
+    X, pairs = with_features()
+    params = {"amplitude": 1.3, "lengthscale": 1.1, "noise": 0.9}
+    whole, few = (
+        EP(program).run(KEY, X, pairs, *rank, params=params, likelihood="logit").log_evidence
+        for program, rank in ((preference_gp, ()), (preference_inducing, (ITEMS,)))
+    )
+    np.testing.assert_allclose(few, whole, atol=0.01)

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.estimators.checks import check_pairs
 from bayesrank.estimators.comparisons import read_comparisons, refuse_time
+from bayesrank.estimators.inducing import NewSkills, new_skills
 from bayesrank.estimators.predict import NewItems, new_items
 from bayesrank.estimators.query import questions
 from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
+from bayesrank.infer import LargeEPResult
 
 __all__ = ["PreferenceGP"]
 
@@ -78,6 +80,11 @@ class PreferenceGP(SkillEstimator):
 
     Notes
     -----
+    More than 3,000 items, without a graph, are fitted by inducing points (`bayesrank.gp.features`):
+    hyperparameters are learned from 10,000 of the comparisons and not integrated over, and as many
+    points are taken, up to 800, as leave little for the data to see; ``result_.approximation``
+    tells how much they leave open.
+
     All estimators of this class share compiled code, so that a fit to data of a shape that came
     before is quick. Computations are in double precision; `fit` takes memory of order n squared for
     n items and time of order n cubed, and little for each comparison.
@@ -311,9 +318,13 @@ class PreferenceGP(SkillEstimator):
         """
         return questions(self.result, self.likelihood, n, candidates)
 
-    def _new_items(self, part: SkillComponent, X: ArrayLike, *, joint: bool) -> NewItems:
+    def _new_items(
+        self, part: SkillComponent, X: ArrayLike, *, joint: bool
+    ) -> NewItems | NewSkills:
         features = self._check_features(X, reset=False)
         features = (features - self.feature_mean_) / self.feature_scale_
+        if isinstance(self.result_, LargeEPResult):
+            return new_skills(self.result_, features)
         known = self.result_.model_args[0]
         return new_items(part.params, part.mean, part.covariance, known, features, joint=joint)
 

@@ -19,10 +19,11 @@ from bayesrank.estimators.checks import (
     location_and_scale,
 )
 from bayesrank.estimators.comparisons import Comparisons
+from bayesrank.estimators.inducing import NewSkills, enough_rank, fewer_comparisons
 from bayesrank.estimators.predict import outcome_probability
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult, maximize_evidence
 from bayesrank.infer.reader.program import MOST_DENSE
-from bayesrank.models import preference_gp, thurstone
+from bayesrank.models import preference_gp, preference_inducing, thurstone
 from bayesrank.ranking import RankSummary, summarize
 
 __all__ = [
@@ -149,6 +150,11 @@ def with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list
     return extended
 
 
+def _needs_inducing(program: Any, args: tuple, options: Mapping[str, Any]) -> bool:
+    """Whether skills are those of features, of items too many for a covariance matrix."""
+    return program is preference_gp and "laplacian" not in options and len(args[0]) > MOST_DENSE
+
+
 class SkillEstimator(EPEstimator):
     """Skills of items, learned from comparisons; derived classes say what is known of the items."""
 
@@ -265,7 +271,11 @@ class SkillEstimator(EPEstimator):
             self.hyperparameters, shapes, ("integrate", "maximum", "prior")
         )
         engine = engine_of(program)
-        if choice == "integrate" and program is thurstone and args[0] > MOST_DENSE:
+        search: tuple[Any, tuple, dict[str, Any]] = (program, args, options)
+        inducing = _needs_inducing(program, args, options)
+        if inducing:
+            search = (preference_inducing, *fewer_comparisons(args, options))
+        if choice == "integrate" and (inducing or program is thurstone and args[0] > MOST_DENSE):
             choice = "maximum"  # so many items leave next to nothing open
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         search_key, draw_key = jax.random.split(jax.random.key(seed))
@@ -283,18 +293,21 @@ class SkillEstimator(EPEstimator):
             self.log_evidence_ = integrated.log_evidence
             return
         if choice == "maximum":
+            learner, data, settings = search
             maximum = maximize_evidence(
-                engine,
-                *args,
+                engine_of(learner),
+                *data,
                 params=params,
                 num_restarts=self.num_restarts,
                 rng_key=search_key,
                 callback=callback,
-                **options,
+                **settings,
             )
             params = maximum.params
         else:
-            params = prior_medians(program, args, options, params)
+            params = prior_medians(*search, params)
+        if inducing:
+            options["rank"] = enough_rank(params, *args, options.get("weights"), self.likelihood)
         self.result_ = engine.run(
             draw_key, *args, params=params, num_samples=self.num_samples, **options
         )
@@ -317,7 +330,7 @@ class SkillEstimator(EPEstimator):
         first, second = pairs.T
         probability = np.zeros(len(pairs))
         for weight, params, mean, covariance, _ in parts:
-            if isinstance(covariance, LargeCovariance):
+            if isinstance(covariance, (LargeCovariance, NewSkills)):
                 variance = covariance.of_differences(first, second)
             else:
                 own = np.diagonal(covariance)

@@ -70,19 +70,31 @@ class Approximation(NamedTuple):
         deviations are too small.
     how
         How it was estimated.
+    rank
+        Of a prior of low rank plus diagonal; else None.
+    residual
+        Share of the prior variances that the diagonal of such a prior is, in the mean.
     """
 
     structure: str
     error: float
     bias: float
     how: str
+    rank: int | None = None
+    residual: float = 0.0
 
     @property
     def sentence(self) -> str:
         """What it costs, for people."""
-        return (
+        told = (
             f"Standard deviations of differences are off by {self.error:.1%} (of pairs that never "
             f"met by {self.bias:+.1%} in the mean), from {self.how}."
+        )
+        if self.rank is None:
+            return told
+        return (
+            f"{told} The prior has rank {self.rank}, and {self.residual:.2g} of its variance is "
+            "each latent's own: where it stands for a Gaussian process, that error is not counted."
         )
 
     def __str__(self) -> str:
@@ -316,9 +328,13 @@ class LargeEPResult(EPResult):
         off = told / np.sqrt(self.posterior.exact_pair_variances(first, second)) - 1
         bias = off[never].mean() if never.any() else 0.0
         how = f"{off.size} pairs, {int(never.sum())} of which never met, each solved by itself"
-        return Approximation(
+        found = Approximation(
             self.posterior.structure, float(np.sqrt(np.mean(off**2))), float(bias), how
         )
+        gaussian = self.posterior.gaussian
+        if not isinstance(gaussian, LowRankGaussian):
+            return found
+        return found._replace(rank=gaussian.factor.shape[1], residual=gaussian.residual_share)
 
     @cached_property
     def trust(self) -> Trust:

@@ -19,7 +19,8 @@ file                 programs
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders, top-k lists
                      and choices
-``preference``       ``preference_gp``, ``thurstone``: skills from comparisons of two items
+``preference``       ``preference_gp``, ``preference_inducing``, ``thurstone``: skills from
+                     comparisons of two items
 ``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
 ==================== ==============================================================================
 """
@@ -40,6 +41,7 @@ from bayesrank.models.orders import preference_orders as preference_orders
 from bayesrank.models.orders import thurstone_orders as thurstone_orders
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
 from bayesrank.models.preference import preference_gp as preference_gp
+from bayesrank.models.preference import preference_inducing as preference_inducing
 from bayesrank.models.preference import thurstone as thurstone
 from bayesrank.models.rank_rls import rank_rls_gp as rank_rls_gp
 
@@ -55,6 +57,7 @@ __all__ = [
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",
+    "preference_inducing",
     "preference_orders",
     "rank_rls_gp",
     "thurstone",

@@ -40,7 +40,7 @@ from bayesrank._validate import (
 )
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
-__all__ = ["observe_comparisons", "preference_gp", "thurstone"]
+__all__ = ["observe_comparisons", "preference_gp", "preference_inducing", "thurstone"]
 
 LIKELIHOODS = {"probit": (Thurstone, ThurstoneTies), "logit": (BradleyTerry, BradleyTerryTies)}
 
@@ -55,6 +55,7 @@ def preference_gp(
     likelihood: Literal["probit", "logit"] = "probit",
     ard: bool = False,
     laplacian: Any = None,
+    rank: int | None = None,
 ) -> None:
     r"""Gaussian-process skills of items with features, compared two at a time.
 
@@ -102,6 +103,9 @@ def preference_gp(
         :math:`w = \mathtt{graph\_weight}`, and normalised: items that the graph joins have similar
         skills, also those in no comparison [1]_. New items are related to them by the kernel; the
         process as a whole has the kernel `bayesrank.gp.warp`.
+    rank : int, optional
+        Number of inducing points, of which the prior of ``f`` is then `bayesrank.gp.features`: of
+        low rank but for the items' own variances, for items too many for a covariance matrix.
 
     Raises
     ------
@@ -119,13 +123,13 @@ def preference_gp(
     """
     X = check_features(X, "X")
     num_features = X.shape[1]
-    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
-    scale_prior = dist.LogNormal(0.5 * math.log(num_features), 1.0)
-    scale_prior = scale_prior.expand([num_features]).to_event(1) if ard else scale_prior
-    lengthscale = numpyro.sample("lengthscale", scale_prior)
-    noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
-
-    kernel = gp.rbf(amplitude, lengthscale)
+    kernel, noise = _kernel_and_noise(num_features, ard)
+    if rank is not None:
+        if laplacian is not None or X_new is not None:
+            raise ValueError("`rank` goes with neither `laplacian` nor `X_new`; leave it out.")
+        f = jnp.asarray(numpyro.sample("f", gp.features(kernel, X, check_count(rank, "rank"))))
+        observe_comparisons(f, comparisons, outcomes, weights, likelihood, noise)
+        return
     process = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
     prior = process
     if laplacian is not None:
@@ -138,6 +142,60 @@ def preference_gp(
         # Of other items the graph says nothing once f is known: no Laplacian here.
         numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
     observe_comparisons(f, comparisons, outcomes, weights, likelihood, noise)
+
+
+def preference_inducing(
+    X: ArrayLike,
+    comparisons: ArrayLike,
+    rank: int,
+    *,
+    outcomes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    likelihood: Literal["probit", "logit"] = "probit",
+    ard: bool = False,
+) -> None:
+    r"""`preference_gp` by what its inducing points tell, each comparison for itself.
+
+    The skill of an item is :math:`\Phi_i w + e_i`, see `bayesrank.gp.features`. Here each
+    comparison draws the residuals :math:`e` of its two items anew, as more noise of its own: that
+    is the same where few items are compared twice, or residuals are small. Whatever the number of
+    items, its latents are the values ``w`` at the inducing points alone, independent and standard
+    normal; its other sites are those of `preference_gp`. It serves to learn hyperparameters.
+
+    Parameters
+    ----------
+    X, comparisons, outcomes, weights, likelihood, ard
+        As for `preference_gp`.
+    rank : int
+        Number M of inducing points.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    X = check_features(X, "X")
+    kernel, noise = _kernel_and_noise(X.shape[1], ard)
+    prior = gp.features(kernel, X, check_count(rank, "rank"))
+    factor, residuals = jnp.asarray(prior.cov_factor), jnp.asarray(prior.cov_diag)
+    w = jnp.asarray(numpyro.sample("w", dist.Normal(0.0, 1.0).expand([factor.shape[1]])))
+    pairs = check_comparisons(comparisons, X.shape[0])
+    first, second = pairs[:, 0], pairs[:, 1]
+    margin = (factor[first] - factor[second]) @ w
+    own = residuals[first] + residuals[second]
+    # The variance of a difference of performances is two noise^2, or that of logistic noise.
+    share = 0.5 if likelihood == "probit" else 3.0 / math.pi**2
+    noise = jnp.sqrt(noise**2 + share * own)
+    _observe_margins(margin, outcomes, weights, likelihood, noise)
+
+
+def _kernel_and_noise(num_features: int, ard: bool) -> tuple[Any, Any]:
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    scale_prior = dist.LogNormal(0.5 * math.log(num_features), 1.0)
+    scale_prior = scale_prior.expand([num_features]).to_event(1) if ard else scale_prior
+    lengthscale = numpyro.sample("lengthscale", scale_prior)
+    noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
+    return gp.rbf(amplitude, lengthscale), noise
 
 
 def thurstone(
@@ -199,8 +257,7 @@ def observe_comparisons(
     noise: ArrayLike,
 ) -> None:
     """Observe the outcomes of comparing items of given skills."""
-    if likelihood not in LIKELIHOODS:
-        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
+    _check_likelihood(likelihood)
     if comparisons is None:
         if outcomes is not None:
             raise ValueError("`outcomes` is given without `comparisons`; pass the pairs compared.")
@@ -208,16 +265,33 @@ def observe_comparisons(
             raise ValueError("`weights` is given without `comparisons`; pass the pairs compared.")
         return
     pairs = check_comparisons(comparisons, f.shape[-1])
-    margin = f[pairs[:, 0]] - f[pairs[:, 1]]
+    _observe_margins(f[pairs[:, 0]] - f[pairs[:, 1]], outcomes, weights, likelihood, noise)
+
+
+def _check_likelihood(likelihood: str) -> None:
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
+
+
+def _observe_margins(
+    margin: Array,
+    outcomes: ArrayLike | None,
+    weights: ArrayLike | None,
+    likelihood: str,
+    noise: ArrayLike,
+) -> None:
+    """Observe the outcomes of comparisons, given differences of skills, shape (K,)."""
+    _check_likelihood(likelihood)
     without_ties, with_ties = LIKELIHOODS[likelihood]
+    count = margin.shape[0]
     if outcomes is None:
-        distribution, observed = without_ties(margin, noise), jnp.ones(pairs.shape[0], int)
+        distribution, observed = without_ties(margin, noise), jnp.ones(count, int)
     else:
-        observed = check_outcomes(outcomes, pairs.shape[0])
+        observed = check_outcomes(outcomes, count)
         tie_width = numpyro.sample("tie_width", dist.LogNormal(math.log(0.5), 1.0))
         distribution = with_ties(margin, tie_width, noise)
     counted = nullcontext()
     if weights is not None:
-        counted = handlers.scale(scale=check_weights(weights, pairs.shape[0]))
-    with counted, numpyro.plate("comparisons", pairs.shape[0]):
+        counted = handlers.scale(scale=check_weights(weights, count))
+    with counted, numpyro.plate("comparisons", count):
         numpyro.sample("comparison", distribution, obs=observed)

@@ -35,8 +35,7 @@ from bayesrank.infer.gaussian.sparse import Numbers, Probes, ShortRows, SparseGa
 
 __all__ = ["LowRank", "LowRankGaussian", "LowRankPrior", "least_residuals"]
 
-# Entries of `Phi` from which single precision is used, and rows that are worked on at a time.
-_MANY = 20_000_000
+# Rows, and right-hand sides, that are worked on at a time.
 _CHUNK = 16_384
 _TOGETHER = 64
 # A residual variance is no less than this share of its prior variance.
@@ -115,13 +114,15 @@ class LowRankGaussian:
         Sites, shape (G,).
     before
         The posterior at sites that are near, from which to start.
+    tol
+        That of the conjugate gradients; see `SparseGaussian.solve`.
 
     Attributes
     ----------
     residuals
         The residuals given ``w``.
-    root
-        ``B``, shape (n, M).
+    root, root_of_w
+        ``B``, shape (n, M), and the same of ``w``, shape (M, M).
     """
 
     structure = "low_rank"
@@ -134,30 +135,31 @@ class LowRankGaussian:
         tau: Numbers,
         nu: Numbers,
         before: LowRankGaussian | None = None,
+        tol: float = 1e-6,
     ) -> None:
-        single = factor.size > _MANY
-        self.factor: Any = factor.astype(np.float32) if single else factor
-        self.pattern, self.variances = pattern, variances
+        self.pattern, self.factor, self.variances = pattern, factor, variances
         self.residuals = SparseGaussian(pattern, variances, tau, nu)
         sites = pattern.precision(np.full(variances.size, np.inf), tau)
-        sites = sites.astype(np.float32) if single else sites
         # Y = Phi - X with Q X = L Phi: next to nothing is lost where the residuals are small.
-        self.explained: Any = np.empty_like(self.factor)
+        self.explained = np.empty_like(factor)
         for some in _slices(self.factor.shape[1], _TOGETHER):
             right = sites @ self.factor[:, some]
             start = None if before is None else before.explained[:, some]
-            tol = 1e-5 if single else 1e-7
             self.explained[:, some] = self.residuals.solve(right, start, tol)
-        self.root: Any = self.factor - self.explained
+        self.root = self.factor - self.explained
         gram = np.eye(self.factor.shape[1])
         for some in _slices(variances.size, _CHUNK):
             gram += self.factor[some].T @ (sites[some] @ self.root)
         lower = np.linalg.cholesky(0.5 * (gram + gram.T))
         self.log_determinant_of_w = 2 * float(np.sum(np.log(np.diagonal(lower))))
-        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True).T
-        inverse = inverse.astype(self.root.dtype)
+        self.root_of_w = solve_triangular(lower, np.eye(len(lower)), lower=True).T
         for some in _slices(variances.size, _CHUNK):
-            self.root[some] = self.root[some] @ inverse
+            self.root[some] = self.root[some] @ self.root_of_w
+
+    @property
+    def residual_share(self) -> float:
+        """Mean share of the prior variances that the residuals' are."""
+        return float(np.mean(self.variances / (self.variances + _squares(self.factor))))
 
     @property
     def tau(self) -> Numbers:
@@ -172,19 +174,17 @@ class LowRankGaussian:
     def solve(self, right: Numbers, start: Numbers | None = None, tol: float = 1e-6) -> Numbers:
         """The covariance times right-hand sides (n, S); `start` is not needed."""
         del start
-        return self.residuals.solve(right, tol=tol) + self._shared(right)
-
-    def _shared(self, right: Numbers) -> Numbers:
-        """``B B'`` times right-hand sides (n, S), in double precision."""
-        inner = np.zeros((self.root.shape[1], right.shape[1]))
-        for some in _slices(len(self.root), _CHUNK):
-            inner += self.root[some].T.astype(float) @ right[some]
-        return np.concatenate([self.root[s] @ inner for s in _slices(len(self.root), _CHUNK)])
+        return self.residuals.solve(right, tol=tol) + self.root @ (self.root.T @ right)
 
     def mean(self, start: Numbers | None = None, tol: float = 1e-7) -> Numbers:
         """Posterior mean of the latents, measured from the prior's, shape (n,)."""
         shift = self.pattern.transposed @ self.nu
         return self.solve(shift[:, None], start, tol)[:, 0]
+
+    def shared(self) -> tuple[Numbers, Numbers]:
+        """Posterior mean of ``w``, shape (M,), and a root of its covariance, (M, M)."""
+        shift = self.pattern.transposed @ self.nu
+        return self.root_of_w @ (self.root.T @ shift), self.root_of_w
 
     def probes(
         self, seed: int, count: int, start: Numbers | None = None, tol: float = 1e-5
@@ -195,9 +195,7 @@ class LowRankGaussian:
     def sample(self, rng: np.random.Generator, count: int) -> Numbers:
         """Draws about the mean, shape (count, n)."""
         draws = self.residuals.sample(rng, count)
-        normal = rng.standard_normal((count, self.root.shape[1])).astype(self.root.dtype)
-        for some in _slices(len(self.root), _CHUNK):
-            draws[:, some] += normal @ self.root[some].T
+        draws += rng.standard_normal((count, self.root.shape[1])) @ self.root.T
         return draws
 
     def latent_variances(self, probes: Probes) -> Numbers:
@@ -215,7 +213,7 @@ class LowRankGaussian:
 
     def _shared_variances(self, rows: ShortRows) -> Numbers:
         """What ``w`` adds to the variances of margins, shape (G,)."""
-        matrix = rows.matrix().astype(self.root.dtype)
+        matrix = rows.matrix()
         parts = _slices(len(rows.values), _CHUNK)
         return np.concatenate(
             [np.zeros(0), *(_squares(matrix[some] @ self.root) for some in parts)]
@@ -237,8 +235,8 @@ def _slices(size: int, step: int) -> Iterator[slice]:
 
 
 def _squares(rows: Numbers) -> Numbers:
-    """Squared lengths of rows, in double precision."""
-    return np.einsum("nm,nm->n", rows, rows).astype(float)
+    """Squared lengths of rows."""
+    return np.einsum("nm,nm->n", rows, rows)
 
 
 def least_residuals(factor: NDArray[Any], diagonal: NDArray[Any]) -> Numbers:
