@@ -11,7 +11,13 @@ import numpyro.distributions as dist
 from jax import Array
 
 from bayesrank.infer.reader.affine import Value, identity, walk
-from bayesrank.infer.reader.densities import elementwise, log_density, with_trailing_axes
+from bayesrank.infer.reader.densities import (
+    SiteDensity,
+    elementwise,
+    latent_density,
+    observed_density,
+    with_trailing_axes,
+)
 from bayesrank.infer.reader.inventory import Inventory, run_with
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace
 from bayesrank.infer.reader.known import with_known_moments
@@ -29,6 +35,8 @@ class ObservedOutputs(NamedTuple):
     ----------
     log_prob
         Log density of each element, before scaling.
+    parts
+        Of a mixture, the logs of its weighted parts, see `SiteDensity`; else None.
     scale
         Factor put on it by `handlers.scale`, or None.
     closed_form
@@ -39,6 +47,7 @@ class ObservedOutputs(NamedTuple):
     """
 
     log_prob: Any
+    parts: Any
     scale: Any
     closed_form: Any
     supported: Any
@@ -61,6 +70,8 @@ class Joint(NamedTuple):
         density.
     latent_numbers, observed_numbers
         Variable numbers of these outputs.
+    latent_parts
+        Of latents whose density is a mixture, the variable number of its parts, see `SiteDensity`.
     reach
         For each variable, which inputs reach it.
     log_densities
@@ -76,6 +87,7 @@ class Joint(NamedTuple):
     observed: dict[str, ObservedOutputs]
     latent_numbers: dict[str, Any]
     observed_numbers: dict[str, ObservedOutputs]
+    latent_parts: dict[str, Any]
     reach: Callable[[Any], frozenset[str]]
     log_densities: Callable[[tuple[str, ...], Mapping[str, Array]], Array]
     sites_at_zero: Callable[[], dict[str, Any]]
@@ -91,8 +103,10 @@ def trace_joint(
 
     def densities(latents: dict[str, Array], discrete: dict[str, Array]) -> Any:
         sites = run({**latents, **discrete})
+        known = {name: _latent_outputs(sites[name]) for name in latents}
         return (
-            {name: _latent_outputs(sites[name]) for name in latents},
+            {name: density.log_prob for name, density in known.items()},
+            {name: density.parts for name, density in known.items()},
             {
                 name: _observed_outputs(sites[name], inventory.validates)
                 for name in (*inventory.observed, *inventory.given, *inventory.sampled)
@@ -121,8 +135,9 @@ def trace_joint(
     inputs = [affine[name] for name in order] + [inventory.discrete[name] for name in discrete]
     env = walk(trace, inputs)
     values = [x.value if isinstance(x, Constant) else env[x] for x in trace.outputs]
-    latent, observed = jax.tree.unflatten(structure, values)
-    latent_numbers, observed_numbers = jax.tree.unflatten(structure, list(trace.outputs))
+    latent, _, observed = jax.tree.unflatten(structure, values)
+    numbers = jax.tree.unflatten(structure, list(trace.outputs))
+    latent_numbers, latent_parts, observed_numbers = numbers
     reached = _reachability(trace, [*order, *discrete])
     # The density of a hyperparameter is a factor only if it sees a latent.
     held = [
@@ -137,18 +152,19 @@ def trace_joint(
         observed,
         latent_numbers,
         observed_numbers,
+        latent_parts,
         reached,
         log_densities,
         lambda: run({**inventory.discrete, **zeros}),
     )
 
 
-def _latent_outputs(site: dict[str, Any]) -> Any:
-    """Location and spread where the family is known to be Gaussian, else the log density."""
+def _latent_outputs(site: dict[str, Any]) -> SiteDensity:
+    """The log density; where the family is known to be Gaussian, location and spread in place."""
     form = gaussian_form(site["fn"], jnp.shape(site["value"]))
     if form is not None and site["scale"] is None:
-        return form
-    return log_density(site["fn"], jnp.asarray(site["value"]))
+        return SiteDensity(form)
+    return latent_density(site["fn"], jnp.asarray(site["value"]))
 
 
 def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs:
@@ -157,16 +173,15 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
     if isinstance(base, dist.Delta) and not site["is_observed"]:
         log_prob = jnp.broadcast_to(jnp.asarray(base.log_density), fn.batch_shape)
         log_prob = log_prob if mask is None else jnp.where(mask, log_prob, 0.0)
-        return ObservedOutputs(log_prob, scale, None, None)
+        return ObservedOutputs(log_prob, None, scale, None, None)
     closed_form = None
     known = with_known_moments(base) if scale is None else None
     if known is not None:
         closed_form = (known, getattr(known, known.predictor), value, mask)
     if scale is not None:
         scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
-    return ObservedOutputs(
-        fn.log_prob(value), scale, closed_form, _supported(fn, value, validating)
-    )
+    density = observed_density(fn, value)
+    return ObservedOutputs(*density, scale, closed_form, _supported(fn, value, validating))
 
 
 def _supported(fn: dist.Distribution, value: Array, validating: bool) -> Any:

@@ -28,14 +28,17 @@ class NonlinearPart(NamedTuple):
         Which of their elements the elements of the result depend on.
     evaluate
         Gives the result from values of the affine arrays.
+    log_parts
+        Gives the parts that a mixture's result is computed from; None where it is no mixture.
     """
 
     arrays: tuple[Affine, ...]
     components: Components
     evaluate: Callable[[Sequence[Array]], Array]
+    log_parts: Callable[[Sequence[Array]], Array] | None
 
 
-def nonlinear_part(joint: Joint, name: str, output: int) -> NonlinearPart:
+def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = None) -> NonlinearPart:
     """The nonlinear part of the trace before one of its outputs.
 
     Parameters
@@ -46,6 +49,8 @@ def nonlinear_part(joint: Joint, name: str, output: int) -> NonlinearPart:
         The site whose density it is.
     output
         Number of the output.
+    parts
+        Number of the parts that it is computed from, where it is a mixture.
 
     Raises
     ------
@@ -70,8 +75,12 @@ def nonlinear_part(joint: Joint, name: str, output: int) -> NonlinearPart:
         k: v for k, v in joint.env.items() if not isinstance(v, (Affine, Degree))
     }
 
-    def evaluated(values: Sequence[Array]) -> Array:
-        given = dict(zip(arrays, values, strict=True))
-        return evaluate(equations, fixed, given, output)
+    def evaluated(number: int) -> Callable[[Sequence[Array]], Array]:
+        def at(values: Sequence[Array]) -> Array:
+            given = dict(zip(arrays, values, strict=True))
+            return evaluate(equations, fixed, given, number)
 
-    return NonlinearPart(tuple(arrays.values()), components, evaluated)
+        return at
+
+    log_parts = None if parts is None else evaluated(parts)
+    return NonlinearPart(tuple(arrays.values()), components, evaluated(output), log_parts)

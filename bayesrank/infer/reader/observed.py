@@ -15,9 +15,11 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components
 from bayesrank.infer.reader.joint import Joint
-from bayesrank.infer.reader.nonlinear import nonlinear_part
+from bayesrank.infer.reader.nonlinear import NonlinearPart, nonlinear_part
 from bayesrank.infer.reader.predictors import (
+    Predictors,
     gaussian_moments,
+    moments_of_mixture,
     predictors_of,
     quadrature_moments,
 )
@@ -131,7 +133,7 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
 def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array) -> Factors | None:
     """Factors whose likelihood is the nonlinear part of the trace."""
     output = joint.observed_numbers[name].log_prob
-    part = nonlinear_part(joint, name, output)
+    part = nonlinear_part(joint, name, output, joint.observed_numbers[name].parts)
     quadratic = joint.observed[name].log_prob is Degree.QUADRATIC
     if quadratic and not _one_each(part.components):
         return None
@@ -143,16 +145,42 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
     def log_likelihood(eta: Array) -> Array:
         return power * _sum_by_component(elements(eta), part.components)
 
+    moments = gaussian_moments(log_likelihood) if quadratic else quadrature_moments(log_likelihood)
     with_latents = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
-    moments = gaussian_moments(log_likelihood) if quadratic else quadrature_moments(log_likelihood)
+    mixture = _mixture(part, predictors, _shape(joint, name), joint.observed[name].scale, power)
     return Factors(
         predictors.rows,
         predictors.offset,
-        moments,
+        moments if mixture is None else mixture,
         constant,
         predictors.collinear,
         quadratic,
+    )
+
+
+def _mixture(
+    part: NonlinearPart, predictors: Predictors, shape: tuple[int, ...], scale: Any, power: float
+) -> Callable[[Array, Array], TiltedMoments] | None:
+    """Tilted moments of a mixture, part by part; None where factors are no mixtures.
+
+    A factor of several elements is a product of mixtures, with many more parts.
+    """
+    log_parts, components = part.log_parts, part.components
+    kept = np.flatnonzero(components.output >= 0)
+    owner = components.output[kept]
+    if log_parts is None or not np.array_equal(np.sort(owner), np.arange(components.size)):
+        return None
+    element = kept[np.argsort(owner)]
+
+    def of_factors(eta: Array) -> Array:
+        found = log_parts(predictors.expand(eta))
+        return found.reshape(-1, found.shape[-1])[element]
+
+    if scale is None:
+        return moments_of_mixture(of_factors, power)
+    return moments_of_mixture(
+        of_factors, power * jnp.broadcast_to(scale, shape).reshape(-1)[element]
     )
 
 

@@ -7,6 +7,8 @@ fixed point does not depend on m and w.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -22,7 +24,11 @@ from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.nonlinear import nonlinear_part
 from bayesrank.infer.reader.observed import Factors
-from bayesrank.infer.reader.predictors import predictors_of, quadrature_moments
+from bayesrank.infer.reader.predictors import (
+    moments_of_mixture,
+    predictors_of,
+    quadrature_moments,
+)
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.refusals import Refusal
 
@@ -69,7 +75,8 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
     ValueError
         If its elements do not see one direction of the latents each.
     """
-    part = nonlinear_part(joint, name, joint.latent_numbers[name])
+    numbers = joint.latent_numbers[name], joint.latent_parts[name]
+    part = nonlinear_part(joint, name, *numbers)
     own, components = positions(joint, [name]), part.components
     if not np.array_equal(np.sort(components.output), np.arange(own.size)):
         raise _not_gaussian(joint, name)
@@ -81,19 +88,26 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
     at_zero = _at_zero(joint, name)
     loc, width, lower, upper = (x[element] for x in at_zero)
 
-    def log_likelihood(eta: Array) -> Array:
+    def mended(log_density: Callable[[list[Array]], Array], eta: Array) -> Array:
+        """Log density over that of the base, shape (G, 1), or (G, K) of a mixture's parts."""
         own_part = (eta - predictors.offset) / slope
         # Outside of the support it falls off, so that whoever looks for the mass finds the way.
         inside = jnp.clip(own_part, lower + _EDGE * width, upper - _EDGE * width)
         beyond = jnp.abs(own_part - inside) / width
-        log_prior = part.evaluate(predictors.expand(predictors.offset + slope * inside))
+        log_prior = log_density(predictors.expand(predictors.offset + slope * inside))
         log_base = -0.5 * ((own_part - loc) / width) ** 2 - jnp.log(width) - _HALF_LOG_2PI
-        return power * (log_prior.reshape(-1)[element] - beyond / _EDGE - log_base)
+        each = log_prior.reshape(own.size, -1)[element]
+        return each - (beyond / _EDGE + log_base)[:, None]
+
+    if part.log_parts is None:
+        moments = quadrature_moments(lambda eta: power * mended(part.evaluate, eta)[:, 0])
+    else:
+        moments = moments_of_mixture(partial(mended, part.log_parts), power)
 
     factors = Factors(
         predictors.rows,
         predictors.offset,
-        quadrature_moments(log_likelihood),
+        moments,
         jnp.zeros((), loc.dtype),
         predictors.collinear,
         False,

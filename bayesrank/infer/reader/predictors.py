@@ -12,6 +12,7 @@ from jax import Array
 
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.mixtures import mixture_moments
 from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.infer.reader.affine import Affine, Value
 from bayesrank.infer.reader.components import Components
@@ -22,6 +23,7 @@ __all__ = [
     "SupportsTiltedMoments",
     "evaluate",
     "gaussian_moments",
+    "moments_of_mixture",
     "predictors_of",
     "quadrature_moments",
 ]
@@ -178,6 +180,26 @@ def quadrature_moments(
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
         return tilted_moments(log_likelihood, mean, variance)
+
+    return moments
+
+
+def moments_of_mixture(
+    log_parts: ElementwiseFunction, power: Any
+) -> Callable[[Array, Array], TiltedMoments]:
+    """Tilted moments of factors that are mixtures to a power, part by part.
+
+    Parameters
+    ----------
+    log_parts
+        Maps predictors (G,) to logs of the weighted parts, shape (G, K).
+    power
+        A number, or an array of shape (G,).
+    """
+    exponent = None if isinstance(power, float) and power == 1 else jnp.asarray(power)
+
+    def moments(mean: Array, variance: Array) -> TiltedMoments:
+        return mixture_moments(log_parts, exponent, mean, variance)
 
     return moments
 

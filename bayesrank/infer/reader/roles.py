@@ -28,7 +28,7 @@ from jax.extend import core as jax_core
 
 from bayesrank.infer.reader.components import find_components, is_elementwise
 from bayesrank.infer.reader.degrees import degree_of, is_linear
-from bayesrank.infer.reader.densities import elementwise, log_density
+from bayesrank.infer.reader.densities import elementwise, latent_density
 from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
@@ -259,7 +259,7 @@ def _density(site: Mapping[str, Any], role: Role) -> Any:
         if form is not None:
             return form._replace(proper=None)
     if role in (Role.LATENT, Role.HYPERPARAMETER):
-        return log_density(fn, jnp.asarray(value))
+        return latent_density(fn, jnp.asarray(value)).log_prob
     return jnp.asarray(elementwise(fn).log_prob(value))
 
 
