@@ -25,7 +25,7 @@ from bayesrank.infer.large_solution import Kept, match_margins, without_covarian
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.refusals import Refusal
-from bayesrank.infer.result import EPResult
+from bayesrank.infer.result import AccuracyWarning, EPResult
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import ProgramLayout, Solution, found_of
 
@@ -317,6 +317,8 @@ class EP:
         -----
         ConvergenceWarning
             If EP has not converged after `max_sweeps` sweeps.
+        AccuracyWarning
+            If the quadrature of a factor missed more than a hundredth of its mass.
         """
         sources = sources_of(params or {})
         params = dict(params or {})
@@ -344,6 +346,8 @@ class EP:
                 result = tempered if tempered.converged else result
         if not result.converged:
             warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
+        if result.missed_mass:
+            warnings.warn(_missed(result), AccuracyWarning, stacklevel=outside())
         return result
 
     def _solve_all(
@@ -362,9 +366,11 @@ class EP:
                 log_evidence = jnp.zeros(())  # it comes with the sweeps, outside of this code
             else:
                 log_evidence = messages.log_evidence(program.problem, posterior.messages)
+            missed = tuple(jnp.zeros(()) for _ in program.problem.blocks)
         else:
             mean, covariance = program.all_latents(posterior)
             log_evidence = sites.evidence_at(program.problem, state)
+            missed = sites.missed(program.problem, state)
         solution = Solution(
             state.tau,
             state.nu,
@@ -375,6 +381,7 @@ class EP:
             mean,
             covariance,
             log_evidence,
+            missed,
             program.hyperparameters,
             tuple(passed for _, passed in program.checks),
             program.ends,
@@ -446,6 +453,16 @@ class EP:
 
 def _without_derivative(tree: Any) -> Any:
     return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, tree)
+
+
+def _missed(result: EPResult) -> str:
+    worst = max(result.missed_mass, key=result.missed_mass.__getitem__)
+    return (
+        f"EP's quadrature missed at least {result.missed_mass[worst]:.0%} of the mass of a factor "
+        f"of {worst!r}, which has several narrow peaks. The answer leaves that part out. Where the "
+        "factor is a mixture, write it as numpyro's MixtureSameFamily or MixtureGeneral; else use "
+        "NUTS, from several starting points"
+    )
 
 
 def _not_converged(result: EPResult, engine: EP) -> str:

@@ -157,6 +157,9 @@ class EPResult(GaussianMoments):
     log_evidence
         EP's approximation of the log of the integral of the program's density over the latents, in
         nats.
+    missed_mass
+        Sites of which a factor's quadrature missed more than a hundredth of the mass, with the
+        largest share, by a look over a grid at the end. Such an answer leaves a part out.
     converged
         Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
     num_sweeps
@@ -193,6 +196,7 @@ class EPResult(GaussianMoments):
     free_params: tuple[str, ...]
     sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
     log_evidence: float
+    missed_mass: dict[str, float] = field(default_factory=dict)
     converged: bool
     num_sweeps: int
     power: float = 1.0
@@ -365,7 +369,11 @@ class EPResult(GaussianMoments):
             If the posterior is off by more than 0.1 standard deviations in a mean, or by more than
             15% in a standard deviation; or if the weights are too uneven to tell.
         """
-        return judged(self.eliminated_sites, lambda: trust_in(self, self.rng_key))
+        missed = max(self.missed_mass.values(), default=0.0)
+        return judged(
+            self.eliminated_sites,
+            lambda: trust_in(self, self.rng_key)._replace(missed=missed),
+        )
 
     @property
     def _is_cheap_to_judge(self) -> bool:

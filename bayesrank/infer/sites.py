@@ -34,6 +34,7 @@ from jax import Array, lax
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.missed import QuadratureMoments, missed_mass
 from bayesrank.infer.trapezoid import known
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "log_evidence",
     "log_sites",
     "match",
+    "missed",
     "posterior_of",
     "restart",
     "step",
@@ -357,6 +359,22 @@ def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = Fals
     return total + problem.prior.log_normaliser(
         _terms(problem, state.tau, state.nu), state.posterior
     )
+
+
+def missed(problem: Problem, state: EPState) -> tuple[Array, ...]:
+    """For each block, the largest share of a factor's mass that its quadrature has not seen.
+
+    It is looked for about the cavities of the last sweep; 0 for blocks without quadrature.
+    """
+    shares = []
+    for block, seen in zip(problem.blocks, state.tilted, strict=True):
+        share = jnp.zeros_like(block.offset)
+        if isinstance(block.moments, QuadratureMoments):
+            where = block.offset + seen.mean, seen.variance
+            share = missed_mass(block.moments.log_likelihood, *where, seen.log_z)
+            share = jnp.where(seen.variance > 0, share, 0.0)
+        shares.append(jnp.max(share, initial=0.0))
+    return tuple(shares)
 
 
 def _integrated(block: Block, tau: Array, nu: Array, posterior: Gaussian, power: float) -> Tilted:

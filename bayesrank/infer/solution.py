@@ -11,7 +11,11 @@ from jax import Array
 from bayesrank.infer.large import Large
 from bayesrank.infer.reader.refusals import Refusal
 
-__all__ = ["ProgramLayout", "Solution", "found_of"]
+__all__ = ["MOST_MISSED", "ProgramLayout", "Solution", "found_of"]
+
+
+# Of a factor's mass; what quadrature leaves out is less by far, or a part that it has not found.
+MOST_MISSED = 0.01
 
 
 class Solution(NamedTuple):
@@ -25,6 +29,8 @@ class Solution(NamedTuple):
         Of all latents, leaves included, laid end to end.
     log_evidence
         EP's log evidence.
+    missed
+        For each block the largest share of a factor's mass that its quadrature has not seen.
     hyperparameters
         The values used.
     checks, ends
@@ -42,6 +48,7 @@ class Solution(NamedTuple):
     mean: Array
     covariance: Array | None
     log_evidence: Array
+    missed: tuple[Array, ...]
     hyperparameters: dict[str, Array]
     checks: tuple[Array, ...]
     ends: tuple[Array, Array] | None
@@ -73,6 +80,11 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
             for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
         },
         log_evidence=float(solution.log_evidence),
+        missed_mass={
+            name: float(share)
+            for name, share in zip(layout.block_sites, solution.missed, strict=True)
+            if share > MOST_MISSED
+        },
         converged=bool(
             solution.delta <= tol and solution.skipped == 0 and np.isfinite(solution.log_evidence)
         ),

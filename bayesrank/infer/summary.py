@@ -36,6 +36,8 @@ class Described(Protocol):
     def num_sweeps(self) -> int: ...  # noqa: D102
     @property
     def power(self) -> float: ...  # noqa: D102
+    @property
+    def missed_mass(self) -> dict[str, float]: ...  # noqa: D102
 
 
 class SiteRow(NamedTuple):
@@ -112,7 +114,11 @@ def _outcome(result: Described) -> str:
     ended = "converged" if result.converged else "NOT converged"
     power = "" if result.power == 1 else f" with power {result.power:g}"
     sweeps = f"after {result.num_sweeps} sweeps{power}"
-    return f"{ended} {sweeps}, log evidence {result.log_evidence:.4g}"
+    missed = "".join(
+        f", at least {share:.0%} of a factor of {name} missed"
+        for name, share in result.missed_mass.items()
+    )
+    return f"{ended} {sweeps}{missed}, log evidence {result.log_evidence:.4g}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -12,8 +12,8 @@ from jax import Array
 
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.missed import QuadratureMoments
 from bayesrank.infer.mixtures import mixture_moments
-from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.infer.reader.affine import Affine, Value
 from bayesrank.infer.reader.components import Components
 from bayesrank.infer.reader.jaxpr import Constant, Equation, bind
@@ -177,11 +177,7 @@ def quadrature_moments(
     log_likelihood: ElementwiseFunction,
 ) -> Callable[[Array, Array], TiltedMoments]:
     """Tilted moments of any factor, by quadrature."""
-
-    def moments(mean: Array, variance: Array) -> TiltedMoments:
-        return tilted_moments(log_likelihood, mean, variance)
-
-    return moments
+    return QuadratureMoments(log_likelihood)
 
 
 def moments_of_mixture(

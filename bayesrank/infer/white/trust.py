@@ -50,6 +50,9 @@ class Trust(NamedTuple):
         The site with the latent that is furthest off.
     num_draws
         Number of draws weighed.
+    missed
+        Largest share of a factor's mass that the quadrature missed, see `EPResult.missed_mass`; no
+        draw comes near that.
     """
 
     k_hat: float
@@ -58,6 +61,7 @@ class Trust(NamedTuple):
     spread: float
     site: str
     num_draws: int
+    missed: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -72,11 +76,19 @@ class Trust(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether means are right to 0.1 standard deviations, and those to 15%."""
+        """Whether means are right to 0.1 standard deviations, and those to 15%; none was missed."""
+        if self.missed:
+            return False
         return self.is_known and self.shift <= _MOST_SHIFT and self.spread <= _MOST_SPREAD
 
     def __str__(self) -> str:
         figures = f"Pareto k-hat {self.k_hat:.2f}, {self.effective:.0f} of {self.num_draws} draws"
+        if self.missed:
+            return (
+                f"poor: the quadrature missed at least {self.missed:.0%} of a factor's mass, and "
+                f"no draw comes near that ({figures} count). Compare it with NUTS "
+                "(bayesrank.diagnostics.crosscheck)"
+            )
         if not self.is_known:
             return (
                 f"not confirmed ({figures} count). The weights are too uneven to tell how far the "
