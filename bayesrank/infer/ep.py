@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from bayesrank.infer.gaussian.factorised import FactorisedGaussian
 from bayesrank.infer.gaussian.sharded import ShardedRows, check_mesh
 from bayesrank.infer.large import Large, LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
+from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.refusals import Refusal
@@ -123,6 +125,7 @@ class EP:
         self.structure = structure
         self.mesh = mesh
         self.compiled = CompileCache(model, mesh)
+        self._sweep_callback: SweepCallback | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -138,9 +141,18 @@ class EP:
         return type(self)(self.model, **(self.settings | changed))
 
     @cached_property
+    def _watched(self) -> EP:
+        """The same engine, with code that calls a function after each sweep."""
+        watched = self.with_settings()
+        watched._sweep_callback = SweepCallback()
+        return watched
+
+    @cached_property
     def _tempered(self) -> EP:
         """The engine that is tried where this one does not settle."""
-        return self.with_settings(power=_FALLBACK_POWER)
+        tempered = self.with_settings(power=_FALLBACK_POWER)
+        tempered._sweep_callback = self._sweep_callback
+        return tempered
 
     # ------------------------------------------------------------ pure functions
 
@@ -205,7 +217,9 @@ class EP:
     def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
         problem = program.problem
         if program.is_factorised:
-            return messages.solve(problem, self.damping, self.tol, self.max_sweeps)
+            return messages.solve(
+                problem, self.damping, self.tol, self.max_sweeps, self._sweep_callback
+            )
         if program.is_low_rank:
             return sites.init(problem)
         state = sites.init(problem)
@@ -218,16 +232,22 @@ class EP:
             unknown = state._replace(delta=jnp.full_like(state.delta, jnp.inf))
             state = sites.step(problem, unknown, self.damping)
             # A step that is not proper is not taken, and leaves it as it was.
-            return state._replace(delta=jnp.where(jnp.isfinite(state.delta), 0.0, jnp.inf))
+            state = state._replace(delta=jnp.where(jnp.isfinite(state.delta), 0.0, jnp.inf))
+            return self._reported(state)
 
         def unfinished(state: EPState) -> Array:
             moving = (state.delta > self.tol) | (state.skipped > 0)
             return moving & (state.sweep < self.max_sweeps)
 
         def sweep(state: EPState) -> EPState:
-            return sites.step(problem, state, self.damping)
+            return self._reported(sites.step(problem, state, self.damping))
 
         return lax.while_loop(unfinished, sweep, state)
+
+    def _reported(self, state: EPState) -> EPState:
+        if self._sweep_callback is not None:
+            self._sweep_callback.after(state.sweep, state.delta)
+        return state
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
         """EP's log evidence, differentiable in the hyperparameters; see `evidence_and_state`.
@@ -285,6 +305,7 @@ class EP:
         *args: Any,
         params: Mapping[str, Any] | None = None,
         num_samples: int = 1000,
+        callback: Callable[[int, float], None] | None = None,
         **kwargs: Any,
     ) -> EPResult:
         """Infer the latents of the program.
@@ -300,6 +321,11 @@ class EP:
             their initial value (`param` sites) or the median of their prior.
         num_samples
             Number of posterior draws that the result keeps.
+        callback
+            Called after each sweep with its number and with how far it moved the margin that moved
+            most, in posterior standard deviations: EP has converged where that is below `tol`.
+            Code that calls it is compiled apart. Sweeps with ``structure="probes"`` and "low_rank"
+            that follow the first ones do not call it.
 
         Returns
         -------
@@ -339,16 +365,25 @@ class EP:
                 asked = num_samples, sources
                 return engine._result(rng_key, solution, layout, args, kwargs, *asked)
 
-            result = solved(self)
-            large = isinstance(result, LargeEPResult)
-            if not large and not result.converged and self.power == 1 and 0 < result.delta < np.inf:
-                tempered = solved(self._tempered)
-                result = tempered if tempered.converged else result
+            engine = self if callback is None else self._watched
+            with engine._calling(callback):
+                result = solved(engine)
+                large = isinstance(result, LargeEPResult)
+                unsettled = not large and not result.converged and 0 < result.delta < np.inf
+                if unsettled and self.power == 1:
+                    tempered = solved(engine._tempered)
+                    result = tempered if tempered.converged else result
         if not result.converged:
             warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
         if result.missed_mass:
             warnings.warn(_missed(result), AccuracyWarning, stacklevel=outside())
         return result
+
+    def _calling(self, callback: Callable[[int, float], None] | None) -> AbstractContextManager:
+        """While it lasts, sweeps call a function."""
+        if callback is None or self._sweep_callback is None:
+            return nullcontext()
+        return self._sweep_callback.passing_to(callback)
 
     def _solve_all(
         self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]

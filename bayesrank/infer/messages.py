@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian, Messages
+from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.sites import Block, EPState, Problem, match
 
 __all__ = ["log_evidence", "solve"]
@@ -56,7 +57,13 @@ class _Cavities(NamedTuple):
     proper: Array
 
 
-def solve(problem: Problem, damping: float, tol: float, max_sweeps: int) -> EPState:
+def solve(
+    problem: Problem,
+    damping: float,
+    tol: float,
+    max_sweeps: int,
+    callback: SweepCallback | None = None,
+) -> EPState:
     """Sweep until no latent moves by more than `tol` posterior standard deviations.
 
     Parameters
@@ -65,6 +72,8 @@ def solve(problem: Problem, damping: float, tol: float, max_sweeps: int) -> EPSt
         Its prior is a `FactorisedPrior`; rows are sparse, and name a column once (`merged`).
     damping, tol, max_sweeps
         As those of `EP`.
+    callback
+        What to call after each sweep.
 
     Returns
     -------
@@ -92,7 +101,13 @@ def solve(problem: Problem, damping: float, tol: float, max_sweeps: int) -> EPSt
         moving = (state.delta > tol) | (state.skipped > 0)
         return moving & (state.sweep < max_sweeps)
 
-    end = lax.while_loop(unfinished, lambda state: _sweep(problem, state, damping), start)
+    def sweep(state: _MessageState) -> _MessageState:
+        state = _sweep(problem, state, damping)
+        if callback is not None:
+            callback.after(state.sweep, state.delta)
+        return state
+
+    end = lax.while_loop(unfinished, sweep, start)
     posterior = FactorisedGaussian(
         end.sums.shift / end.sums.precision, 1 / end.sums.precision, end.messages
     )
