@@ -236,6 +236,101 @@ def _pairs_coverage(X: Any, w: Any, orders: Any, relevant: Any) -> float:
 
 
 @labels.command()
+@click.option("--problems", default=20, show_default=True, help="Simulated data sets of each kind.")
+def correlated(problems: int) -> None:
+    """What learned correlations of labels change in the log loss of a label, by simulation."""
+    for loading in (0.0, 1.5, 4.0):
+        apart = np.array([_correlated_gain(seed, loading) for seed in range(problems)])
+        mean, error = apart.mean(axis=0), apart.std(axis=0, ddof=1) / np.sqrt(problems)
+        click.echo(
+            f"loading {loading}: learned {mean[0]:+.4f} ± {error[0]:.4f}, "
+            f"true {mean[1]:+.4f} ± {error[1]:.4f}"
+        )
+
+
+def _correlated_gain(seed: int, loading: float, n: int = 60, c: int = 6, p: int = 5) -> list[float]:
+    """Half of the flags of six labels with a common factor; learned and true correlations."""
+    rng = np.random.default_rng(seed)
+    root = np.concatenate([loading * rng.normal(size=(c, 1)), np.eye(c)], axis=1)
+    root /= np.linalg.norm(root, axis=1, keepdims=True)
+    w, bias = 0.7 * root @ rng.normal(size=(c + 1, p)), rng.normal(size=c)
+    X = rng.normal(size=(n + 1000, p))
+    performance = bias + X @ w.T + rng.normal(size=(len(X), c))
+    flags = (performance > 0.4 * rng.normal(size=(len(X), 1))).astype(float)
+    told = np.where(rng.random((n, c)) < 0.5, np.nan, flags[:n])
+    losses = []
+    for options in (
+        {},
+        {"correlated": True},
+        {"correlated": True, "hyperparameters": {"correlation": root @ root.T}},
+    ):
+        proba = _ranker(**options).fit(X[:n], relevant=told).predict_proba(X[n:])
+        losses.append(float(-np.log(np.where(flags[n:] == 1, proba, 1 - proba)).mean()))
+    return [losses[1] - losses[0], losses[2] - losses[0]]
+
+
+@labels.command()
+@click.option("--examples", default=150, show_default=True)
+def joint(examples: int) -> None:
+    """The elimination beside EP with all performances in one covariance, and how far apart."""
+    import jax
+
+    from bayesrank.infer import EP
+    from bayesrank.models.label_ranking import conditions
+    from bayesrank.solvers.label_ranking import LabelRankingEP
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(examples, 5))
+    performance = X @ rng.normal(size=(5, 5)) + rng.normal(size=(examples, 5))
+    relevant = (performance > 0.5 * rng.normal(size=(examples, 1))).astype(int)
+    data = conditions(5, np.argsort(-performance, axis=1).tolist(), relevant)
+    given = {"scale": 0.8, "zero_noise": 0.5}
+    results, times = [], []
+    runs = (LabelRankingEP(), given), (EP(_without_plates, structure="dense"), {})
+    for engine, params in runs:
+        results.append(engine.run(jax.random.key(0), X, *data, 5, params=params, num_samples=1))
+        spent = []
+        for _ in range(7):
+            start = time.perf_counter()
+            engine.run(jax.random.key(0), X, *data, 5, params=params, num_samples=1)
+            spent.append(time.perf_counter() - start)
+        times.append(min(spent))
+    fast, slow = results
+    off = [np.abs((fast.mean[k] - slow.mean[k]) / slow.stddev[k]).max() for k in ("bias", "w")] + [
+        np.abs(fast.stddev[k] / slow.stddev[k] - 1).max() for k in ("bias", "w")
+    ]
+    click.echo(
+        f"n={examples}: {times[0]:.3f} and {times[1]:.3f} s at best, a ratio of "
+        f"{times[1] / times[0]:.1f}; {max(off):.1e} sd apart, log evidence "
+        f"{abs(fast.log_evidence - slow.log_evidence):.1e}; latents of both: "
+        f"{fast.joint_covariance.shape[0]}, {slow.joint_covariance.shape[0]}"
+    )
+
+
+def _without_plates(X: Any, better: Any, worse: Any, num_labels: int) -> None:
+    """The program at the scales of `joint`, written so that no performance is eliminated."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    from bayesrank.distributions import Thurstone
+    from bayesrank.models.label_ranking import LEVEL, STEP
+
+    bias = numpyro.sample("bias", dist.Normal(0.0, LEVEL).expand([num_labels]).to_event(1))
+    shape = [num_labels, X.shape[1]]
+    w = numpyro.sample("w", dist.Normal(0.0, 0.8).expand(shape).to_event(2))
+    size = [len(X), num_labels + 1]
+    noise = numpyro.sample("noise", dist.Normal(0.0, 1.0).expand(size).to_event(2))
+    utility = jnp.asarray(bias) + X @ jnp.asarray(w).T
+    performance = jnp.pad(utility, ((0, 0), (0, 1)))
+    performance += jnp.asarray(noise) * jnp.append(jnp.ones(num_labels), 0.5)
+    rows = np.arange(len(X))[:, None]
+    margin = performance[rows, np.maximum(better, 0)] - performance[rows, np.abs(worse)]
+    law = Thurstone(margin, STEP).mask(better >= 0)
+    numpyro.sample("order", law.to_event(2), obs=jnp.ones(better.shape, int))
+
+
+@labels.command()
 def speed() -> None:
     """Times of fits and of the perceptron."""
     from bayesrank.online import CalibratedPerceptron

@@ -101,6 +101,16 @@ def test_learns_from_links(folder):
     assert {"0", "4"} <= set(pd.read_csv(folder / "run.csv", dtype=str)["item"])
 
 
+def test_evaluate_reads_the_scores(folder, capsys):
+    (folder / "judged.csv").write_text("query,item,label\nq1,d1,1\nq2,d2,1\n")
+    out = folder / "run.csv"
+    queries = ("--queries", folder / "queries.csv", "--out", out, "--quiet")
+    assert run("search", folder / "docs.jsonl", *queries) == 0
+    capsys.readouterr()
+    assert run("evaluate", out, folder / "judged.csv") == 0
+    assert "average precision" in capsys.readouterr().out.lower()
+
+
 @pytest.mark.filterwarnings("always:query")
 def test_queries_of_unknown_terms_are_named(folder, capsys):
     (folder / "queries.csv").write_text("id,text\nq1,tree\n\nq2,\nq3,zebra\n")

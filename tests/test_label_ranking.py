@@ -12,7 +12,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from numpy.testing import assert_allclose
 from numpyro import optim
-from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 
 from bayesrank.distributions import Thurstone
@@ -178,6 +178,50 @@ def test_elimination_with_a_basis_without_a_zero_and_with_another_power():
         assert_allclose(fast.mean["w"], slow.mean["w"], atol=1e-4)
         assert_allclose(fast.stddev["bias"], slow.stddev["bias"], rtol=1e-4)
         assert_allclose(fast.log_evidence, slow.log_evidence, atol=1e-3)
+
+
+R = np.array([[1.0, 0.7, -0.3], [0.7, 1.0, 0.1], [-0.3, 0.1, 1.0]])
+
+
+@pytest.mark.parametrize("n", [15, 60])
+def test_elimination_with_correlated_labels(n):
+    """The joint program's answer and evidence."""
+    X, data, _, _ = simulated(7, n)
+    given = {**GIVEN, "correlation": R}
+    fast = LabelRankingEP().run(KEY, X, *data, 3, params=given, correlated=True)
+    slow = EP(calibrated_label_ranking).run(KEY, X, *data, 3, params=given, correlated=True)
+    for name in ("bias", "w"):
+        off = (fast.mean[name] - slow.mean[name]) / slow.stddev[name]
+        assert_allclose(off, 0, atol=1e-4)
+        assert_allclose(fast.stddev[name], slow.stddev[name], rtol=1e-4)
+    assert_allclose(fast.log_evidence, slow.log_evidence, atol=1e-3)
+    assert_allclose(fast.joint_covariance, slow.joint_covariance[:9, :9], atol=1e-4)
+
+
+def test_correlated_weights_are_those_of_the_program():
+    """Draws of the program have the covariance scale^2 R for each feature."""
+    X, data, _, _ = simulated(7, 5)
+    given: Any = {"scale": 0.8, "zero_noise": 0.5, "correlation": jnp.asarray(R)}
+    model = numpyro.handlers.condition(calibrated_label_ranking, given)
+    draw = Predictive(model, num_samples=4000, batch_ndims=1)
+    w = np.asarray(draw(KEY, X, *data, 3, correlated=True)["w"])
+    assert_allclose(np.einsum("sap,sbp->ab", w, w) / w.shape[0] / w.shape[2], 0.64 * R, atol=0.05)
+
+
+def test_evidence_has_the_slope_of_finite_differences_in_the_correlation():
+    X, data, _, _ = simulated(8, 12)
+    engine = LabelRankingEP(tol=1e-9)
+    with jax.enable_x64(True):
+
+        def evidence(rho):
+            corr = jnp.eye(3).at[0, 1].set(rho).at[1, 0].set(rho)
+            params = {**GIVEN, "correlation": corr}
+            return engine.log_evidence(params, X, *data, 3, correlated=True)
+
+        slope = jax.jit(jax.grad(evidence))(0.4)
+        plain = jax.jit(evidence)
+        numeric = (plain(0.4 + 1e-4) - plain(0.4 - 1e-4)) / 2e-4
+    assert_allclose(slope, numeric, rtol=1e-4)
 
 
 def test_a_basis_of_all_examples_is_the_gaussian_process():

@@ -238,6 +238,28 @@ def test_smooth_utilities_and_averaging():
     assert straight.log_evidence_ < model.log_evidence_ - 3
 
 
+def test_correlations_are_learned_and_kept(tmp_path):
+    """Two labels that are one function of the features, and a third that is its opposite."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(40, 4))
+    utility = X @ np.outer(rng.normal(size=4), [1.0, 1.0, -1.0])
+    flags = utility + rng.normal(size=(40, 3)) > 0.4 * rng.normal(size=(40, 1))
+    model = LabelRanker(correlated=True).fit(X, relevant=flags)
+    correlation = model.params_["correlation"]
+    assert correlation[0, 1] > 0.25 and correlation[0, 2] < -0.25
+    assert model.log_evidence_ > LabelRanker().fit(X, relevant=flags).log_evidence_ + 2
+    model.save(tmp_path / "model.npz")
+    read = LabelRanker.load(tmp_path / "model.npz")
+    assert_array_equal(read.predict_proba(X), model.predict_proba(X))
+    assert_array_equal(read.params_["correlation"], correlation)
+    given = {name: model.params_[name] for name in ("scale", "zero_noise", "correlation")}
+    again = LabelRanker(correlated=True, hyperparameters=given).fit(X, relevant=flags)
+    assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-6)
+    plain = LabelRanker(hyperparameters="prior").fit(X, relevant=flags)
+    prior = LabelRanker(correlated=True, hyperparameters="prior").fit(X, relevant=flags)
+    assert_allclose(prior.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+
+
 def test_empty_sets_and_labels_that_never_differ():
     X = np.arange(6.0)[:, None]
     model = LabelRanker(labels=NAMES).fit(X, relevant=[[], ["sea"], ["sea"], [], ["sea"], []])
@@ -276,6 +298,16 @@ X_TWO: Any = np.array([[0.0], [1.0]])
         ({}, (pd.DataFrame({"a": [1, 2], "b": [2, 3]}),), "rank 3 for 'b' in row 1; .* to 2, the"),
         ({}, (pd.DataFrame([[0.7, 1.2]] * 2, columns=["a", "b"]),), "the rank 0.7 for 'a' in row"),
         ({}, (None, pd.DataFrame([[1, 0, 1]] * 2, columns=list("aba"))), "two columns 'a'"),
+        (
+            {"hyperparameters": {"correlation": np.eye(2)}},
+            ([["a", "b"], None],),
+            "names 'correlation', which needs correlated=True",
+        ),
+        (
+            {"correlated": True, "hyperparameters": {"correlation": [[1.0, 2.0], [2.0, 1.0]]}},
+            ([["a", "b"], None],),
+            "is no correlation of 2 labels",
+        ),
         ({"hyperparameters": "guess"}, ([["a", "b"], None],), "hyperparameters is 'guess'"),
     ],
 )

@@ -52,6 +52,7 @@ What is wrong with a file is said in one line, with exit code 2, and nothing is 
     show_default=True,
     help="Utilities linear in the features, or smooth functions of them.",
 )
+@click.option("--correlated", is_flag=True, help="Learn how alike utilities of labels are.")
 @click.option(
     "--hyperparameters",
     type=click.Choice(["maximum", "integrate", "prior"]),
@@ -75,6 +76,7 @@ def labels(
     train: Path,
     predict: Path,
     kernel: str,
+    correlated: bool,
     hyperparameters: str,
     out: Path,
     seed: int,
@@ -99,7 +101,7 @@ def labels(
     steps = Steps(Console(stderr=True), quiet=quiet)
     with output_folder(out, FILES, (train, predict)) as folder, steps.running():
         with steps.step("Learning"):
-            model = _fit(data, kernel, hyperparameters, seed)
+            model = _fit(data, kernel, correlated, hyperparameters, seed)
         with steps.step("Forecasting"):
             forecasts, ranks = _forecasts(model, new, seed)
         with steps.step("Writing the results"):
@@ -110,7 +112,9 @@ def labels(
     click.echo(shown(f"{count}{len(data.labels)} labels. Results are in {out}."))
 
 
-def _fit(data: "LabelExamples", kernel: Any, hyperparameters: str, seed: int) -> Any:
+def _fit(
+    data: "LabelExamples", kernel: Any, correlated: bool, hyperparameters: str, seed: int
+) -> Any:
     import pandas as pd
 
     from bayesrank.datasets import DataError
@@ -118,7 +122,11 @@ def _fit(data: "LabelExamples", kernel: Any, hyperparameters: str, seed: int) ->
 
     ranked, flagged = (not np.isnan(table).all() for table in (data.ranks, data.relevant))
     model = LabelRanker(
-        kernel=kernel, labels=data.labels, hyperparameters=hyperparameters, random_state=seed
+        kernel=kernel,
+        correlated=correlated,
+        labels=data.labels,
+        hyperparameters=hyperparameters,
+        random_state=seed,
     )
     try:
         return model.fit(

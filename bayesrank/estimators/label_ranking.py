@@ -35,7 +35,10 @@ Array = NDArray[np.float64]
 
 _OWNER = "a LabelRanker"
 _FORMAT = 1
-_OPTIONS = ("kernel", "n_basis", "calibrated", "hyperparameters", "standardize", "num_restarts")
+_OPTIONS = (
+    "kernel", "n_basis", "calibrated", "correlated", "hyperparameters", "standardize",
+    "num_restarts",
+)  # fmt: skip
 _MOST_POSTERIORS = 64  # that an integration keeps
 
 
@@ -69,13 +72,18 @@ class LabelRanker(EPEstimator):
         Number of points that the smooth functions are learned at: centres of the examples.
     calibrated : bool, default True
         Whether there is a zero alternative; it takes part where `fit` is told relevant labels.
+    correlated : bool, default False
+        Whether utilities of labels vary together, with correlations that are learned: where two
+        labels are alike, what is learned of one is learned of the other. Averaging over
+        hyperparameters takes the correlations as they are at the maximum.
     labels : sequence, optional
         Names of all labels; without it, a table's columns, or those that are named.
     hyperparameters : {"maximum", "integrate", "prior"} or mapping, default "maximum"
         "maximum" takes those under which the data are most probable, their priors included.
         "integrate" averages over what the data leave open, by some dozens of fits: right where
         there are few examples. "prior" takes the medians of their priors. A mapping fixes those
-        that it names (``scale``, ``lengthscale``, ``zero_noise``) and learns the others.
+        that it names (``scale``, ``lengthscale``, ``zero_noise``, ``correlation``) and learns the
+        others.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the examples.
     num_restarts : int, default 0
@@ -120,6 +128,7 @@ class LabelRanker(EPEstimator):
         kernel: Literal["linear", "rbf"] = "linear",
         n_basis: int = 100,
         calibrated: bool = True,
+        correlated: bool = False,
         labels: Sequence[Hashable] | None = None,
         hyperparameters: str | Mapping[str, Any] = "maximum",
         standardize: bool = True,
@@ -129,6 +138,7 @@ class LabelRanker(EPEstimator):
         self.kernel = kernel
         self.n_basis = n_basis
         self.calibrated = calibrated
+        self.correlated = correlated
         self.labels = labels
         self.hyperparameters = hyperparameters
         self.standardize = standardize
@@ -196,7 +206,7 @@ class LabelRanker(EPEstimator):
         width = features.shape[1] if basis is None else len(basis)
         kept = _MOST_POSTERIORS if self.hyperparameters == "integrate" else 1
         check_labels_room(len(features), len(targets.labels), width, kept)
-        options: dict[str, Any] = {"calibrated": calibrated}
+        options: dict[str, Any] = {"calibrated": calibrated, "correlated": bool(self.correlated)}
         if basis is not None:
             options["basis"] = basis
         with threadpool_limits(1, user_api="blas"):  # small matrices, many of them
@@ -220,26 +230,51 @@ class LabelRanker(EPEstimator):
         shapes: dict[str, tuple[int, ...]] = {"scale": ()}
         shapes |= {"lengthscale": ()} if "basis" in options else {}
         shapes |= {"zero_noise": ()} if options["calibrated"] else {}
-        params, choice = check_hyperparameters(
-            self.hyperparameters, shapes, ("maximum", "integrate", "prior")
-        )
+        params, choice = self._asked(shapes, args[-1])
         program = calibrated_label_ranking
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         key = jax.random.key(seed)
         restarts: dict[str, Any] = {"num_restarts": self.num_restarts, "callback": callback}
+
+        def maximum() -> dict[str, Any]:
+            return maximize_evidence(
+                engine_of(program), *args, params=params, rng_key=key, **restarts, **options
+            ).params
+
         if choice == "integrate":
-            self.result_ = integrator_of(program).run(key, *args, **restarts, **options)
-            self.params_ = {name: self.result_.mean[name] for name in shapes}
+            if options["correlated"]:
+                params = {"correlation": maximum()["correlation"]}
+            self.result_ = integrator_of(program).run(
+                key, *args, params=params, **restarts, **options
+            )
+            self.params_ = {name: self.result_.mean[name] for name in shapes} | params
         else:
             if choice == "maximum":
-                params = maximize_evidence(
-                    engine_of(program), *args, params=params, rng_key=key, **restarts, **options
-                ).params
+                params = maximum()
             else:
                 params = prior_medians(program, args, options, params)
             self.result_ = engine_of(program).run(key, *args, params=params, **options)
             self.params_ = dict(self.result_.params)
         self.log_evidence_ = self.result_.log_evidence
+
+    def _asked(
+        self, shapes: dict[str, tuple[int, ...]], num_labels: int
+    ) -> tuple[dict[str, Array], str]:
+        """Hyperparameters that are fixed, and what is done about the others."""
+        asked, correlation = self.hyperparameters, None
+        if isinstance(asked, Mapping) and "correlation" in asked:
+            asked = dict(asked)
+            correlation = _check_correlation(asked.pop("correlation"), num_labels)
+        params, choice = check_hyperparameters(asked, shapes, ("maximum", "integrate", "prior"))
+        if correlation is not None and not self.correlated:
+            raise ValueError("hyperparameters names 'correlation', which needs correlated=True")
+        if correlation is not None:
+            params["correlation"] = correlation
+        elif self.correlated and choice == "prior":
+            if isinstance(asked, Mapping):
+                return params, "maximum"
+            params["correlation"] = np.eye(num_labels)
+        return params, choice
 
     @property
     def result(self) -> EPResult | IntegratedEPResult:
@@ -498,7 +533,7 @@ class LabelRanker(EPEstimator):
             raise ValueError("labels are neither text nor numbers, which files cannot keep")
         options = {name: getattr(self, name) for name in _OPTIONS}
         if isinstance(self.hyperparameters, Mapping):
-            given = {k: float(np.asarray(v)) for k, v in self.hyperparameters.items()}
+            given = {k: np.asarray(v, float).tolist() for k, v in self.hyperparameters.items()}
             options["hyperparameters"] = given
         names = getattr(self, "feature_names_in_", None)
         header = {
@@ -507,7 +542,7 @@ class LabelRanker(EPEstimator):
             "labels": labels,
             "calibrated": self.calibrated_,
             "feature_names": None if names is None else names.tolist(),
-            "params": {name: float(value) for name, value in self.params_.items()},
+            "params": {k: np.asarray(v, float).tolist() for k, v in self.params_.items()},
             "log_evidence": self.log_evidence_,
         }
         arrays = {f"posterior.{k}": v for k, v in self.posterior_._asdict().items()}
@@ -582,6 +617,18 @@ class LabelRanker(EPEstimator):
     def _draws(self, num_samples: int, random_state: int | None) -> np.random.Generator:
         check_count(num_samples, "num_samples")
         return np.random.default_rng(random_state)
+
+
+def _check_correlation(correlation: Any, num_labels: int) -> Array:
+    matrix = np.asarray(correlation, float)
+    known = matrix.shape == (num_labels, num_labels) and np.isfinite(matrix).all()
+    known = known and np.allclose(matrix, matrix.T) and np.allclose(np.diagonal(matrix), 1.0)
+    if not known or np.linalg.eigvalsh(matrix)[0] <= 0:
+        raise ValueError(
+            f"hyperparameters['correlation'] is no correlation of {num_labels} labels; pass a "
+            "symmetric, positive definite matrix with ones on its diagonal"
+        )
+    return matrix
 
 
 def _named_array(labels: list[Any]) -> NDArray[Any]:

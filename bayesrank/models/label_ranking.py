@@ -30,6 +30,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
+from numpyro.distributions.transforms import ReshapeTransform
 
 from bayesrank import gp
 from bayesrank._validate import check_count, check_features
@@ -49,6 +50,8 @@ STEP = 0.02
 
 LEVEL = 2.0
 """Prior standard deviation of the level of a label, in units of the noise of a performance."""
+
+_CONCENTRATION = 5.0  # of correlations of labels: at one, all matrices are as probable
 
 # Entries of the relations that are worked on at once.
 _BLOCK = 2**24
@@ -264,9 +267,10 @@ def calibrated_label_ranking(
     *,
     basis: ArrayLike | None = None,
     calibrated: bool = True,
+    correlated: bool = False,
     step: float = STEP,
 ) -> None:
-    """Utilities of labels, whose noisy performances are put in order example by example.
+    r"""Utilities of labels, whose noisy performances are put in order example by example.
 
     ================ =============================== ===========================================
     site             prior                           meaning
@@ -275,9 +279,11 @@ def calibrated_label_ranking(
                      or LogNormal(0, 1)              a utility
     ``lengthscale``  LogNormal(log(d) / 2, 1)        distance over which utilities vary, of a
                                                      basis
+    ``correlation``  LKJ(5), shape (c, c)            of the weights of labels, if correlated
     ``zero_noise``   LogNormal(-1, 1)                sd of the zero's noise, if calibrated
     ``bias``         Normal(0, 2), shape (c,)        levels of the labels
-    ``w``            Normal(0, scale), shape (c, p)  weights of the features
+    ``w``            Normal(0, scale), shape (c, p)  weights of the features; those of one feature
+                                                     with that correlation
     ``noise``        Normal(0, 1), shape (n, q)      of each alternative in each example
     ``order``        observed, shape (n, M)          1 for each condition
     ================ =============================== ===========================================
@@ -294,6 +300,10 @@ def calibrated_label_ranking(
         Points of a basis, see `label_features`, shape (m, d).
     calibrated : bool, default True
         Whether there is a zero among the alternatives.
+    correlated : bool, default False
+        Whether utilities of labels vary together: with the correlation R, those of labels a and b
+        have the covariance :math:`scale^2 R_{ab} \phi(x)' \phi(x')` (the intrinsic model of
+        coregionalisation), apart from their levels.
     step : float, default 0.02
         Standard deviation of the small noise of each side of a condition, in units of the noise of
         a performance: with none at all EP's sites would be edges.
@@ -323,8 +333,14 @@ def calibrated_label_ranking(
         lengthscale = numpyro.sample("lengthscale", dist.LogNormal(half_log, 1.0))
     phi = label_features(X, basis, lengthscale)
     bias = numpyro.sample("bias", dist.Normal(0.0, LEVEL).expand([num_labels]).to_event(1))
-    shape = [num_labels, phi.shape[1]]
-    w = numpyro.sample("w", dist.Normal(0.0, scale).expand(shape).to_event(2))
+    shape = num_labels, phi.shape[1]
+    weights: Any = dist.Normal(0.0, scale).expand(shape).to_event(2)
+    if correlated:
+        correlation = numpyro.sample("correlation", dist.LKJ(num_labels, _CONCENTRATION))
+        root = jnp.kron(jnp.linalg.cholesky(jnp.asarray(correlation)), jnp.eye(shape[1]))
+        flat = dist.MultivariateNormal(0.0, scale_tril=jnp.asarray(scale) * root)
+        weights = dist.TransformedDistribution(flat, ReshapeTransform(shape, (math.prod(shape),)))
+    w = numpyro.sample("w", weights)
     utility = jnp.asarray(bias) + phi @ jnp.asarray(w).T
     own = jnp.ones(num_labels)
     if calibrated:

@@ -102,7 +102,7 @@ class CalibratedPerceptron(SavedLearner):
         self.relevant = relevant
         self.loss = loss
 
-    def fit(self, X: ArrayLike, y: Iterable[Sequence[int]] | NDArray[Any]) -> Self:
+    def fit(self, X: ArrayLike, y: Iterable[Sequence[int] | NDArray[Any]]) -> Self:
         """Forget everything, then learn these examples in their order, as `partial_fit` does.
 
         Parameters
@@ -120,7 +120,7 @@ class CalibratedPerceptron(SavedLearner):
         self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: Iterable[Sequence[int]] | NDArray[Any]) -> Self:
+    def partial_fit(self, X: ArrayLike, y: Iterable[Sequence[int] | NDArray[Any]]) -> Self:
         """Learn the next examples of the stream; a chunk that cannot be used changes nothing.
 
         Parameters

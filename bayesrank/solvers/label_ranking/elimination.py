@@ -11,7 +11,9 @@ utilities see
 
 and given these the performances have the covariance :math:`P_i` and the mean
 :math:`(I - P_i \Lambda_i) U_i + P_i l_i`. The weights, of which there are c p, thus have the
-precision :math:`I + \sum_i M_i \otimes \phi_i \phi_i'`.
+precision :math:`I + \sum_i M_i \otimes \phi_i \phi_i'`. Where labels are correlated with
+:math:`R = L L'`, the weights of each feature are L times independent ones, of which all of this
+holds with :math:`L' M_i L` for :math:`M_i`.
 
 This is the arrow of `bayesrank.infer.gaussian.arrow` in which the group of an example touches the
 weights through its c utilities alone. It keeps nothing of examples times weights, and what is as
@@ -40,10 +42,13 @@ class LabelGaussian(NamedTuple):
 
     Attributes
     ----------
-    weight_mean, weight_covariance
-        Of the weights in units of their prior, shapes (c, p) and (c p, c p).
+    free_mean, free_covariance
+        Of the weights in units of their prior and before they are correlated, shapes (c, p) and
+        (c p, c p).
     scales
         Prior standard deviations of the weights of a label, that of its level first, shape (p,).
+    root
+        Cholesky factor of the correlation of labels, shape (c, c); None where there is none.
     margin_mean, margin_variance
         Of the sites' margins, shape (G,).
     log_normaliser
@@ -52,9 +57,10 @@ class LabelGaussian(NamedTuple):
         Whether it is proper.
     """
 
-    weight_mean: Array
-    weight_covariance: Array
+    free_mean: Array
+    free_covariance: Array
     scales: Array
+    root: Array | None
     margin_mean: Array
     margin_variance: Array
     log_normaliser: Array
@@ -63,12 +69,13 @@ class LabelGaussian(NamedTuple):
     @property
     def core(self) -> DenseGaussian:
         """Levels of all labels, then the other weights, in their own units."""
-        count, width = self.weight_mean.shape
+        count, width = self.free_mean.shape
+        weights, joint = _correlated(self.root, self.free_mean, self.free_covariance)
         number = jnp.arange(count * width).reshape(count, width)
         order = jnp.concatenate([number[:, 0], number[:, 1:].ravel()])
         units = jnp.tile(self.scales, count)[order]
-        covariance = units[:, None] * self.weight_covariance[order[:, None], order] * units
-        mean = units * self.weight_mean.ravel()[order]
+        covariance = units[:, None] * joint[order[:, None], order] * units
+        mean = units * weights.ravel()[order]
         return DenseGaussian(mean, covariance, self.log_normaliser, self.valid)
 
     @property
@@ -116,6 +123,8 @@ class LabelPrior(NamedTuple):
         Features times prior standard deviations, the constant first, shape (n, p).
     scales
         These standard deviations, shape (p,).
+    root
+        Cholesky factor of the correlation of labels, shape (c, c); None where there is none.
     noise
         Standard deviation of each alternative's noise, shape (q,).
     num_labels
@@ -126,6 +135,7 @@ class LabelPrior(NamedTuple):
 
     phi: Array
     scales: Array
+    root: Array | None
     noise: Array
     num_labels: int
     better: Array
@@ -151,31 +161,34 @@ class LabelPrior(NamedTuple):
         [(_, tau, nu)] = terms
         local = self._eliminate(tau, nu)
         identity = jnp.eye(self.size, dtype=self.dtype)
-        precision = identity + _gathered(local.precision, self.phi)
+        seen = _gathered(local.precision, self.phi)
+        back = None if self.root is None else self.root.T
+        precision = identity + _mixed(back, _mixed(back, seen).T)
         factor = jnp.linalg.cholesky(precision)
         covariance = jax.scipy.linalg.cho_solve((factor, True), identity)
         covariance = 0.5 * (covariance + covariance.T)
-        shift = jnp.einsum("na,nj->aj", local.shift, self.phi).ravel()
+        shift = _mixed(back, jnp.einsum("na,nj->aj", local.shift, self.phi).reshape(-1, 1))[:, 0]
         mean = (covariance @ shift).reshape(self.num_labels, -1)
         pivots = jnp.diagonal(factor)
         log_normaliser = local.log_constant + 0.5 * shift @ mean.ravel() - jnp.sum(jnp.log(pivots))
-        margin_mean, margin_variance = self._margins(local, mean, covariance)
+        margins = self._margins(local, *_correlated(self.root, mean, covariance))
         known = exceeds_rounding(pivots**2, jnp.diagonal(precision))
         valid = local.valid & known & jnp.isfinite(log_normaliser)
         return LabelGaussian(
-            mean, covariance, self.scales, margin_mean, margin_variance, log_normaliser, valid
+            mean, covariance, self.scales, self.root, *margins, log_normaliser, valid
         )
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: LabelGaussian) -> Array:
-        """The normaliser, differentiable in `phi` and `noise`.
+        """The normaliser, differentiable in `phi`, `root` and `noise`.
 
         Its derivative is the posterior mean of that of the log density, so that the posterior of
-        weights and performances is held fixed, and nothing is factorised again.
+        free weights and performances is held fixed, and nothing is factorised again.
         """
         [(_, tau, nu)] = terms
         fixed, local = lax.stop_gradient((posterior, self._eliminate(tau, nu)))
-        mean = self.phi @ fixed.weight_mean.T
-        spreads = _spreads(fixed.weight_covariance, self.phi, self.num_labels)
+        weights, joint = _correlated(self.root, fixed.free_mean, fixed.free_covariance)
+        mean = self.phi @ weights.T
+        spreads = _spreads(joint, self.phi, self.num_labels)
         second = spreads + mean[:, :, None] * mean[:, None, :]
         slope = jnp.sum(local.shift * mean) - 0.5 * jnp.sum(local.precision * second)
         own = lax.stop_gradient(self._noise_power(local, mean, spreads))
@@ -254,6 +267,21 @@ class LabelPrior(NamedTuple):
         nobody = self.noise.size
         used = self.better >= 0
         return jnp.where(used, self.better, nobody), jnp.where(used, self.worse, nobody)
+
+
+def _mixed(root: Array | None, table: Array) -> Array:
+    """Mix the rows (c p, k) of different labels, apart from those of their levels."""
+    if root is None:
+        return table
+    parts = table.reshape(len(root), -1, table.shape[1])
+    mixed = jnp.tensordot(root, parts[:, 1:], 1)
+    return jnp.concatenate([parts[:, :1], mixed], axis=1).reshape(table.shape)
+
+
+def _correlated(root: Array | None, mean: Array, covariance: Array) -> tuple[Array, Array]:
+    """Mean (c, p) and covariance (c p, c p) of weights, of those of the free ones."""
+    weights = _mixed(root, mean.reshape(-1, 1)).reshape(mean.shape)
+    return weights, _mixed(root, _mixed(root, covariance).T)
 
 
 def _column(table: Array, number: Array) -> Array:

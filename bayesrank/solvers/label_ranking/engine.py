@@ -72,6 +72,7 @@ def _read(
     *,
     basis: ArrayLike | None = None,
     calibrated: bool = True,
+    correlated: bool = False,
     step: float = STEP,
 ) -> Program:
     """Put the eliminated performances in the place of the program's joint prior."""
@@ -84,7 +85,10 @@ def _read(
     if calibrated:
         noise = jnp.append(noise, jnp.asarray(values["zero_noise"], phi.dtype))
     upper, lower = jnp.asarray(better), jnp.asarray(worse)
-    prior = LabelPrior(phi, scales, noise, num_labels, upper, lower)
+    root = None
+    if correlated:
+        root = jnp.linalg.cholesky(jnp.asarray(values["correlation"], phi.dtype))
+    prior = LabelPrior(phi, scales, root, noise, num_labels, upper, lower)
     used = (upper >= 0).ravel()
     offset = jnp.zeros(used.size, phi.dtype)
 
