@@ -43,8 +43,11 @@ def _engine(rank: int | None, structure: str) -> Any:
 
     def skills(X: Any, pairs: Any) -> None:
         kernel = gp.rbf(_AMPLITUDE, _LENGTHSCALE)
-        whole = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X)) if not rank else None
-        f = jnp.asarray(numpyro.sample("f", whole or gp.features(kernel, X, rank)))
+        if rank is None:
+            prior: Any = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+        else:
+            prior = gp.features(kernel, X, rank)
+        f = jnp.asarray(numpyro.sample("f", prior))
         numpyro.sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
 
     return EP(skills, structure=structure)

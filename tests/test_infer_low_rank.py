@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bayesrank import gp, to_arviz
+from bayesrank._memory import TooLargeError
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, EPResult, maximize_evidence
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
@@ -82,7 +83,7 @@ def test_what_a_result_of_low_rank_tells(results):
     assert abs(np.mean(moved.std(0) / stddev) - 1) < 0.01
     assert low_rank.approximation.error < 0.02
     assert str(low_rank.approximation).startswith("low_rank. Standard deviations")
-    assert f"rank {RANK}, and 0.0" in low_rank.approximation.sentence
+    assert f"rank {RANK}; the data tell" in low_rank.approximation.sentence
     assert to_arviz(low_rank).posterior["home"].shape == (1, 1000, 4)
     factor, diagonal = low_rank.posterior.factors()
     covariance = factor @ factor.T + np.diag(diagonal)
@@ -113,6 +114,8 @@ def test_algebra_against_matrices():
     found, error = kept.log_determinant(0)
     true = np.linalg.slogdet(np.eye(50) + precision @ prior)[1] - np.sum(np.log(variances))
     assert abs(found - true) < 4 * error and error < 1
+    told = np.diagonal(precision) * variances
+    assert_allclose(kept.residuals_seen, np.mean(told / (1 + told)))
 
 
 def test_features_are_the_process_where_inducing_points_are_all_items():
@@ -150,7 +153,7 @@ def learned(X, pairs):
     numpyro.sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
 
 
-def test_what_has_no_such_structure_is_refused():
+def test_what_has_no_such_structure_or_no_room_is_refused(monkeypatch):
     X, pairs = field()
     with pytest.raises(ValueError, match="structure='low_rank' needs a Gaussian prior of low rank"):
         EP(independent, structure="low_rank").run(KEY, pairs)
@@ -158,6 +161,18 @@ def test_what_has_no_such_structure_is_refused():
         EP(smooth_skills, structure="probes").run(KEY, X, pairs, RANK)
     with pytest.raises(ValueError, match="needs power=1 and a Gaussian prior of low rank"):
         EP(smooth_skills, structure="low_rank", power=0.5).run(KEY, X, pairs, RANK)
+    with pytest.raises(ValueError, match="'low_rank' need sites of positive precision"):
+        EP(heavy_tails, structure="low_rank").run(KEY, X[:9], 9.0 * (np.arange(9) > 7))
+    monkeypatch.setattr("bayesrank.infer.room.available", lambda: 10_000)
+    monkeypatch.setattr("bayesrank.infer.compiled.check_compiled", lambda *_: None)
+    monkeypatch.setattr("bayesrank.infer.compiled.check_trace", lambda *_: None)
+    with pytest.raises(TooLargeError, match="the 15 features of 204 latents take 120 KiB"):
+        EP(smooth_skills, structure="low_rank").run(KEY, X, pairs, RANK)
+
+
+def heavy_tails(X, y):
+    f = jnp.asarray(numpyro.sample("f", gp.features(gp.rbf(3.0, 0.3), X, 5)))
+    numpyro.sample("y", dist.StudentT(2.0, f[np.zeros(9, int)], 0.3), obs=y)
 
 
 def independent(pairs):

@@ -307,7 +307,9 @@ class SkillEstimator(EPEstimator):
         else:
             params = prior_medians(*search, params)
         if inducing:
-            options["rank"] = enough_rank(params, *args, options.get("weights"), self.likelihood)
+            X, pairs = args
+            weights = options.get("weights")
+            options["rank"] = enough_rank(params, X, pairs, weights, self.likelihood)
         self.result_ = engine.run(
             draw_key, *args, params=params, num_samples=self.num_samples, **options
         )

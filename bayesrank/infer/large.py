@@ -72,8 +72,8 @@ class Approximation(NamedTuple):
         How it was estimated.
     rank
         Of a prior of low rank plus diagonal; else None.
-    residual
-        Share of the prior variances that the diagonal of such a prior is, in the mean.
+    residuals_seen
+        Share that the data tell of what such a prior leaves to each latent alone, from 0 to 1.
     """
 
     structure: str
@@ -81,7 +81,7 @@ class Approximation(NamedTuple):
     bias: float
     how: str
     rank: int | None = None
-    residual: float = 0.0
+    residuals_seen: float = 0.0
 
     @property
     def sentence(self) -> str:
@@ -93,8 +93,9 @@ class Approximation(NamedTuple):
         if self.rank is None:
             return told
         return (
-            f"{told} The prior has rank {self.rank}, and {self.residual:.2g} of its variance is "
-            "each latent's own: where it stands for a Gaussian process, that error is not counted."
+            f"{told} The prior has rank {self.rank}; the data tell {self.residuals_seen:.2%} of "
+            "what it leaves to each latent alone. Where it stands for a Gaussian process and that "
+            "is more than .5%, a larger rank gives a better answer."
         )
 
     def __str__(self) -> str:
@@ -334,7 +335,7 @@ class LargeEPResult(EPResult):
         gaussian = self.posterior.gaussian
         if not isinstance(gaussian, LowRankGaussian):
             return found
-        return found._replace(rank=gaussian.factor.shape[1], residual=gaussian.residual_share)
+        return found._replace(rank=gaussian.factor.shape[1], residuals_seen=gaussian.residuals_seen)
 
     @cached_property
     def trust(self) -> Trust:

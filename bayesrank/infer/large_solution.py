@@ -16,12 +16,16 @@ from bayesrank.infer.gaussian.low_rank import least_residuals
 from bayesrank.infer.gaussian.sparse import NotPositiveError, SparseGaussian, SparsePattern
 from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior
 from bayesrank.infer.probed import Matched, refined, short_rows
+from bayesrank.infer.room import check_room
 from bayesrank.infer.sites import Problem
 from bayesrank.infer.solution import Solution
 
 __all__ = ["Kept", "match_margins", "without_covariance"]
 
 BlockArrays = tuple[Array, ...]
+
+# Arrays as large as `Phi` that a sweep holds, those of the sweep before included.
+_COPIES = 5
 
 
 class Kept(NamedTuple):
@@ -63,6 +67,8 @@ def without_covariance(
     variances, factor = np.asarray(large.prior_variances, float), None
     if large.factor is not None:
         factor = np.asarray(large.factor, float)
+        what = f"the {factor.shape[1]} features of {factor.shape[0]:,} latents"
+        check_room(_COPIES * factor.nbytes, what, "give them fewer (a smaller rank)")
         variances = least_residuals(factor, variances)
     rows = short_rows(large.rows, variances.size)
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))

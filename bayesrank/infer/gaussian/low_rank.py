@@ -31,7 +31,13 @@ from scipy.linalg import solve_triangular
 
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
-from bayesrank.infer.gaussian.sparse import Numbers, Probes, ShortRows, SparseGaussian
+from bayesrank.infer.gaussian.sparse import (
+    NotPositiveError,
+    Numbers,
+    Probes,
+    ShortRows,
+    SparseGaussian,
+)
 
 __all__ = ["LowRank", "LowRankGaussian", "LowRankPrior", "least_residuals"]
 
@@ -117,6 +123,11 @@ class LowRankGaussian:
     tol
         That of the conjugate gradients; see `SparseGaussian.solve`.
 
+    Raises
+    ------
+    NotPositiveError
+        If a site has a negative precision.
+
     Attributes
     ----------
     residuals
@@ -137,6 +148,8 @@ class LowRankGaussian:
         before: LowRankGaussian | None = None,
         tol: float = 1e-6,
     ) -> None:
+        if np.any(tau < 0):
+            raise NotPositiveError
         self.pattern, self.factor, self.variances = pattern, factor, variances
         self.residuals = SparseGaussian(pattern, variances, tau, nu)
         sites = pattern.precision(np.full(variances.size, np.inf), tau)
@@ -157,9 +170,9 @@ class LowRankGaussian:
             self.root[some] = self.root[some] @ self.root_of_w
 
     @property
-    def residual_share(self) -> float:
-        """Mean share of the prior variances that the residuals' are."""
-        return float(np.mean(self.variances / (self.variances + _squares(self.factor))))
+    def residuals_seen(self) -> float:
+        """Share of the residuals that the sites tell, from 0 to 1, in the mean over latents."""
+        return float(np.mean(1 - 1 / (self.variances * self.residuals.diagonal)))
 
     @property
     def tau(self) -> Numbers:
