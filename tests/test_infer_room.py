@@ -42,7 +42,7 @@ CASES = {
 }
 SAID = (
     r"takes at least [\d,.]+ [GT]iB of memory at once \(it has arrays of 100,0\d\d x 100,0\d\d "
-    r"numbers\), and 1.86 GiB are free; give it fewer latents or fewer data$"
+    r"numbers\), and 1.86 GiB are free; give it fewer latents or fewer data; docs/scale.md"
 )
 
 

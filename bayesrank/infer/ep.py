@@ -77,9 +77,10 @@ class EP:
         How the posterior is kept. "dense" keeps the covariances of all latents. Where these are
         independent and each datum sees few of them, as players and games, "factorised" keeps a
         Gaussian for each alone, quickly, and leaves out what they have in common; "probes" keeps
-        the sparse precision and solves with it by conjugate gradients. "low_rank" does the same for
-        a prior of low rank plus diagonal, as `bayesrank.gp.features` makes it. "auto" is dense up
-        to 3,000 latents, and of more takes "probes" or "low_rank" where it can.
+        the sparse precision and solves with it by conjugate gradients, also where latents are drawn
+        given few others, as in walks and hierarchies. "low_rank" does the same for a prior of low
+        rank plus diagonal, as `bayesrank.gp.features` makes it. "auto" is dense up to 3,000
+        latents, and of more takes "probes" or "low_rank" where it can.
     mesh
         Devices that share the sites, of one process or of several (`jax.distributed`); each does
         its part of a sweep, and what they say of the latents is summed. It serves "dense" and
@@ -204,8 +205,9 @@ class EP:
             )
         if self.mesh is None:
             return program
-        if program.is_low_rank:
-            raise ValueError(_NOT_SHARDED.format("low_rank", "dense"))
+        if program.is_low_rank or program.is_linked:
+            how = "low_rank" if program.is_low_rank else "probes"
+            raise ValueError(_NOT_SHARDED.format(how, "dense"))
         if program.is_factorised and self.structure != "factorised":
             raise ValueError(_NOT_SHARDED.format("probes", "factorised"))
         problem = program.problem
@@ -220,7 +222,7 @@ class EP:
             return messages.solve(
                 problem, self.damping, self.tol, self.max_sweeps, self._sweep_callback
             )
-        if program.is_low_rank:
+        if program.is_low_rank or program.is_linked:
             return sites.init(problem)
         state = sites.init(problem)
         if not problem.blocks:
@@ -291,7 +293,7 @@ class EP:
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
         program = self._read(params, *args, **kwargs)
         problem = program.problem
-        if program.is_low_rank:
+        if program.is_low_rank or program.is_linked:
             raise Refusal("no_covariances", ", ".join(program.shapes)).error()
         if isinstance(state.posterior, FactorisedGaussian):
             return messages.log_evidence(problem, state.posterior.messages), state
@@ -390,7 +392,7 @@ class EP:
     ) -> tuple[Solution, ProgramLayout]:
         program, state = self.solve(params, *args, **kwargs)
         posterior, large = state.posterior, None
-        if program.is_factorised or program.is_low_rank:
+        if program.is_factorised or program.is_low_rank or program.is_linked:
             mean, covariance = program.mean + posterior.mean, None
             prior: Any = program.problem.prior
             rows: Any = tuple((b.rows.values, b.rows.columns) for b in program.problem.blocks)
@@ -399,6 +401,10 @@ class EP:
                 factor, residuals = prior.covariance
                 large = large._replace(prior_variances=residuals, factor=factor)
                 log_evidence = jnp.zeros(())  # it comes with the sweeps, outside of this code
+            elif program.is_linked:
+                links = prior.links.values, prior.links.columns
+                large = large._replace(prior_variances=prior.spread, links=links)
+                log_evidence = jnp.zeros(())
             else:
                 log_evidence = messages.log_evidence(program.problem, posterior.messages)
             missed = tuple(jnp.zeros(()) for _ in program.problem.blocks)

@@ -43,6 +43,9 @@ class Large(NamedTuple):
         Of all latents, shape (n,); the last of the factorised posterior.
     rows
         Values and columns of the rows of each block of sites.
+    links
+        Values and columns of the rows of ``I - J`` of a prior of latents that are drawn given
+        others, of which `prior_variances` are the conditional ones; else None.
     factor
         ``Phi`` (n, M) of a prior ``Phi Phi' + D``, of which `prior_variances` is then ``D``; else
         None.
@@ -52,6 +55,7 @@ class Large(NamedTuple):
     prior_variances: Array
     variances: Array
     rows: tuple[tuple[Array, Array], ...]
+    links: tuple[Array, Array] | None = None
     factor: Array | None = None
 
 

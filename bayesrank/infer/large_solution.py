@@ -70,11 +70,12 @@ def without_covariance(
         what = f"the {factor.shape[1]} features of {factor.shape[0]:,} latents"
         check_room(_COPIES * factor.nbytes, what, "give them fewer (a smaller rank)")
         variances = least_residuals(factor, variances)
-    rows = short_rows(large.rows, variances.size)
+    links = None if large.links is None else short_rows((large.links,), variances.size)
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
     if structure == "factorised":
 
         def gaussian() -> SparseGaussian:
+            rows = short_rows(large.rows, variances.size)
             return SparseGaussian(SparsePattern(rows), variances, tau, nu)
 
         return solved, Kept(FactorisedPosterior(np.asarray(large.variances, float), gaussian), 0.0)
@@ -87,11 +88,12 @@ def without_covariance(
 
     try:
         end = refined(
-            rows,
+            short_rows(large.rows, variances.size),
             variances,
             tau,
             nu,
             match,
+            links=links,
             factor=factor,
             damping=damping,
             tol=tol,
@@ -104,8 +106,8 @@ def without_covariance(
             "fewer of them"
         ) from failure
     after = solution._replace(
-        tau=tuple(np.split(end.gaussian.tau, cuts)),
-        nu=tuple(np.split(end.gaussian.nu, cuts)),
+        tau=tuple(np.split(end.tau, cuts)),
+        nu=tuple(np.split(end.nu, cuts)),
         delta=end.delta,
         sweep=end.sweep,
         skipped=end.skipped,

@@ -56,6 +56,8 @@ class Probed(NamedTuple):
     ----------
     gaussian, probes
         The posterior, and draws that know its variances.
+    tau, nu
+        Its sites, shape (G,).
     mean
         Of the latents, measured from the prior's, shape (n,).
     delta, sweep, skipped, skipped_total
@@ -66,6 +68,8 @@ class Probed(NamedTuple):
 
     gaussian: SparseGaussian | LowRankGaussian
     probes: Probes
+    tau: Numbers
+    nu: Numbers
     mean: Numbers
     delta: float
     sweep: int
@@ -87,6 +91,11 @@ def short_rows(parts: tuple[tuple[Any, Any], ...], size: int) -> ShortRows:
     return ShortRows(values, columns, size)
 
 
+def _stacked(above: ShortRows, below: ShortRows) -> ShortRows:
+    parts = ((rows.values, rows.columns) for rows in (above, below))
+    return short_rows(tuple(parts), below.size)
+
+
 class _ProbedState(NamedTuple):
     gaussian: SparseGaussian | LowRankGaussian
     probes: Probes
@@ -101,6 +110,7 @@ def refined(
     nu: Numbers,
     match: Callable[[Numbers, Numbers, Numbers, Numbers], Matched],
     *,
+    links: ShortRows | None = None,
     factor: Numbers | None = None,
     damping: float,
     tol: float,
@@ -116,6 +126,9 @@ def refined(
         Sites to start from, shape (G,).
     match
         ``match(tau, nu, mean, variance)`` of sites and margins.
+    links
+        Rows of ``I - J`` of a prior of precision ``(I - J)' D^-1 (I - J)``, with `variances` on the
+        diagonal of ``D``. They count as Gaussian sites that stay as they are.
     factor
         ``Phi`` of a prior ``Phi Phi' + D``, shape (n, M), whose ``D`` is `variances`.
     damping, tol, max_sweeps
@@ -126,12 +139,16 @@ def refined(
     NotPositiveError
         If a site has a negative precision, as where a likelihood is not log-concave.
     """
-    pattern = SparsePattern(rows)
+    own = 0 if links is None else len(links.values)
+    pattern = SparsePattern(rows if links is None else _stacked(links, rows))
     most = damping
 
     def posterior(tau: Numbers, nu: Numbers, old: _ProbedState | None) -> _ProbedState:
         gaussian: SparseGaussian | LowRankGaussian
-        if factor is None:
+        if links is not None:
+            every = np.concatenate([1 / variances, tau]), np.concatenate([np.zeros(own), nu])
+            gaussian = SparseGaussian(pattern, np.full(own, np.inf), *every)
+        elif factor is None:
             gaussian = SparseGaussian(pattern, variances, tau, nu)
         else:
             before: Any = None if old is None else old.gaussian
@@ -139,9 +156,8 @@ def refined(
         mean = gaussian.mean(None if old is None else old.mean)
         draws = None if old is None else old.probes.draws
         probes = gaussian.probes(_SEED, _PROBES, draws)
-        return _ProbedState(
-            gaussian, probes, mean, (pattern.matrix @ mean, gaussian.margin_variances(probes))
-        )
+        margins = pattern.matrix @ mean, gaussian.margin_variances(probes)
+        return _ProbedState(gaussian, probes, mean, (margins[0][own:], margins[1][own:]))
 
     state, delta, skipped, sweep = posterior(tau, nu, None), np.inf, 0, 0
     found, total = match(tau, nu, *state.margins), 0
@@ -165,11 +181,15 @@ def refined(
         if delta <= tol and skipped == 0:
             break
     log_determinant, error = state.gaussian.log_determinant(_SEED)
-    shift = pattern.transposed @ nu
-    log_normaliser = 0.5 * (shift @ state.mean - log_determinant - np.sum(np.log(variances)))
+    # The shift times the mean of the latents is that of the sites' margins, each times its own.
+    log_normaliser = 0.5 * (
+        nu @ (pattern.matrix @ state.mean)[own:] - log_determinant - np.sum(np.log(variances))
+    )
     return Probed(
         state.gaussian,
         state.probes,
+        tau,
+        nu,
         state.mean,
         float(delta),
         sweep,

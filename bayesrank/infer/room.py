@@ -28,7 +28,10 @@ _WHOLE = frozenset(
 _MARGIN = 1.4
 # Their first operand becomes their result.
 _IN_PLACE = frozenset({"scan", "scatter", "scatter-add", "while"})
-_CURE = "give it fewer latents or fewer data"
+_CURE = (
+    "give it fewer latents or fewer data; docs/scale.md says which programs need less, and "
+    "bayesrank.solvers.dynamic.DynamicEP keeps skills in time"
+)
 
 
 def check_trace(jaxpr: Any) -> None:

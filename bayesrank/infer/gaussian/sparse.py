@@ -30,7 +30,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh_tridiagonal
 
-__all__ = ["NotPositiveError", "Numbers", "Probes", "ShortRows", "SparseGaussian", "SparsePattern"]
+__all__ = [
+    "NotPositiveError",
+    "NotSolvedError",
+    "Numbers",
+    "Probes",
+    "ShortRows",
+    "SparseGaussian",
+    "SparsePattern",
+]
 
 Numbers = NDArray[np.float64]
 
@@ -42,6 +50,17 @@ _MOST_ITERATIONS = 2000
 
 class NotPositiveError(ArithmeticError):
     """Sites and prior make no proper posterior."""
+
+
+class NotSolvedError(ValueError):
+    """Conjugate gradients have not converged."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"conjugate gradients have not converged after {_MOST_ITERATIONS:,} steps: the latents "
+            "hang together over too far, as in long walks of small steps with few data; give them "
+            "fewer periods, or use EP(structure='dense') on fewer latents"
+        )
 
 
 class ShortRows(NamedTuple):
@@ -160,6 +179,8 @@ class SparseGaussian:
         ------
         NotPositiveError
             If ``P`` turns out not to be positive.
+        NotSolvedError
+            If that takes too many steps.
         """
         single = right.dtype == np.float32
         precision = self.precision.astype(np.float32) if single else self.precision
@@ -183,6 +204,8 @@ class SparseGaussian:
             old, size = size, _columns_dot(residual, step)
             direction *= size / np.where(old > 0, old, 1.0)
             direction += step
+        else:
+            raise NotSolvedError
         return found
 
     def mean(self, start: Numbers | None = None, tol: float = 1e-6) -> Numbers:

@@ -23,6 +23,7 @@ from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior, merged
+from bayesrank.infer.gaussian.links import LinkedPrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.conditionals import (
@@ -37,6 +38,7 @@ from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
+from bayesrank.infer.reader.links import linked_prior
 from bayesrank.infer.reader.observed import Factors, observed_factors
 from bayesrank.infer.reader.own_prior import own_prior
 from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, extend, joint_prior
@@ -113,6 +115,11 @@ class Program(NamedTuple):
         """Whether the posterior is kept as low rank plus sparse, without a joint covariance."""
         return isinstance(self.problem.prior, LowRankPrior)
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether the prior, too, is kept by its sparse precision."""
+        return isinstance(self.problem.prior, LinkedPrior)
+
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves, from the posterior of the centred core.
 
@@ -179,10 +186,16 @@ def read_program(
         conditionals.append(conditional(joint, group, order, [stated[k][0] for k in group]))
         order += group
     mean, prior = _prior(conditionals[: len(core_groups)], behind)
+    proper = {name: local.proper for name, (local, _) in stated.items()}
+    wanted = structure == "probes" or (structure == "auto" and prior.size > MOST_DENSE)
+    if wanted and isinstance(prior, DensePrior) and not (own or leaves):
+        found = linked_prior(joint, core)
+        if found is not None:
+            mean, prior, proper = found
     hyperparameters = ", ".join(sorted(inventory.hyperparameters))
     checks = [
-        (Refusal("improper_prior", name, hyperparameters), local.proper)
-        for name, (local, _) in stated.items()
+        (Refusal("improper_prior", name, hyperparameters), passed)
+        for name, passed in proper.items()
     ]
     for name, found in own.items():
         if found.collinear is not None:
@@ -216,8 +229,8 @@ def read_program(
         behind = None
         mean, prior = joint_prior(conditionals[: len(core_groups)])
     if quadratic:
-        prior = prior.dense() if isinstance(prior, LowRankPrior) else prior
-        product = _absorb(joint, quadratic, core, mean, prior.alone().covariance)
+        whole: Any = prior.dense() if isinstance(prior, LowRankPrior) else prior
+        product = _absorb(joint, quadratic, core, mean, whole.alone().covariance)
         mean, prior, log_factor, valid = product
         constant += log_factor
         checks.append((Refusal("improper_factor", ", ".join(quadratic)), valid))
@@ -236,6 +249,8 @@ def read_program(
         blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
     elif isinstance(prior, LowRankPrior):
         prior = prior.dense()
+    elif isinstance(prior, LinkedPrior):
+        _, prior = joint_prior(conditionals[: len(core_groups)])
     return Program(
         Problem(cast(Any, prior), blocks, constant, power),
         mean,
@@ -263,10 +278,14 @@ def _is_sparse(
         block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST for block in blocks
     )
     possible = short and blocks and not has_more and power == 1
-    low_rank, diagonal = (isinstance(prior, form) for form in (LowRankPrior, DiagonalPrior))
+    low_rank, diagonal, links = (
+        isinstance(prior, form) for form in (LowRankPrior, DiagonalPrior, LinkedPrior)
+    )
     if possible and (low_rank if structure == "low_rank" else diagonal):
         return True
     if possible and structure == "auto" and low_rank:
+        return True
+    if possible and structure in ("auto", "probes") and links:
         return True
     if structure != "auto":
         reason = "not_low_rank" if structure == "low_rank" else "not_sparse"
@@ -299,7 +318,9 @@ def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
     return ends[0], ends[1]
 
 
-def _variances(prior: DensePrior | DiagonalPrior | LowRankPrior | ArrowPrior) -> Array:
+def _variances(
+    prior: DensePrior | DiagonalPrior | LowRankPrior | LinkedPrior | ArrowPrior,
+) -> Array:
     if isinstance(prior, ArrowPrior):
         return jnp.concatenate([jnp.diagonal(prior.core.covariance), prior.variances])
     return jnp.diagonal(prior.covariance) if isinstance(prior, DensePrior) else prior.variances

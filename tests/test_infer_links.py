@@ -1,0 +1,121 @@
+"""Latents that are drawn given few others, by their sparse precision: against all covariances."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+from numpyro.contrib.control_flow import scan
+
+from bayesrank.distributions import Thurstone
+from bayesrank.infer import EP, EPResult
+from bayesrank.infer.gaussian.links import linked
+from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.gaussian.sparse import NotSolvedError
+from bayesrank.infer.large import LargeEPResult
+
+KEY = jax.random.key(0)
+PLAYERS, PERIODS = 10, 8
+
+
+def games():
+    rng = np.random.default_rng(0)
+    skill = np.cumsum(0.5 * rng.normal(size=(PLAYERS, PERIODS)), axis=1)
+    pairs = np.array([rng.choice(PLAYERS, 2, replace=False) for _ in range(300)])
+    period = rng.integers(PERIODS, size=300)
+    margin = skill[pairs[:, 0], period] - skill[pairs[:, 1], period]
+    won = margin + np.sqrt(2.0) * rng.normal(size=300) > 0
+    return np.where(won[:, None], pairs, pairs[:, ::-1]), period
+
+
+def observed(skill, pairs, period):
+    margin = skill[pairs[:, 0], period] - skill[pairs[:, 1], period]
+    numpyro.sample("won", Thurstone(margin, 1.0), obs=1)
+
+
+def walks(pairs, period):
+    steps = jnp.linspace(0.3, 0.7, PLAYERS)
+    with numpyro.plate("players", PLAYERS):
+        skill: Any = numpyro.sample("skill", dist.GaussianRandomWalk(steps, num_steps=PERIODS))
+    observed(skill, pairs, period)
+
+
+def teams_that_drift(pairs, period):
+    """Two parents each: the skill before, and a team, whose own mean is not zero."""
+    team: Any = numpyro.sample("team", dist.Normal(0.4, 0.8).expand([3]))
+    of_player = np.arange(PLAYERS) % 3
+    skill = [jnp.asarray(numpyro.sample("skill0", dist.Normal(team[of_player], 1.0)))]
+    for t in range(1, PERIODS):
+        mean = 0.2 + 0.7 * skill[-1] + 0.3 * team[of_player]
+        skill.append(jnp.asarray(numpyro.sample(f"skill{t}", dist.Normal(mean, 0.5))))
+    observed(jnp.stack(skill, axis=1), pairs, period)
+
+
+def scanned(pairs, period):
+    def step(before, _):
+        now = numpyro.sample("skill", dist.Normal(before, 0.5))
+        return now, now
+
+    observed(scan(step, jnp.zeros(PLAYERS), None, length=PERIODS)[1].T, pairs, period)
+
+
+@pytest.mark.parametrize("program", [walks, teams_that_drift], ids=["walks", "teams"])
+def test_the_sparse_precision_is_the_dense_posterior(program, monkeypatch):
+    dense = EP(program).run(KEY, *games())
+    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
+    sparse = EP(program).run(KEY, *games())
+    assert type(dense) is EPResult and isinstance(sparse, LargeEPResult) and sparse.converged
+    assert sparse.posterior.structure == "probes" and sparse.shapes == dense.shapes
+    size = dense.joint_mean.size
+    stddev = np.sqrt(np.diagonal(dense.joint_covariance))
+    assert np.max(np.abs(sparse.joint_mean - dense.joint_mean) / stddev) < 0.05
+    assert_allclose(sparse.joint_covariance, dense.joint_covariance, atol=0.01)
+    first, second = np.random.default_rng(1).integers(size, size=(2, 200))
+    covariance = dense.joint_covariance
+    true = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
+    told = sparse.posterior.exact_pair_variances(first, second)
+    assert_allclose(told, true, rtol=0.01, atol=1e-9)
+    rough = np.sqrt(sparse.posterior.variances) / stddev
+    assert abs(rough.mean() - 1) < 0.05 and rough.std() < 0.15
+    draws = sparse.posterior.sample(0, 2000)
+    moved = (draws[:, first] - draws[:, second]).std(axis=0)[true > 0] / np.sqrt(true[true > 0])
+    assert abs(moved.mean() - 1) < 0.03 and moved.std() < 0.05
+    off = sparse.log_evidence - dense.log_evidence
+    assert abs(off) < 4 * sparse.log_evidence_error and sparse.log_evidence_error < 2
+
+
+def test_links_are_the_prior():
+    rng = np.random.default_rng(0)
+    size = 30
+    columns = np.array([rng.integers(max(k, 1), size=2) for k in range(size)])
+    columns[:, 1] = np.where(columns[:, 1] == columns[:, 0], 0, columns[:, 1])
+    values = rng.normal(size=(size, 2)) * [1.0, 0.5]
+    values[:2], values[columns[:, 0] == columns[:, 1], 1] = 0.0, 0.0
+    loc, spread = rng.normal(size=size), rng.uniform(0.5, 2.0, size)
+    with jax.enable_x64(True):
+        slopes = Rows(jnp.asarray(values), jnp.asarray(columns), size)
+        mean, prior = linked(slopes, jnp.asarray(loc), jnp.asarray(spread))
+        root = np.linalg.inv(np.eye(size) - np.asarray(slopes.dense()))
+        assert_allclose(mean, root @ loc, rtol=1e-10)
+        links = np.asarray(prior.links.dense())
+        precision, covariance = links.T @ (links / spread[:, None]), root * spread @ root.T
+        assert_allclose(precision @ covariance, np.eye(size), atol=1e-8)
+
+
+def test_what_is_not_read_as_links(monkeypatch):
+    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
+    assert type(EP(scanned).run(KEY, *games())) is EPResult  # right, with all covariances
+    with pytest.raises(ValueError, match="also normal ones each drawn given few others"):
+        EP(scanned, structure="probes").run(KEY, *games())
+    with pytest.raises(ValueError, match="structure='factorised' needs independent"):
+        EP(walks, structure="factorised").run(KEY, *games())
+
+
+def test_solutions_that_take_too_long_are_refused(monkeypatch):
+    monkeypatch.setattr("bayesrank.infer.gaussian.sparse._MOST_ITERATIONS", 3)
+    with pytest.raises(NotSolvedError, match="have not converged after 3 steps"):
+        EP(walks, structure="probes").run(KEY, *games())
