@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose
 from program_table import PROGRAMS
+from scipy.stats import norm, t
 
 from bayesrank.infer import EP, AccuracyWarning, maximize_evidence
 
@@ -44,6 +45,11 @@ def levels(y):
     numpyro.sample("new", dist.Poisson(np.exp(1.0)))
 
 
+def two_camps():
+    f: Any = numpyro.sample("f", dist.Normal(0.0, 6.0))
+    numpyro.sample("y", dist.StudentT(2.0, f, 0.3), obs=np.array([-3.0, -3.1, 3.0, 3.1]))
+
+
 Y = np.array([0.3, -1.0, 2.0])
 
 
@@ -57,6 +63,21 @@ def test_what_is_wrong_though_converged_is_flagged(model):
     assert trust.is_known
     assert trust.spread > 0.2
     assert result.trust is trust
+
+
+def test_a_second_mode_is_found_though_every_draw_is_even():
+    """EP settles on one of two modes, and its own draws all say that this one is right."""
+    result = EP(two_camps).run(KEY)
+    assert result.converged
+    with pytest.warns(AccuracyWarning, match="mass lies where EP's posterior has none"):
+        trust = result.trust
+    assert not trust.is_good
+    x = np.linspace(-20.0, 20.0, 40_001)
+    log_density = norm.logpdf(x, 0.0, 6.0)
+    log_density += t.logpdf(x[:, None], 2.0, [-3.0, -3.1, 3.0, 3.1], 0.3).sum(1)
+    weight = np.exp(log_density - log_density.max())
+    other = np.sign(x) != np.sign(result.mean["f"])
+    assert_allclose(trust.elsewhere, weight[other].sum() / weight.sum(), atol=0.1)
 
 
 def test_shift_and_spread_are_what_quadrature_finds():

@@ -30,6 +30,10 @@ _FEWEST = 100.0
 _EVEN = 0.75
 _MOST_SHIFT = 0.1
 _MOST_SPREAD = 0.15
+# Beyond so many standard deviations of a posterior of one latent there is nothing of it; of n, as
+# many beyond the root of n.
+_BEYOND = 5.0
+_MOST_ELSEWHERE = 0.05
 
 
 class Trust(NamedTuple):
@@ -53,6 +57,9 @@ class Trust(NamedTuple):
     missed
         Largest share of a factor's mass that the quadrature missed, see `EPResult.missed_mass`; no
         draw comes near that.
+    elsewhere
+        Share of the mass that draws from the prior find where EP's posterior has none, such as
+        another mode. With many latents no draw from the prior finds one.
     """
 
     k_hat: float
@@ -62,6 +69,7 @@ class Trust(NamedTuple):
     site: str
     num_draws: int
     missed: float = 0.0
+    elsewhere: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -76,8 +84,8 @@ class Trust(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether means are right to 0.1 standard deviations, and those to 15%; none was missed."""
-        if self.missed:
+        """Whether means are right to 0.1 standard deviations, those to 15%; no mode is left out."""
+        if self.missed or self.elsewhere > _MOST_ELSEWHERE:
             return False
         return self.is_known and self.shift <= _MOST_SHIFT and self.spread <= _MOST_SPREAD
 
@@ -88,6 +96,11 @@ class Trust(NamedTuple):
                 f"poor: the quadrature missed at least {self.missed:.0%} of a factor's mass, and "
                 f"no draw comes near that ({figures} count). Compare it with NUTS "
                 "(bayesrank.diagnostics.crosscheck)"
+            )
+        if self.elsewhere > _MOST_ELSEWHERE:
+            return (
+                f"poor: {self.elsewhere:.0%} of the mass lies where EP's posterior has none, as in "
+                f"another mode ({figures} count). Compare it with NUTS, from several starts"
             )
         if not self.is_known:
             return (
@@ -116,16 +129,21 @@ def trust_in(result: EPPosterior, rng_key: Array) -> Trust:
         With NaN for all figures where the program has no density at some draw.
     """
 
-    def weigh() -> tuple[Numbers, Numbers]:
+    def weigh() -> tuple[Numbers, Numbers, float]:
         program = white_posterior(result)
         moments = program.whiten_moments(result.joint_mean, result.joint_covariance)
         points, log_density = _draws(*moments, rng_key)
+        prior = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, 1), points.shape))
         log_joint = jit(lambda z: lax.map(program.log_joint, z, batch_size=_CHUNK))
-        return program.colour(points), np.asarray(log_joint(jnp.asarray(points))) - log_density
+        logs, prior_logs = (np.asarray(log_joint(jnp.asarray(z))) for z in (points, prior))
+        logs = logs - log_density
+        elsewhere = _elsewhere(*moments, prior, prior_logs + 0.5 * np.sum(prior**2, 1), logs)
+        return program.colour(points), logs, elsewhere
 
     with jax.enable_x64(True), ONE_AT_A_TIME, validation_enabled(False):
-        points, logs = without_stale_traces(weigh, result.model)
-    return _judge(points, logs, np.sqrt(np.diagonal(result.joint_covariance)), result.shapes)
+        points, logs, elsewhere = without_stale_traces(weigh, result.model)
+    stddev = np.sqrt(np.diagonal(result.joint_covariance))
+    return _judge(points, logs, stddev, result.shapes)._replace(elsewhere=elsewhere)
 
 
 def trust_in_draws(
@@ -192,6 +210,33 @@ def _draws(mean: Numbers, covariance: Numbers, rng_key: Array) -> tuple[Numbers,
     white = np.asarray(jax.random.normal(rng_key, (_DRAWS, int(kept.sum())), dtype=float))
     points = mean + (white * np.sqrt(values[kept])) @ vectors[:, kept].T
     return points, -0.5 * np.sum(white**2, 1)
+
+
+def _elsewhere(
+    mean: Numbers, covariance: Numbers, prior: Numbers, prior_logs: Numbers, logs: Numbers
+) -> float:
+    """Share of the mass far from a Gaussian, by draws from the prior, all on the white scale.
+
+    Parameters
+    ----------
+    mean, covariance
+        Of the Gaussian.
+    prior, prior_logs
+        Draws from the prior, shape (S, n), and the logs of their weights, up to the constant that
+        a white normal density has.
+    logs
+        Those of draws from the Gaussian, up to the same constant and its determinant.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    if values.min() <= _FLAT * values.max() or not np.isfinite(logs).any():
+        return 0.0
+    distance = np.sum(((prior - mean) @ vectors) ** 2 / values, 1)
+    far = distance > (np.sqrt(mean.size) + _BEYOND) ** 2
+    beyond = np.where(far & np.isfinite(prior_logs), prior_logs, -np.inf)
+    inside = np.where(np.isfinite(logs), logs + 0.5 * np.log(values).sum(), -np.inf)
+    top = max(beyond.max(), inside.max())
+    outer, inner = (np.exp(x - top).mean() for x in (beyond, inside))
+    return float(outer / (outer + inner))
 
 
 def _judge(
