@@ -178,13 +178,12 @@ class NestedEP:
             )
             values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
             hyperparameters = {k: np.asarray(v) for k, v in values.items()}
-            mixture = self._mixture(walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
-        shapes, mean, covariance, draws, log_proposals, unconverged = mixture
+            latents = self._latents(walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
         r_hat = largest_r_hat(points)
         result = NestedEPResult(
-            shapes=shapes,
-            joint_mean=mean,
-            joint_covariance=covariance,
+            shapes=latents.moments.shapes,
+            joint_mean=latents.moments.joint_mean,
+            joint_covariance=latents.moments.joint_covariance,
             model=self.model,
             model_args=args,
             model_kwargs=kwargs,
@@ -192,12 +191,12 @@ class NestedEP:
             log_evidence=weights.log_evidence,
             log_evidence_error=weights.error,
             pareto_k=weights.k_hat,
-            converged=not divergent and not unconverged and r_hat < LARGEST_R_HAT,
+            converged=not divergent and not latents.num_unconverged and r_hat < LARGEST_R_HAT,
             num_divergent=divergent,
-            num_unconverged=unconverged,
+            num_unconverged=latents.num_unconverged,
             hyperparameters=hyperparameters,
-            draws=draws,
-            log_proposals=log_proposals,
+            draws=latents.draws,
+            log_proposals=latents.log_proposals,
         )
         if not result.converged:
             warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
@@ -222,22 +221,14 @@ class NestedEP:
         walked = Hyperparameters(self.walk_engine, args, kwargs, fixed)
         return _Walk(walked, fixed, centre, root, first, args, kwargs)
 
-    def _mixture(
+    def _latents(
         self,
         walk: _Walk,
         points: np.ndarray,
         rng_key: Array,
         advance: Callable[[float], None],
-    ) -> tuple[Any, ...]:
-        """Solve EP at each draw of the hyperparameters, and draw the latents there.
-
-        Returns
-        -------
-        tuple
-            Shapes of the latent sites; mean and covariance of the mixture; draws of the latents,
-            and the logs of the densities that they are from; and at how many draws EP did not
-            converge.
-        """
+    ) -> _Latents:
+        """Solve EP at each draw of the hyperparameters, and draw the latents there."""
         chains, count, _ = points.shape
         free = Hyperparameters(self.engine, walk.args, walk.kwargs, walk.fixed)
         means, draws, logs, shapes, spread, unconverged = [], [], [], {}, 0.0, 0
@@ -262,7 +253,28 @@ class NestedEP:
         moments = GaussianMoments(shapes=shapes, joint_mean=centre, joint_covariance=spread)
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
-        return shapes, centre, spread, moments.by_site(stacked), logs, unconverged
+        return _Latents(moments, moments.by_site(stacked), logs, unconverged)
+
+
+class _Latents(NamedTuple):
+    """The latents over all draws of the hyperparameters.
+
+    Attributes
+    ----------
+    moments
+        Of the mixture.
+    draws
+        One of the latents at each draw, for each site.
+    log_proposals
+        Logs of the densities that they are from, shape (chains, draws).
+    num_unconverged
+        At how many draws EP did not converge.
+    """
+
+    moments: GaussianMoments
+    draws: dict[str, np.ndarray]
+    log_proposals: np.ndarray
+    num_unconverged: int
 
 
 class _Walk(NamedTuple):
