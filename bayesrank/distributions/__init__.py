@@ -10,15 +10,15 @@ distribution                 outcomes                         noise
 ============================ ================================ ==================================
 ``Thurstone``                second wins, first wins          normal, closed form
 ``ThurstoneTies``            second wins, tie, first wins     normal, closed form
-``BradleyTerry``             second wins, first wins          logistic, 56 nodes
-``BradleyTerryTies``         second wins, tie, first wins     logistic, 56 nodes
+``BradleyTerry``             second wins, first wins          logistic, 7 to 56 nodes
+``BradleyTerryTies``         second wins, tie, first wins     logistic, 7 to 56 nodes
 ``OrderedProbit``            levels ``0, ..., r - 1``         normal, closed form
-``OrderedLogit``             levels ``0, ..., r - 1``         logistic, 56 nodes
+``OrderedLogit``             levels ``0, ..., r - 1``         logistic, 7 to 56 nodes
 ``PlackettLuce``             orders, top lists, choices       Gumbel, on each item; no scalar
 ============================ ================================ ==================================
 
 The moments of an interval seen through logistic noise, which have no closed form, are
-``logistic_interval_moments``, by a rule of 56 nodes.
+``logistic_interval_moments``, by a rule of 56 nodes or fewer.
 """
 
 from bayesrank.distributions._logistic import (
