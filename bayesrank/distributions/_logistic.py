@@ -36,7 +36,6 @@ from bayesrank.distributions._moments import TiltedMoments
 __all__ = ["logistic_interval_moments"]
 
 Edges = tuple[Array, ...]  # the lower one, or both
-Sums = tuple[Array, ...]
 
 _NODES = 56
 # Numbers of Gauss-Hermite nodes, and the largest variances that they are right to 1e-9 for.
@@ -142,7 +141,7 @@ def _by_hermite(edges: Edges, mean: Array, variance: Array, count: int) -> Tilte
         beyond = sign * (mean - jnp.where(known, edge, 0.0))
         steps.append((sign, known, beyond < 0, jnp.exp(-jnp.abs(beyond))))
 
-    def add(number: Array, sums: Sums) -> Sums:
+    def add(number: Array, sums: tuple[Array, ...]) -> tuple[Array, ...]:
         fall = jnp.exp(-width * points[number])
         mass, slope, bend = weights[number], jnp.zeros_like(mean), jnp.zeros_like(mean)
         for sign, known, outside, small in steps:
@@ -198,7 +197,7 @@ def _by_trapezoids(edges: Edges, mean: Array, variance: Array) -> TiltedMoments:
         even = left + stride * number
         return jnp.where(near, even, offset), jnp.where(near, stride, weight)
 
-    def add(number: Array, now: tuple[Array, Sums]) -> tuple[Array, Sums]:
+    def add(number: Array, now: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
         e, sums = now
         offset, mass = lax.stop_gradient(node(number, e))
         deviation = offset + (centre - mean)

@@ -33,7 +33,7 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.distributions import TiltedMoments
-from bayesrank.infer.trapezoid import trapezoid_moments, value_and_slope
+from bayesrank.infer.trapezoid import known, trapezoid_moments, value_and_slope
 
 __all__ = ["tilted_moments"]
 
@@ -88,12 +88,15 @@ def _robust_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array)
     deviation = x - mean
     log_mass = values - 0.5 * deviation**2 / variance + log_weight
     p = jnp.exp(log_mass - jax.nn.logsumexp(log_mass, axis=0))
-    # Where there is no density, it has no derivative: such nodes are moved to where there is one.
-    known = lax.stop_gradient(jnp.isfinite(values))
-    heaviest = jnp.take_along_axis(x, jnp.argmax(p, axis=0)[None], axis=0)
-    values = jax.vmap(log_likelihood)(jnp.where(known, x, heaviest))
-    log_mass = jnp.where(known, values - 0.5 * deviation**2 / variance + log_weight, -jnp.inf)
     log_z = jax.nn.logsumexp(log_mass, axis=0) - 0.5 * jnp.log(2 * jnp.pi * variance)
+    # What it is differentiated by, and else not compiled. Where there is no density, it has no
+    # derivative: such nodes are moved to where there is one.
+    has_density = lax.stop_gradient(jnp.isfinite(values))
+    heaviest = jnp.take_along_axis(x, jnp.argmax(p, axis=0)[None], axis=0)
+    values = jax.vmap(log_likelihood)(jnp.where(has_density, x, heaviest))
+    log_mass = values - 0.5 * deviation**2 / variance + log_weight
+    total = jax.nn.logsumexp(jnp.where(has_density, log_mass, -jnp.inf), axis=0)
+    log_z = known(log_z, total - 0.5 * jnp.log(2 * jnp.pi * variance))
     shift = jnp.sum(p * deviation, axis=0)
     centred = deviation - shift
     spread = jnp.sum(p * centred**2, axis=0)
@@ -166,12 +169,16 @@ def _interval(
         """Of the tilted log density at x[0] and of the log likelihood at x[1]."""
         return jax.vmap(lambda y: value_and_slope(log_likelihood, y)[1])(x) - pull * (x - mean)
 
-    turns = _uphill_zero(slopes, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
+    # At zero a residual is none: there are spikes too narrow to be come upon, and kinks. The mean
+    # goes with it: each evaluation of a likelihood takes time to compile.
+    beside = _NEARBY * scale * jnp.arange(-1, 2).reshape(-1, *(1,) * mean.ndim)
+    (*_, there, _), (at_mean, *beside_slopes) = jax.vmap(log_density)(
+        jnp.concatenate([mean[None], beside])
+    )
+    direction = jnp.sign(jnp.stack([at_mean, at_mean]))
+    turns = _uphill_zero(slopes, direction, jnp.stack([mean, mean]), jnp.stack([scale, scale]))
     depth = 4.0 - jnp.log(jnp.finfo(mean.dtype).eps)
     levels = jax.vmap(log_density)(turns)[0]
-    # At zero a residual is none: there are spikes too narrow to be come upon, and kinks.
-    beside = _NEARBY * scale * jnp.arange(-1, 2).reshape(-1, *(1,) * mean.ndim)
-    (_, there, _), beside_slopes = jax.vmap(log_density)(beside)
     kinked = jnp.abs(beside_slopes[2] - beside_slopes[0]) * scale > _SMALLEST_KINK
     passed = there > jnp.max(levels, axis=0) + 1.0
     turns = turns.at[1].set(jnp.where(passed, 0.0, turns[1]))
@@ -190,13 +197,12 @@ def _interval(
     return jnp.stack([ends[0], turns[0], turns[1], ends[1]]), top, depth, spike
 
 
-def _uphill_zero(slope: LogLikelihood, start: Array, scale: Array) -> Array:
+def _uphill_zero(slope: LogLikelihood, direction: Array, start: Array, scale: Array) -> Array:
     """Find the first zero of a slope in its uphill direction, or where the search ends without one.
 
     Strides double from the cavity's standard deviation until the slope has changed its sign; then
     bisection.
     """
-    direction = jnp.sign(slope(start))
 
     def search(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
         near, far, stride, bracketed = state
