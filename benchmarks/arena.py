@@ -83,7 +83,7 @@ def read_and_fit(table: pd.DataFrame, said: bool = False) -> tuple[Any, float]:
 
 def within(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
     """Whether the 90% intervals hold the truth, by kind."""
-    fit, n = ranker.fit_, len(true.skills)
+    fit, n = ranker.result_, len(true.skills)
     # Names come in the order of their first appearance.
     item = np.array([int(name.rpartition("-")[2]) for name in ranker.names_])
     judge = np.array([int(name.rpartition("-")[2]) for name in ranker.judge_names_])
@@ -97,7 +97,9 @@ def within(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
     covariance = centre @ fit.covariance[:n, :n] @ centre
     note("skills", centre @ (fit.mean[:n] - true.skills[item]), np.diagonal(covariance))
     wrong = fit.group_skills - (true.skills + true.in_group)[np.ix_(group, item)]
-    spread = np.array([np.diagonal(centre @ each @ centre) for each in fit.group_covariance])
+    spread = np.array(
+        [np.diagonal(centre @ each[:n, :n] @ centre) for each in fit.group_covariance]
+    )
     note("skills in categories", wrong @ centre, spread)
     off = fit.log_reliability - np.log(true.reliability[judge])
     note("reliabilities", off, fit.log_reliability_variance)

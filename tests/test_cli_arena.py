@@ -50,7 +50,7 @@ def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
     assert "Warning: Column 'annotator' looks like judges and is not used" in printed.err
     assert (out / "posterior.nc").stat().st_size > 0
     notes = " ".join(printed.out.split())
-    assert "scales of the priors are taken as known: scale " in notes and "hold 82%" in notes
+    assert "scales of the priors are taken as known: scale " in notes and "hold 84%" in notes
     assert "tie_width" not in notes
 
 
@@ -63,7 +63,10 @@ def test_covariates_may_be_left_out(log, tmp_path, capsys):
 
 
 REFUSED = {
-    "hyperparameters": (("--hyperparameters", "prior"), "--hyperparameters does not go with judg"),
+    "hyperparameters": (
+        ("--hyperparameters", "amplitude=1"),
+        "--hyperparameters: hyperparameters names 'amplitude'; there are ('scale', ",
+    ),
     "not there": (("--judge", "who"), "there is no column 'who'"),
     "no such side": (
         ("--winner", "model_a", "--loser", "model_b", "--home"),

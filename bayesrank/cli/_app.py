@@ -13,7 +13,7 @@ import click
 from bayesrank._names import shown
 from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
-from bayesrank.cli._columns import column_names, column_options, is_log, settled
+from bayesrank.cli._columns import column_names, column_options, settled
 from bayesrank.cli._crosscheck import CHOICES
 from bayesrank.cli._evaluate import evaluate
 from bayesrank.cli._interrupt import Interrupted, kept, look
@@ -184,11 +184,6 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")
     data = read_comparisons(comparisons, items, columns=names)
     data = settled(data, names, home, data.features is not None)
-    if is_log(data) and options["hyperparameters"] != "integrate":
-        raise click.UsageError(
-            "--hyperparameters does not go with judges, categories or positions, whose scales are "
-            "learned; leave it out, or them, with --ignore and --no-home."
-        )
     refuse_large_ranking(comparisons, data)
     run(data, Settings(**options, inputs=inputs, notes=data.notes))
 

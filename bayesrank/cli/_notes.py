@@ -37,7 +37,8 @@ def notes_on(
             f"Skills move with time, and are those at {_last(data.times)}. The time in which they "
             "do is `lengthscale`, in units of that from the first comparison to the last."
         )
-    notes.append(_scales_of_log(params) if is_log(data) else _scales(params, spread))
+    log = is_log(data) and spread is None
+    notes.append(_scales_of_log(params) if log else _scales(params, spread))
     return tuple(notes)
 
 
@@ -72,7 +73,7 @@ def _scales_of_log(params: Mapping[str, np.ndarray]) -> str:
     return (
         "The intervals allow for what the comparisons leave open about the skills and the effects. "
         f"The scales of the priors are taken as known: {known}. That makes intervals of small logs "
-        "too narrow: in leagues of 40 games 90% intervals hold 82%."
+        "too narrow: in leagues of 40 games 90% intervals hold 84%."
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bayesrank.diagnostics import CrossCheck
     from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
-    from bayesrank.infer import EPResult, IntegratedEPResult
+
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 RANKER = "ranker.npz"
@@ -33,7 +33,7 @@ PROCESS = "matern12"
 _DRAWS = 2000
 _UNASKED = "It was not asked for."
 _UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
-_UNCHECKED_LOG = "For a log with judges, positions or categories, simulation takes very long."
+_UNCHECKED_LOG = "For a log with judges, or of so many comparisons, simulation takes very long."
 _UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 _LARGEST_RANKER = 200_000_000  # bytes
@@ -153,12 +153,14 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     from bayesrank.cli._crosscheck import crosschecked
     from bayesrank.cli._notes import notes_on
     from bayesrank.infer import LargeEPResult
+    from bayesrank.solvers.arena import ArenaFit
 
-    if is_log(data):
-        return _analyse_log(data, settings, ranking, steps)
-    ranker, result, check = ranking.ranker, ranking.ranker.result, None
+    ranker, check = ranking.ranker, None
+    result: Any = ranker.result
     found: Any = _UNASKED
-    if settings.crosscheck != "none" and result.eliminated_sites:
+    if settings.crosscheck != "none" and isinstance(result, ArenaFit):
+        found = _UNCHECKED_LOG
+    elif settings.crosscheck != "none" and result.eliminated_sites:
         found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
     elif settings.crosscheck != "none" and isinstance(result, LargeEPResult):
         found = f"Of so many items, simulation takes very long. {result.approximation.sentence}"
@@ -170,24 +172,10 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
         checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
     with steps.step("Drawing"):
         figures = _draw(data, ranking, check)
-        posterior = _to_arviz(data, result)
+        posterior = ranker.to_arviz() if is_log(data) else _to_arviz(data, result)
     notes = notes_on(data, ranker.params_, _spread(result))
-    return Analysis(checks, notes, posterior, figures)
-
-
-def _analyse_log(
-    data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps
-) -> Analysis:
-    """What `analyse` does, for a log with judges, positions or categories."""
-    from bayesrank.cli._checks import trust_checks
-    from bayesrank.cli._notes import notes_on
-
-    ranker, found = ranking.ranker, _UNCHECKED_LOG if settings.crosscheck != "none" else _UNASKED
-    with steps.step("Drawing"):
-        checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
-        figures = _draw(data, ranking, None)
-        posterior = ranker.to_arviz()
-    notes = (*notes_on(data, ranker.params_, None), *ranker.notes())
+    if is_log(data):
+        notes = (*notes, *ranker.notes())
     return Analysis(checks, notes, posterior, figures)
 
 
@@ -210,7 +198,7 @@ def _fit(
     data: ComparisonData, settings: Settings, callback: Callable[[int, float], None]
 ) -> "ArenaRanker | PairwiseRanker | OrderRanker":
     """Learn the skills, from orders where there are some."""
-    from bayesrank.estimators import OrderRanker, PairwiseRanker
+    from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
 
     options: dict[str, Any] = {
         "item_features": data.features,
@@ -220,13 +208,15 @@ def _fit(
         "num_samples": _DRAWS,
         "random_state": settings.seed,
     }
-    if is_log(data):
-        from bayesrank.estimators import ArenaRanker
-
-        log = ArenaRanker(num_samples=_DRAWS, random_state=settings.seed)
-        return log.fit(data, callback=callback)
     names = data.names
     try:
+        if is_log(data):
+            log = ArenaRanker(
+                hyperparameters=settings.hyperparameters,
+                num_samples=_DRAWS,
+                random_state=settings.seed,
+            )
+            return log.fit(data, callback=callback)
         if data.orders is None:
             pairs = np.array(names, object)[data.comparisons]
             process = None if data.times is None else PROCESS
@@ -247,7 +237,7 @@ def _fit(
         raise OutputError(f"--hyperparameters: {error}") from error
 
 
-def _spread(result: "EPResult | IntegratedEPResult") -> dict[str, np.ndarray] | None:
+def _spread(result: Any) -> dict[str, np.ndarray] | None:
     """90% intervals of the hyperparameters that were averaged over, if any were."""
     draws = getattr(result, "hyperparameters", None)
     if draws is None:
@@ -275,7 +265,7 @@ def _draw(
     return figures
 
 
-def _to_arviz(data: ComparisonData, result: "EPResult | IntegratedEPResult") -> Any:
+def _to_arviz(data: ComparisonData, result: Any) -> Any:
     """Name the dimensions; of too many comparisons, leave out the log likelihood of each."""
     from bayesrank.inferencedata import to_arviz
 

@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._states import no_state, read_arrays, write_arrays
-from bayesrank._tables import column_names
+from bayesrank._forks import refuse_forked_child
 from bayesrank._validate import check_count
-from bayesrank._version import __version__
 from bayesrank.datasets import ComparisonData
-from bayesrank.estimators.comparisons import numbers_of, read_comparisons, read_pairs
+from bayesrank.estimators.arena_effects import Effect, effects_of, judges_of, sentences_on
+from bayesrank.estimators.arena_log import read_log
+from bayesrank.estimators.arena_posterior import ArenaPosterior, moments_of_parts
+from bayesrank.estimators.arena_scales import fit_posterior
+from bayesrank.estimators.arena_storage import read_arena, write_arena
+from bayesrank.estimators.comparisons import numbers_of, read_pairs
 from bayesrank.estimators.skills import OUTCOMES, Outcome
-from bayesrank.inferencedata.arena import arena_to_arviz
+from bayesrank.infer import IntegratedEPResult
 from bayesrank.ranking import RankSummary, connected_components, summarize
-from bayesrank.solvers.arena import ArenaFit, arena_data, fit_arena
+from bayesrank.solvers.arena import ArenaFit, arena_data
 
 __all__ = ["ArenaRanker", "Effect"]
 
 Array = NDArray[np.float64]
-
-_OWNER = "an ArenaRanker"
-_FORMAT = 1
-_LABELS = ("judge", "group")
-
-
-class Effect(NamedTuple):
-    """What something other than skill does to comparisons, with its interval.
-
-    Attributes
-    ----------
-    name
-        As in `bayesrank.models.judged_comparisons`.
-    label
-        In words.
-    mean, lower, upper
-        On the scale of skill.
-    percent, percent_lower, percent_upper
-        What it comes to between items of equal skill, in 100 comparisons.
-    """
-
-    name: str
-    label: str
-    mean: float
-    lower: float
-    upper: float
-    percent: float
-    percent_lower: float
-    percent_upper: float
 
 
 class ArenaRanker(BaseEstimator):
@@ -77,6 +49,12 @@ class ArenaRanker(BaseEstimator):
     ----------
     items : sequence or None, default None
         Names of all items; by default those that are compared.
+    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
+        What is done about the scales of the priors and the tie width. "integrate" averages over
+        them, by a few dozen runs of EP; with judges, more than 600 skills (items times one more
+        than categories) or more than 20,000 different comparisons it is "maximum", which takes the
+        scales under which the data are most probable. "prior" takes the medians of their priors. A
+        mapping fixes those that it names and learns the others by "maximum".
     num_samples : int, default 2000
         Number of posterior draws that `rank` is computed from.
     random_state : int, RandomState instance or None, default 0
@@ -86,10 +64,12 @@ class ArenaRanker(BaseEstimator):
     ----------
     names_, judge_names_, group_names_ : list
         Names of items, judges and categories.
-    fit_ : bayesrank.solvers.arena.ArenaFit
-        The posterior.
+    result_ : bayesrank.infer.IntegratedEPResult or bayesrank.solvers.arena.ArenaFit
+        The posterior, with the scales averaged over or not; also as `result`.
+    hyperparameters_ : str
+        What was done about the scales: "integrate", "maximum" or "prior".
     params_ : dict
-        Scales of the priors, and the tie width.
+        Scales of the priors, and the tie width; their means if they were averaged over.
     components_ : ndarray
         Which items comparisons link, see `bayesrank.ranking.connected_components`.
     num_judged_ : ndarray
@@ -97,11 +77,10 @@ class ArenaRanker(BaseEstimator):
 
     Notes
     -----
-    Scales of the priors are those under which the data are most probable, and are taken as known.
-    The uncertainty of reliabilities and of the tie width is in all intervals (by the delta method),
-    but not in `predict_proba`. 90% intervals of skills hold 88.5% in logs of 5,000 comparisons, and
-    82% in leagues of 40 games: where there are so few and the position does not matter,
-    `bayesrank.PairwiseRanker` is right, which averages over the scales.
+    Of leagues of 12 teams and 40 games, scales drawn from their priors, 90% intervals of skills
+    hold 90% where the scales are averaged over, and 82% where they are taken as known ("maximum").
+    In logs of 5,000 comparisons with judges, where they are, 88.5%. The uncertainty of
+    reliabilities and of the tie width is in all intervals and probabilities, by the delta method.
 
     Examples
     --------
@@ -119,17 +98,20 @@ class ArenaRanker(BaseEstimator):
     ['Eve', 'Dan']
     """
 
-    fit_: ArenaFit
+    result_: IntegratedEPResult | ArenaFit
+    posterior_: ArenaPosterior
     names_: list[Hashable]
 
     def __init__(
         self,
         *,
         items: Sequence[Hashable] | None = None,
+        hyperparameters: str | Mapping[str, Any] = "integrate",
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.items = items
+        self.hyperparameters = hyperparameters
         self.num_samples = num_samples
         self.random_state = random_state
 
@@ -165,7 +147,9 @@ class ArenaRanker(BaseEstimator):
         sample_weight : array-like of shape (K,), optional
             How often each comparison counts, from zero on.
         callback : callable, optional
-            Called after each round of the fit with its number and its largest change.
+            Called as the fit goes on: where scales are averaged over, with the number of values
+            that were tried and the best objective; else after each round, with its number and its
+            largest change.
 
         Raises
         ------
@@ -177,6 +161,7 @@ class ArenaRanker(BaseEstimator):
         ConvergenceWarning
             If the fit has not converged.
         """
+        refuse_forked_child()
         check_count(self.num_samples, "num_samples")
         given = {"position": position, "judge": judge, "group": group}
         if isinstance(comparisons, ComparisonData):
@@ -184,7 +169,7 @@ class ArenaRanker(BaseEstimator):
                 raise ValueError("comparisons has its columns; give no others beside it")
             log = comparisons
         else:
-            log = _read_log(comparisons, self.items, ties, sample_weight, given)
+            log = read_log(comparisons, self.items, ties, sample_weight, given)
         if log.num_items < 2:
             raise ValueError("there are fewer than two items; compare two or more")
         if log.orders is not None or log.features is not None or log.times is not None:
@@ -203,7 +188,13 @@ class ArenaRanker(BaseEstimator):
             num_groups=len(log.group_names),
             weights=log.weights,
         )
-        fit = fit_arena(data, callback=callback)
+        self.posterior_, self.hyperparameters_ = fit_posterior(
+            data,
+            self.hyperparameters,
+            num_samples=self.num_samples,
+            seed=check_random_state(self.random_state).randint(2**31 - 1),
+            callback=callback,
+        )
         self.names_ = list(log.names)
         self.judge_names_ = list(log.judge_names)
         # One category alone cannot be told from the overall skill.
@@ -211,8 +202,20 @@ class ArenaRanker(BaseEstimator):
         self.position_label_ = log.position_label or "being shown first"
         self.components_ = connected_components(log.comparisons, log.num_items)
         self.num_judged_ = np.bincount(data.judge, data.counts, max(len(log.judge_names), 1))
-        self.fit_, self.params_ = fit, {k: np.asarray(v) for k, v in fit.scales.items()}
+        self.result_, self.params_ = self.posterior_.result, self.posterior_.scales
         return self
+
+    @property
+    def result(self) -> IntegratedEPResult | ArenaFit:
+        """The posterior.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        check_is_fitted(self)
+        return self.result_
 
     def samples(self, group: Hashable | None = None) -> Array:
         """Posterior draws of skills, the same at every call.
@@ -227,7 +230,8 @@ class ArenaRanker(BaseEstimator):
         ndarray of shape (num_samples, n)
         """
         check_is_fitted(self)
-        return self._draws(*self._moments(group))
+        random = check_random_state(self.random_state)
+        return self.posterior_.samples(self._group(group), self.num_samples, random)
 
     def rank(
         self,
@@ -277,10 +281,10 @@ class ArenaRanker(BaseEstimator):
             If an item or a category is not known.
         """
         check_is_fitted(self)
-        mean, covariance = self._moments(group)
+        mean, sd = moments_of_parts(self.posterior_.parts(self._group(group)))
         ids: list[Hashable] = self.names_ if items is None else list(items)
         at = numbers_of((ids, ids), self._known(), "it was not in fit")[:, 0]
-        return mean[at], np.sqrt(np.diagonal(covariance))[at]
+        return mean[at], sd[at]
 
     def predict_proba(
         self,
@@ -291,7 +295,10 @@ class ArenaRanker(BaseEstimator):
         judge: Hashable | None = None,
         outcome: Outcome = "win",
     ) -> Array:
-        """Probability of an outcome of new comparisons, with all that is uncertain of skills.
+        """Probability of an outcome of new comparisons.
+
+        It allows for all that is uncertain, and for what of it goes together: skills, the worth of
+        being first, the tie width, and the judge's order bias and reliability.
 
         Parameters
         ----------
@@ -321,24 +328,16 @@ class ArenaRanker(BaseEstimator):
         check_is_fitted(self)
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(OUTCOMES)}")
-        width = float(self.params_.get("tie_width", 0.0))
-        if outcome == "tie" and not width:
+        if outcome == "tie" and not self.posterior_.with_ties:
             raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
         if position not in (-1, 0, 1):
             raise ValueError(f"position is {position!r}; pass 1, 0 or -1")
         numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), "it was not in fit")
-        mean, covariance = self._moments(group)
-        first, second = numbers.T
-        own = np.diagonal(covariance)
-        variance = own[first] + own[second] - 2.0 * covariance[first, second]
-        reliability, advantage, advantage_variance = 1.0, *self._advantage(None)
-        if judge is not None:
-            number = self._number(judge, self.judge_names_, "judge")
-            reliability = float(np.exp(self.fit_.log_reliability[number]))
-            advantage, advantage_variance = self._advantage(number)
-        margin = reliability * (mean[first] - mean[second]) + position * advantage
-        scale = np.sqrt(2.0 + reliability**2 * variance + position**2 * advantage_variance)
-        win, loss = ndtr((margin - width) / scale), ndtr((-margin - width) / scale)
+        number = None if judge is None else self._number(judge, self.judge_names_, "judge")
+        win, loss = np.zeros(len(numbers)), np.zeros(len(numbers))
+        for part in self.posterior_.parts(self._group(group), number):
+            won, lost = part.chances(numbers, position)
+            win, loss = win + part.weight * won, loss + part.weight * lost
         return {"win": win, "loss": loss, "tie": 1.0 - win - loss}[outcome]
 
     def effects(self, prob: float = 0.9) -> list[Effect]:
@@ -353,20 +352,7 @@ class ArenaRanker(BaseEstimator):
             Probability of the intervals.
         """
         check_is_fitted(self)
-        fit, tail = self.fit_, ndtri(0.5 + prob / 2.0)
-        found = []
-        if fit.with_position:
-            mean, sd = fit.position
-            ends = mean, mean - tail * sd, mean + tail * sd
-            width = float(self.params_.get("tie_width", 0.0))
-            shares = [100.0 * _share(value, width) for value in ends]
-            found.append(Effect("position_effect", self.position_label_, *ends, *shares))
-        if fit.log_tie_width is not None:
-            mean, sd = fit.log_tie_width
-            ends = np.exp([mean, mean - tail * sd, mean + tail * sd])
-            shares = 100.0 * (2.0 * ndtr(ends / np.sqrt(2.0)) - 1.0)
-            found.append(Effect("tie_width", "ties", *map(float, ends), *map(float, shares)))
-        return found
+        return effects_of(self.posterior_, self.position_label_, prob)
 
     def judges(self, prob: float = 0.9) -> pd.DataFrame:
         """Reliability and order bias of each judge, with intervals.
@@ -383,65 +369,15 @@ class ArenaRanker(BaseEstimator):
             that of one who answers without regard to the items; biases are on the scale of skill.
         """
         check_is_fitted(self)
-        fit, tail = self.fit_, ndtri(0.5 + prob / 2.0)
-        log, spread = fit.log_reliability, np.sqrt(fit.log_reliability_variance)
-        columns: dict[str, Any] = {
-            "comparisons": self.num_judged_[: len(log)],
-            "reliability": np.exp(log),
-            "reliability_lower": np.exp(log - tail * spread),
-            "reliability_upper": np.exp(log + tail * spread),
-        }
-        if len(fit.bias):
-            spread = np.sqrt(fit.bias_variance)
-            columns["bias"] = fit.bias
-            columns["bias_lower"] = fit.bias - tail * spread
-            columns["bias_upper"] = fit.bias + tail * spread
-        frame = pd.DataFrame(columns, index=pd.Index(self.judge_names_, name="judge"))
-        return frame.sort_values("reliability", kind="stable")
+        return judges_of(self.posterior_, self.judge_names_, self.num_judged_, prob)
 
     def notes(self, prob: float = 0.9) -> tuple[str, ...]:
         """Sentences on the effects, the judges and the categories, for a person."""
-        said = []
-        sure = f"{100 * prob:g}% sure"
-        for effect in self.effects(prob):
-            low, high = sorted((effect.percent_lower, effect.percent_upper))
-            interval = f"{effect.percent:.0f} in 100 ({sure}: {low:.0f} to {high:.0f})"
-            if effect.name == "position_effect":
-                label = effect.label[0].upper() + effect.label[1:]
-                said.append(f"{label} is worth {interval} of the comparisons between equals.")
-            else:
-                said.append(f"Equals tie in {interval}.")
-        if self.judge_names_:
-            said.append(self._on_judges(prob))
-        if self.group_names_:
-            overall, own = self.params_["scale"], self.params_["group_scale"]
-            said.append(
-                f"Items have a skill in each of {len(self.group_names_):,} categories; it differs "
-                f"from the overall one by {own:.2f} (standard deviation), which itself varies "
-                f"between items by {overall:.2f}."
-            )
-        return tuple(said)
-
-    def _on_judges(self, prob: float) -> str:
-        frame = self.judges(prob)
-        careless = int(np.sum(frame["reliability_upper"].to_numpy() < 0.5))
-        low, high = np.exp(ndtri([0.05, 0.95]) * self.params_["reliability_scale"])
-        text = (
-            f"{len(frame):,} judges: what nine in ten see of a difference in skill is {low:.2f} to "
-            f"{high:.2f} times what the typical one sees"
-        )
-        if careless:
-            count = "1 sees" if careless == 1 else f"{careless:,} see"
-            text += f", and {count} less than half ({100 * prob:g}% sure of each)"
-        if "bias_scale" in self.params_:
-            text += (
-                f"; their order biases differ by {self.params_['bias_scale']:.2f} (standard "
-                "deviation)"
-            )
-        return text + "."
+        judges, num_groups = self.judges(prob), len(self.group_names_)
+        return sentences_on(self.effects(prob), judges, num_groups, self.params_, prob)
 
     def to_arviz(self) -> Any:
-        """Draws of skills, position effect and tie width, and estimates of judges, for ArviZ.
+        """Draws for ArviZ; of judges, and of scales that were not averaged over, estimates.
 
         Returns
         -------
@@ -449,21 +385,9 @@ class ArenaRanker(BaseEstimator):
             ``InferenceData`` before ArviZ 1.0, else ``DataTree``.
         """
         check_is_fitted(self)
-        fit, n = self.fit_, self.fit_.num_items
-        draws = self._draws(fit.mean, fit.covariance)
-        named: dict[str, Any] = {"f": (("item",), draws[:, :n])}
-        if fit.with_position:
-            named["position_effect"] = ((), draws[:, n])
-        if fit.with_ties:
-            named["tie_width"] = ((), np.exp(draws[:, -1]))
-        judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
-        constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
-        constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
-        return arena_to_arviz(
-            draws=named,
-            constant=constant,
-            coords={"item": self.names_, "judge": self.judge_names_},
-        )
+        coords = {"item": self.names_, "judge": self.judge_names_, "group": self.group_names_}
+        labels = {name: [str(each) for each in names] for name, names in coords.items()}
+        return self.posterior_.to_arviz(labels, check_random_state(self.random_state))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted ranker to a file, whole or not at all.
@@ -483,24 +407,7 @@ class ArenaRanker(BaseEstimator):
             If the file cannot be written.
         """
         check_is_fitted(self)
-        names = {name: getattr(self, name) for name in ("names_", "judge_names_", "group_names_")}
-        if not all(isinstance(each, str | int) for some in names.values() for each in some):
-            raise ValueError("a name is neither text nor a whole number; rename it to save")
-        arrays = {"components_": self.components_, "num_judged_": self.num_judged_}
-        plain: dict[str, Any] = {}
-        for name, value in self.fit_._asdict().items():
-            (arrays if isinstance(value, np.ndarray) else plain)[name] = value
-        seed = self.random_state if isinstance(self.random_state, int) else None
-        header = {
-            "format": _FORMAT,
-            "version": __version__,
-            "names": names,
-            "label": self.position_label_,
-            "options": {"num_samples": self.num_samples, "random_state": seed},
-            "fit": plain,
-        }
-        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-        write_arrays(path, arrays)
+        write_arena(path, self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -513,30 +420,7 @@ class ArenaRanker(BaseEstimator):
         FileNotFoundError
             If there is no file.
         """
-        arrays = read_arrays(path, _OWNER)
-        try:
-            header = json.loads(arrays.pop("header").tobytes().decode())
-            if header["format"] != _FORMAT:
-                raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
-            names = header["names"]
-            ranker = cls(items=names["names_"], **header["options"])
-            for name, value in names.items():
-                setattr(ranker, name, value)
-            ranker.position_label_ = header["label"]
-            ranker.components_ = arrays.pop("components_")
-            ranker.num_judged_ = arrays.pop("num_judged_")
-            parts: dict[str, Any] = {**header["fit"], **arrays}
-            ranker.fit_ = ArenaFit(**parts)
-            ranker.params_ = {k: np.asarray(v) for k, v in ranker.fit_.scales.items()}
-            ranker.rank()  # what does not fit together does not answer
-            ranker.judges()
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise no_state(path, _OWNER, " ".join(str(error).split())) from None
-        return ranker
-
-    def _draws(self, mean: Array, covariance: Array) -> Array:
-        normal = check_random_state(self.random_state).standard_normal
-        return mean + normal((self.num_samples, len(mean))) @ np.linalg.cholesky(covariance).T
+        return read_arena(path, cls)
 
     def _known(self) -> dict[Hashable, int]:
         return {name: number for number, name in enumerate(self.names_)}
@@ -546,89 +430,6 @@ class ArenaRanker(BaseEstimator):
             raise ValueError(f"{what} {name!r} was not in fit; it is none of {names[:5]!r}")
         return names.index(name)
 
-    def _moments(self, group: Hashable | None) -> tuple[Array, Array]:
-        """Mean and covariance of overall skills, or of those in a category."""
-        fit, n = self.fit_, self.fit_.num_items
-        if group is None:
-            return fit.mean[:n], fit.covariance[:n, :n]
-        number = self._number(group, self.group_names_, "group")
-        if fit.group_skills is None or fit.group_covariance is None:
-            raise ValueError("fit was given no categories")
-        return fit.group_skills[number], fit.group_covariance[number]
-
-    def _advantage(self, judge: int | None) -> tuple[float, float]:
-        """Mean and variance of what being first is worth before a judge."""
-        mean, sd = self.fit_.position
-        if judge is None or not len(self.fit_.bias):
-            return mean, sd**2
-        own = float(self.fit_.bias[judge]), float(self.fit_.bias_variance[judge])
-        return mean + own[0], sd**2 + own[1]
-
-
-def _share(advantage: float, width: float) -> float:
-    """How often the side with the advantage wins between equals, if one of them does."""
-    win, loss = ndtr((np.array([advantage, -advantage]) - width) / np.sqrt(2.0))
-    return float(win / (win + loss))
-
-
-def _read_log(
-    comparisons: Any,
-    items: Sequence[Hashable] | None,
-    ties: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    given: dict[str, Any],
-) -> ComparisonData:
-    """Comparisons by name, and their covariates from arguments or columns."""
-    columns = column_names(comparisons) or []
-    for name, value in given.items():
-        if name in columns and value is not None:
-            raise ValueError(
-                f"comparisons has a column {name!r} and {name} is given; leave one out"
-            )
-        if name in columns:
-            given[name] = np.asarray(comparisons[name])
-    if columns:
-        comparisons = _without(comparisons, given)
-    named = [np.asarray(side, object) for side in read_pairs(comparisons, "comparisons")]
-    seen = pd.unique(np.concatenate(named)).tolist()
-    names: Any = list(items) if items is not None else _sorted(seen)
-    known = {name: number for number, name in enumerate(names)}
-    if sample_weight is None and "weight" not in columns:
-        sample_weight = np.ones(len(named[0]))
-    weight = np.asarray(comparisons["weight"] if "weight" in columns else sample_weight, float)
-    rows = read_comparisons(
-        comparisons, known, ties, None if "weight" in columns else sample_weight
-    )
-    kept = weight > 0.0
-    labelled: dict[str, Any] = {}
-    for name in _LABELS:
-        if given[name] is not None:
-            labels = np.asarray(given[name], object)
-            if labels.shape != kept.shape:
-                raise ValueError(f"{name} has shape {labels.shape}; pass a name for each row")
-            codes, values = pd.factorize(labels[kept], sort=False)
-            if (codes < 0).any():
-                raise ValueError(f"{name} is missing in some rows; name it or leave them out")
-            labelled[f"{name}s"], labelled[f"{name}_names"] = codes, tuple(values)
-    place = None if given["position"] is None else np.asarray(given["position"], float)
-    if place is not None:
-        if place.shape != kept.shape or not np.isin(place, (-1, 0, 1)).all():
-            raise ValueError("position has to be 1, 0 or -1 for each row")
-        place = place[kept]
-    weights = None if (weight == 1.0).all() else rows.weights
-    return ComparisonData(
-        tuple(names), rows.pairs, rows.tied, weights=weights, position=place, **labelled
-    )
-
-
-def _without(table: Any, given: dict[str, Any]) -> Any:
-    """A table of pandas or any other library without the columns of covariates."""
-    names = [name for name in column_names(table) or [] if name not in given]
-    return {name: table[name] for name in names} if isinstance(table, dict) else table[names]
-
-
-def _sorted(names: list[Any]) -> list[Any]:
-    try:
-        return sorted(names)
-    except TypeError:
-        return names
+    def _group(self, group: Hashable | None) -> int | None:
+        """Number of a category, if one is named."""
+        return None if group is None else self._number(group, self.group_names_, "group")

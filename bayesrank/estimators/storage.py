@@ -16,7 +16,12 @@ from bayesrank._version import __version__
 from bayesrank.estimators.skills import components
 from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
-from bayesrank.models import dynamic_thurstone, preference_gp, thurstone
+from bayesrank.models import (
+    dynamic_thurstone,
+    judged_comparisons,
+    preference_gp,
+    thurstone,
+)
 from bayesrank.models.orders import preference_orders, thurstone_orders
 
 if TYPE_CHECKING:
@@ -24,13 +29,20 @@ if TYPE_CHECKING:
 
     Ranker = TypeVar("Ranker", bound=NamedSkillEstimator)
 
-__all__ = ["read_ranker", "write_ranker"]
+__all__ = ["decoded", "plain", "read_ranker", "result_from", "result_tree", "write_ranker"]
 
 _FORMAT = 1
 _HEADER = "header"
 _PROGRAMS = {
     each.__name__: each
-    for each in (dynamic_thurstone, preference_gp, preference_orders, thurstone, thurstone_orders)
+    for each in (
+        dynamic_thurstone,
+        judged_comparisons,
+        preference_gp,
+        preference_orders,
+        thurstone,
+        thurstone_orders,
+    )
 }
 _RESULTS = {"EPResult": EPResult, "IntegratedEPResult": IntegratedEPResult}
 # What the posterior says of itself, or what is written in another form.
@@ -46,15 +58,11 @@ def write_ranker(path: str | Path, ranker: NamedSkillEstimator) -> None:
             f"a ranking of {len(ranker.names_):,} items, of which no covariances are kept, cannot "
             "be written; write the table of rank(), and the comparisons to fit again"
         )
-    found = {each.name: getattr(result, each.name) for each in fields(result)}
-    found["model"] = result.model.__name__
-    if "rng_key" in found:
-        found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
     seed = ranker.random_state
     options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
     clock = getattr(ranker, "clock_", None) if options.get("time") else None
     arrays: dict[str, Any] = {}
-    tree = _plain(
+    tree = plain(
         {
             "options": options,
             "random_state": seed if isinstance(seed, int) else None,
@@ -62,7 +70,7 @@ def write_ranker(path: str | Path, ranker: NamedSkillEstimator) -> None:
             "clock": None if clock is None else dict(clock._asdict()),
             "scales": {name: getattr(ranker, name, None) for name in _SCALES},
             "kind": type(result).__name__,
-            "result": found,
+            "result": result_tree(result),
             "params": ranker.params_,
         },
         arrays,
@@ -83,7 +91,7 @@ def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
             raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
         if header.get("class", kind.__name__) != kind.__name__:
             raise ValueError(f"it is of the class {header['class']}")
-        ranker = _restored(_decoded(header["ranker"], arrays), kind)
+        ranker = _restored(decoded(header["ranker"], arrays), kind)
         # What does not fit together does not answer.
         ranker.predict_proba([ranker.names_[:2]])
         ranker.rank()
@@ -92,11 +100,25 @@ def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
     return ranker
 
 
-def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
-    found, scales, names = tree["result"], tree["scales"], list(tree["names"])
+def result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
+    """Fields of a result by name, with its program as a name and its key as numbers."""
+    found = {each.name: getattr(result, each.name) for each in fields(result)}
+    found["model"] = result.model.__name__
+    if "rng_key" in found:
+        found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
+    return found
+
+
+def result_from(kind: Any, found: dict[str, Any]) -> Any:
+    """Undo `result_tree`; `kind` is the class."""
     found["model"] = _PROGRAMS[found["model"]]
     if "rng_key" in found:
         found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
+    return kind(**found)
+
+
+def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
+    found, scales, names = tree["result"], tree["scales"], list(tree["names"])
     known = found["model_args"][0]
     features = None
     if scales["feature_mean_"] is not None:
@@ -105,7 +127,7 @@ def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
     if scales["laplacian_"] is not None:
         options["laplacian"] = scales["laplacian_"]
     ranker = kind().set_params(item_features=features, items=names, **options)
-    ranker.names_, ranker.result_ = names, _RESULTS[tree["kind"]](**found)
+    ranker.names_, ranker.result_ = names, result_from(_RESULTS[tree["kind"]], found)
     ranker.params_, ranker.log_evidence_ = tree["params"], ranker.result_.log_evidence
     learned = {} if features is None else scales
     if tree["clock"] is not None:
@@ -118,39 +140,39 @@ def _restored(tree: dict[str, Any], kind: type[Ranker]) -> Ranker:
     return ranker
 
 
-def _plain(value: Any, arrays: dict[str, Any]) -> Any:
+def plain(value: Any, arrays: dict[str, Any]) -> Any:
     """Return a tree that JSON can hold, with its arrays put aside."""
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if sparse.issparse(value):
-        return {"sparse": _plain(value.toarray(), arrays)}
+        return {"sparse": plain(value.toarray(), arrays)}
     if isinstance(value, np.ndarray | jax.Array):
         name = str(len(arrays))
         arrays[name] = np.asarray(value)
         return {"array": name}
     if isinstance(value, tuple | list):
-        return {"tuple": [_plain(each, arrays) for each in value]}
+        return {"tuple": [plain(each, arrays) for each in value]}
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {"dict": {name: _plain(each, arrays) for name, each in value.items()}}
+        return {"dict": {name: plain(each, arrays) for name, each in value.items()}}
     raise ValueError(
         f"a {type(value).__name__} cannot be written: {value!r}; names and options have to be "
         "text, numbers or arrays"
     )
 
 
-def _decoded(tree: Any, arrays: dict[str, Any]) -> Any:
-    """Undo `_plain`."""
+def decoded(tree: Any, arrays: dict[str, Any]) -> Any:
+    """Undo `plain`."""
     if not isinstance(tree, dict):
         return tree
     [(kind, value)] = tree.items()
     if kind == "array":
         return arrays[value]
     if kind == "sparse":
-        return sparse.csr_array(_decoded(value, arrays))
+        return sparse.csr_array(decoded(value, arrays))
     if kind == "tuple":
-        return tuple(_decoded(each, arrays) for each in value)
+        return tuple(decoded(each, arrays) for each in value)
     if kind == "dict":
-        return {name: _decoded(each, arrays) for name, each in value.items()}
+        return {name: decoded(each, arrays) for name, each in value.items()}
     raise ValueError(f"its header has a {kind!r}")

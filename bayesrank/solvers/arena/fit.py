@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ _REST = 0.01  # a round's last change, in posterior standard deviations
 def fit_arena(
     data: ArenaData,
     *,
+    scales: Mapping[str, float] | None = None,
     max_rounds: int = 50,
     tolerance: float = 0.1,
     callback: Callable[[int, float], None] | None = None,
@@ -42,6 +43,9 @@ def fit_arena(
     ----------
     data
         The log.
+    scales
+        Values of scales that are held fixed, by their names in
+        `bayesrank.models.judged_comparisons`; the others are learned.
     max_rounds
         Number of rounds at most.
     tolerance
@@ -59,7 +63,7 @@ def fit_arena(
     -------
     ArenaFit
     """
-    state, change, rounds = initial_state(data), np.inf, 0
+    state, change, rounds = initial_state(data, scales or {}), np.inf, 0
     state.update_sites()
     known: dict[str, Floats] = {}
     for rounds in range(1, max_rounds + 1):

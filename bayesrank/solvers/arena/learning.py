@@ -20,7 +20,8 @@ def learn_reliabilities(state: ArenaState, cavity: tuple[Floats, Floats, Moments
     """Take a Newton step for each judge's log reliability; return the posterior precisions.
 
     The level that all share is the skills' scale, and the prior puts their mean at zero; it is put
-    there in one go, since step by step it would be reached very slowly.
+    there in one go, since step by step it would be reached very slowly. Where a scale of the skills
+    is held fixed, the level is not free, and finds its place by the steps.
     """
     design, count = state.design, state.design.data.counts
     _, difference, _ = state.margins()
@@ -47,6 +48,8 @@ def learn_reliabilities(state: ArenaState, cavity: tuple[Floats, Floats, Moments
     bends = design.to_local(count * bend) + np.maximum(-slopes, 0.0) + precision
     slopes -= precision * state.log_reliability
     state.log_reliability = state.log_reliability + np.clip(slopes / bends, -_LONGEST, _LONGEST)
+    if state.fixed & {"scale", "group_scale"}:
+        return bends
     level = state.log_reliability.mean()
     state.log_reliability -= level
     state.x = state.x.copy()
@@ -56,7 +59,9 @@ def learn_reliabilities(state: ArenaState, cavity: tuple[Floats, Floats, Moments
 
 
 def learn_tie_width(state: ArenaState, cavity: tuple[Floats, Floats, Moments]) -> None:
-    """Take a Newton step in the logarithm of the tie width."""
+    """Take a Newton step in the logarithm of the tie width, unless it is held fixed."""
+    if "tie_width" in state.fixed:
+        return
     found = cavity[2]
     count, prior, width = state.design.data.counts, SCALES["tie_width"], state.tie_width
     slope = width * float(count @ found.width)
@@ -69,6 +74,8 @@ def learn_tie_width(state: ArenaState, cavity: tuple[Floats, Floats, Moments]) -
 def learn_scale(state: ArenaState, name: str, means: Floats, information: Floats) -> None:
     """Set a prior's scale to the mode of the evidence at fixed shrinkage (MacKay's update).
 
+    A scale that is held fixed stays.
+
     Parameters
     ----------
     state
@@ -80,6 +87,8 @@ def learn_scale(state: ArenaState, name: str, means: Floats, information: Floats
     information
         What the data add to the prior precision of each.
     """
+    if name in state.fixed:
+        return
     prior, old = SCALES[name], state.scales[name]
     ratios = np.maximum(information, 0.0) * old**2
     known = float((ratios / (1.0 + ratios)).sum())  # number of latents that the data determine

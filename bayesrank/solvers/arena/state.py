@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from bayesrank.solvers.arena.design import Design
 from bayesrank.solvers.arena.gaussian import RowVariances
 from bayesrank.solvers.arena.sites import Moments, moments
 
-__all__ = ["ArenaState", "initial_state"]
+__all__ = ["ArenaState", "initial_state", "scale_names"]
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +35,8 @@ class ArenaState:
         Means of the global latents, and of the judges' order biases.
     variances
         Of the rows, as of the last posterior; and the sites' precisions at that time.
+    fixed
+        Names of the scales that are not learned.
     """
 
     design: Design
@@ -45,6 +48,7 @@ class ArenaState:
     bias: Floats
     variances: RowVariances | None = None
     precision_then: Floats | None = None
+    fixed: frozenset[str] = frozenset()
 
     @property
     def reliability(self) -> Floats:
@@ -94,28 +98,37 @@ class ArenaState:
         return np.concatenate(parts)
 
 
-def initial_state(data: ArenaData) -> ArenaState:
-    """Sites at margin zero, scales at their prior medians, reliabilities one."""
+def scale_names(data: ArenaData) -> tuple[str, ...]:
+    """Names of the scales that the model of a log has, the tie width among them."""
+    has = {
+        "scale": True,
+        "group_scale": data.num_groups > 0,
+        "reliability_scale": data.num_judges > 0,
+        "bias_scale": data.num_judges > 0 and data.with_position,
+        "tie_width": data.with_ties,
+    }
+    return tuple(name for name, there in has.items() if there)
+
+
+def initial_state(data: ArenaData, scales: Mapping[str, float]) -> ArenaState:
+    """Sites at margin zero, scales as given or at their prior medians, reliabilities one."""
     design = Design(data)
-    names = ["scale"]
-    names += ["group_scale"] if design.with_groups else []
-    names += ["reliability_scale"] if data.num_judges else []
-    names += ["bias_scale"] if design.num_local else []
-    names += ["tie_width"] if data.with_ties else []
     zeros = np.zeros(len(data.first))
     state = ArenaState(
         design,
-        {name: SCALES[name].median for name in names},
+        {name: SCALES[name].median for name in scale_names(data)},
         np.zeros(max(data.num_judges, 1)),
         zeros,
         zeros,
         np.zeros(design.size),
         np.zeros(design.num_local),
+        fixed=frozenset(scales),
     )
     if data.with_ties:
         # From the share of ties between equals, were all items equal.
         share = np.clip(np.average(data.outcome == 1, weights=data.counts), 0.01, 0.9)
         state.scales["tie_width"] = float(np.sqrt(2.0) * _quantile(0.5 + share / 2.0))
+    state.scales |= {name: float(value) for name, value in scales.items()}
     return state
 
 

@@ -1,0 +1,165 @@
+"""What decides comparisons beside skill: position, ties and judges, in numbers and in sentences."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from bayesrank.estimators.arena_posterior import ArenaPosterior, moments_of_parts
+
+__all__ = ["Effect", "effects_of", "judges_of", "sentences_on"]
+
+
+class Effect(NamedTuple):
+    """What something other than skill does to comparisons, with its interval.
+
+    Attributes
+    ----------
+    name
+        As in `bayesrank.models.judged_comparisons`.
+    label
+        In words.
+    mean, lower, upper
+        On the scale of skill.
+    percent, percent_lower, percent_upper
+        What it comes to between items of equal skill, in 100 comparisons.
+    """
+
+    name: str
+    label: str
+    mean: float
+    lower: float
+    upper: float
+    percent: float
+    percent_lower: float
+    percent_upper: float
+
+
+def effects_of(posterior: ArenaPosterior, label: str, prob: float) -> list[Effect]:
+    """What the position and ties come to, see `ArenaRanker.effects`.
+
+    Intervals are those of normal distributions of the same moments: of the effect of the position,
+    and of the logarithm of the tie width.
+
+    Parameters
+    ----------
+    posterior
+        The posterior.
+    label
+        What being first is called.
+    prob
+        Probability of the intervals.
+    """
+    tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + prob / 2.0)
+    mean, sd = moments_of_parts(posterior.parts())
+    _, advantage, log_width, _ = np.split(mean, [-3, -2, -1])
+    _, advantage_sd, log_width_sd, _ = np.split(sd, [-3, -2, -1])
+    widths = np.exp(log_width + tail * log_width_sd) if posterior.with_ties else np.zeros(3)
+    found = []
+    if posterior.with_position:
+        ends = advantage + tail * advantage_sd
+        shares = [100.0 * _share(value, float(widths[0])) for value in ends]
+        found.append(Effect("position_effect", label, *map(float, ends), *shares))
+    if posterior.with_ties:
+        shares = 100.0 * (2.0 * ndtr(widths / np.sqrt(2.0)) - 1.0)
+        found.append(Effect("tie_width", "ties", *map(float, widths), *map(float, shares)))
+    return found
+
+
+def _share(advantage: float, width: float) -> float:
+    """How often the side with the advantage wins between equals, if one of them does."""
+    win, loss = ndtr((np.array([advantage, -advantage]) - width) / np.sqrt(2.0))
+    return float(win / (win + loss))
+
+
+def judges_of(
+    posterior: ArenaPosterior, names: list[Any], num_judged: Any, prob: float
+) -> pd.DataFrame:
+    """Reliability and order bias of each judge, see `ArenaRanker.judges`.
+
+    Parameters
+    ----------
+    posterior
+        The posterior.
+    names
+        Of the judges.
+    num_judged
+        Number of comparisons of each.
+    prob
+        Probability of the intervals.
+    """
+    found, tail = posterior.judges, ndtri(0.5 + prob / 2.0)
+    log, spread = found.log_reliability, np.sqrt(found.log_reliability_variance)
+    columns: dict[str, Any] = {
+        "comparisons": num_judged[: len(log)],
+        "reliability": np.exp(log),
+        "reliability_lower": np.exp(log - tail * spread),
+        "reliability_upper": np.exp(log + tail * spread),
+    }
+    if len(found.bias):
+        spread = np.sqrt(found.bias_variance)
+        columns["bias"] = found.bias
+        columns["bias_lower"] = found.bias - tail * spread
+        columns["bias_upper"] = found.bias + tail * spread
+    frame = pd.DataFrame(columns, index=pd.Index(names, name="judge"))
+    return frame.sort_values("reliability", kind="stable")
+
+
+def sentences_on(
+    effects: list[Effect],
+    judges: pd.DataFrame,
+    num_groups: int,
+    params: dict[str, Any],
+    prob: float,
+) -> tuple[str, ...]:
+    """Sentences for a person, see `ArenaRanker.notes`.
+
+    Parameters
+    ----------
+    effects, judges
+        What `effects_of` and `judges_of` returned.
+    num_groups
+        Number of categories, zero where there are none.
+    params
+        Scales of the priors.
+    prob
+        Probability of the intervals.
+    """
+    said = []
+    sure = f"{100 * prob:g}% sure"
+    for effect in effects:
+        low, high = sorted((effect.percent_lower, effect.percent_upper))
+        interval = f"{effect.percent:.0f} in 100 ({sure}: {low:.0f} to {high:.0f})"
+        if effect.name == "position_effect":
+            label = effect.label[0].upper() + effect.label[1:]
+            said.append(f"{label} is worth {interval} of the comparisons between equals.")
+        else:
+            said.append(f"Equals tie in {interval}.")
+    if len(judges):
+        said.append(_on_judges(judges, params, prob))
+    if num_groups:
+        overall, own = params["scale"], params["group_scale"]
+        said.append(
+            f"Items have a skill in each of {num_groups:,} categories; it differs from the overall "
+            f"one by {own:.2f} (standard deviation), which itself varies between items by "
+            f"{overall:.2f}."
+        )
+    return tuple(said)
+
+
+def _on_judges(frame: pd.DataFrame, params: dict[str, Any], prob: float) -> str:
+    careless = int(np.sum(frame["reliability_upper"].to_numpy() < 0.5))
+    low, high = np.exp(ndtri([0.05, 0.95]) * params["reliability_scale"])
+    text = (
+        f"{len(frame):,} judges: what nine in ten see of a difference in skill is {low:.2f} to "
+        f"{high:.2f} times what the typical one sees"
+    )
+    if careless:
+        count = "1 sees" if careless == 1 else f"{careless:,} see"
+        text += f", and {count} less than half ({100 * prob:g}% sure of each)"
+    if "bias_scale" in params:
+        text += f"; their order biases differ by {params['bias_scale']:.2f} (standard deviation)"
+    return text + "."

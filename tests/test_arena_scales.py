@@ -1,0 +1,144 @@
+"""Scales of a log's priors averaged over, and what `ArenaRanker` predicts from either posterior."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayesrank.estimators import ArenaRanker
+from bayesrank.infer import IntegratedEPResult
+from bayesrank.solvers.arena import ArenaFit, arena_data, fit_arena
+
+ITEMS = ("a", "b", "c", "d", "e")
+
+
+def league(seed, size, judges=0):
+    """Games at home, some tied, as `ArenaRanker.fit` takes them."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 5, size)
+    second = (first + rng.integers(1, 5, size)) % 5
+    judge = rng.integers(0, max(judges, 1), size)
+    seen = np.where(judge == 0, 2.0, 0.5)
+    margin = seen * 0.6 * (second - first) + 0.5 + 1.4 * rng.normal(size=size)
+    lost = margin < 0
+    names = np.array(ITEMS)[np.stack([first, second], 1)]
+    given = {"ties": np.abs(margin) < 0.5, "position": np.where(lost, -1, 1)}
+    if judges:
+        given["judge"] = [f"j{j}" for j in judge]
+    return np.where(lost[:, None], names[:, ::-1], names), given
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    games, given = league(0, 40)
+    return ArenaRanker(hyperparameters="integrate").fit(games, **given)
+
+
+def test_averaging_widens_intervals_of_few_games(averaged):
+    games, given = league(0, 40)
+    known = ArenaRanker(hyperparameters="maximum").fit(games, **given)
+    assert isinstance(averaged.result, IntegratedEPResult) and isinstance(known.result, ArenaFit)
+    assert (averaged.hyperparameters_, known.hyperparameters_) == ("integrate", "maximum")
+    wide, narrow = (
+        np.subtract(s.skill_upper, s.skill_lower) for s in (averaged.rank(), known.rank())
+    )
+    assert (wide > narrow).mean() > 0.7
+    assert {"scale", "tie_width"} == averaged.params_.keys()
+    effect, ties = averaged.effects()
+    assert effect.lower < effect.mean < effect.upper and 0 < ties.percent_lower < ties.percent
+
+
+@pytest.mark.parametrize("position", [1, 0, -1])
+def test_predictions_are_averages_over_the_draws(averaged, position):
+    draws = averaged.result.get_samples()
+    margin = draws["f"][:, 0] - draws["f"][:, 1] + position * draws["position_effect"]
+    width = draws["tie_width"]
+    wins = stats.norm.cdf((margin - width) / np.sqrt(2))
+    losses = stats.norm.cdf((-margin - width) / np.sqrt(2))
+    by_outcome = {"win": wins, "loss": losses, "tie": 1 - wins - losses}
+    for outcome in ("win", "tie", "loss"):
+        expected = by_outcome[outcome]
+        found = averaged.predict_proba([("a", "b")], position=position, outcome=outcome)[0]
+        assert abs(found - expected.mean()) < 4 * expected.std() / np.sqrt(len(wins))
+
+
+@pytest.mark.parametrize("judge", [None, "j0", "j1"])
+def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
+    games, given = league(1, 60, judges=2)
+    ranker = ArenaRanker().fit(games, **given)
+    fit = ranker.result
+    assert ranker.hyperparameters_ == "maximum" and isinstance(fit, ArenaFit)
+    # Skills, position, log tie width; then the judge's bias and log reliability.
+    mean, covariance = np.zeros(9), np.zeros((9, 9))
+    mean[:7], covariance[:7, :7] = fit.mean, fit.covariance
+    if judge is not None:
+        j = ranker.judge_names_.index(judge)
+        mean[7:] = fit.bias[j], fit.log_reliability[j]
+        cross = fit.judge_covariance[0, :, :, j]
+        covariance[7:, :7], covariance[:7, 7:] = cross, cross.T
+        covariance[[7, 8], [7, 8]] = fit.bias_variance[j], fit.log_reliability_variance[j]
+        covariance[[7, 8], [8, 7]] = fit.bias_reliability[j]
+    rng = np.random.default_rng(0)
+    x = rng.multivariate_normal(mean, covariance, 200_000)
+    margin = np.exp(x[:, 8]) * (x[:, 0] - x[:, 3]) + x[:, 5] + x[:, 7]
+    width = np.exp(x[:, 6])
+    wins = stats.norm.cdf((margin - width) / np.sqrt(2))
+    losses = stats.norm.cdf((-margin - width) / np.sqrt(2))
+    by_outcome = {"win": wins, "loss": losses, "tie": 1 - wins - losses}
+    for outcome in ("win", "tie", "loss"):
+        expected = by_outcome[outcome]
+        found = ranker.predict_proba([("a", "d")], position=1, judge=judge, outcome=outcome)[0]
+        assert abs(found - expected.mean()) < 5 * expected.std() / np.sqrt(len(wins))
+
+
+def test_an_averaged_ranker_is_kept_in_a_file(averaged, tmp_path):
+    before = averaged.samples()
+    averaged.rank()
+    np.testing.assert_array_equal(averaged.samples(), before)
+    averaged.save(tmp_path / "r.npz")
+    again = ArenaRanker.load(tmp_path / "r.npz")
+    np.testing.assert_array_equal(again.samples(), averaged.samples())
+    assert again.notes() == averaged.notes() and again.get_params() == {
+        **averaged.get_params(),
+        "items": averaged.names_,
+    }
+    assert "position_effect" in again.to_arviz()["posterior"]
+
+
+def test_skills_in_categories_are_averaged_too():
+    games, given = league(2, 60)
+    group = np.where(np.arange(60) % 3 == 0, "code", "maths")
+    ranker = ArenaRanker().fit(games, group=group, **given)
+    assert ranker.hyperparameters_ == "integrate"
+    draws = ranker.samples("code")
+    mean, sd = ranker.predict(group="code")
+    np.testing.assert_allclose(draws.mean(0), mean, atol=5 * sd.max() / np.sqrt(len(draws)))
+    np.testing.assert_allclose(draws.std(0), sd, rtol=0.15)
+    assert not np.allclose(ranker.predict(group="maths")[0], mean)
+
+
+def test_scales_that_are_given_stand(averaged):
+    games, given = league(3, 60, judges=2)
+    chosen = {"scale": 0.7, "tie_width": 0.4}
+    ranker = ArenaRanker(hyperparameters=chosen).fit(games, **given)
+    assert ranker.params_["scale"] == 0.7 and ranker.params_["tie_width"] == 0.4
+    assert ranker.hyperparameters_ == "maximum"
+    ties = ranker.effects()[1]
+    assert ties.lower == ties.upper == pytest.approx(0.4)
+    prior = ArenaRanker(hyperparameters="prior").fit(games, **given)
+    assert prior.hyperparameters_ == "prior" and prior.params_["scale"] == 1.0
+    assert prior.to_arviz()["posterior"]["tie_width"].std() == 0.0
+    with pytest.raises(ValueError, match="hyperparameters names 'amplitude'"):
+        ArenaRanker(hyperparameters={"amplitude": 1.0}).fit(games, **given)
+
+
+def test_a_scale_given_at_its_mode_changes_nothing():
+    data = arena_data(
+        3,
+        [(0, 1), (1, 2), (0, 2), (2, 0), (0, 1), (2, 1)],
+        judges=[0, 1, 0, 1, 1, 0],
+        num_judges=2,
+    )
+    free = fit_arena(data, tolerance=1e-3, max_rounds=200)
+    held = fit_arena(data, scales=free.scales, tolerance=1e-3, max_rounds=200)
+    skills = [fit.mean - fit.mean.mean() for fit in (held, free)]
+    np.testing.assert_allclose(*skills, atol=0.02)
