@@ -92,7 +92,7 @@ def test_without_nuts_importance_sampling_answers(trust, answer):
     checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, Crosschecked(trust, None, True))
     (right,) = [check for check in checks if "NUTS" in check.question]
     assert right.answer == answer
-    assert "more than 30 s" in right.sentence and "By importance sampling" in right.sentence
+    assert "more than 20 s" in right.sentence and "By importance sampling" in right.sentence
 
 
 def test_every_question_is_answered():

@@ -110,7 +110,7 @@ def _common_options(command: _Command) -> _Command:
             type=click.Choice(CHOICES),
             default="quick",
             show_default=True,
-            help="Compare the fast fit with simulation (NUTS), after the table: for 30 seconds at "
+            help="Compare the fast fit with simulation (NUTS), after the table: for 20 seconds at "
             "most (quick), as long as it takes (full), or not (none).",
         ),
         click.option("--no-crosscheck", "crosscheck", flag_value="none", help="The same as none."),

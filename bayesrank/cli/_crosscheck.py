@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CHOICES = ("quick", "full", "none")
 
-BUDGET = 30.0  # seconds
+BUDGET = 20.0  # seconds
 NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
 
 
