@@ -118,6 +118,11 @@ def test_nothing_is_written_where_a_pair_is_unknown_or_a_file_is_in_use(at, caps
     same = ("--out", "both.csv", "--skills", "both.csv")
     assert _run("predict", "features", "pairs.csv", "--items", "new.csv", *same) == 2
     assert not Path("both.csv").exists()
+    asked = ("predict", "features", "pairs.csv", "--items", "new.csv")
+    assert _run(*asked, "--skills", "first.csv", "--out", "no/second.csv") == 2
+    assert not Path("first.csv").exists()
+    assert _run(*asked, "--skills", "first.csv", "--out", "second.csv") == 0
+    assert Path("first.csv").exists() and Path("second.csv").exists()
 
 
 BAD = {

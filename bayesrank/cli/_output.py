@@ -14,7 +14,7 @@ import ctypes
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -84,9 +84,23 @@ def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     OSError
         If it cannot be written.
     """
-    with published(path) as file:
-        # Python before 3.13 quotes a carriage return only where lines end with one.
-        csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
+    write_csvs({path: rows})
+
+
+def write_csvs(tables: Mapping[Path, Iterable[Sequence[Any]]]) -> None:
+    """Write several tables, each as `write_csv` does, and none unless all can be written.
+
+    Raises
+    ------
+    OSError
+        If one cannot be written; it names the file.
+    """
+    with contextlib.ExitStack() as stack:
+        for path, rows in tables.items():
+            file = stack.enter_context(published(path))
+            # Python before 3.13 quotes a carriage return only where lines end with one.
+            csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
+            file.flush()  # what there is no room for is told before any file is put in place
 
 
 def write_frame(path: Path, frame: Any) -> None:

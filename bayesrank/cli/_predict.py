@@ -1,13 +1,14 @@
 """``python -m bayesrank predict``: comparisons to come, and new items, from saved results."""
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from bayesrank.cli._output import OutputError, write_csv
+from bayesrank.cli._output import OutputError, write_csvs
 
 if TYPE_CHECKING:
     from bayesrank.datasets.items import Items
@@ -70,15 +71,14 @@ def predict(
         mean, sd = _above_average(parts, len(names))
         rows = zip(new.names, mean, sd, strict=True)
         header = ["item", "skill_mean", "skill_sd"]
-        given.append((skills, [header, *(map(_cell, row) for row in rows)]))
+        given.append((skills, _table(header, rows)))
         names += new.names
     if named is not None and pairs is not None:
         numbers = _numbers(named, names, pairs)
         chances = _chances(ranker, numbers, parts)
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
-        given.append((out, [["first", "second", *chances], *(map(_cell, row) for row in rows)]))
-    for path, table in given:
-        _give(path, table)
+        given.append((out, _table(["first", "second", *chances], rows)))
+    _give(given)
 
 
 def _refuse_to_replace(outputs: list[Path | None], inputs: list[Path | None]) -> None:
@@ -246,23 +246,27 @@ def _margin(part: Any, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return part.mean[first] - part.mean[second], variance
 
 
+def _table(header: list[str], rows: Iterable[Sequence[Any]]) -> list[list[str]]:
+    return [header, *([_cell(value) for value in row] for row in rows)]
+
+
 def _cell(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
 
 
-def _give(path: Path | None, rows: list[Any]) -> None:
-    """Write rows to a file, or print them."""
-    rows = [list(row) for row in rows]
-    if path is None:
-        import csv
-        import io
+def _give(tables: list[tuple[Path | None, list[list[str]]]]) -> None:
+    """Write tables to their files, all or none; print those that have none."""
+    import csv
+    import io
 
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        click.echo(text.getvalue(), nl=False)
-        return
     try:
-        write_csv(path, rows)
+        write_csvs({path: rows for path, rows in tables if path is not None})
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise OutputError(f"{path}: the predictions cannot be written ({reason})") from error
+        where = error.filename or "the predictions"
+        raise OutputError(f"{where}: this file cannot be written ({reason})") from error
+    for path, rows in tables:
+        if path is None:
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows(rows)
+            click.echo(text.getvalue(), nl=False)
