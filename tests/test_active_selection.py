@@ -22,6 +22,7 @@ from bayesrank.active import (
 )
 from bayesrank.active.acquisition.blocks import log_of_product
 from bayesrank.active.acquisition.pool import FACTORS
+from bayesrank.infer import room
 
 
 def make_beliefs(n, seed=0):
@@ -212,3 +213,12 @@ def test_bad_arguments_are_refused(choose, change, message):
     arguments = {"acquisition": margin_variance, "beliefs": make_beliefs(5), "q": 1, **change}
     with pytest.raises(ValueError, match=message):
         choose(**arguments)
+
+
+def test_what_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(room, "available", lambda: 10**7)
+    beliefs = make_beliefs(3)
+    for choose in (best_pairs, best_batch):
+        with pytest.raises(room.TooLargeError, match="900,000 of them to be chosen, take .* are f"):
+            choose(bald, beliefs, 900_000)
+    assert best_pairs(bald, beliefs)[0].shape == (1, 2)

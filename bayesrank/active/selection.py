@@ -23,6 +23,7 @@ from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
 from bayesrank.active.acquisition.blocks import BlockForm, block_form
+from bayesrank.infer.room import check_room
 
 __all__ = ["best_batch", "best_pairs"]
 
@@ -77,7 +78,7 @@ def best_pairs(
     Raises
     ------
     ValueError
-        If an argument cannot be used; the message names it and what to do.
+        If an argument cannot be used, or memory is too small; the message says what to do.
 
     Examples
     --------
@@ -91,6 +92,8 @@ def best_pairs(
     beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
     q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n = beliefs.mean.shape[0]
+    blocks = candidates is None and block_form(acquisition) is not None
+    _check_room(beliefs, q, chunk, blocks)
     excluded = _check_pairs(exclude, "exclude", n)
     if candidates is None:
         best = _best_of_all(acquisition, beliefs, excluded, q, chunk)
@@ -134,11 +137,13 @@ def best_batch(
     Raises
     ------
     ValueError
-        If an argument cannot be used; the message names it and what to do.
+        If an argument cannot be used, or memory is too small; the message says what to do.
     """
     beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
     q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n = beliefs.mean.shape[0]
+    blocks = candidates is None and block_form(acquisition) is not None
+    _check_room(beliefs, q, chunk, blocks)
     excluded = _check_pairs(exclude, "exclude", n)
     pairs = None if candidates is None else _check_pairs(candidates, "candidates", n)
     return _checked(_greedy(acquisition, beliefs, pairs, excluded, q, chunk))
@@ -295,6 +300,16 @@ def _running_best(score: Callable[[Array], _Best], chunks: Array, q: int) -> _Be
     scores = jnp.full(q, -jnp.inf, shapes.scores.dtype)
     best, _ = lax.scan(update, _Best(scores, jnp.zeros((q, 2), shapes.pairs.dtype)), chunks)
     return best._replace(pairs=jnp.where(best.scores[:, None] == -jnp.inf, 0, best.pairs))
+
+
+def _check_room(beliefs: Beliefs, q: int, chunk: int, blocks: bool) -> None:
+    """Refuse what needs more memory than there is, by a bound of what it needs at the least."""
+    n, size = beliefs.mean.shape[0], beliefs.covariance.dtype.itemsize
+    # Pairs and scores of a chunk and of the best ones, twice; in blocks also the covariances, laid
+    # round the circle one and a half times.
+    need = 6 * (q + min(chunk, n**2)) + (1.5 * n**2 if blocks else 0)
+    what = f"the scores of pairs of {n:,} items, {q:,} of them to be chosen,"
+    check_room(size * need, what, "pass fewer items or `candidates`, or a smaller `q` or `chunk`")
 
 
 def _checked(best: _Best) -> tuple[Array, Array]:
