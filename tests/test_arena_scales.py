@@ -73,6 +73,7 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
     if judge is not None:
         j = ranker.judge_names_.index(judge)
         mean[7:] = fit.bias[j], fit.log_reliability[j]
+        assert fit.judge_covariance is not None
         cross = fit.judge_covariance[0, :, :, j]
         covariance[7:, :7], covariance[:7, 7:] = cross, cross.T
         covariance[[7, 8], [7, 8]] = fit.bias_variance[j], fit.log_reliability_variance[j]
@@ -134,7 +135,7 @@ def test_scales_that_are_given_stand(averaged):
 def test_a_scale_given_at_its_mode_changes_nothing():
     data = arena_data(
         3,
-        [(0, 1), (1, 2), (0, 2), (2, 0), (0, 1), (2, 1)],
+        np.array([(0, 1), (1, 2), (0, 2), (2, 0), (0, 1), (2, 1)]),
         judges=[0, 1, 0, 1, 1, 0],
         num_judges=2,
     )
