@@ -18,7 +18,7 @@ __all__ = ["arena", "numbers", "ratings"]
 
 _FIRST_SEED = 3_000_000  # of ratings, on which nothing was chosen
 _USER_SPREAD = 0.3
-_ONE_SD = 2.0 * norm.cdf(1.0) - 1.0  # probability of the interval from -1 to 1
+_ONE_SD = float(2.0 * norm.cdf(1.0) - 1.0)  # probability of the interval from -1 to 1
 
 
 def arena(seed: int, *, rows: int, judges: int = 0, groups: int = 0) -> Trial:
@@ -26,7 +26,7 @@ def arena(seed: int, *, rows: int, judges: int = 0, groups: int = 0) -> Trial:
     rng, n = np.random.default_rng(seed), 20
     pairs = np.array([rng.choice(n, 2, replace=False) for _ in range(rows)])
     said: dict[str, Any] = {"outcomes": np.full(rows, 2), "position": np.ones(rows, int)}
-    given = {}
+    given: dict[str, Any] = {}
     if judges:
         given = {"judge": rng.integers(judges, size=rows), "group": rng.integers(groups, size=rows)}
         said |= {"judges": given["judge"], "num_judges": judges}
@@ -46,7 +46,8 @@ def ratings(seed: int, *, num_users: int, num_items: int) -> Trial:
     while len(np.unique(found.levels[found.told])) < LEVELS:
         found = draw("prior", num_users, num_items, next(attempts))
     levels, told = found
-    model = CollaborativeOrdinalGP().fit(*np.nonzero(told), levels[told])
+    users, items = np.nonzero(told)
+    model = CollaborativeOrdinalGP().fit(users, items, levels[told])
     return of_levels(model.predict_proba(*np.nonzero(~told)), levels[~told], seed)
 
 
@@ -58,6 +59,7 @@ def numbers(seed: int, *, num_users: int, num_items: int) -> Trial:
     scale, noise = np.exp(_USER_SPREAD * rng.normal(size=(2, n, 1)))
     values = mean.mean() + scale * (f - mean.mean()) + noise * rng.normal(size=(n, m))
     told = np.argsort(rng.random((n, m)), axis=1) < m // 2
-    model = CollaborativeGP().fit(*np.nonzero(told), values[told])
+    users, items = np.nonzero(told)
+    model = CollaborativeGP().fit(users, items, values[told])
     low, high = model.predict_interval(*np.nonzero(~told), prob=_ONE_SD)
     return of_normals((low + high) / 2.0, (high - low) / 2.0, values[~told])

@@ -69,6 +69,14 @@ class RankRLS(ListEstimator):
     n_queries_, n_features_in_, feature_names_in_ : int, int, ndarray
         Number of lists; the others as everywhere in scikit-learn.
 
+    Notes
+    -----
+    Scores are the posterior mean at one constant, as are `coef_` and what is held out, and not its
+    average over the constants that the data leave open. With ``regularization="evidence"`` standard
+    deviations are of the errors about these scores, that average and its distance from them
+    included: 90% intervals hold 90%. With a constant that is given, or chosen by hold-out, they are
+    too small where the data say little of it.
+
     References
     ----------
     .. [1] Pahikkala, T., Suominen, H., Boberg, J. and Salakoski, T. Transductive ranking via
@@ -161,10 +169,8 @@ class RankRLS(ListEstimator):
         Returns
         -------
         ndarray of shape (n,), or a tuple of two
-            Scores, higher is better, in units of the grades; and their standard deviations. With
-            ``regularization="evidence"`` these are averaged over the posterior of the constant,
-            the mean's own moves about the score included; else they take the constant as known,
-            and are too small where the data say little of it.
+            Scores, higher is better, in units of the grades, at ``regularization_``; and their
+            standard deviations, averaged over constants where it was chosen by evidence.
 
         Raises
         ------
