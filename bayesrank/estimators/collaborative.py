@@ -59,6 +59,11 @@ class CollaborativeOrdinalGP(Collaborative):
     levels_ : ndarray
         The levels, lowest first.
 
+    Notes
+    -----
+    Probabilities take what users share as known, and are a little too sure where users are few: in
+    simulation of 30 users and 12 items, or 60 and 30, the power of them that fits best is .9.
+
     Examples
     --------
     >>> import numpy as np
@@ -275,6 +280,11 @@ class CollaborativeGP(Collaborative):
     ----------
     result_, users_, items_
         As of `CollaborativeOrdinalGP`.
+
+    Notes
+    -----
+    Intervals take mean, kernel, noise and users' scales as known, and are too narrow where users
+    are few: in simulation 90% intervals of ratings hold 82% (30 users, 12 items) and 80% (60, 30).
 
     Examples
     --------
