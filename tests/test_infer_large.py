@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from bayesrank import to_arviz
 from bayesrank._memory import TooLargeError
-from bayesrank.infer import EP, EPResult, IntegratedEP, maximize_evidence
+from bayesrank.infer import EP, AccuracyWarning, EPResult, IntegratedEP, maximize_evidence
 from bayesrank.infer.gaussian.sparse import ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.large import LargeEPResult
 from bayesrank.models import thurstone
@@ -247,6 +247,18 @@ def correlated(pairs, size):
 def heavy_tails(y):
     f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, 3.0).expand([9])))
     numpyro.sample("y", dist.StudentT(2.0, f[np.zeros(len(y), int)], 0.3), obs=y)
+
+
+def test_likelihoods_that_are_not_log_concave_leave_each_latent_alone(monkeypatch):
+    y = np.array([1.0, 1.1, 0.9, 1.2, 4.0])
+    dense = EP(heavy_tails).run(KEY, y)
+    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 5)
+    with pytest.warns(AccuracyWarning, match="EP keeps each latent alone"):
+        result = EP(heavy_tails).run(KEY, y)
+    assert isinstance(result, LargeEPResult) and result.posterior.structure == "factorised"
+    # Each datum sees one latent, so that nothing is lost.
+    assert_allclose(result.mean["f"], dense.mean["f"], atol=1e-3)
+    assert_allclose(result.stddev["f"], dense.stddev["f"], rtol=1e-3)
 
 
 def test_what_a_structure_cannot_take_is_refused():

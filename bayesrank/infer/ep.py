@@ -39,6 +39,10 @@ _NOT_SHARDED = (
     "structure={!r} is not shared among devices; use EP(structure={!r}, mesh=...), or leave mesh "
     "out"
 )
+_KEPT_ALONE = (
+    "a likelihood is not log-concave, so that EP keeps each latent alone (structure='factorised'): "
+    "standard deviations of differences may be too narrow; result.approximation tells by how much"
+)
 _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 
 
@@ -80,7 +84,8 @@ class EP:
         the sparse precision and solves with it by conjugate gradients, also where latents are drawn
         given few others, as in walks and hierarchies. "low_rank" does the same for a prior of low
         rank plus diagonal, as `bayesrank.gp.features` makes it. "auto" is dense up to 3,000
-        latents, and of more takes "probes" or "low_rank" where it can.
+        latents, and of more takes "probes" or "low_rank" where it can; where latents are
+        independent and a likelihood is not log-concave, "factorised", with a warning.
     mesh
         Devices that share the sites, of one process or of several (`jax.distributed`); each does
         its part of a sweep, and what they say of the latents is summed. It serves "dense" and
@@ -377,6 +382,9 @@ class EP:
                     result = tempered if tempered.converged else result
         if not result.converged:
             warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
+        alone = isinstance(result, LargeEPResult) and result.posterior.structure == "factorised"
+        if alone and self.structure == "auto":
+            warnings.warn(_KEPT_ALONE, AccuracyWarning, stacklevel=outside())
         if result.missed_mass:
             warnings.warn(_missed(result), AccuracyWarning, stacklevel=outside())
         return result

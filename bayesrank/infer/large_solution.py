@@ -51,7 +51,7 @@ def without_covariance(
     solved
         The factorised end; of a prior of low rank plus diagonal, the sites to start from.
     structure
-        "factorised", or else probes are used.
+        "factorised", or else probes are used; "auto" takes the former where probes cannot be used.
     rematch
         `match_margins` of the program, compiled.
     damping, tol, max_sweeps
@@ -60,7 +60,7 @@ def without_covariance(
     Raises
     ------
     ValueError
-        If probes are wanted and a likelihood is not log-concave.
+        If probes are asked for and a likelihood is not log-concave.
     """
     solution: Any = jax.tree.map(np.asarray, solved)
     large = solution.large
@@ -72,13 +72,16 @@ def without_covariance(
         variances = least_residuals(factor, variances)
     links = None if large.links is None else short_rows((large.links,), variances.size)
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
-    if structure == "factorised":
 
+    def factorised() -> tuple[Solution, Kept]:
         def gaussian() -> SparseGaussian:
             rows = short_rows(large.rows, variances.size)
             return SparseGaussian(SparsePattern(rows), variances, tau, nu)
 
         return solved, Kept(FactorisedPosterior(np.asarray(large.variances, float), gaussian), 0.0)
+
+    if structure == "factorised":
+        return factorised()
     cuts = np.cumsum([len(x) for x in solution.tau])[:-1]
 
     def match(*numbers: NDArray[np.float64]) -> Matched:
@@ -100,6 +103,8 @@ def without_covariance(
             max_sweeps=max_sweeps,
         )
     except NotPositiveError as failure:
+        if structure == "auto" and links is None and factor is None:
+            return factorised()
         raise ValueError(
             "structure='probes' and 'low_rank' need sites of positive precision, as log-concave "
             "likelihoods have them; use 'factorised' if latents are independent, or 'dense' on "

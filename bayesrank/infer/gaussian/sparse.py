@@ -51,6 +51,12 @@ _MOST_ITERATIONS = 2000
 class NotPositiveError(ArithmeticError):
     """Sites and prior make no proper posterior."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "sites of negative precision and the prior make no proper posterior together; of a "
+            "factorised one, difference(exact=False) tells what it says by itself"
+        )
+
 
 class NotSolvedError(ValueError):
     """Conjugate gradients have not converged."""
