@@ -290,7 +290,7 @@ def joint(examples: int) -> None:
     for engine, params in runs:
         results.append(engine.run(jax.random.key(0), X, *data, 5, params=params, num_samples=1))
         spent = []
-        for _ in range(7):
+        for _ in range(3):
             start = time.perf_counter()
             engine.run(jax.random.key(0), X, *data, 5, params=params, num_samples=1)
             spent.append(time.perf_counter() - start)
