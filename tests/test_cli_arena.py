@@ -50,6 +50,7 @@ def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
     assert "Warning: Column 'annotator' looks like judges and is not used" in printed.err
     assert (out / "posterior.nc").stat().st_size > 0
     notes = " ".join(printed.out.split())
+    assert "they make circles of their own, and this check supposes that skills alone" in notes
     assert "scales of the priors are taken as known: scale " in notes and "hold 84%" in notes
     assert "tie_width" not in notes
 

@@ -140,7 +140,11 @@ def _transitive(data: ComparisonData, skills: np.ndarray, params: Params) -> Che
         return Check(question, "unknown", f"Not looked into where items {why}.")
     if data.judges is not None or data.groups is not None or data.position is not None:
         why = "judges, categories or positions matter"
-        return Check(question, "unknown", f"Not looked into where {why}.")
+        sentence = (
+            f"Not looked into where {why}: they make circles of their own, and this check supposes "
+            "that skills alone decide."
+        )
+        return Check(question, "unknown", sentence)
 
     def chance(difference: np.ndarray) -> np.ndarray:
         win, loss = (win_chance(side * difference, params) for side in (1.0, -1.0))
