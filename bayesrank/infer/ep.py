@@ -19,6 +19,14 @@ from bayesrank._stack import outside
 from bayesrank.infer import messages, sites
 from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
+from bayesrank.infer.equal import (
+    Equal,
+    collapsed,
+    expanded,
+    group_equal,
+    may_have_equal_rows,
+    traits_of,
+)
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
 from bayesrank.infer.gaussian.sharded import ShardedRows, check_mesh
 from bayesrank.infer.large import Large, LargeEPResult
@@ -366,7 +374,12 @@ class EP:
                 )
 
             def solved(engine: EP) -> EPResult:
-                solution, layout = engine.compiled(engine._solve_all, params, args, kwargs)
+                found = engine._equal_factors(params, args, kwargs)
+                groups = tuple(None if each is None else each[0] for each in found)
+                solution, layout = engine.compiled(
+                    engine._solve_all, (params, groups), args, kwargs
+                )
+                solution = expanded(solution, found)
                 for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
                     refusal.raise_unless(np.asarray(passed))
                 asked = num_samples, sources
@@ -395,10 +408,27 @@ class EP:
             return nullcontext()
         return self._sweep_callback.passing_to(callback)
 
+    def _equal_factors(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Equal:
+        """Groups of equal factors, for each block; nothing where the data have no equal rows."""
+        if self.mesh is not None or not may_have_equal_rows((args, kwargs)):
+            return ()
+        traits, _ = self.compiled(self._traits, params, args, kwargs)
+        found = tuple(group_equal(each) for each in traits)
+        return () if all(each is None for each in found) else found
+
+    def _traits(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+        return traits_of(self._read(params, *args, **kwargs).problem), None
+
     def _solve_all(
-        self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]
+        self, known: tuple[dict[str, Any], Any], args: tuple, kwargs: dict[str, Any]
     ) -> tuple[Solution, ProgramLayout]:
-        program, state = self.solve(params, *args, **kwargs)
+        params, groups = known
+        if groups:
+            program = self._read(params, *args, **kwargs)
+            program = program._replace(problem=collapsed(program.problem, groups))
+            state = self._sweep(program)
+        else:
+            program, state = self.solve(params, *args, **kwargs)
         posterior, large = state.posterior, None
         if program.is_factorised or program.is_low_rank or program.is_linked:
             mean, covariance = program.mean + posterior.mean, None

@@ -77,12 +77,22 @@ class Block(NamedTuple):
     gaussian
         Whether the factors are Gaussian: then their sites are the same at any cavity, and it does
         not matter that one is lost to rounding.
+    elements
+        The factors one by one, see `bayesrank.infer.equal`; None where they cannot be taken apart.
+    multiplicity
+        How often each factor counts, shape (G,), equal ones having equal sites; None where once.
     """
 
     rows: Rows
     offset: Array
     moments: Callable[[Array, Array], TiltedMoments]
     gaussian: bool = False
+    elements: Any = None
+    multiplicity: Array | None = None
+
+    def counted(self, of_factors: Array) -> Array:
+        """Multiply what there is for each factor by how often it counts."""
+        return of_factors if self.multiplicity is None else self.multiplicity * of_factors
 
 
 class Problem(NamedTuple):
@@ -264,7 +274,7 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     ):
         matched = _matched(block, old_tau, old_nu, mean, variance, problem.power)
         new_tau, new_nu, kept, seen = matched
-        skipped += jnp.sum(kept, dtype=jnp.int32)
+        skipped += jnp.sum(block.counted(kept)).astype(jnp.int32)
         tilted.append(seen)
         tau.append(old_tau + damping * (new_tau - old_tau))
         nu.append(old_nu + damping * (new_nu - old_nu))
@@ -299,7 +309,7 @@ def posterior_of(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]
 
 def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> tuple[SiteTerm, ...]:
     triples = zip(problem.blocks, tau, nu, strict=True)
-    return tuple(SiteTerm(block.rows, t, n) for block, t, n in triples)
+    return tuple(SiteTerm(b.rows, b.counted(t), b.counted(n)) for b, t, n in triples)
 
 
 def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Array:
@@ -318,9 +328,8 @@ def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]
         return total
     posterior = posterior_of(problem, tau, nu)
     for block, t, n in zip(problem.blocks, tau, nu, strict=True):
-        total += _factor_part(
-            t, n, _integrated(block, t, n, posterior, problem.power), problem.power
-        )
+        tilted = _integrated(block, t, n, posterior, problem.power)
+        total += _factor_part(block, t, n, tilted, problem.power)
     return total + posterior.log_normaliser
 
 
@@ -355,7 +364,7 @@ def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = Fals
         elif differentiable:
             log_z = block.moments(block.offset + tilted.mean, tilted.variance).log_z
             tilted = tilted._replace(log_z=known(tilted.log_z, log_z))
-        total += _factor_part(t, n, tilted, power)
+        total += _factor_part(block, t, n, tilted, power)
     return total + problem.prior.log_normaliser(
         _terms(problem, state.tau, state.nu), state.posterior
     )
@@ -383,10 +392,10 @@ def _integrated(block: Block, tau: Array, nu: Array, posterior: Gaussian, power:
     return Tilted(m, v, block.moments(block.offset + m, v).log_z)
 
 
-def _factor_part(tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
+def _factor_part(block: Block, tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
     """What factors have over their sites, as the evidence counts them."""
     own = log_sites(power * tau, power * nu, tilted.mean, tilted.variance)
-    return jnp.sum(tilted.log_z - own) / power
+    return jnp.sum(block.counted(tilted.log_z - own)) / power
 
 
 def _matched(

@@ -402,7 +402,8 @@ def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Bloc
         place = np.zeros(rows.size, np.int32)
         place[kept] = np.arange(kept.size, dtype=np.int32)
         rows = rows._replace(columns=jnp.asarray(place)[rows.columns], size=kept.size)
-    return Block(rows, factors.offset + rows.apply(mean), factors.moments, factors.gaussian)
+    offset = factors.offset + rows.apply(mean)
+    return Block(rows, offset, factors.moments, factors.gaussian, factors.elements)
 
 
 def _absorb(
