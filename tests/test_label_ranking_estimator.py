@@ -168,8 +168,8 @@ def test_the_score_counts_what_targets_say_and_no_more(eight):
         3: [(4, 8), (8, 7), (4, 7)],
     }
     worth = np.c_[model.decision_function(X), np.zeros(4)]
-    taus = [np.mean([np.sign(worth[i, a] - worth[i, b]) for a, b in said[i]]) for i in said]
-    assert_allclose(model.score(X, rankings, relevant), np.mean(taus))
+    taus = [np.mean(np.sign([worth[i, a] - worth[i, b] for a, b in said[i]])) for i in said]
+    assert_allclose(model.score(X, rankings, relevant), np.mean(np.array(taus)))
     with pytest.raises(ValueError, match="9 is not among the labels"):
         model.score(X, [[9, 1], None, None, None])
 
