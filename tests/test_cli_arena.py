@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
+from bayesrank import ArenaRanker
 from bayesrank.cli import main
 
 
@@ -61,6 +62,70 @@ def test_covariates_may_be_left_out(log, tmp_path, capsys):
     assert run(*args, *leave, "--out", tmp_path / "out") == 0
     printed = capsys.readouterr()
     assert printed.err == "" and "shown first is worth" not in printed.out
+
+
+def write_reversed(path):
+    """A log in which mathematics turns the order of code round; the names need quoting."""
+    rng = np.random.default_rng(1)
+    items = np.array(["x", "y", "<z>"])
+    first = rng.integers(0, 3, 150)
+    second = (first + rng.integers(1, 3, 150)) % 3
+    task = rng.choice(["code", "m & m"], 150)
+    margin = np.where(task == "code", 1.0, -1.0) * (second - first) + rng.normal(size=150)
+    winner, loser = np.where(margin > 0, first, second), np.where(margin > 0, second, first)
+    pd.DataFrame({"winner": items[winner], "loser": items[loser], "Task": task}).to_csv(
+        path, index=False
+    )
+
+
+def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
+    log, out = tmp_path / "log.csv", tmp_path / "out"
+    write_reversed(log)
+    options = ("--no-crosscheck", "--quiet", "--hyperparameters", "prior")
+    assert run("rank", log, "--group", "Task", "--by", "task", *options, "--out", out) == 0
+    table = pd.read_csv(out / "ranking.csv", keep_default_na=False)
+    order = {name: rows["item"].tolist() for name, rows in table.groupby("category", sort=False)}
+    assert order["code"] == ["x", "y", "<z>"] and order["m & m"] == ["<z>", "y", "x"]
+    assert list(order)[0] == "" and table["rank"].tolist() == 3 * [1, 2, 3]
+    # The posterior that was saved says the same, and records are those of the category.
+    ranker, data = ArenaRanker.load(out / "ranker.npz"), pd.read_csv(log)
+    for name, rows in table.groupby("category"):
+        ranked = ranker.rank(group=name or None).to_dataframe()
+        for column in ("skill_mean", "skill_lower", "skill_upper", "prob_best"):
+            np.testing.assert_allclose(rows[column].astype(float), ranked[column])
+        counted = data if not name else data[data["Task"] == name]
+        winners = list(counted["winner"])
+        assert rows["wins"].tolist() == [winners.count(item) for item in rows["item"]]
+    printed, page = capsys.readouterr().out, (out / "report.html").read_text()
+    categories = [f"Category {name}: " for name in dict.fromkeys(data["Task"])]
+    places = [printed.index(said) for said in ("Rank ", *categories)]
+    assert places == sorted(places) and printed.count("P(best)") == 3
+    assert "<h2>Category m &amp; m</h2>" in page and page.count("<tbody>") == 3
+
+
+BY_REFUSED = {
+    "another column": (("--by", "Task"), "those of column 'category'; write --by category, or add"),
+    "no categories": (("--by", "who", "--ignore", "category"), "add --group who if"),
+    "one category": (("--by", "Task", "--group", "Task"), "of one category (code), and its"),
+    "times": (("--by", "category", "--time", "t"), "--by does not go with --time"),
+}
+
+
+@pytest.mark.parametrize("name", BY_REFUSED)
+def test_by_of_what_is_not_the_category_is_refused(name, tmp_path, capsys):
+    path, out = tmp_path / "log.csv", tmp_path / "out"
+    path.write_text("winner,loser,category,Task,t\na,b,x,code,1\nb,a,y,code,2\n")
+    options, message = BY_REFUSED[name]
+    assert run("rank", path, "--out", out, *options) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert message in said and not out.exists()
+
+
+def test_by_of_orders_is_refused(tmp_path, capsys):
+    path = tmp_path / "orders.csv"
+    path.write_text("order\na > b\n")
+    assert run("rank", path, "--by", "order", "--out", tmp_path / "out") == 2
+    assert "orders have no categories; leave it out" in capsys.readouterr().err
 
 
 REFUSED = {

@@ -13,6 +13,7 @@ import click
 from bayesrank._names import shown
 from bayesrank._version import __version__
 from bayesrank.cli._ask import ask
+from bayesrank.cli._by import refuse_other_column
 from bayesrank.cli._columns import column_names, column_options, settled
 from bayesrank.cli._crosscheck import CHOICES
 from bayesrank.cli._evaluate import evaluate
@@ -171,6 +172,12 @@ def demo(**options: Any) -> None:
     "(the usual ones), or values, as in scale=1.5,tie_width=0.3.",
 )
 @column_options
+@click.option(
+    "--by",
+    metavar="COLUMN",
+    help="Rank the items in each category of this column as well: the one that holds the "
+    "categories (group, category, or that of --group).",
+)
 @_common_options
 def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
@@ -184,6 +191,7 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")
     data = read_comparisons(comparisons, items, columns=names)
     data = settled(data, names, home, data.features is not None)
+    refuse_other_column(data, options["by"])
     refuse_large_ranking(comparisons, data)
     run(data, Settings(**options, inputs=inputs, notes=data.notes))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bayesrank._names import shown
 from bayesrank._version import __version__
+from bayesrank.cli._by import CategoryRanking
 from bayesrank.cli._checks import Check
 from bayesrank.cli._tables import legend, ranking_cells, ranking_titles
 from bayesrank.ranking import RankSummary
@@ -77,6 +78,7 @@ def report(
     notes: Sequence[str],
     figures: Mapping[str, "Figure"],
     elo: float | None = None,
+    categories: Sequence[CategoryRanking] = (),
 ) -> str:
     """Return the page: HTML that needs nothing else, and has no script.
 
@@ -94,11 +96,16 @@ def report(
         The pictures by file name.
     elo
         Elo points of a unit of skill, where they are asked for.
+    categories
+        The ranking in each category, where they are asked for.
     """
+    meaning = legend(summary, elo, [each.summary for each in categories])
     parts = [
         "<h1>Ranking</h1>",
         f'<p class="verdict">{_text(conclusion)}</p>',
         *_table(summary, elo),
+        *(part for each in categories for part in _category(each, elo)),
+        f"<p><small>{_text(meaning)}</small></p>",
         "<h2>How far to trust it</h2>",
         *_answers(checks),
         "<h2>What the numbers mean</h2>",
@@ -135,7 +142,12 @@ def _table(summary: RankSummary, elo: float | None) -> Iterable[str]:
     yield "</tbody></table></div>"
     if count < len(summary):
         yield f"<p>{len(summary) - count:,} more items are in ranking.csv.</p>"
-    yield f"<p><small>{_text(legend(summary, elo))}</small></p>"
+
+
+def _category(category: CategoryRanking, elo: float | None) -> Iterable[str]:
+    yield f"<h2>Category {_text(category.name)}</h2>"
+    yield f"<p>{_text(category.conclusion)}</p>"
+    yield from _table(category.summary, elo)
 
 
 def _row(cells: Sequence[str], item: int, tag: str, attributes: str = "") -> str:

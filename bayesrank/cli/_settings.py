@@ -15,5 +15,6 @@ class Settings(NamedTuple):
     quiet: bool  #: no progress
     elo: bool = False  #: show skills on the scale of chess
     hyperparameters: str | Mapping[str, list[float] | float] = "integrate"
+    by: str | None = None  #: column of categories, to rank by each, too
     notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten

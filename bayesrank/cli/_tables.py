@@ -1,6 +1,6 @@
 """The ranking as a person reads it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -64,8 +64,11 @@ def ranking_cells(
         yield [cell(i) for _, cell in columns]
 
 
-def legend(summary: RankSummary, elo: float | None = None) -> str:
-    """What the columns of a ranking mean, in a few sentences."""
+def legend(
+    summary: RankSummary, elo: float | None = None, others: Sequence[RankSummary] = ()
+) -> str:
+    """What the columns of a ranking mean, and of others beside it, in a few sentences."""
+    every = (summary, *others)
     sentences = [
         "Rows stand in the order of skill; ± is one standard deviation."
         if elo is None
@@ -73,10 +76,11 @@ def legend(summary: RankSummary, elo: float | None = None) -> str:
         "The items of one tier cannot be told from its first.",
         "P(> next): the chance of being better than the item in the next row.",
     ]
-    if summary.provisional.any():
+    if any(each.provisional.any() for each in every):
+        number = "" if others else f" ({count_of(int(summary.provisional.sum()), 'item')})"
         sentences.append(
-            f"* provisional: its ranks span more than half of what they would without comparisons "
-            f"({count_of(int(summary.provisional.sum()), 'item')})."
+            "* provisional: its ranks span more than half of what they would without comparisons"
+            f"{number}."
         )
     if summary.records is not None:
         won = "won-lost-tied" if summary.records.ties.any() else "won-lost"

@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from bayesrank._names import shown
+from bayesrank.cli._by import CategoryRanking, rank_categories
 from bayesrank.cli._checks import Check
 from bayesrank.cli._columns import is_log
 from bayesrank.cli._output import OutputError, output_folder, write_frame
@@ -46,6 +47,7 @@ class Ranking(NamedTuple):
     skills: np.ndarray  #: draws, shape (draws, n), from the average item's of each component
     summary: RankSummary
     conclusion: str  #: the verdict, in a sentence or two
+    categories: tuple[CategoryRanking, ...] = ()  #: by category, where that is asked for
     elo: float | None = None  #: points of a unit of skill, where they are asked for
 
 
@@ -90,7 +92,11 @@ def run(data: ComparisonData, settings: Settings) -> None:
         say(ranking.conclusion)
         out.print(ranking_table(ranking.summary, settings.rows, ranking.elo))
         out.print()
-        say(legend(ranking.summary, ranking.elo))
+        for each in ranking.categories:
+            say(f"Category {each.name}: {each.conclusion}")
+            out.print(ranking_table(each.summary, settings.rows, ranking.elo))
+            out.print()
+        say(legend(ranking.summary, ranking.elo, [each.summary for each in ranking.categories]))
         out.file.flush()
         with steps.running():
             analysis = analyse(data, settings, ranking, steps)
@@ -129,10 +135,19 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         )
     with steps.step("Ranking"):
         draws = ranker.samples() if is_log(data) else ranker.result.get_samples()["f"]
-        skills, summary = _ranked(data, draws)
+        skills, summary = _ranked(data, draws, data)
         params = ranker.params_
-        said = conclusion(summary, skills, lambda d: float(win_chance(d, params)))
-    return Ranking(ranker, skills, summary, said, elo_per_skill(params) if settings.elo else None)
+
+        def concluded(summary: RankSummary, skills: np.ndarray) -> str:
+            return conclusion(summary, skills, lambda d: float(win_chance(d, params)))
+
+        said, categories = concluded(summary, skills), ()
+        if settings.by is not None:
+            categories = rank_categories(
+                data, ranker.samples, lambda rows, draws: _ranked(data, draws, rows), concluded
+            )
+    elo = elo_per_skill(params) if settings.elo else None
+    return Ranking(ranker, skills, summary, said, categories, elo)
 
 
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
@@ -179,8 +194,13 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     return Analysis(checks, notes, posterior, figures)
 
 
-def _ranked(data: ComparisonData, draws: np.ndarray) -> tuple[np.ndarray, RankSummary]:
-    """Skills above or below the average of their component, and their ranking."""
+def _ranked(
+    data: ComparisonData, draws: np.ndarray, counted: ComparisonData
+) -> tuple[np.ndarray, RankSummary]:
+    """Skills above or below the average of their component, and their ranking.
+
+    All comparisons of `data` link items; its records are of those that are `counted`.
+    """
     from bayesrank.ranking import connected_components, count_records, summarize
 
     component = np.zeros(data.num_items, np.int64)
@@ -190,7 +210,9 @@ def _ranked(data: ComparisonData, draws: np.ndarray) -> tuple[np.ndarray, RankSu
     for number in range(component.max() + 1):
         inside = component == number
         skills[:, inside] -= skills[:, inside].mean(axis=1, keepdims=True)
-    records = count_records(data.comparisons, data.num_items, tied=data.tied, weights=data.weights)
+    records = count_records(
+        counted.comparisons, data.num_items, tied=counted.tied, weights=counted.weights
+    )
     return skills, summarize(skills, data.names, records=records, components=component)
 
 
@@ -303,6 +325,7 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
         (*analysis.notes, *settings.notes),
         analysis.figures,
         ranking.elo,
+        ranking.categories,
     )
     (folder / "report.html").write_text(page, encoding="utf-8")
     result = getattr(ranking.ranker, "result", None)
@@ -316,15 +339,28 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
 
 
 def _frame(ranking: Ranking) -> Any:
-    """The table with all columns; those on the scale of chess where they are asked for."""
+    """The table with all columns; below it those of categories, which a first column names."""
+    import pandas as pd
+
+    frame = _columns_of(ranking.summary, ranking.elo)
+    if not ranking.categories:
+        return frame
+    frames = [frame.assign(category="")]
+    for each in ranking.categories:
+        frames.append(_columns_of(each.summary, ranking.elo).assign(category=each.name))
+    return pd.concat(frames)[["category", *frame.columns]]
+
+
+def _columns_of(summary: RankSummary, elo: float | None) -> Any:
+    """The table of one ranking; skills also on the scale of chess where that is asked for."""
     from bayesrank.cli._unit import ELO_MEAN
 
-    frame, summary = ranking.summary.to_dataframe(), ranking.summary
-    if ranking.elo is not None:
+    frame = summary.to_dataframe()
+    if elo is not None:
         for name, skill in (
             ("elo", summary.mean),
             ("elo_lower", summary.skill_lower),
             ("elo_upper", summary.skill_upper),
         ):
-            frame[name] = ELO_MEAN + ranking.elo * skill
+            frame[name] = ELO_MEAN + elo * skill
     return frame

@@ -196,6 +196,8 @@ def _labelled(found: Covariates) -> dict[str, Any]:
             seen, codes = np.unique(column.codes, return_inverse=True)
             labelled[f"{role}s"] = codes.astype(np.int64)
             labelled[f"{role}_names"] = tuple(column.values[i] for i in seen)
+    if found.group is not None:
+        labelled["group_column"] = found.group.name
     return labelled
 
 

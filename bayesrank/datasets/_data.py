@@ -64,6 +64,9 @@ class ComparisonData:
         says nothing of them.
     judge_names, group_names
         Their names.
+    group_column
+        Name of the column that the categories are in, as the file spells it; empty if there is
+        none.
     notes
         Sentences on how the file was understood, and what of it was left out.
     overlooked
@@ -85,6 +88,7 @@ class ComparisonData:
     groups: np.ndarray | None = None
     judge_names: tuple[str, ...] = ()
     group_names: tuple[str, ...] = ()
+    group_column: str = ""
     notes: tuple[str, ...] = ()
     overlooked: tuple[str, ...] = ()
 

@@ -1,0 +1,84 @@
+"""`rank --by`: a ranking of each category, below the one of all."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from bayesrank.ranking import RankSummary
+
+if TYPE_CHECKING:
+    from bayesrank.datasets import ComparisonData
+
+
+class CategoryRanking(NamedTuple):
+    """What is said of the items in one category."""
+
+    name: str  #: of the category
+    summary: RankSummary  #: of the skills in it, with the records of its comparisons
+    conclusion: str
+
+
+def refuse_other_column(data: "ComparisonData", column: str | None) -> None:
+    """Refuse to rank by a column that is not the one of categories.
+
+    Parameters
+    ----------
+    data
+        The comparisons as the model takes them.
+    column
+        What was asked for; None if nothing was.
+
+    Raises
+    ------
+    click.UsageError
+        If the column is another, or holds one category only.
+    """
+    if column is None:
+        return
+    other = "--time" if data.times is not None else "--items" if data.features is not None else None
+    if other is not None:
+        raise click.UsageError(f"--by does not go with {other}; leave one of them out.")
+    if data.orders is not None:
+        raise click.UsageError("--by: orders have no categories; leave it out.")
+    if data.groups is None:
+        raise click.UsageError(
+            f"--by {column}: no column of the file is read as categories; add --group {column} if "
+            "that is one."
+        )
+    if column.lower() != data.group_column.lower():
+        raise click.UsageError(
+            f"--by {column}: the categories are those of column {data.group_column!r}; write "
+            f"--by {data.group_column}, or add --group {column} if that is what you mean."
+        )
+    if len(data.group_names) == 1:
+        raise click.UsageError(
+            f"--by {column}: all comparisons are of one category ({data.group_names[0]}), and its "
+            "ranking is the one of all; leave out --by."
+        )
+
+
+def rank_categories(
+    data: "ComparisonData",
+    samples: Callable[[str], Any],
+    ranked: Callable[["ComparisonData", Any], tuple[Any, RankSummary]],
+    concluded: Callable[[RankSummary, Any], str],
+) -> tuple[CategoryRanking, ...]:
+    """Rank the items in each category, by the posterior that the ranking of all comes from.
+
+    Parameters
+    ----------
+    data
+        The comparisons.
+    samples
+        Draws of the skills in a category.
+    ranked
+        Makes skills and their ranking, of draws and of the comparisons that count as records.
+    concluded
+        Says what a ranking comes to.
+    """
+    rankings = []
+    for number, name in enumerate(data.group_names):
+        skills, summary = ranked(data.where(data.groups == number), samples(name))
+        rankings.append(CategoryRanking(name, summary, concluded(summary, skills)))
+    return tuple(rankings)
