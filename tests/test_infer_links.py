@@ -106,6 +106,13 @@ def test_links_are_the_prior():
         assert_allclose(precision @ covariance, np.eye(size), atol=1e-8)
 
 
+def test_a_mean_that_is_not_a_number_comes_to_an_end():
+    slopes = Rows(jnp.ones((3, 1)).at[0].set(0.0), jnp.array([[0], [0], [1]]), 3)
+    mean, prior = linked(slopes, jnp.array([0.0, jnp.nan, 1.0]), jnp.ones(3))
+    assert np.isnan(mean).tolist() == [False, True, True]
+    assert_allclose(prior.variances, [1.0, 2.0, 3.0])
+
+
 def test_what_is_not_read_as_links(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
     assert type(EP(scanned).run(KEY, *games())) is EPResult  # right, with all covariances

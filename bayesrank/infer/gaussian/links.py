@@ -66,7 +66,7 @@ def linked(slopes: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]
 
     def unfinished(state: tuple[Array, ...]) -> Array:
         mean, variances, old_mean, old_variances = state
-        return jnp.any((mean != old_mean) | (variances != old_variances))
+        return jnp.any(_differ(mean, old_mean) | _differ(variances, old_variances))
 
     def follow(state: tuple[Array, ...]) -> tuple[Array, ...]:
         mean, variances, *_ = state
@@ -82,3 +82,8 @@ def linked(slopes: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]
         columns=jnp.concatenate([own, slopes.columns], axis=1),
     )
     return mean, LinkedPrior(links, spread, variances)
+
+
+def _differ(new: Array, old: Array) -> Array:
+    """Where numbers are others; what is not a number stays so, and is no other one."""
+    return (new != old) & ~(jnp.isnan(new) & jnp.isnan(old))
