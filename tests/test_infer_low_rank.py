@@ -141,8 +141,10 @@ def test_the_structure_is_found(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 100)
     result = EP(smooth_skills, max_sweeps=4, tol=10.0).run(KEY, X, pairs, RANK)
     assert isinstance(result, LargeEPResult) and result.posterior.structure == "low_rank"
-    with pytest.raises(ValueError, match="no covariances are made, which this engine needs"):
+    with pytest.raises(ValueError, match="EP.run alone does without"):
         maximize_evidence(learned, X, pairs)
+    with pytest.raises(ValueError, match="EP.run alone does without"):
+        EP(smooth_skills).solve({}, X, pairs, RANK)
 
 
 def learned(X, pairs):

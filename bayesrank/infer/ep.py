@@ -204,8 +204,16 @@ class EP:
         -------
         tuple
             The program as read, and the last state.
+
+        Raises
+        ------
+        ValueError
+            If the program is not one that EP can take; or if its posterior is kept by its sparse
+            precision or as low rank, which `run` alone sweeps over.
         """
         program = self._read(params, *args, **kwargs)
+        if program.is_low_rank or program.is_linked:
+            raise Refusal("only_run", ", ".join(program.shapes)).error()
         return program, self._sweep(program, init_sites)
 
     def _read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
@@ -306,8 +314,6 @@ class EP:
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
         program = self._read(params, *args, **kwargs)
         problem = program.problem
-        if program.is_low_rank or program.is_linked:
-            raise Refusal("no_covariances", ", ".join(program.shapes)).error()
         if isinstance(state.posterior, FactorisedGaussian):
             return messages.log_evidence(problem, state.posterior.messages), state
         return sites.evidence_at(problem, state, differentiable=True), state
@@ -423,12 +429,10 @@ class EP:
         self, known: tuple[dict[str, Any], Any], args: tuple, kwargs: dict[str, Any]
     ) -> tuple[Solution, ProgramLayout]:
         params, groups = known
+        program = self._read(params, *args, **kwargs)
         if groups:
-            program = self._read(params, *args, **kwargs)
             program = program._replace(problem=collapsed(program.problem, groups))
-            state = self._sweep(program)
-        else:
-            program, state = self.solve(params, *args, **kwargs)
+        state = self._sweep(program)
         posterior, large = state.posterior, None
         if program.is_factorised or program.is_low_rank or program.is_linked:
             mean, covariance = program.mean + posterior.mean, None

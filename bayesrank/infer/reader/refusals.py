@@ -93,6 +93,11 @@ _MESSAGES = {
         "of so many latents ({name}) no covariances are made, which this engine needs; use EP and "
         "maximize_evidence, or give it EP(model, structure='dense')"
     ),
+    "only_run": (
+        "of so many latents ({name}) no covariances are made, and EP.run alone does without, at "
+        "hyperparameters that are given (params=...); call that, or use EP(model, "
+        "structure='dense') on fewer latents"
+    ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "
         "traced by jit or vmap. Index before the first nonlinear operation (exp(f[i]), not "
