@@ -280,6 +280,8 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     assert ranker.rank().name == ["a", "b", "c"]
     assert ranker.effects() == [] and ranker.notes() == ()
     assert len(ranker.judges()) == 0
+    with pytest.raises(ValueError, match="judge is 'Eve', but fit was given no judges to tell"):
+        ranker.predict_proba([("a", "b")], judge="Eve")
 
 
 @pytest.mark.parametrize(

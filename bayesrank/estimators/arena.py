@@ -218,7 +218,7 @@ class ArenaRanker(BaseEstimator):
         return self.result_
 
     def samples(self, group: Hashable | None = None) -> Array:
-        """Posterior draws of skills, the same at every call.
+        """Posterior draws of skills, the same at every call if `random_state` is a number.
 
         Parameters
         ----------
@@ -426,6 +426,10 @@ class ArenaRanker(BaseEstimator):
         return {name: number for number, name in enumerate(self.names_)}
 
     def _number(self, name: Hashable, names: Sequence[Any], what: str) -> int:
+        if not names:
+            raise ValueError(
+                f"{what} is {name!r}, but fit was given no {what}s to tell apart; leave it out"
+            )
         if name not in names:
             raise ValueError(f"{what} {name!r} was not in fit; it is none of {names[:5]!r}")
         return names.index(name)
