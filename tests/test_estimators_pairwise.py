@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
-from bayesrank import PairwiseRanker, PreferenceGP
+from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
 from bayesrank.infer import EP, IntegratedEPResult
 from bayesrank.models import thurstone
 
@@ -182,6 +182,20 @@ def test_questions_by_name(alone):
     assert set(pair) not in [set(row) for row in WINS]
     candidates = [("ash", "yew"), ("elm", "ash")]
     assert [set(pair) for pair in alone.query(3, candidates=candidates)] == [{"ash", "yew"}]
+
+
+def test_items_of_the_same_evidence_come_out_alike():
+    """A, C and E win twice each against B, D and F: chance in the draws does not order them."""
+    games = [("A", "B"), ("C", "D"), ("E", "F"), ("A", "D"), ("C", "F"), ("E", "B")]
+    for ranker in (
+        PairwiseRanker(hyperparameters="prior", num_samples=50),
+        ArenaRanker(hyperparameters="prior", num_samples=50),
+    ):
+        ranked = ranker.fit(games).rank()
+        assert ranked.name == list("ACEBDF")
+        means = ranker.predict()[0]
+        np.testing.assert_allclose(ranker.samples().mean(axis=0), means, atol=1e-9)
+        np.testing.assert_allclose(ranked.mean, np.repeat([means[0], means[1]], 3), atol=1e-4)
 
 
 @pytest.mark.parametrize("which", ["alone", "featured", "graph"])

@@ -202,6 +202,17 @@ def test_components_are_ranked_each_by_itself():
     assert "component" not in summarize(samples).to_dataframe()
 
 
+def test_items_of_equal_means_stay_in_their_order():
+    """Where equals and nearly equals stand is not left to rounding, on any scale of skill."""
+    draws = np.random.default_rng(0).standard_normal((300, 5))
+    draws -= draws.mean(axis=0)
+    for scale in (1.0, 1e-9):
+        shifted = scale * (draws + [0.0, 1.0, 1e-9, 1.0 + 1e-9, 1e-3])
+        summary = summarize(shifted)
+        assert summary.item.tolist() == [1, 3, 4, 0, 2]
+        assert tiers(shifted)[1] == 1 and summary.tier[0] == 1
+
+
 def test_records_stand_beside_their_items():
     samples = np.random.default_rng(8).normal(size=(50, 3)) + [0.0, 9.0, 18.0]
     records = ItemRecords(np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9]))

@@ -49,7 +49,7 @@ def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float
 def _what_would_tell(skills: np.ndarray, chance: Callable[[float], float]) -> str:
     number = comparisons_to_settle(skills, chance)
     if number > _MOST:
-        return "The first of them are too close for comparisons to tell them apart."
+        return "They are estimated too close to say how many more comparisons would tell."
     digits = max(0, len(str(int(number))) - 2)
     rough = max(1, round(number / 10**digits) * 10**digits)
     return (

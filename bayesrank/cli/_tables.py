@@ -70,7 +70,7 @@ def legend(
     """What the columns of a ranking mean, and of others beside it, in a few sentences."""
     every = (summary, *others)
     sentences = [
-        "Rows stand in the order of skill; ± is one standard deviation."
+        "Rows stand in the order of mean skill; ± is one standard deviation."
         if elo is None
         else "Rows stand in the order of Elo, with 90% intervals; the average item has 1500.",
         "The items of one tier cannot be told from its first.",

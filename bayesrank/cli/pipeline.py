@@ -134,8 +134,7 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
             data, settings, lambda number, _: advance(None, f"{number} values tried")
         )
     with steps.step("Ranking"):
-        draws = ranker.samples() if is_log(data) else ranker.result.get_samples()["f"]
-        skills, summary = _ranked(data, draws, data)
+        skills, summary = _ranked(data, ranker.samples(), data)
         params = ranker.params_
 
         def concluded(summary: RankSummary, skills: np.ndarray) -> str:

@@ -22,7 +22,7 @@ from bayesrank.estimators.arena_posterior import ArenaPosterior, moments_of_part
 from bayesrank.estimators.arena_scales import fit_posterior
 from bayesrank.estimators.arena_storage import read_arena, write_arena
 from bayesrank.estimators.comparisons import numbers_of, read_pairs
-from bayesrank.estimators.skills import OUTCOMES, Outcome
+from bayesrank.estimators.skills import OUTCOMES, Outcome, at_mean
 from bayesrank.infer import IntegratedEPResult
 from bayesrank.ranking import RankSummary, connected_components, summarize
 from bayesrank.solvers.arena import ArenaFit, arena_data
@@ -228,10 +228,13 @@ class ArenaRanker(BaseEstimator):
         Returns
         -------
         ndarray of shape (num_samples, n)
+            Their averages are the posterior means: what chance put between the two is taken off,
+            so that items of the same evidence come out alike.
         """
         check_is_fitted(self)
         random = check_random_state(self.random_state)
-        return self.posterior_.samples(self._group(group), self.num_samples, random)
+        draws = self.posterior_.samples(self._group(group), self.num_samples, random)
+        return at_mean(draws, self.predict(group=group)[0])
 
     def rank(
         self,

@@ -150,6 +150,12 @@ def with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list
     return extended
 
 
+def at_mean(draws: Any, mean: Array) -> Array:
+    """Draws moved so that they average to the posterior mean, which is known without chance."""
+    draws = np.asarray(draws)
+    return draws + (mean - draws.mean(axis=0, dtype=np.float64))
+
+
 def _needs_inducing(program: Any, args: tuple, options: Mapping[str, Any]) -> bool:
     """Whether skills are those of features, of items too many for a covariance matrix."""
     return program is preference_gp and "laplacian" not in options and len(args[0]) > MOST_DENSE
@@ -201,9 +207,26 @@ class SkillEstimator(EPEstimator):
         ValueError
             If an argument does not fit.
         """
-        skills = self.result.get_samples()["f"]
+        skills = self.samples()
         names = self._names() if names is None else names
         return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
+
+    def samples(self) -> Array:
+        """Posterior draws of the skills of the items of `fit`, the same at every call.
+
+        Returns
+        -------
+        ndarray of shape (num_samples, n)
+            Their averages are the posterior means: what chance put between the two is taken off,
+            so that items of the same evidence come out alike.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        result = self.result
+        return at_mean(result.get_samples()["f"], result.mean["f"])
 
     def _names(self) -> Sequence[object] | None:
         """Names of the items of `fit`, if they have any."""

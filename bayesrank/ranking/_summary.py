@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank._names import check_names, shown
-from bayesrank.ranking._ranks import equal_tailed, mean_rank, rank_bounds, top_k_share
+from bayesrank.ranking._ranks import by_mean, equal_tailed, mean_rank, rank_bounds, top_k_share
 from bayesrank.ranking._records import ItemRecords
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
@@ -197,8 +197,8 @@ def summarize(
     Returns
     -------
     RankSummary
-        One entry per item, sorted by mean skill, which is what is shown. ``print`` it, or call
-        ``to_dataframe()``.
+        One entry per item, sorted by mean skill, which is what is shown; items of equal means stay
+        in the order of `samples`. ``print`` it, or call ``to_dataframe()``.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def summarize(
     parts = []
     for number in range(component.max() + 1):
         inside = np.flatnonzero(component == number)
-        order = inside[np.argsort(-mean[inside], kind="stable")]
+        order = inside[by_mean(array[:, inside])]
         parts.append({"item": order, **_ranked(array[:, order], prob, k)})
     columns: dict[str, Any] = {
         name: np.concatenate([part[name] for part in parts]) for name in parts[0]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from bayesrank.ranking._ranks import by_mean
 from bayesrank.ranking._validate import Array, check_prob, check_samples
 
 _ROUNDING = 1e-9
@@ -51,7 +52,7 @@ def tiers(samples: ArrayLike, prob: float = 0.95) -> Array:
     array([1, 1, 2])
     """
     array, prob = check_samples(samples), check_prob(prob)
-    order = np.argsort(-array.mean(axis=0, dtype=np.float64), kind="stable")
+    order = by_mean(array)
     tier = np.zeros(len(order), np.int64)
     number, left = 0, order
     while left.size:
