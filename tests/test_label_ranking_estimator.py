@@ -319,6 +319,8 @@ def test_refuses(options, targets, message):
 def test_refuses_features_that_overflow():
     with pytest.raises(ValueError, match="X is so large in column 0 that its standard deviation"):
         LabelRanker().fit(1e200 * X_TWO, [["a", "b"], ["b", "a"]])
+    with pytest.raises(ValueError, match="X differs so little in column 0 that its standard dev"):
+        LabelRanker().fit(1e-200 * X_TWO, [["a", "b"], ["b", "a"]])
 
 
 def test_refuses_decisions_that_it_does_not_know():

@@ -102,7 +102,7 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
     Raises
     ------
     ValueError
-        If a feature is so large that these overflow.
+        If a feature is so large that these overflow, or so small that the latter underflows.
 
     Warns
     -----
@@ -117,6 +117,12 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
         raise ValueError(
             f"X is so large in column {np.argmax(vast)} that its standard deviation overflows; "
             "give that feature in a larger unit"
+        )
+    lost = (spread == 0.0) & ~constant
+    if lost.any():
+        raise ValueError(
+            f"X differs so little in column {np.argmax(lost)} that its standard deviation "
+            "underflows; give that feature in a smaller unit"
         )
     if constant.any():
         warnings.warn(

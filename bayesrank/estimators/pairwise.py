@@ -59,7 +59,7 @@ class PairwiseRanker(NamedSkillEstimator):
         "maximum" learns them as those under which the data are most probable, their priors
         included: intervals are then too narrow where the data are few. "integrate" averages over
         them, which takes some dozens of fits and widens the intervals by what is not known of them;
-        of more than 3,000 items, it is "maximum".
+        of more than 3,000 items, unless they have a graph or move, it is "maximum".
         "prior" takes the medians of their priors. A mapping fixes those that it names (with
         features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
         ``tie_width``; with `time`, ``drift`` or ``lengthscale`` in units of the time from the first
