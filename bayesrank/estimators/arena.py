@@ -326,7 +326,7 @@ class ArenaRanker(BaseEstimator):
         NotFittedError
             If `fit` has not been called.
         ValueError
-            If a name is not known, or `outcome` is not possible.
+            If a name is not known, `outcome` is not possible, or nothing is known of positions.
         """
         check_is_fitted(self)
         if outcome not in OUTCOMES:
@@ -335,6 +335,11 @@ class ArenaRanker(BaseEstimator):
             raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
         if position not in (-1, 0, 1):
             raise ValueError(f"position is {position!r}; pass 1, 0 or -1")
+        if position != 0 and not self.posterior_.with_position:
+            raise ValueError(
+                f"position is {position!r}, but no positions were given to fit, so that nothing is "
+                "known of what they are worth; leave it out"
+            )
         numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), "it was not in fit")
         number = None if judge is None else self._number(judge, self.judge_names_, "judge")
         win, loss = np.zeros(len(numbers)), np.zeros(len(numbers))
