@@ -275,6 +275,12 @@ def test_effects_in_a_hundred_comparisons(fitted):
     )
 
 
+def test_a_tie_width_that_was_given_has_no_interval():
+    games = {"winner": ["x", "y"], "loser": ["y", "x"], "tie": [1, 0]}
+    ranker = ArenaRanker(hyperparameters="prior").fit(pd.DataFrame(games))
+    assert ranker.notes() == ("Equals tie in 28 in 100 (taken as known).",)
+
+
 def test_without_any_part_it_is_a_ranking_of_skills():
     ranker = ArenaRanker().fit([("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")])
     assert ranker.rank().name == ["a", "b", "c"]

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from bayesrank.cli._checks import _enough
 from bayesrank.cli._conclusion import conclusion
 from bayesrank.cli._steps import Steps
 from bayesrank.cli._tables import legend, ranking_cells, ranking_table, ranking_titles
@@ -137,6 +138,16 @@ def test_conclusion_of_items_too_close_and_of_components():
     text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
     assert text.startswith("No comparison links the 2 components")
     assert "3 of 3 may be" in text and "too close" in text
+
+
+def test_one_of_a_thing_is_said_in_the_singular():
+    draws = np.random.default_rng(0).standard_normal((4000, 2)) + [1.1, -1.1]
+    summary = summarize(draws, list("ab"))
+    text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
+    assert "Roughly 1 more comparison of the first" in text
+    draws = np.random.default_rng(0).standard_normal((2000, 4)) * [0.1, 0.1, 0.1, 9.0]
+    said = _enough(summarize(draws + [3.0, 2.0, 1.0, 0.0])).sentence
+    assert said.startswith("1 of 4 items is provisional: its ranks span more")
 
 
 def _show(*, terminal: bool, quiet: bool) -> str:

@@ -257,6 +257,12 @@ def test_numbers():
 
 BAD = {
     "unknown layout": ("x,y,z\n1,2,3\n", {}, "row 1: there is no column 'winner' among 'x', 'y', "),
+    "no loser": (
+        "W,L\nx,y\n", {"winner": "W"}, "row 1: there is no column 'loser' among 'W', 'L'"
+    ),
+    "no second": (
+        "W,L\nx,y\n", {"first": "W"}, "row 1: there is no column 'second' among 'W', 'L'"
+    ),
     "no outcome": ("model_a,model_b\nx,y\n", {}, "row 1: there is no column 'winner' among "),
     "bad word": (
         "model_a,model_b,winner\nx,y,a\nx,y,perhaps\n", {},

@@ -66,9 +66,10 @@ def _enough(summary: RankSummary) -> Check:
     question, few = "Enough comparisons?", int(summary.provisional.sum())
     if not few:
         return Check(question, "yes", "Every item's rank is known better than half way.")
+    are, their = ("is", "its") if few == 1 else ("are", "their")
     sentence = (
-        f"{few:,} of {len(summary):,} items are provisional: their ranks span more than half of "
-        "what they would without comparisons."
+        f"{few:,} of {len(summary):,} items {are} provisional: {their} ranks span more than half "
+        "of what they would without comparisons."
     )
     return Check(question, "NO", sentence)
 

@@ -52,8 +52,9 @@ def _what_would_tell(skills: np.ndarray, chance: Callable[[float], float]) -> st
         return "They are estimated too close to say how many more comparisons would tell."
     digits = max(0, len(str(int(number))) - 2)
     rough = max(1, round(number / 10**digits) * 10**digits)
+    more = "comparison" if rough == 1 else "comparisons"
     return (
-        f"Roughly {rough:,} more comparisons of the first with the others would tell, if they "
+        f"Roughly {rough:,} more {more} of the first with the others would tell, if they "
         "differ by what is estimated now."
     )
 

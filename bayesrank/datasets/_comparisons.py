@@ -148,7 +148,7 @@ def _without_ignored(table: ColumnTable, chosen: ColumnNames) -> ColumnTable:
 
 def _unrecognised(table: ColumnTable, chosen: ColumnNames) -> DataError:
     header = ", ".join(map(repr, table.header))
-    missing = chosen.order or ("loser" if table.position("winner") is not None else "winner")
+    missing = chosen.order or _other_side(table, chosen)
     problem = f"there is no column {missing!r} among {header}"
     examples = "; ".join([*(layout.example for layout in LAYOUTS), "order"])
     cure = (
@@ -156,6 +156,15 @@ def _unrecognised(table: ColumnTable, chosen: ColumnNames) -> DataError:
         "--first, --second and --outcome, or --order"
     )
     return DataError(table.path, problem, cure, row=1)
+
+
+def _other_side(table: ColumnTable, chosen: ColumnNames) -> str:
+    """The column that is lacking beside the one that is there or named."""
+    if chosen.winner is not None or table.position("winner") is not None:
+        return "loser"
+    if chosen.first is not None and chosen.second is not None:
+        return "winner"
+    return "second" if chosen.first is not None else "first" if chosen.second else "winner"
 
 
 def _from_sides(

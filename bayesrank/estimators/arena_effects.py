@@ -132,7 +132,9 @@ def sentences_on(
     sure = f"{100 * prob:g}% sure"
     for effect in effects:
         low, high = sorted((effect.percent_lower, effect.percent_upper))
-        interval = f"{effect.percent:.0f} in 100 ({sure}: {low:.0f} to {high:.0f})"
+        known = effect.lower == effect.upper
+        range_ = "taken as known" if known else f"{sure}: {low:.0f} to {high:.0f}"
+        interval = f"{effect.percent:.0f} in 100 ({range_})"
         if effect.name == "position_effect":
             label = effect.label[0].upper() + effect.label[1:]
             said.append(f"{label} is worth {interval} of the comparisons between equals.")
