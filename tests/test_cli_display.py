@@ -140,6 +140,12 @@ def test_conclusion_of_items_too_close_and_of_components():
     assert "3 of 3 may be" in text and "too close" in text
 
 
+def test_a_skill_of_nearly_nothing_has_no_minus():
+    draws = np.array([[1.0, 1e-17, -1.0], [1.5, -1e-15, -1.5]])
+    rows = _cells(summarize(draws, list("abc")))
+    assert [row["Skill ± sd"][:5] for row in rows] == ["+1.25", "+0.00", "-1.25"]
+
+
 def test_one_of_a_thing_is_said_in_the_singular():
     draws = np.random.default_rng(0).standard_normal((4000, 2)) + [1.1, -1.1]
     summary = summarize(draws, list("ab"))

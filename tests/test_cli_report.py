@@ -119,6 +119,7 @@ def test_a_browser_shows_it_without_scrolling_sideways(tmp_path, width):
         "<script>addEventListener('load', () => { document.title = JSON.stringify({"
         "page: document.documentElement.scrollWidth, view: innerWidth, "
         "rows: document.querySelectorAll('tbody tr').length, "
+        "widest: Math.max(...[...document.images].map(i => i.width)), "
         "pictures: [...document.images].filter(i => i.naturalWidth > 0).length}); });</script>"
     )
     page = tmp_path / "report.html"
@@ -149,3 +150,5 @@ def test_a_browser_shows_it_without_scrolling_sideways(tmp_path, width):
     measured = json.loads(found.group())
     assert measured["page"] <= measured["view"] <= width
     assert measured["rows"] == 12 and measured["pictures"] == 1
+    # On a phone a picture is not made too small to read: it scrolls by itself.
+    assert (measured["widest"] > width) == (width < 640)

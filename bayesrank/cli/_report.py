@@ -50,7 +50,7 @@ td.item { background: inherit; }
 th.item { z-index: 1; }
 tbody tr.tier td { border-top: 1px solid #999; }
 .answer { font-weight: bold; }
-figure { margin: 1rem 0; }
+figure { margin: 1rem 0; overflow-x: auto; }
 img { max-width: 100%; height: auto; }
 p, li, dd { overflow-wrap: anywhere; }
 dd { margin: 0 0 .6rem 1rem; }
@@ -59,6 +59,7 @@ small { color: #555; }
   table { font-size: .85rem; }
   th, td { padding: .15rem .3rem; }
   th.item, td.item { min-width: 5rem; max-width: 9rem; }
+  img { max-width: none; min-width: 42rem; }
 }
 @media (prefers-color-scheme: dark) {
   tbody tr { background: #181818; }

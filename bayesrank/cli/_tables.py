@@ -98,7 +98,7 @@ def _columns(summary: RankSummary, elo: float | None) -> list[tuple[str, Callabl
     alone = np.bincount(summary.component)[summary.component] == 1
 
     def skill(i: int) -> str:
-        return f"{summary.mean[i]:+.2f} ± {summary.sd[i]:.2f}"
+        return f"{summary.mean[i]:+z.2f} ± {summary.sd[i]:.2f}"
 
     def points(i: int) -> str:
         numbers = [summary.mean[i], summary.skill_lower[i], summary.skill_upper[i]]

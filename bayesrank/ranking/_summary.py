@@ -133,7 +133,7 @@ class RankSummary:
             str(self.rank[i]),
             shown(self.name[i]),
             str(self.tier[i]),
-            f"{self.mean[i]:.3f} ± {self.sd[i]:.3f}",
+            f"{self.mean[i]:z.3f} ± {self.sd[i]:.3f}",
             f"{self.prob_best[i]:.1%}",
             f"{self.prob_top_k[i]:.1%}",
             f"{self.rank_lower[i]} to {self.rank_upper[i]}",
