@@ -96,6 +96,21 @@ def step(x):
     return jnp.where(x > 0.3, 0.0, -5.0)
 
 
+def test_a_bend_beyond_the_middle_of_the_cavity_is_seen():
+    """Within a standard deviation of the cavity's mean, the log likelihood is a straight line."""
+    bend = 4.6
+    with jax.enable_x64(True):
+        zero, one = jnp.zeros(1), jnp.ones(1)
+        found = tilted_moments(lambda x: jax.nn.log_sigmoid(60.0 * (x - bend)), zero, one)
+    grid = np.linspace(-12, 12, 400_001)
+    log_density = -np.logaddexp(0.0, -60.0 * (grid - bend)) - 0.5 * grid**2
+    weight = np.exp(log_density - log_density.max())
+    mean = np.average(grid, weights=weight)
+    assert_allclose(found.d1[0], mean, rtol=1e-6)
+    variance = np.average((grid - mean) ** 2, weights=weight)
+    assert_allclose(1 + found.d2[0], variance, rtol=1e-6)
+
+
 @pytest.mark.parametrize("log_likelihood", [spike, two_peaks, step])
 def test_other_shapes_are_left_to_the_panels(log_likelihood):
     """One such factor among many is enough for all to be integrated by panels."""

@@ -86,9 +86,11 @@ def trapezoid_moments(
     shift = first / mass
     tilted_variance = rule.scale**2 * (second / mass - shift**2)
     # The variance keeps no digits of what it differs from the cavity's by, where that is small.
-    narrow = jnp.abs(mode.curvature) * variance < jnp.finfo(mean.dtype).eps ** 0.5
+    narrowing = tilted_variance / variance - 1.0
+    largest = jnp.maximum(jnp.abs(mode.curvature) * variance, jnp.abs(narrowing))
+    is_narrow = largest < jnp.finfo(mean.dtype).eps ** 0.5
     d1 = (mode.place - mean + rule.scale * shift) / variance
-    d2 = jnp.where(narrow, mode.curvature, (tilted_variance / variance - 1.0) / variance)
+    d2 = jnp.where(is_narrow, mode.curvature, narrowing / variance)
     log_z = top + jnp.log(mass) - 0.5 * jnp.log(2 * jnp.pi * variance)
     computed = _log_integral(log_likelihood, rule, *given)
     return TiltedMoments(known(log_z, computed), d1, d2), jnp.all(promising & settled)
