@@ -31,6 +31,7 @@ from bayesrank.infer.gaussian.factorised import FactorisedGaussian
 from bayesrank.infer.gaussian.sharded import ShardedRows, check_mesh
 from bayesrank.infer.large import Large, LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
+from bayesrank.infer.missed import Faults
 from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
@@ -366,7 +367,8 @@ class EP:
         ConvergenceWarning
             If EP has not converged after `max_sweeps` sweeps.
         AccuracyWarning
-            If the quadrature of a factor missed more than a hundredth of its mass.
+            If the quadrature of a factor missed more than a hundredth of its mass, or has its
+            mean or standard deviation wrong by more than .03 standard deviations.
         """
         sources = sources_of(params or {})
         params = dict(params or {})
@@ -405,8 +407,8 @@ class EP:
         alone = isinstance(result, LargeEPResult) and result.posterior.structure == "factorised"
         if alone and self.structure == "auto":
             warnings.warn(_KEPT_ALONE, AccuracyWarning, stacklevel=outside())
-        if result.missed_mass:
-            warnings.warn(_missed(result), AccuracyWarning, stacklevel=outside())
+        if result.missed_mass or result.moment_errors:
+            warnings.warn(_at_fault(result), AccuracyWarning, stacklevel=outside())
         return result
 
     def _calling(self, callback: Callable[[int, float], None] | None) -> AbstractContextManager:
@@ -450,11 +452,11 @@ class EP:
                 log_evidence = jnp.zeros(())
             else:
                 log_evidence = messages.log_evidence(program.problem, posterior.messages)
-            missed = tuple(jnp.zeros(()) for _ in program.problem.blocks)
+            faults = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in program.problem.blocks)
         else:
             mean, covariance = program.all_latents(posterior)
             log_evidence = sites.evidence_at(program.problem, state)
-            missed = sites.missed(program.problem, state)
+            faults = sites.faults(program.problem, state)
         solution = Solution(
             state.tau,
             state.nu,
@@ -465,7 +467,7 @@ class EP:
             mean,
             covariance,
             log_evidence,
-            missed,
+            faults,
             program.hyperparameters,
             tuple(passed for _, passed in program.checks),
             program.ends,
@@ -539,13 +541,22 @@ def _without_derivative(tree: Any) -> Any:
     return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, tree)
 
 
-def _missed(result: EPResult) -> str:
-    worst = max(result.missed_mass, key=result.missed_mass.__getitem__)
+def _at_fault(result: EPResult) -> str:
+    said = []
+    if missed := result.missed_mass:
+        worst = max(missed, key=missed.__getitem__)
+        said.append(f"missed at least {missed[worst]:.0%} of the mass of a factor of {worst!r}")
+    if errors := result.moment_errors:
+        worst = max(errors, key=errors.__getitem__)
+        said.append(
+            f"has the mean or the standard deviation of a factor of {worst!r} wrong by about "
+            f"{errors[worst]:.0%} of that standard deviation"
+        )
     return (
-        f"EP's quadrature missed at least {result.missed_mass[worst]:.0%} of the mass of a factor "
-        f"of {worst!r}, which has several narrow peaks. The answer leaves that part out. Where the "
-        "factor is a mixture, write it as numpyro's MixtureSameFamily or MixtureGeneral; else use "
-        "NUTS, from several starting points"
+        f"EP's quadrature {', and '.join(said)}: such a factor has several narrow peaks, "
+        "jumps or heavy tails. The answer has the same fault. Where the factor is a mixture, write "
+        "it as numpyro's MixtureSameFamily or MixtureGeneral; else use NUTS, from several starting "
+        "points"
     )
 
 

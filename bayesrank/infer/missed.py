@@ -3,18 +3,20 @@ r"""What the quadrature of a factor has missed, by a look over a grid.
 The rules of `bayesrank.infer.quadrature` place their nodes around the peaks that they come upon; a
 peak beside these is lost, and the sums do not tell.  So, once a run has ended, the tilted density
 :math:`p(x) = \exp(l(x)) N(x; m, v)` is looked at on a grid over the whole cavity, and its integral
-compared with what the rule has found.
+compared with what the rule has found, and so are its mean and variance.
 
 Each cell of width h counts as :math:`h \sqrt{p(a)\, p(b)}` with its ends a and b, which is no more
 than the cell holds wherever p is log-concave.  So a peak narrower than a cell, which the grid
 cannot judge, is counted as less than it is, wherever the grid happens to fall; a missed mass is
-real.  A grid sees no peak that lies between two of its points.
+real.  A grid sees no peak that lies between two of its points.  So where it finds less than the
+rule, the rest may be anywhere, and moments may differ by as much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,7 @@ from jax import Array, lax
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.quadrature import tilted_moments
 
-__all__ = ["QuadratureMoments", "missed_mass"]
+__all__ = ["Faults", "QuadratureMoments", "faults_of"]
 
 LogLikelihood = Callable[[Array], Array]
 
@@ -35,6 +37,10 @@ _REACH, _EVEN = 20.0, 1.3
 _BUDGET, _FEWEST, _MOST = 2**19, 128, 2048
 # So many densities are computed at once.
 _CHUNK = 2**12
+# By how much moments may differ: means in tilted standard deviations, and these by their share. The
+# grid judges them where it finds nearly all the mass; the rest is no further off than so many.
+_MOST_SHIFT, _MOST_SPREAD = 0.03, 0.03
+_LEAST_FOUND, _FURTHEST = 0.98, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,25 +60,44 @@ class QuadratureMoments:
         return tilted_moments(self.log_likelihood, mean, variance)
 
 
-def missed_mass(log_likelihood: LogLikelihood, mean: Array, variance: Array, log_z: Array) -> Array:
-    """Share of each tilted distribution's mass that its integral has not seen.
+class Faults(NamedTuple):
+    """What is wrong with the moments of tilted distributions.
+
+    Attributes
+    ----------
+    missed
+        From 0 to 1: the mass that the grid sees beyond the integral, as a share of all it sees.
+    error
+        By how much the mean or the standard deviation is wrong, whichever is more, in standard
+        deviations; 0 where neither is by more than .03, as far as the grid can tell.
+    """
+
+    missed: Array
+    error: Array
+
+
+def faults_of(
+    log_likelihood: LogLikelihood, mean: Array, variance: Array, found: TiltedMoments
+) -> Faults:
+    """Compare the moments of tilted distributions with those on a grid.
 
     Parameters
     ----------
     log_likelihood, mean, variance
         As `tilted_moments` takes them.
-    log_z
-        Logs of the integrals that were found, shape (G,).
+    found
+        The moments that were found, of shape (G,).
 
     Returns
     -------
-    Array
-        Shape (G,), from 0 to 1: what the grid sees beyond that, as a share of all it sees.
+    Faults
+        Of shape (G,).
     """
     size = max(mean.size, 1)
     cells = int(np.clip(2 ** int(np.log2(_BUDGET / size)), _FEWEST, _MOST))
     chunk = int(np.clip(2 ** int(np.log2(_CHUNK / size + 1)), 1, cells))
     scale = jnp.sqrt(variance)
+    centre, tilted = found.d1 * scale, 1 + found.d2 * variance
     numbers = jnp.arange(chunk + 1, dtype=mean.dtype)
     column = (-1, *(1,) * mean.ndim)
 
@@ -82,9 +107,22 @@ def missed_mass(log_likelihood: LogLikelihood, mean: Array, variance: Array, log
         values = jax.vmap(log_likelihood)(mean + z * scale)
         # Far away densities overflow, as where both sides of a ratio are zero: there is none there.
         values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
-        level = values - log_z - 0.5 * z**2
-        root = jnp.exp(0.5 * level)
-        return total + jnp.sum(jnp.diff(z, axis=0) * root[1:] * root[:-1], axis=0)
+        root = jnp.exp(0.5 * (values - found.log_z - 0.5 * z**2))
+        mass = jnp.diff(z, axis=0) * root[1:] * root[:-1]
+        away = 0.5 * (z[1:] + z[:-1]) - centre
+        return total + jnp.stack([jnp.sum(mass * away**k, axis=0) for k in range(3)])
 
-    ratio = lax.fori_loop(0, cells // chunk, add, jnp.zeros_like(mean)) / np.sqrt(2 * np.pi)
-    return jnp.where(ratio > 1, 1 - 1 / ratio, 0.0)
+    total = lax.fori_loop(0, cells // chunk, add, jnp.zeros((3, *mean.shape), mean.dtype))
+    ratio, first, second = total / np.sqrt(2 * np.pi)
+    missed = jnp.where(ratio > 1, 1 - 1 / ratio, 0.0)
+    off = first / jnp.where(ratio > 0, ratio, 1.0)
+    seen = second / jnp.where(ratio > 0, ratio, 1.0) - off**2
+    judged = (ratio > _LEAST_FOUND) & (seen > 0)
+    seen = jnp.where(judged, seen, 1.0)
+    shift, spread = jnp.abs(off) / jnp.sqrt(seen), tilted / seen
+    unseen = jnp.maximum(1 - ratio, 0.0)
+    wrong = (shift > _MOST_SHIFT + _FURTHEST * unseen) | (
+        jnp.abs(spread - 1) > 2 * _MOST_SPREAD + _FURTHEST**2 * unseen
+    )
+    error = jnp.maximum(shift, jnp.abs(jnp.sqrt(jnp.maximum(spread, 0.0)) - 1))
+    return Faults(missed, jnp.where(judged & wrong, error, 0.0))

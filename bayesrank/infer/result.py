@@ -160,6 +160,9 @@ class EPResult(GaussianMoments):
     missed_mass
         Sites of which a factor's quadrature missed more than a hundredth of the mass, with the
         largest share, by a look over a grid at the end. Such an answer leaves a part out.
+    moment_errors
+        Sites of which a factor's quadrature has the mean or the standard deviation wrong by more
+        than .03 standard deviations, with the largest error, by the same look.
     converged
         Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
     num_sweeps
@@ -197,6 +200,7 @@ class EPResult(GaussianMoments):
     sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
     log_evidence: float
     missed_mass: dict[str, float] = field(default_factory=dict)
+    moment_errors: dict[str, float] = field(default_factory=dict)
     converged: bool
     num_sweeps: int
     power: float = 1.0
@@ -370,9 +374,10 @@ class EPResult(GaussianMoments):
             15% in a standard deviation; or if the weights are too uneven to tell.
         """
         missed = max(self.missed_mass.values(), default=0.0)
+        error = max(self.moment_errors.values(), default=0.0)
         return judged(
             self.eliminated_sites,
-            lambda: trust_in(self, self.rng_key)._replace(missed=missed),
+            lambda: trust_in(self, self.rng_key)._replace(missed=missed, error=error),
         )
 
     @property

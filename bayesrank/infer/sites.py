@@ -34,7 +34,7 @@ from jax import Array, lax
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.missed import QuadratureMoments, missed_mass
+from bayesrank.infer.missed import Faults, QuadratureMoments, faults_of
 from bayesrank.infer.trapezoid import known
 
 __all__ = [
@@ -49,7 +49,7 @@ __all__ = [
     "log_evidence",
     "log_sites",
     "match",
-    "missed",
+    "faults",
     "posterior_of",
     "restart",
     "step",
@@ -127,13 +127,15 @@ class Tilted(NamedTuple):
     ----------
     mean, variance
         Of the cavities of margins, shape (G,).
-    log_z
-        Logs of the integrals of the factors over them, shape (G,).
+    log_z, d1, d2
+        Of the factors over them, see `TiltedMoments`, shape (G,).
     """
 
     mean: Array
     variance: Array
     log_z: Array
+    d1: Array
+    d2: Array
 
 
 class EPState(NamedTuple):
@@ -231,7 +233,7 @@ def init(problem: Problem) -> EPState:
         none,
         none,
         none,
-        tuple(Tilted(zero, zero, zero) for zero in tau),
+        tuple(Tilted(*[zero] * 5) for zero in tau),
     )
 
 
@@ -370,26 +372,27 @@ def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = Fals
     )
 
 
-def missed(problem: Problem, state: EPState) -> tuple[Array, ...]:
-    """For each block, the largest share of a factor's mass that its quadrature has not seen.
+def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
+    """For each block, the largest faults of a factor's quadrature.
 
-    It is looked for about the cavities of the last sweep; 0 for blocks without quadrature.
+    They are looked for about the cavities of the last sweep; 0 for blocks without quadrature.
     """
-    shares = []
+    found = []
     for block, seen in zip(problem.blocks, state.tilted, strict=True):
-        share = jnp.zeros_like(block.offset)
+        worst = Faults(jnp.zeros(()), jnp.zeros(()))
         if isinstance(block.moments, QuadratureMoments):
             where = block.offset + seen.mean, seen.variance
-            share = missed_mass(block.moments.log_likelihood, *where, seen.log_z)
-            share = jnp.where(seen.variance > 0, share, 0.0)
-        shares.append(jnp.max(share, initial=0.0))
-    return tuple(shares)
+            each = faults_of(block.moments.log_likelihood, *where, TiltedMoments(*seen[2:]))
+            known_at = seen.variance > 0
+            worst = Faults(*(jnp.max(x, where=known_at, initial=0.0) for x in each))
+        found.append(worst)
+    return tuple(found)
 
 
 def _integrated(block: Block, tau: Array, nu: Array, posterior: Gaussian, power: float) -> Tilted:
     """Factors times the cavities that a posterior leaves; derivatives hold these fixed."""
     m, v, _ = lax.stop_gradient(cavity(tau, nu, *posterior.margins(block.rows), power))
-    return Tilted(m, v, block.moments(block.offset + m, v).log_z)
+    return Tilted(m, v, *block.moments(block.offset + m, v))
 
 
 def _factor_part(block: Block, tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
@@ -413,7 +416,7 @@ def _matched(
     # skipped.
     kept = ~usable & (variance > 0)
     new_tau, new_nu = jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu)
-    return new_tau, new_nu, kept, Tilted(m, v, moments.log_z)
+    return new_tau, new_nu, kept, Tilted(m, v, *moments)
 
 
 def _largest_change(before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]) -> Array:

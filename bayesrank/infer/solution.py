@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from bayesrank.infer.large import Large
+from bayesrank.infer.missed import Faults
 from bayesrank.infer.reader.refusals import Refusal
 
 __all__ = ["MOST_MISSED", "ProgramLayout", "Solution", "found_of"]
@@ -29,8 +30,8 @@ class Solution(NamedTuple):
         Of all latents, leaves included, laid end to end.
     log_evidence
         EP's log evidence.
-    missed
-        For each block the largest share of a factor's mass that its quadrature has not seen.
+    faults
+        For each block the largest faults of a factor's quadrature.
     hyperparameters
         The values used.
     checks, ends
@@ -48,7 +49,7 @@ class Solution(NamedTuple):
     mean: Array
     covariance: Array | None
     log_evidence: Array
-    missed: tuple[Array, ...]
+    faults: tuple[Faults, ...]
     hyperparameters: dict[str, Array]
     checks: tuple[Array, ...]
     ends: tuple[Array, Array] | None
@@ -81,9 +82,14 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
         },
         log_evidence=float(solution.log_evidence),
         missed_mass={
-            name: float(share)
-            for name, share in zip(layout.block_sites, solution.missed, strict=True)
-            if share > MOST_MISSED
+            name: float(each.missed)
+            for name, each in zip(layout.block_sites, solution.faults, strict=True)
+            if each.missed > MOST_MISSED
+        },
+        moment_errors={
+            name: float(each.error)
+            for name, each in zip(layout.block_sites, solution.faults, strict=True)
+            if each.error > 0
         },
         converged=bool(
             solution.delta <= tol and solution.skipped == 0 and np.isfinite(solution.log_evidence)

@@ -38,6 +38,8 @@ class Described(Protocol):
     def power(self) -> float: ...  # noqa: D102
     @property
     def missed_mass(self) -> dict[str, float]: ...  # noqa: D102
+    @property
+    def moment_errors(self) -> dict[str, float]: ...  # noqa: D102
 
 
 class SiteRow(NamedTuple):
@@ -118,7 +120,11 @@ def _outcome(result: Described) -> str:
         f", at least {share:.0%} of a factor of {name} missed"
         for name, share in result.missed_mass.items()
     )
-    return f"{ended} {sweeps}{missed}, log evidence {result.log_evidence:.4g}"
+    wrong = "".join(
+        f", mean or sd of a factor of {name} wrong by about {error:.0%} of the sd"
+        for name, error in result.moment_errors.items()
+    )
+    return f"{ended} {sweeps}{missed}{wrong}, log evidence {result.log_evidence:.4g}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

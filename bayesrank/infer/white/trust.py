@@ -57,6 +57,9 @@ class Trust(NamedTuple):
     missed
         Largest share of a factor's mass that the quadrature missed, see `EPResult.missed_mass`; no
         draw comes near that.
+    error
+        By how much the quadrature has the mean or the standard deviation of a factor wrong, in
+        standard deviations, see `EPResult.moment_errors`.
     elsewhere
         Share of the mass that draws from the prior find where EP's posterior has none, such as
         another mode. With many latents no draw from the prior finds one.
@@ -69,6 +72,7 @@ class Trust(NamedTuple):
     site: str
     num_draws: int
     missed: float = 0.0
+    error: float = 0.0
     elsewhere: float = 0.0
 
     @property
@@ -85,7 +89,7 @@ class Trust(NamedTuple):
     @property
     def is_good(self) -> bool:
         """Whether means are right to 0.1 standard deviations, those to 15%; no mode is left out."""
-        if self.missed or self.elsewhere > _MOST_ELSEWHERE:
+        if self.missed or self.error or self.elsewhere > _MOST_ELSEWHERE:
             return False
         return self.is_known and self.shift <= _MOST_SHIFT and self.spread <= _MOST_SPREAD
 
@@ -96,6 +100,12 @@ class Trust(NamedTuple):
                 f"poor: the quadrature missed at least {self.missed:.0%} of a factor's mass, and "
                 f"no draw comes near that ({figures} count). Compare it with NUTS "
                 "(bayesrank.diagnostics.crosscheck)"
+            )
+        if self.error:
+            return (
+                "poor: the quadrature has the mean or the standard deviation of a factor wrong by "
+                f"about {self.error:.0%} of that standard deviation ({figures} count). Compare it "
+                "with NUTS (bayesrank.diagnostics.crosscheck)"
             )
         if self.elsewhere > _MOST_ELSEWHERE:
             return (
