@@ -81,8 +81,8 @@ def _parts(x: Any) -> Iterator[Any]:
         leaves, structure = jax.tree.flatten(x)
         if not jax.tree_util.treedef_is_leaf(structure):
             yield from (str(structure), *leaves)
-    elif isinstance(x, Mapping):
-        yield from x.items()
+    elif isinstance(x, Mapping):  # not its items, which are other pairs each time
+        yield from (*x.keys(), *x.values())
     elif isinstance(x, (list, tuple, set, frozenset)):
         yield from x
     elif isinstance(x, functools.partial):
