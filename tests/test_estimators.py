@@ -178,8 +178,11 @@ def test_ranking_is_that_of_the_draws(fitted):
     summary = fitted.rank([f"item {i}" for i in range(N_ITEMS)], k=2, prob=0.8)
     assert summary.prob == 0.8
     assert summary.k == 2
-    draws = fitted.result.get_samples()["f"]
+    draws = fitted.samples()
     assert draws.shape == (2000, N_ITEMS)
+    np.testing.assert_allclose(draws.mean(axis=0), fitted.result.mean["f"], atol=1e-9)
+    own = fitted.result.get_samples()["f"]
+    np.testing.assert_allclose(draws - draws.mean(axis=0), own - own.mean(axis=0), atol=1e-9)
     best = np.bincount(draws.argmax(axis=1), minlength=N_ITEMS) / 2000
     np.testing.assert_allclose(summary.prob_best, best[summary.item], atol=1e-12)
     assert summary.name[0] == f"item {summary.item[0]}"
