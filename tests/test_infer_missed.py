@@ -114,7 +114,7 @@ def test_random_mixtures_that_are_missed_are_flagged_and_no_others():
     assert np.mean(flagged[error < -0.01]) > 0.85
     assert not np.any(flagged[error > -0.005])
     # Moments of each part's product with the cavity, and of all.
-    odds = np.exp(parts - logsumexp(parts, axis=1)[:, None])
+    odds = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
     centres = (mean[:, None] * width**2 + centre * variance[:, None]) / total
     tilted = np.sum(odds * centres, axis=1)
     deviation = centres - tilted[:, None]
