@@ -37,7 +37,7 @@ def pairs_of(items, count):
 
 
 CASES = {
-    "linear": (linear, (np.ones((100_000, 20)), pairs_of(100_000, 200))),
+    "linear": (linear, (np.arange(2e6).reshape(100_000, 20), pairs_of(100_000, 200))),
     "walk": (walk, (2000, 50, pairs_of(2000, 100), np.zeros(100, int))),
 }
 SAID = (
