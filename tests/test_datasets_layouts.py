@@ -99,6 +99,13 @@ def test_every_kind_of_file_reads_the_same(tmp_path, monkeypatch, kind):
     assert in_battles(read_comparisons(path)) == BATTLES
 
 
+def test_a_file_of_parquet(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow, which is optional")
+    path = tmp_path / "c.parquet"
+    pd.DataFrame(records(SIDES["arena"])).to_parquet(path)
+    assert in_battles(read_comparisons(path)) == BATTLES
+
+
 def test_the_fast_reader_and_the_strict_one_agree(tmp_path):
     rng = np.random.default_rng(1)
     cells = np.array(["a", " b", "é", "1.0", "NA", "", "c\t"])[rng.integers(0, 7, (200, 3))]
