@@ -18,11 +18,11 @@ from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.arena_effects import Effect, effects_of, judges_of, sentences_on
 from bayesrank.estimators.arena_log import read_log
-from bayesrank.estimators.arena_posterior import ArenaPosterior, moments_of_parts
+from bayesrank.estimators.arena_posterior import ArenaPosterior
 from bayesrank.estimators.arena_scales import fit_posterior
 from bayesrank.estimators.arena_storage import read_arena, write_arena
 from bayesrank.estimators.comparisons import numbers_of, read_pairs
-from bayesrank.estimators.skills import OUTCOMES, Outcome, at_mean
+from bayesrank.estimators.skills import OUTCOMES, Outcome, at_mean, moments_of
 from bayesrank.infer import IntegratedEPResult
 from bayesrank.ranking import RankSummary, connected_components, summarize
 from bayesrank.solvers.arena import ArenaFit, arena_data
@@ -284,7 +284,7 @@ class ArenaRanker(BaseEstimator):
             If an item or a category is not known.
         """
         check_is_fitted(self)
-        mean, sd = moments_of_parts(self.posterior_.parts(self._group(group)))
+        mean, sd = moments_of(self.posterior_.parts(self._group(group)))
         ids: list[Hashable] = self.names_ if items is None else list(items)
         at = numbers_of((ids, ids), self._known(), "it was not in fit")[:, 0]
         return mean[at], sd[at]

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from bayesrank.estimators.arena_posterior import ArenaPosterior, moments_of_parts
+from bayesrank.estimators.arena_posterior import ArenaPosterior
+from bayesrank.estimators.skills import moments_of
 
 __all__ = ["Effect", "effects_of", "judges_of", "sentences_on"]
 
@@ -54,7 +55,7 @@ def effects_of(posterior: ArenaPosterior, label: str, prob: float) -> list[Effec
         Probability of the intervals.
     """
     tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + prob / 2.0)
-    mean, sd = moments_of_parts(posterior.parts())
+    mean, sd = moments_of(posterior.parts())
     _, advantage, log_width, _ = np.split(mean, [-3, -2, -1])
     _, advantage_sd, log_width_sd, _ = np.split(sd, [-3, -2, -1])
     widths = np.exp(log_width + tail * log_width_sd) if posterior.with_ties else np.zeros(3)

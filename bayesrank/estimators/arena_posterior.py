@@ -21,7 +21,7 @@ from bayesrank.inferencedata import to_arviz
 from bayesrank.inferencedata.arena import arena_to_arviz
 from bayesrank.solvers.arena import ArenaFit
 
-__all__ = ["ArenaPosterior", "Averaged", "Judges", "Learned", "Part", "moments_of_parts"]
+__all__ = ["ArenaPosterior", "Averaged", "Judges", "Learned", "Part"]
 
 Array = NDArray[np.float64]
 
@@ -113,15 +113,6 @@ def _grid(root: Array) -> Iterator[tuple[float, Array]]:
     for first_weight, first in axes[0]:
         for second_weight, second in axes[1]:
             yield first_weight * second_weight, np.array([first, second])
-
-
-def moments_of_parts(parts: list[Part]) -> tuple[Array, Array]:
-    """Mean and standard deviation of skills and effects, shape (n + 3,)."""
-    weights = np.array([part.weight for part in parts])
-    means = np.array([part.mean for part in parts])
-    mean = weights @ means
-    own = np.array([np.diagonal(part.covariance) for part in parts])
-    return mean, np.sqrt(weights @ (own + (means - mean) ** 2))
 
 
 class Judges(NamedTuple):
@@ -220,7 +211,8 @@ class Learned:
         at = np.array([*range(n), *effects])
         mean[at], covariance[np.ix_(at, at)] = fit.mean, fit.covariance
         if group is not None:
-            assert fit.group_skills is not None and fit.group_covariance is not None
+            if fit.group_skills is None or fit.group_covariance is None:
+                raise ValueError("the log had fewer than two categories; leave group out")
             mean[:n] = fit.group_skills[group]
             covariance[np.ix_(at, at)] = fit.group_covariance[group]
         if judge is not None:
@@ -310,7 +302,8 @@ class Averaged:
 
     def parts(self, group: int | None = None, judge: int | None = None) -> list[Part]:
         """The Gaussians at the values of the scales."""
-        assert judge is None, "there are no judges"
+        if judge is not None:
+            raise ValueError("the log had no judges; leave judge out")
         chosen, n = self._chosen(group), self.result.shapes["f"][0]
         parts = []
         for weight, params, moments in self.result.components():

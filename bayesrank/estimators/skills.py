@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -119,8 +119,27 @@ def _covariance(moments: Any) -> Array | LargeCovariance:
     return moments.covariance["f"]
 
 
-def moments_of(parts: list[SkillComponent]) -> tuple[Array, Array]:
-    """Mean and standard deviation of each skill."""
+class WeightedGaussian(Protocol):
+    """A Gaussian of a mixture; `numpy.diagonal` of its covariance are the variances."""
+
+    @property
+    def weight(self) -> float:
+        """Its share."""
+        ...
+
+    @property
+    def mean(self) -> Array:
+        """Of the skills."""
+        ...
+
+    @property
+    def covariance(self) -> Any:
+        """Of the skills."""
+        ...
+
+
+def moments_of(parts: Sequence[WeightedGaussian]) -> tuple[Array, Array]:
+    """Mean and standard deviation of each skill under a mixture."""
     weights = np.array([part.weight for part in parts])
     means = np.array([part.mean for part in parts])
     mean = weights @ means
