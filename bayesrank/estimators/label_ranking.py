@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
@@ -15,30 +13,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bayesrank._states import no_state, read_arrays, write_arrays
 from bayesrank._validate import check_count
-from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of, prior_medians
-from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
+from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.checks import location_and_scale
+from bayesrank.estimators.label_inference import inferred
 from bayesrank.estimators.label_posterior import (
-    LabelPosterior,
     LabelUtilities,
     label_posterior,
 )
+from bayesrank.estimators.label_storage import named_array, read_labels, write_labels
 from bayesrank.estimators.label_targets import read_targets
-from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
-from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
+from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.models.label_ranking import conditions
 from bayesrank.solvers.label_ranking import check_labels_room
 
 __all__ = ["LabelRanker", "SampledRankings"]
 
 Array = NDArray[np.float64]
 
-_OWNER = "a LabelRanker"
-_FORMAT = 1
-_OPTIONS = (
-    "kernel", "n_basis", "calibrated", "correlated", "hyperparameters", "standardize",
-    "num_restarts",
-)  # fmt: skip
 _MOST_POSTERIORS = 64  # that an integration keeps
 
 
@@ -210,9 +202,11 @@ class LabelRanker(EPEstimator):
         if basis is not None:
             options["basis"] = basis
         with threadpool_limits(1, user_api="blas"):  # small matrices, many of them
-            self._infer((features, *data, len(targets.labels)), options, callback)
+            args = features, *data, len(targets.labels)
+            self.result_, self.params_ = inferred(self, args, options, callback)
+        self.log_evidence_ = self.result_.log_evidence
         self.posterior_ = label_posterior(self.result_, basis)
-        self.labels_, self.calibrated_ = _named_array(targets.labels), calibrated
+        self.labels_, self.calibrated_ = named_array(targets.labels), calibrated
         self.feature_mean_, self.feature_scale_ = mean, scale
         return self
 
@@ -223,58 +217,6 @@ class LabelRanker(EPEstimator):
             return points
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return KMeans(self.n_basis, n_init="auto", random_state=seed).fit(points).cluster_centers_
-
-    def _infer(
-        self, args: tuple, options: dict[str, Any], callback: Callable[[int, float], None] | None
-    ) -> None:
-        shapes: dict[str, tuple[int, ...]] = {"scale": ()}
-        shapes |= {"lengthscale": ()} if "basis" in options else {}
-        shapes |= {"zero_noise": ()} if options["calibrated"] else {}
-        params, choice = self._asked(shapes, args[-1])
-        program = calibrated_label_ranking
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        key = jax.random.key(seed)
-        restarts: dict[str, Any] = {"num_restarts": self.num_restarts, "callback": callback}
-
-        def maximum() -> dict[str, Any]:
-            return maximize_evidence(
-                engine_of(program), *args, params=params, rng_key=key, **restarts, **options
-            ).params
-
-        if choice == "integrate":
-            if options["correlated"]:
-                params = {"correlation": maximum()["correlation"]}
-            self.result_ = integrator_of(program).run(
-                key, *args, params=params, **restarts, **options
-            )
-            self.params_ = {name: self.result_.mean[name] for name in shapes} | params
-        else:
-            if choice == "maximum":
-                params = maximum()
-            else:
-                params = prior_medians(program, args, options, params)
-            self.result_ = engine_of(program).run(key, *args, params=params, **options)
-            self.params_ = dict(self.result_.params)
-        self.log_evidence_ = self.result_.log_evidence
-
-    def _asked(
-        self, shapes: dict[str, tuple[int, ...]], num_labels: int
-    ) -> tuple[dict[str, Array], str]:
-        """Hyperparameters that are fixed, and what is done about the others."""
-        asked, correlation = self.hyperparameters, None
-        if isinstance(asked, Mapping) and "correlation" in asked:
-            asked = dict(asked)
-            correlation = _check_correlation(asked.pop("correlation"), num_labels)
-        params, choice = check_hyperparameters(asked, shapes, ("maximum", "integrate", "prior"))
-        if correlation is not None and not self.correlated:
-            raise ValueError("hyperparameters names 'correlation', which needs correlated=True")
-        if correlation is not None:
-            params["correlation"] = correlation
-        elif self.correlated and choice == "prior":
-            if isinstance(asked, Mapping):
-                return params, "maximum"
-            params["correlation"] = np.eye(num_labels)
-        return params, choice
 
     @property
     def result(self) -> EPResult | IntegratedEPResult:
@@ -528,33 +470,7 @@ class LabelRanker(EPEstimator):
             If the file cannot be written.
         """
         check_is_fitted(self, "posterior_")
-        labels = self.labels_.tolist()
-        if not all(isinstance(name, str | int | float) for name in labels):
-            raise ValueError("labels are neither text nor numbers, which files cannot keep")
-        options = {name: getattr(self, name) for name in _OPTIONS}
-        if isinstance(self.hyperparameters, Mapping):
-            given = {k: np.asarray(v, float).tolist() for k, v in self.hyperparameters.items()}
-            options["hyperparameters"] = given
-        names = getattr(self, "feature_names_in_", None)
-        header = {
-            "format": _FORMAT,
-            "options": options,
-            "labels": labels,
-            "calibrated": self.calibrated_,
-            "feature_names": None if names is None else names.tolist(),
-            "params": {k: np.asarray(v, float).tolist() for k, v in self.params_.items()},
-            "log_evidence": self.log_evidence_,
-        }
-        arrays = {f"posterior.{k}": v for k, v in self.posterior_._asdict().items()}
-        write_arrays(
-            path,
-            {
-                **arrays,
-                "mean": self.feature_mean_,
-                "scale": self.feature_scale_,
-                "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
-            },
-        )
+        write_labels(path, self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -567,42 +483,7 @@ class LabelRanker(EPEstimator):
         FileNotFoundError
             If there is no file.
         """
-        arrays = read_arrays(path, _OWNER)
-        try:
-            header = json.loads(arrays["header"].tobytes().decode())
-            if header["format"] != _FORMAT:
-                raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
-            ranker = cls(**header["options"])
-            ranker._take(header, arrays)
-        except (LookupError, TypeError, ValueError) as error:
-            raise no_state(path, _OWNER, " ".join(str(error).split())) from None
-        return ranker
-
-    def _take(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        parts = [arrays[f"posterior.{name}"] for name in LabelPosterior._fields]
-        posterior = LabelPosterior(*parts)
-        fits, labels, width = posterior.mean.shape
-        mean, scale = arrays["mean"], arrays["scale"]
-        wanted = {
-            "weights": (fits,),
-            "covariance": (fits, labels * width, labels * width),
-            "lengthscale": (fits,),
-            "zero_noise": (fits,),
-        }
-        features = (len(posterior.basis) or mean.size) + 1
-        whole = all(getattr(posterior, name).shape == shape for name, shape in wanted.items())
-        if not whole or len(header["labels"]) != labels or width != features:
-            raise ValueError("its parts do not fit together")
-        if mean.ndim != 1 or scale.shape != mean.shape:
-            raise ValueError("its parts do not fit together")
-        self.posterior_, self.labels_ = posterior, _named_array(header["labels"])
-        self.calibrated_ = bool(header["calibrated"])
-        self.params_ = {name: np.asarray(value) for name, value in header["params"].items()}
-        self.log_evidence_ = float(header["log_evidence"])
-        self.feature_mean_, self.feature_scale_ = mean, scale
-        self.n_features_in_ = mean.size
-        if header["feature_names"] is not None:
-            self.feature_names_in_ = np.array(header["feature_names"], object)
+        return read_labels(path, cls)
 
     def _utilities(self, X: ArrayLike) -> LabelUtilities:
         check_is_fitted(self, "posterior_")
@@ -617,28 +498,6 @@ class LabelRanker(EPEstimator):
     def _draws(self, num_samples: int, random_state: int | None) -> np.random.Generator:
         check_count(num_samples, "num_samples")
         return np.random.default_rng(random_state)
-
-
-def _check_correlation(correlation: Any, num_labels: int) -> Array:
-    matrix = np.asarray(correlation, float)
-    known = matrix.shape == (num_labels, num_labels) and np.isfinite(matrix).all()
-    known = known and np.allclose(matrix, matrix.T) and np.allclose(np.diagonal(matrix), 1.0)
-    if not known or np.linalg.eigvalsh(matrix)[0] <= 0:
-        raise ValueError(
-            f"hyperparameters['correlation'] is no correlation of {num_labels} labels; pass a "
-            "symmetric, positive definite matrix with ones on its diagonal"
-        )
-    return matrix
-
-
-def _named_array(labels: list[Any]) -> NDArray[Any]:
-    """Names as an array, of which one kind stays what it is."""
-    kinds = {type(name) for name in labels}
-    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
-        return np.array(labels)
-    array = np.empty(len(labels), object)
-    array[:] = labels
-    return array
 
 
 def _sizes(total: int, width: int) -> list[int]:
