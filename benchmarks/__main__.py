@@ -195,16 +195,30 @@ def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> 
     help="File to keep the trials in: the study goes on where it stopped.",
 )
 @click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
-def calibration(quick: bool, only: str, results: Path | None, path: Path | None) -> None:
+@click.option(
+    "--table",
+    "page",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=None,
+    help="A page with a table of earlier runs: --plot draws it, and nothing is run.",
+)
+def calibration(
+    quick: bool, only: str, results: Path | None, path: Path | None, page: Path | None
+) -> None:
     """What every estimator promises and keeps, on data from its own program."""
-    from benchmarks.calibration import plot, run, table
+    from benchmarks.calibration import figures, plot, read_table, run, table
     from benchmarks.calibration_cases import CASES, POINTS
 
+    if page is not None:
+        if path is None:
+            raise click.UsageError("--table gives what --plot draws; name a file with --plot.")
+        plot(read_table(page.read_text()), path)
+        return
     cases = [case for case in CASES if only in case.name]
     found = run(cases, 0.05 if quick else 1.0, results, lambda row: click.echo(row, err=True))
     click.echo(table(found, {name: what for name, what in POINTS.items() if only in name}))
     if path is not None:
-        plot(found, path)
+        plot({name: figures(trials) for name, trials in found.items()}, path)
 
 
 @main.command("order-subsets")

@@ -34,7 +34,7 @@ from bayesrank.ranking import rank_interval, rank_samples
 
 __all__ = [
     *("FIGURES", "Case", "Trial", "drawn", "figures", "of_draws", "of_levels", "of_normals"),
-    *("plot", "run", "table"),
+    *("plot", "read_table", "run", "table"),
 ]
 
 RANKS = ("ranks 50%", "ranks 90%", "ranks 50%, randomised", "ranks 90%, randomised")
@@ -224,11 +224,30 @@ def _cell(key: str, row: dict[str, tuple[float, float]]) -> str:
     return f"{value:.2f} ± {error:.2f}"
 
 
-def plot(found: dict[str, list[Trial]], path: Path) -> None:
+def read_table(text: str) -> dict[str, dict[str, tuple[float, float]]]:
+    """The figures of a page that has the table, with their standard errors, by estimator."""
+    rows = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        if line.startswith("| ") and len(cells) == 2 + len(FIGURES) and " ± " in line:
+            rows[cells[0]] = {
+                key: _read_cell(key, cell)
+                for key, cell in zip(FIGURES, cells[2:], strict=True)
+                if cell != "-"
+            }
+    return rows
+
+
+def _read_cell(key: str, cell: str) -> tuple[float, float]:
+    unit = 100.0 if "%" in key else 1.0
+    value, error = (float(number) / unit for number in cell.split(" ± "))
+    return value, error
+
+
+def plot(rows: Mapping[str, Mapping[str, tuple[float, float]]], path: Path) -> None:
     """Draw the coverage of 90% intervals, of latents and of ranks, and write a PNG file."""
     from matplotlib.figure import Figure
 
-    rows = {name: figures(trials) for name, trials in found.items()}
     figure = Figure(figsize=(8, 1.2 + 0.34 * len(rows)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(rows))[::-1]

@@ -8,7 +8,17 @@ import pytest
 from scipy.special import log_ndtr
 
 from bayesrank import estimators, online
-from benchmarks.calibration import Case, Trial, figures, of_draws, of_levels, plot, run, table
+from benchmarks.calibration import (
+    Case,
+    Trial,
+    figures,
+    of_draws,
+    of_levels,
+    plot,
+    read_table,
+    run,
+    table,
+)
 from benchmarks.calibration_cases import CASES, POINTS
 from benchmarks.order_subsets import people, spread
 from benchmarks.version_space import exact_weights
@@ -63,6 +73,15 @@ def test_every_estimator_and_learner_is_in_the_table():
     assert "ConeRank: no intervals" in table({}, POINTS)
 
 
+def assert_written(read: dict[str, Any], rows: dict[str, Any]) -> None:
+    """A table that is read back has the figures to the digits that it prints."""
+    assert read.keys() == rows.keys()
+    for name, row in rows.items():
+        assert read[name].keys() == row.keys()
+        for key, figure in row.items():
+            np.testing.assert_allclose(read[name][key], figure, atol=0.0051)
+
+
 def test_a_study_goes_on_where_it_stopped(tmp_path):
     seen: list[Any] = []
 
@@ -75,7 +94,9 @@ def test_a_study_goes_on_where_it_stopped(tmp_path):
     found = run(cases, 1.0, results, lambda row: None)
     assert seen == list(range(6)) and len(found["normal means"]) == 6
     assert figures(found["normal means"]) == figures([conjugate(seed) for seed in range(6)])
-    plot(found, tmp_path / "c.png")
+    rows = {name: figures(trials) for name, trials in found.items()}
+    assert_written(read_table(table(found, {"a score": "a number"})), rows)
+    plot(rows, tmp_path / "c.png")
     assert (tmp_path / "c.png").stat().st_size > 5_000
 
 
