@@ -1,7 +1,6 @@
 """Inference engines for plain NumPyro programs."""
 
 from bayesrank.infer.ep import EP as EP
-from bayesrank.infer.ep import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.hyper.evidence import EvidenceMaximum as EvidenceMaximum
 from bayesrank.infer.hyper.evidence import maximize_evidence as maximize_evidence
 from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
@@ -12,6 +11,7 @@ from bayesrank.infer.large import Approximation as Approximation
 from bayesrank.infer.large import LargeEPResult as LargeEPResult
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
+from bayesrank.infer.run_warnings import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.white.reparam import WhitenReparam as WhitenReparam
 from bayesrank.infer.white.reparam import whiten as whiten
 

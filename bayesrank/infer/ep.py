@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh
 from numpyro import validation_enabled
 
-from bayesrank._stack import outside
-from bayesrank.infer import messages, sites
+from bayesrank.infer import sites
 from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
 from bayesrank.infer.equal import (
@@ -27,36 +24,23 @@ from bayesrank.infer.equal import (
     may_have_equal_rows,
     traits_of,
 )
-from bayesrank.infer.gaussian.factorised import FactorisedGaussian
-from bayesrank.infer.gaussian.sharded import ShardedRows, check_mesh
-from bayesrank.infer.large import Large, LargeEPResult
+from bayesrank.infer.gaussian.sharded import check_mesh
+from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
-from bayesrank.infer.missed import Faults
 from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
-from bayesrank.infer.reader.refusals import Refusal
-from bayesrank.infer.result import AccuracyWarning, EPResult
+from bayesrank.infer.result import EPResult
+from bayesrank.infer.run_warnings import warn_of
 from bayesrank.infer.sites import EPState, Sites
-from bayesrank.infer.solution import ProgramLayout, Solution, found_of
+from bayesrank.infer.solution import ProgramLayout, Solution, found_of, packed
+from bayesrank.infer.structures import SweepSettings, shared_among, structure_of
 
-__all__ = ["EP", "ConvergenceWarning"]
+__all__ = ["EP"]
 
 
 _FALLBACK_POWER = 0.5
-_NOT_SHARDED = (
-    "structure={!r} is not shared among devices; use EP(structure={!r}, mesh=...), or leave mesh "
-    "out"
-)
-_KEPT_ALONE = (
-    "a likelihood is not log-concave, so that EP keeps each latent alone (structure='factorised'): "
-    "standard deviations of differences may be too narrow; result.approximation tells by how much"
-)
 _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
-
-
-class ConvergenceWarning(UserWarning):
-    """An iterative method stopped before it converged."""
 
 
 class EP:
@@ -213,8 +197,7 @@ class EP:
             precision or as low rank, which `run` alone sweeps over.
         """
         program = self._read(params, *args, **kwargs)
-        if program.is_low_rank or program.is_linked:
-            raise Refusal("only_run", ", ".join(program.shapes)).error()
+        structure_of(program).check_pure(program)
         return program, self._sweep(program, init_sites)
 
     def _read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
@@ -225,53 +208,11 @@ class EP:
             program = read_program(
                 self.model, args, kwargs, params, power=self.power, structure=self.structure
             )
-        if self.mesh is None:
-            return program
-        if program.is_low_rank or program.is_linked:
-            how = "low_rank" if program.is_low_rank else "probes"
-            raise ValueError(_NOT_SHARDED.format(how, "dense"))
-        if program.is_factorised and self.structure != "factorised":
-            raise ValueError(_NOT_SHARDED.format("probes", "factorised"))
-        problem = program.problem
-        blocks = tuple(
-            block._replace(rows=ShardedRows.over(self.mesh, block.rows)) for block in problem.blocks
-        )
-        return program._replace(problem=problem._replace(blocks=blocks))
+        return program if self.mesh is None else shared_among(self.mesh, program, self.structure)
 
     def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
-        problem = program.problem
-        if program.is_factorised:
-            return messages.solve(
-                problem, self.damping, self.tol, self.max_sweeps, self._sweep_callback
-            )
-        if program.is_low_rank or program.is_linked:
-            return sites.init(problem)
-        state = sites.init(problem)
-        if not problem.blocks:
-            return state._replace(delta=jnp.zeros_like(state.delta))
-        if init_sites is not None:
-            state = sites.restart(problem, state, init_sites)
-        if program.gaussian and self.power == self.damping == 1:
-            # The tilted distributions are Gaussian themselves: one sweep is exact.
-            unknown = state._replace(delta=jnp.full_like(state.delta, jnp.inf))
-            state = sites.step(problem, unknown, self.damping)
-            # A step that is not proper is not taken, and leaves it as it was.
-            state = state._replace(delta=jnp.where(jnp.isfinite(state.delta), 0.0, jnp.inf))
-            return self._reported(state)
-
-        def unfinished(state: EPState) -> Array:
-            moving = (state.delta > self.tol) | (state.skipped > 0)
-            return moving & (state.sweep < self.max_sweeps)
-
-        def sweep(state: EPState) -> EPState:
-            return self._reported(sites.step(problem, state, self.damping))
-
-        return lax.while_loop(unfinished, sweep, state)
-
-    def _reported(self, state: EPState) -> EPState:
-        if self._sweep_callback is not None:
-            self._sweep_callback.after(state.sweep, state.delta)
-        return state
+        how = SweepSettings(self.damping, self.tol, self.max_sweeps, self._sweep_callback)
+        return structure_of(program).solve(program, how, init_sites)
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
         """EP's log evidence, differentiable in the hyperparameters; see `evidence_and_state`.
@@ -314,10 +255,8 @@ class EP:
         fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
         _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
         program = self._read(params, *args, **kwargs)
-        problem = program.problem
-        if isinstance(state.posterior, FactorisedGaussian):
-            return messages.log_evidence(problem, state.posterior.messages), state
-        return sites.evidence_at(problem, state, differentiable=True), state
+        evidence = structure_of(program).log_evidence(program.problem, state, differentiable=True)
+        return evidence, state
 
     # ------------------------------------------------------------ running
 
@@ -402,13 +341,7 @@ class EP:
                 if unsettled and self.power == 1:
                     tempered = solved(engine._tempered)
                     result = tempered if tempered.converged else result
-        if not result.converged:
-            warnings.warn(_not_converged(result, self), ConvergenceWarning, stacklevel=outside())
-        alone = isinstance(result, LargeEPResult) and result.posterior.structure == "factorised"
-        if alone and self.structure == "auto":
-            warnings.warn(_KEPT_ALONE, AccuracyWarning, stacklevel=outside())
-        if result.missed_mass or result.moment_errors:
-            warnings.warn(_at_fault(result), AccuracyWarning, stacklevel=outside())
+        warn_of(result, tol=self.tol, structure=self.structure)
         return result
 
     def _calling(self, callback: Callable[[int, float], None] | None) -> AbstractContextManager:
@@ -435,55 +368,7 @@ class EP:
         program = self._read(params, *args, **kwargs)
         if groups:
             program = program._replace(problem=collapsed(program.problem, groups))
-        state = self._sweep(program)
-        posterior, large = state.posterior, None
-        if program.is_factorised or program.is_low_rank or program.is_linked:
-            mean, covariance = program.mean + posterior.mean, None
-            prior: Any = program.problem.prior
-            rows: Any = tuple((b.rows.values, b.rows.columns) for b in program.problem.blocks)
-            large = Large(program.mean, prior.variances, posterior.variances, rows)
-            if program.is_low_rank:
-                factor, residuals = prior.covariance
-                large = large._replace(prior_variances=residuals, factor=factor)
-                log_evidence = jnp.zeros(())  # it comes with the sweeps, outside of this code
-            elif program.is_linked:
-                links = prior.links.values, prior.links.columns
-                large = large._replace(prior_variances=prior.spread, links=links)
-                log_evidence = jnp.zeros(())
-            else:
-                log_evidence = messages.log_evidence(program.problem, posterior.messages)
-            faults = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in program.problem.blocks)
-        else:
-            mean, covariance = program.all_latents(posterior)
-            log_evidence = sites.evidence_at(program.problem, state)
-            faults = sites.faults(program.problem, state)
-        solution = Solution(
-            state.tau,
-            state.nu,
-            state.delta,
-            state.sweep,
-            state.skipped,
-            state.skipped_total,
-            mean,
-            covariance,
-            log_evidence,
-            faults,
-            program.hyperparameters,
-            tuple(passed for _, passed in program.checks),
-            program.ends,
-            large,
-        )
-        refusals = tuple(refusal for refusal, _ in program.checks)
-        layout = ProgramLayout(
-            program.shapes,
-            program.sampled,
-            program.dropped,
-            program.eliminated,
-            program.block_sites,
-            refusals,
-            program.given_factors,
-        )
-        return solution, layout
+        return packed(program, self._sweep(program))
 
     def _result(
         self,
@@ -539,46 +424,6 @@ class EP:
 
 def _without_derivative(tree: Any) -> Any:
     return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, tree)
-
-
-def _at_fault(result: EPResult) -> str:
-    said = []
-    if missed := result.missed_mass:
-        worst = max(missed, key=missed.__getitem__)
-        said.append(f"missed at least {missed[worst]:.0%} of the mass of a factor of {worst!r}")
-    if errors := result.moment_errors:
-        worst = max(errors, key=errors.__getitem__)
-        said.append(
-            f"has the mean or the standard deviation of a factor of {worst!r} wrong by about "
-            f"{errors[worst]:.0%} of that standard deviation"
-        )
-    return (
-        f"EP's quadrature {', and '.join(said)}: such a factor has several narrow peaks, "
-        "jumps or heavy tails. The answer has the same fault. Where the factor is a mixture, write "
-        "it as numpyro's MixtureSameFamily or MixtureGeneral; else use NUTS, from several starting "
-        "points"
-    )
-
-
-def _not_converged(result: EPResult, engine: EP) -> str:
-    if not np.isfinite(result.log_evidence) and not result.skipped_sites:
-        return (
-            f"EP found no evidence of the data (its log is {result.log_evidence}). Check the "
-            "model's arguments for values that are not finite, or that the model gives no density"
-        )
-    if not np.isfinite(result.delta):
-        return (
-            "EP has not converged: it found no proper posterior. A prior that is many orders of "
-            "magnitude wider than what the data tell is lost in rounding where they leave a "
-            "direction open. Give the latents narrower priors, or rescale the data"
-        )
-    return (
-        f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
-        f"margin by {result.delta:.2g} posterior standard deviations (tol={engine.tol:.2g}), and "
-        f"{result.skipped_sites} site updates were skipped. Of up to some hundreds of latents, "
-        "result.trust tells how far the answer is off all the same; else compare it with NUTS. A "
-        "smaller damping (0.5) or more max_sweeps help some programs only"
-    )
 
 
 def _check_settings(

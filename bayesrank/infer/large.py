@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._memory import TooLargeError
@@ -20,7 +19,6 @@ from bayesrank.infer.white.trust import Trust
 __all__ = [
     "Approximation",
     "FactorisedPosterior",
-    "Large",
     "LargeEPResult",
     "LargePosterior",
     "ProbedPosterior",
@@ -32,31 +30,6 @@ Numbers = NDArray[np.float64]
 _MOST_TOGETHER = 5000
 # Pairs that the approximation is judged on.
 _JUDGED = 32
-
-
-class Large(NamedTuple):
-    """What compiled code returns of a posterior without joint covariance.
-
-    Attributes
-    ----------
-    prior_mean, prior_variances, variances
-        Of all latents, shape (n,); the last of the factorised posterior.
-    rows
-        Values and columns of the rows of each block of sites.
-    links
-        Values and columns of the rows of ``I - J`` of a prior of latents that are drawn given
-        others, of which `prior_variances` are the conditional ones; else None.
-    factor
-        ``Phi`` (n, M) of a prior ``Phi Phi' + D``, of which `prior_variances` is then ``D``; else
-        None.
-    """
-
-    prior_mean: Array
-    prior_variances: Array
-    variances: Array
-    rows: tuple[tuple[Array, Array], ...]
-    links: tuple[Array, Array] | None = None
-    factor: Array | None = None
 
 
 class Approximation(NamedTuple):

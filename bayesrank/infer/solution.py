@@ -8,11 +8,14 @@ import jax
 import numpy as np
 from jax import Array
 
-from bayesrank.infer.large import Large
+from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.missed import Faults
+from bayesrank.infer.reader.program import Program
 from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.sites import EPState
+from bayesrank.infer.structures import structure_of
 
-__all__ = ["MOST_MISSED", "ProgramLayout", "Solution", "found_of"]
+__all__ = ["MOST_MISSED", "ProgramLayout", "Solution", "found_of", "packed"]
 
 
 # Of a factor's mass; what quadrature leaves out is less by far, or a part that it has not found.
@@ -66,6 +69,32 @@ class ProgramLayout(NamedTuple):
     block_sites: tuple[str, ...]
     refusals: tuple[Refusal, ...]
     given_factors: tuple[str, ...]
+
+
+def packed(program: Program, state: EPState) -> tuple[Solution, ProgramLayout]:
+    """What compiled code returns at the end of its sweeps, and what is static in the program."""
+    solution = Solution(
+        state.tau,
+        state.nu,
+        state.delta,
+        state.sweep,
+        state.skipped,
+        state.skipped_total,
+        hyperparameters=program.hyperparameters,
+        checks=tuple(passed for _, passed in program.checks),
+        ends=program.ends,
+        **structure_of(program).ended(program, state)._asdict(),
+    )
+    layout = ProgramLayout(
+        program.shapes,
+        program.sampled,
+        program.dropped,
+        program.eliminated,
+        program.block_sites,
+        tuple(refusal for refusal, _ in program.checks),
+        program.given_factors,
+    )
+    return solution, layout
 
 
 def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, Any]:

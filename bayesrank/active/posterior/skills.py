@@ -17,7 +17,7 @@ from bayesrank.active.posterior.annotators import AnnotatorNoise
 from bayesrank.active.posterior.program import SkillProgram
 from bayesrank.active.posterior.update import Answers, SkillFit, SkillPrior, fit_answers
 from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.infer.ep import ConvergenceWarning
+from bayesrank.infer.run_warnings import ConvergenceWarning
 
 __all__ = ["SkillPosterior", "now"]
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.rows import Rows
 
 __all__ = ["FactorisedGaussian", "FactorisedPrior", "Messages", "merged"]
@@ -53,6 +54,10 @@ class FactorisedPrior(NamedTuple):
     def dtype(self) -> Any:
         """Type of its numbers."""
         return self.variances.dtype
+
+    def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
+        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
+        return Large(mean, self.variances, variances, rows)
 
 
 class FactorisedGaussian(NamedTuple):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
+from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.rows import Rows
 
 __all__ = ["LinkedPrior", "linked"]
@@ -50,6 +51,11 @@ class LinkedPrior(NamedTuple):
     def alone(self) -> FactorisedGaussian:
         """The margins of the prior."""
         return FactorisedGaussian(jnp.zeros(self.size, self.dtype), self.variances, ())
+
+    def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
+        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
+        links: Any = self.links.values, self.links.columns
+        return Large(mean, self.spread, variances, rows, links=links)
 
 
 def linked(slopes: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]:

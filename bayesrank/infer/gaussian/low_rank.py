@@ -31,6 +31,7 @@ from scipy.linalg import solve_triangular
 
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
+from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.sparse import (
     NotPositiveError,
     Numbers,
@@ -101,6 +102,11 @@ class LowRankPrior(NamedTuple):
     def alone(self) -> FactorisedGaussian:
         """The margins of the prior, as sweeps start from them."""
         return FactorisedGaussian(jnp.zeros(self.size, self.dtype), self.variances, ())
+
+    def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
+        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
+        factor, residuals = self.covariance
+        return Large(mean, residuals, variances, rows, factor=factor)
 
     def dense(self) -> DensePrior:
         """The same with all covariances."""

@@ -18,7 +18,7 @@ from jax import Array
 
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = ["Gaussian", "Prior", "SiteTerm"]
+__all__ = ["Gaussian", "Large", "LargePrior", "Prior", "SiteTerm"]
 
 
 class SiteTerm(NamedTuple):
@@ -94,4 +94,37 @@ class Prior(Protocol):
 
         `posterior` is what `times` returns for these sites; nothing is differentiated through it.
         """
+        ...
+
+
+class Large(NamedTuple):
+    """What compiled code returns of a posterior without joint covariance.
+
+    Attributes
+    ----------
+    prior_mean, prior_variances, variances
+        Of all latents, shape (n,); the last of the factorised posterior.
+    rows
+        Values and columns of the rows of each block of sites.
+    links
+        Values and columns of the rows of ``I - J`` of a prior of latents that are drawn given
+        others, of which `prior_variances` are the conditional ones; else None.
+    factor
+        ``Phi`` (n, M) of a prior ``Phi Phi' + D``, of which `prior_variances` is then ``D``; else
+        None.
+    """
+
+    prior_mean: Array
+    prior_variances: Array
+    variances: Array
+    rows: tuple[tuple[Array, Array], ...]
+    links: tuple[Array, Array] | None = None
+    factor: Array | None = None
+
+
+class LargePrior(Protocol):
+    """A Gaussian prior whose posterior is kept without a joint covariance."""
+
+    def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
+        """What is kept of the prior, its mean and the factorised posterior's variances (n,)."""
         ...

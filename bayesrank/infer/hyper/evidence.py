@@ -17,8 +17,9 @@ from scipy.optimize import OptimizeResult, minimize
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.arguments import LearnedParams
-from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
+from bayesrank.infer.run_warnings import ConvergenceWarning
 
 __all__ = ["EvidenceMaximum", "Mode", "find_mode", "maximize_evidence"]
 

@@ -36,7 +36,7 @@ from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.arguments import check_run
 from bayesrank.infer.compiled import without_stale_traces
-from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import Mode, find_mode
 from bayesrank.infer.hyper.hyperparameters import (
@@ -51,6 +51,7 @@ from bayesrank.infer.margins import drawn
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
 from bayesrank.infer.room import check_room
+from bayesrank.infer.run_warnings import ConvergenceWarning
 
 __all__ = ["IntegratedEP"]
 

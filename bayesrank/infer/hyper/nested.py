@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.compiled import without_stale_traces
-from bayesrank.infer.ep import EP, ConvergenceWarning
+from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import maximize_evidence
 from bayesrank.infer.hyper.hyperparameters import (
@@ -42,6 +42,7 @@ from bayesrank.infer.hyper.hyperparameters import (
 from bayesrank.infer.hyper.nested_result import NestedEPResult
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.result import GaussianMoments
+from bayesrank.infer.run_warnings import ConvergenceWarning
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.white.engines import run_nuts
 from bayesrank.infer.white.importance import importance_sampler

@@ -105,21 +105,6 @@ class Program(NamedTuple):
     given_factors: tuple[str, ...]
     ends: tuple[Array, Array] | None
 
-    @property
-    def is_factorised(self) -> bool:
-        """Whether the posterior is kept latent by latent, without a joint covariance."""
-        return isinstance(self.problem.prior, FactorisedPrior)
-
-    @property
-    def is_low_rank(self) -> bool:
-        """Whether the posterior is kept as low rank plus sparse, without a joint covariance."""
-        return isinstance(self.problem.prior, LowRankPrior)
-
-    @property
-    def is_linked(self) -> bool:
-        """Whether the prior, too, is kept by its sparse precision."""
-        return isinstance(self.problem.prior, LinkedPrior)
-
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves, from the posterior of the centred core.
 
