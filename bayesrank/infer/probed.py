@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import (
+    Links,
     NotPositiveError,
     Probes,
     ShortRows,
@@ -140,6 +141,7 @@ def refined(
         If a site has a negative precision, as where a likelihood is not log-concave.
     """
     own = 0 if links is None else len(links.values)
+    linked = None if links is None else Links(links, variances)
     pattern = SparsePattern(rows if links is None else _stacked(links, rows))
     most = damping
 
@@ -147,7 +149,7 @@ def refined(
         gaussian: SparseGaussian | LowRankGaussian
         if links is not None:
             every = np.concatenate([1 / variances, tau]), np.concatenate([np.zeros(own), nu])
-            gaussian = SparseGaussian(pattern, np.full(own, np.inf), *every)
+            gaussian = SparseGaussian(pattern, np.full(own, np.inf), *every, linked)
         elif factor is None:
             gaussian = SparseGaussian(pattern, variances, tau, nu)
         else:

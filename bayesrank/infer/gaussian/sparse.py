@@ -1,8 +1,9 @@
 r"""Many independent latents that sites see few at a time: a Gaussian kept by its sparse precision.
 
 The precision :math:`P = D^{-1} + A' \operatorname{diag}(\tau) A` has an entry for each two latents
-that a site sees together. Nothing is factorised, for the factors of players and games fill up:
-means, draws and covariances are solutions of :math:`P x = b` by conjugate gradients.
+that a site sees together. It is not factorised, for the factors of players and games fill up:
+means, draws and covariances are solutions of :math:`P x = b` by conjugate gradients, with a
+`Preconditioner` near it.
 
 Variances come from probes. With :math:`b \sim N(0, P)`, :math:`x = P^{-1} b` is a draw. Given all
 other latents, those of a row have precision :math:`P_{BB}` and mean
@@ -23,14 +24,19 @@ and Graphical Statistics, 27, 898-909.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh_tridiagonal
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from bayesrank.infer.gaussian.preconditioners import Diagonal, Forest, Preconditioner, white
 
 __all__ = [
+    "Links",
     "NotPositiveError",
     "NotSolvedError",
     "Numbers",
@@ -94,6 +100,33 @@ class ShortRows(NamedTuple):
         return sparse.csr_array((values.ravel(), self.columns.ravel(), starts), shape=shape)
 
 
+class Links(NamedTuple):
+    """A prior of latents each of which is drawn given few others.
+
+    Attributes
+    ----------
+    rows
+        Rows of ``I - J``; a latent's own column is the first of its row.
+    spread
+        Its conditional variance, shape (n,).
+    """
+
+    rows: ShortRows
+    spread: Numbers
+
+    def strongest(self, order: NDArray[np.integer[Any]]) -> tuple[Any, Numbers]:
+        """`Forest` of the latents in that order: each given the one that it depends on most."""
+        values, columns, size = self.rows
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        most = np.argmax(np.abs(values[order, 1:]), axis=1)[:, None] + 1
+        own = np.zeros_like(most)
+        chosen = np.concatenate([own, most], axis=1)
+        values = np.take_along_axis(values[order], chosen, 1)
+        columns = place[np.take_along_axis(columns[order], chosen, 1)]
+        return ShortRows(values, columns, size).matrix(), self.spread[order]
+
+
 class SparsePattern:
     """Where the precision has entries, and how sites add up to them.
 
@@ -116,12 +149,24 @@ class SparsePattern:
         self.starts = np.searchsorted(found, np.arange(size + 1) * size).astype(np.int32)
         self.matrix = rows.matrix()
         self.transposed = self.matrix.T.tocsr()
+        # What is near in this order is near in memory, of players who meet in leagues or periods.
+        numbered = self._with(np.arange(self.indices.size))
+        self.order = reverse_cuthill_mckee(numbered, symmetric_mode=True)
+        self._ordered = numbered[self.order][:, self.order].tocsr()
 
     def precision(self, variances: Numbers, tau: Numbers) -> Any:
         """``D^-1 + A' diag(tau) A``, a sparse matrix (n, n)."""
         weights = (tau[:, None, None] * self.products).ravel()
         data = np.bincount(self.places.ravel(), weights, minlength=self.indices.size)
         data[self.diagonal] += 1 / variances
+        return self._with(data)
+
+    def ordered(self, precision: Any) -> Any:
+        """A precision of latents that are in `order`."""
+        moved = precision.data[self._ordered.data], self._ordered.indices, self._ordered.indptr
+        return sparse.csr_array(moved, shape=precision.shape)
+
+    def _with(self, data: NDArray[Any]) -> Any:
         shape = (self.rows.size, self.rows.size)
         return sparse.csr_array((data, self.indices, self.starts), shape=shape)
 
@@ -150,6 +195,8 @@ class SparseGaussian:
         Of the prior, shape (n,).
     tau, nu
         Sites, shape (G,).
+    links
+        Of a prior that is among the sites, whose `variances` are infinite.
 
     Attributes
     ----------
@@ -160,13 +207,29 @@ class SparseGaussian:
     structure = "probes"
 
     def __init__(
-        self, pattern: SparsePattern, variances: Numbers, tau: Numbers, nu: Numbers
+        self,
+        pattern: SparsePattern,
+        variances: Numbers,
+        tau: Numbers,
+        nu: Numbers,
+        links: Links | None = None,
     ) -> None:
         self.pattern, self.variances, self.tau, self.nu = pattern, variances, tau, nu
         self.precision = pattern.precision(variances, tau)
         self.diagonal = self.precision.data[pattern.diagonal]
         if not np.all(self.diagonal > 0):
             raise NotPositiveError
+        self._links = links
+
+    @cached_property
+    def _ordered(self) -> tuple[Any, Preconditioner]:
+        """The precision in the order of the pattern, and what is near it."""
+        order = self.pattern.order
+        diagonal = self.diagonal[order]
+        near: Preconditioner = Diagonal(diagonal)
+        if self._links is not None:
+            near = Forest(*self._links.strongest(order), diagonal)
+        return self.pattern.ordered(self.precision), near
 
     def solve(self, right: Numbers, start: Numbers | None = None, tol: float = 1e-6) -> Numbers:
         """``P^-1 B`` of right-hand sides (n, S), by conjugate gradients.
@@ -188,14 +251,14 @@ class SparseGaussian:
         NotSolvedError
             If that takes too many steps.
         """
-        single = right.dtype == np.float32
-        precision = self.precision.astype(np.float32) if single else self.precision
-        scale = (1 / self.diagonal[:, None]).astype(right.dtype)
-        found = np.zeros_like(right) if start is None else start.copy()
+        precision, near = self._ordered
+        precision = precision.astype(right.dtype)
+        order, right = self.pattern.order, right[self.pattern.order]
+        found = np.zeros_like(right) if start is None else start[order]
         residual = right - precision @ found
-        step = scale * residual
+        step = near.solve(residual)
         direction, size = step.copy(), _columns_dot(residual, step)
-        least = tol**2 * _columns_dot(right, scale * right)
+        least = tol**2 * _columns_dot(right, near.solve(right))
         for _ in range(_MOST_ITERATIONS):
             if np.all(size <= least):
                 break
@@ -206,13 +269,15 @@ class SparseGaussian:
             length = size / np.where(curvature > 0, curvature, 1.0)
             found += length * direction
             residual -= length * image
-            step = scale * residual
+            step = near.solve(residual)
             old, size = size, _columns_dot(residual, step)
             direction *= size / np.where(old > 0, old, 1.0)
             direction += step
         else:
             raise NotSolvedError
-        return found
+        # The right-hand side is a copy, which nobody needs any more.
+        right[order] = found
+        return right
 
     def mean(self, start: Numbers | None = None, tol: float = 1e-6) -> Numbers:
         """Posterior mean of the latents, measured from the prior's, shape (n,)."""
@@ -226,7 +291,7 @@ class SparseGaussian:
         root = np.sqrt(self.tau)
         sides = np.empty((self.pattern.rows.size, count))
         for column in range(count):
-            own, seen = _white(rng, self.variances.size, signs), _white(rng, root.size, signs)
+            own, seen = (white(rng, (x.size,), signs=signs) for x in (self.variances, root))
             sides[:, column] = own / np.sqrt(self.variances)
             sides[:, column] += self.pattern.transposed @ (root * seen)
         return sides
@@ -286,30 +351,36 @@ class SparseGaussian:
         steps
             Length of the recurrences.
         """
-        root = np.sqrt(self.diagonal)[:, None]
-        size = self.variances.size
-        rng = np.random.default_rng(seed)
-        vector = rng.choice([-1.0, 1.0], (size, count)) / np.sqrt(size)
+        precision, near = self._ordered
+        # In the inner product of M, that of M^-1 P is a symmetric recurrence; `along` is M times
+        # its vector.
+        along = near.rough(np.random.default_rng(seed), count)
+        vector = near.solve(along)
+        weights = _columns_dot(vector, along)
+        along, vector = along / np.sqrt(weights), vector / np.sqrt(weights)
         before, off = np.zeros_like(vector), np.zeros(count)
         on_diagonal, off_diagonal = [], []
-        for _ in range(min(steps, size)):
-            image = (self.precision @ (vector / root)) / root - off * before
+        for _ in range(min(steps, self.variances.size)):
+            image = precision @ vector - off * before
             on = _columns_dot(vector, image)
-            image -= on * vector
-            off = np.sqrt(_columns_dot(image, image))
+            image -= on * along
+            turned = near.solve(image)
+            off = np.sqrt(np.maximum(_columns_dot(image, turned), 0.0))
             on_diagonal.append(on)
             off_diagonal.append(off)
-            before, vector = vector, image / np.maximum(off, np.finfo(float).tiny)
+            scale = 1 / np.maximum(off, np.finfo(float).tiny)
+            before, along, vector = along, image * scale, turned * scale
             if np.all(off < 1e-8):
                 break
         estimates = []
-        for on, beside in zip(np.array(on_diagonal).T, np.array(off_diagonal).T, strict=True):
+        recurrences = weights, np.array(on_diagonal).T, np.array(off_diagonal).T
+        for weight, on, beside in zip(*recurrences, strict=True):
             values, vectors = eigh_tridiagonal(on, beside[:-1])
             if values[0] <= 0:
                 raise NotPositiveError
-            estimates.append(size * float(vectors[0] ** 2 @ np.log(values)))
+            estimates.append(weight * float(vectors[0] ** 2 @ np.log(values)))
         error = np.std(estimates, ddof=1) / np.sqrt(count)
-        return float(np.sum(np.log(self.diagonal)) + np.mean(estimates)), float(error)
+        return float(near.log_determinant() + np.mean(estimates)), float(error)
 
     def quadratic(self, rows: ShortRows) -> Numbers:
         """Variances of the margins of `rows`, shape (G,), by a solution for each."""
@@ -318,10 +389,6 @@ class SparseGaussian:
             right = matrix[first : first + _TOGETHER].toarray().T
             variances[first : first + _TOGETHER] = _columns_dot(right, self.solve(right))
         return variances
-
-
-def _white(rng: np.random.Generator, size: int, signs: bool) -> Numbers:
-    return rng.choice([-1.0, 1.0], size) if signs else rng.standard_normal(size)
 
 
 def _columns_dot(left: Numbers, right: Numbers) -> Numbers:
