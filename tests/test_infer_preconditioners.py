@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bayesrank.infer.gaussian.preconditioners import Diagonal, Forest
-from bayesrank.infer.gaussian.sparse import Links, ShortRows, SparseGaussian, SparsePattern
+from bayesrank.infer.gaussian.sparse import Linkage, ShortRows, SparseGaussian, SparsePattern
 
 SIZE, SITES = 60, 150
 
@@ -31,7 +31,7 @@ def linked_gaussian():
     every = ShortRows(seen, np.concatenate([rows.columns, pairs]), SIZE)
     tau = np.concatenate([1 / spread, rng.uniform(0.1, 1.0, SITES)])
     made = SparsePattern(every), np.full(SIZE, np.inf), tau, np.zeros(tau.size)
-    return SparseGaussian(*made, Links(rows, spread))
+    return SparseGaussian(*made, Linkage(rows, spread))
 
 
 def test_a_forest_keeps_the_strongest_parent():
@@ -39,7 +39,7 @@ def test_a_forest_keeps_the_strongest_parent():
     rows, spread = trees(rng)
     order = rng.permutation(SIZE)
     diagonal = np.full(SIZE, 500.0)
-    links, own = Links(rows, spread).strongest(order)
+    links, own = Linkage(rows, spread).strongest(order)
     kept = rows.values.copy()
     kept[:, 2] = 0.0
     expected = ShortRows(kept, rows.columns, SIZE).matrix().toarray()
@@ -92,8 +92,8 @@ def test_few_steps_are_enough_in_a_long_walk(monkeypatch):
     every = ShortRows(*both, size)
     spread = np.where(own > 0, 1e-4, 1.0)
     tau, nothing = np.concatenate([1 / spread, np.ones(seen.size)]), np.full(size, np.inf)
-    made: Any = SparsePattern(every), nothing, tau, np.ones(tau.size)
-    walk = SparseGaussian(*made, Links(rows, spread))
+    made = SparsePattern(every), nothing, tau, np.ones(tau.size)
+    walk = SparseGaussian(*made, links=Linkage(rows, spread))
     covariance = 1.0 + np.cumsum(np.where(own > 0, 1e-4, 0.0))
     prior = np.minimum(covariance[:, None], covariance)[seen][:, seen]
     exact = prior - prior @ np.linalg.solve(prior + np.eye(seen.size), prior)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import (
-    Links,
+    Linkage,
     NotPositiveError,
     Probes,
     ShortRows,
@@ -141,7 +141,7 @@ def refined(
         If a site has a negative precision, as where a likelihood is not log-concave.
     """
     own = 0 if links is None else len(links.values)
-    linked = None if links is None else Links(links, variances)
+    linked = None if links is None else Linkage(links, variances)
     pattern = SparsePattern(rows if links is None else _stacked(links, rows))
     most = damping
 

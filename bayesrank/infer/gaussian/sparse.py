@@ -36,7 +36,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from bayesrank.infer.gaussian.preconditioners import Diagonal, Forest, Preconditioner, white
 
 __all__ = [
-    "Links",
+    "Linkage",
     "NotPositiveError",
     "NotSolvedError",
     "Numbers",
@@ -100,7 +100,7 @@ class ShortRows(NamedTuple):
         return sparse.csr_array((values.ravel(), self.columns.ravel(), starts), shape=shape)
 
 
-class Links(NamedTuple):
+class Linkage(NamedTuple):
     """A prior of latents each of which is drawn given few others.
 
     Attributes
@@ -212,7 +212,7 @@ class SparseGaussian:
         variances: Numbers,
         tau: Numbers,
         nu: Numbers,
-        links: Links | None = None,
+        links: Linkage | None = None,
     ) -> None:
         self.pattern, self.variances, self.tau, self.nu = pattern, variances, tau, nu
         self.precision = pattern.precision(variances, tau)
