@@ -1,11 +1,21 @@
 """The best of all pairs of many items, against all pairs under a dense covariance."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_pair, best_pairs
+from bayesrank.active import (
+    Beliefs,
+    FactoredBeliefs,
+    bald,
+    best_batch,
+    best_pair,
+    best_pair_batch,
+    best_pairs,
+)
 from bayesrank.active.acquisition.pairs import bald_of_margin
 
 
@@ -94,3 +104,18 @@ def test_refuses(change, options, message):
     beliefs = FactoredBeliefs(np.zeros(2), np.zeros((2, 1)), np.ones(2))._replace(**change)
     with pytest.raises(ValueError, match=message):
         best_pair(beliefs, **options)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_batch_is_that_of_a_dense_covariance(rank):
+    beliefs = beliefs_of(120, rank, spread=0.5)
+    pairs = np.random.default_rng(3).integers(120, size=(200, 2))
+    with jax.enable_x64(True):
+        several: Any = ({"exclude": pairs[:50]}, {"candidates": pairs})
+        for options in several:
+            chosen, scores = best_batch(bald, dense(beliefs), 6, **options)
+            found = best_pair_batch(beliefs, 6, **options)
+            np.testing.assert_array_equal([each.pair for each in found], np.sort(chosen, axis=1))
+            np.testing.assert_allclose([each.score for each in found], scores, atol=1e-9)
+            assert all(each.certified for each in found)
+    assert len(best_pair_batch(beliefs, 6, candidates=np.array([(0, 1), (1, 0), (2, 2)]))) == 2

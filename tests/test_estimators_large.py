@@ -1,13 +1,21 @@
 """Rankers of more items than a joint covariance is kept of, against those of fewer."""
 
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
 from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli import main
+from bayesrank.estimators.predict import new_items
+from bayesrank.estimators.skills import components
 from bayesrank.infer import EP, EPResult, LargeEPResult
-from bayesrank.models import preference_gp, preference_inducing
+from bayesrank.infer.large_state import posterior_from, posterior_state
+from bayesrank.models import preference_gp, preference_inducing, thurstone
 
 ITEMS, KEY = 60, jax.random.key(0)
 
@@ -68,27 +76,141 @@ def test_asks_a_question_as_good(rankers):
     best = [dense.names_.index(best_first), dense.names_.index(best_second)]
     (_, [told]), (_, [most]) = (dense.result_.difference([a], [b]) for a, b in (numbers, best))
     assert told > 0.85 * most
-    with pytest.raises(ValueError, match="pass n=1"):
-        large.query(2)
+    asked = large.query(3)
+    assert asked[0] == (first, second) and len({frozenset(pair) for pair in asked}) == 3
 
 
-def test_what_needs_covariances_says_so(rankers, tmp_path):
-    with pytest.raises(ValueError, match="a ranking of 60 items.* cannot be written"):
-        rankers[1].save(tmp_path / "x")
-    assert not list(tmp_path.iterdir())
+def same_result(result, other):
+    """Whether two large results answer alike, what is solved anew included."""
+    assert type(other) is type(result) and other.shapes == result.shapes
+    np.testing.assert_array_equal(other.mean["f"], result.mean["f"])
+    np.testing.assert_allclose(other.stddev["f"], result.stddev["f"], rtol=1e-6)
+    some = np.arange(20), np.arange(20)[::-1]
+    for exact in (True, False):
+        told, known = (x.difference(*some, exact=exact)[1] for x in (other, result))
+        np.testing.assert_allclose(told, known, rtol=1e-5)
+    told, known = (x.get_samples()["f"] for x in (other, result))
+    np.testing.assert_allclose(told, known, atol=1e-3)
+    assert str(other.approximation) == str(result.approximation)
 
 
-def test_rank_at_the_terminal_says_how_good_it_is(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("structure", ["factorised", "probes", "low_rank"])
+def test_a_large_result_survives_pickle_and_its_state(structure):
+    program: Any = thurstone
+    items: Any = ITEMS
+    options: dict[str, Any] = {}
+    if structure == "low_rank":
+        program, items, options["rank"] = preference_gp, with_features()[0], 6
+    params = {"scale": 1.0, "amplitude": 1.0, "lengthscale": 0.6, "noise": 0.8}
+    names = ("scale",) if program is thurstone else ("amplitude", "lengthscale", "noise")
+    result: Any = EP(program, structure=structure).run(
+        KEY, items, _pairs(), num_samples=20, params={k: params[k] for k in names}, **options
+    )
+    same_result(result, pickle.loads(pickle.dumps(result)))
+    state = posterior_state(result.posterior)
+    fields = {
+        k: v for k, v in vars(result).items() if k in {x.name for x in dataclasses.fields(result)}
+    }
+    again = LargeEPResult(posterior=posterior_from(state), log_evidence_error=0.0, **fields)
+    same_result(result, again)
+    for name, value in (
+        ("columns", state["columns"] + ITEMS),
+        ("tau", state["tau"][1:]),
+        ("nu", state["columns"]),
+        ("structure", "dense"),
+    ):
+        with pytest.raises(ValueError, match="^its "):
+            posterior_from(state | {name: value})
+
+
+def _pairs():
+    numbers = {f"i{k:02}": k for k in range(ITEMS)}
+    return np.array([[numbers[a], numbers[b]] for a, b in wins()])
+
+
+def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
+    _, large = rankers
+    large.save(tmp_path / "x")
+    again = PairwiseRanker.load(tmp_path / "x")
+    same_result(large.result_, again.result_)
+    pairs = [("i00", "i01"), ("i59", "i02")]
+    np.testing.assert_allclose(again.predict_proba(pairs), large.predict_proba(pairs), rtol=1e-9)
+    assert again.query(2) == large.query(2) and again.random_state == 0
+    assert again.rank().name == large.rank().name
+
+
+def test_a_seed_of_numpy_is_kept_and_a_damaged_file_refused_in_one_line(rankers, tmp_path):
+    large = copy.copy(rankers[1]).set_params(random_state=np.int64(7))
+    large.save(tmp_path / "x")
+    assert PairwiseRanker.load(tmp_path / "x").random_state == 7
+    arrays = dict(np.load(tmp_path / "x"))
+    for name in arrays:
+        if arrays[name].ndim == 2 and arrays[name].dtype.kind == "i":
+            arrays[name] = arrays[name] + 1000
+    np.savez(tmp_path / "y.npz", **arrays)
+    with pytest.raises(
+        ValueError, match="is not a state that was saved by a PairwiseRanker"
+    ) as said:
+        PairwiseRanker.load(tmp_path / "y.npz")
+    assert "\n" not in str(said.value)
+
+
+def many(monkeypatch):
+    """Let 60 items count as too many for a covariance matrix."""
     for place in ("infer.reader.program", "estimators.skills"):
         monkeypatch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
     monkeypatch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+
+
+def run(*command):
+    with pytest.raises(SystemExit, match="0"):
+        main(list(command))
+
+
+def test_rank_at_the_terminal_says_how_good_it_is(rankers, tmp_path, monkeypatch, capsys):
+    many(monkeypatch)
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{a},{b}\n" for a, b in wins())
     (tmp_path / "c.csv").write_text("winner,loser\n" + rows)
-    with pytest.raises(SystemExit, match="0"):
-        main(["rank", "c.csv"])
+    run("rank", "c.csv", "--out", "results")
     told = capsys.readouterr().out
     assert "Of so many items, simulation takes very long. Standard deviations of differ" in told
+    (tmp_path / "p.csv").write_text("a,b\ni00,i01\ni58,i02\n")
+    run("predict", "results", "p.csv", "--out", "told.csv")
+    told = np.loadtxt("told.csv", delimiter=",", skiprows=1, usecols=2)
+    known = rankers[1].predict_proba([("i00", "i01"), ("i58", "i02")])
+    np.testing.assert_allclose(told, known, atol=0.01)
+
+
+def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, pairs = with_features()
+    new = np.random.default_rng(2).normal(size=(3, 2))
+    for name, rows in (("items", X), ("new", new)):
+        text = (f"{name}{k},{a},{b}\n" for k, (a, b) in enumerate(rows))
+        (tmp_path / f"{name}.csv").write_text("item,a,b\n" + "".join(text))
+    text = (f"items{i},items{j}\n" for i, j in pairs)
+    (tmp_path / "c.csv").write_text("winner,loser\n" + "".join(text))
+    (tmp_path / "p.csv").write_text("a,b\nnew0,items3\nnew1,new2\nitems5,items8\n")
+    dense = PreferenceGP(ard=True, hyperparameters="prior", num_samples=2).fit(X, pairs)
+    mean, _ = dense.predict(np.concatenate([X, new]))
+    known = dense.predict_proba([(ITEMS, 3), (ITEMS + 1, ITEMS + 2), (5, 8)], np.append(X, new, 0))
+    many(monkeypatch)
+    options = ("--out", "large", "--hyperparameters", "prior", "--crosscheck", "none", "--quiet")
+    run("rank", "c.csv", "--items", "items.csv", *options)
+    asked = ("predict", "large", "p.csv", "--items", "new.csv")
+    run(*asked, "--out", "chances.csv", "--skills", "skills.csv")
+    told = np.loadtxt("chances.csv", delimiter=",", skiprows=1, usecols=2)
+    np.testing.assert_allclose(told, known, atol=0.01)
+    told, stddev = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
+    np.testing.assert_allclose(told, mean[ITEMS:] - mean[:ITEMS].mean(), atol=0.02)
+    [part] = components(dense.result)
+    scaled = (np.append(X, new, 0) - dense.feature_mean_) / dense.feature_scale_
+    given = part.params, part.mean, part.covariance, scaled[:ITEMS], scaled
+    covariance = new_items(*given, joint=True).covariance
+    contrast = np.eye(3, ITEMS + 3, ITEMS) - np.repeat([1 / ITEMS, 0], [ITEMS, 3])
+    true = np.sqrt(np.diag(contrast @ covariance @ contrast.T))
+    np.testing.assert_allclose(stddev, true, rtol=0.05)
 
 
 def with_features():

@@ -15,6 +15,7 @@ from bayesrank.active.acquisition import random_gain as random_gain
 from bayesrank.active.factored import BestPair as BestPair
 from bayesrank.active.factored import FactoredBeliefs as FactoredBeliefs
 from bayesrank.active.factored import best_pair as best_pair
+from bayesrank.active.factored import best_pair_batch as best_pair_batch
 from bayesrank.active.history import Answer as Answer
 from bayesrank.active.history import History as History
 from bayesrank.active.loop import QueryLoop as QueryLoop
@@ -43,6 +44,7 @@ __all__ = [
     "bald",
     "best_batch",
     "best_pair",
+    "best_pair_batch",
     "best_pairs",
     "entropy_gain",
     "eubo",

@@ -23,9 +23,10 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from bayesrank._validate import check_count
+from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
 from bayesrank.active.acquisition.pairs import bald_of_margin
 
-__all__ = ["BestPair", "FactoredBeliefs", "best_pair"]
+__all__ = ["BestPair", "FactoredBeliefs", "best_pair", "best_pair_batch"]
 
 Array = NDArray[Any]
 
@@ -117,14 +118,91 @@ def best_pair(
     >>> found.pair, found.certified
     ((1, 3), True)
     """
+    [found] = best_pair_batch(
+        beliefs, 1, candidates=candidates, exclude=exclude, max_scored=max_scored
+    )
+    return found
+
+
+def best_pair_batch(
+    beliefs: FactoredBeliefs,
+    q: int,
+    *,
+    candidates: ArrayLike | None = None,
+    exclude: ArrayLike | None = None,
+    max_scored: int = 20_000_000,
+) -> list[BestPair]:
+    r"""Choose q pairs jointly, to be asked before any of the answers is known.
+
+    Greedy, as `bayesrank.active.best_batch`: each next pair is the best under the beliefs to be
+    expected once those before it have been answered, :math:`A - \bar\omega c c^\top` with
+    :math:`c = A (e_i - e_j)`. With :math:`\sqrt{d_i} e_i` and :math:`\sqrt{d_j} e_j` as further
+    columns of :math:`B`, these have the same form: :math:`c = B u` and
+    :math:`B (I - \bar\omega u u^\top) B^\top + \mathrm{diag}(d)`.
+
+    Parameters
+    ----------
+    beliefs, candidates, exclude
+        As for `best_pair`.
+    q : int
+        Number of pairs. The factor gets two columns for each.
+    max_scored : int, default 20000000
+        Number of pairs to score for each of them.
+
+    Returns
+    -------
+    list of BestPair
+        In the order in which they were chosen, each score given the pairs before it. If there are
+        fewer than q pairs to choose from, the list ends with one of score minus infinity.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
     mean, factor, diagonal, noise = _checked(beliefs)
-    max_scored = check_count(max_scored, "max_scored")
-    n = len(mean)
+    q, max_scored = check_count(q, "q"), check_count(max_scored, "max_scored")
+    n, rank = len(mean), factor.shape[1]
+    pairs = None if candidates is None else _pairs(candidates, "candidates", n)
     out = np.unique(_keys(_pairs(exclude, "exclude", n), n))
-    if candidates is not None:
-        pairs = _pairs(candidates, "candidates", n)
-        return _best_of_some((mean, factor, diagonal), noise, pairs, out)
-    return _SortedBlocks(mean, factor, diagonal, noise, out).run(max_scored)
+    if q > 1:
+        # Columns of zeros, which change nothing: compiled code sees one shape.
+        factor = np.pad(factor, ((0, 0), (0, 2 * (q - 1))))
+        diagonal = diagonal.copy()
+    found: list[BestPair] = []
+    for place in range(q):
+        if pairs is not None:
+            best = _best_of_some((mean, factor, diagonal), noise, pairs, out)
+        else:
+            best = _SortedBlocks(mean, factor, diagonal, noise, out).run(max_scored)
+        found.append(best)
+        if best.score == -np.inf:
+            break
+        if place < q - 1:
+            out = np.union1d(out, _keys(np.array([best.pair]), n))
+            _expect_answer((mean, factor, diagonal), noise, best.pair, rank + 2 * place)
+    return found
+
+
+def _expect_answer(
+    skills: tuple[Array, Array, Array], noise: float, pair: tuple[int, int], column: int
+) -> None:
+    """Take off the covariance what an answer will; two columns of the factor are free for it."""
+    mean, factor, diagonal = skills
+    both = np.array(pair)
+    factor[both, [column, column + 1]] = np.sqrt(diagonal[both])
+    diagonal[both] = 0.0
+    used = factor[:, : column + 2]
+    direction = used[pair[0]] - used[pair[1]]
+    square = float(direction @ direction)
+    if square == 0:  # the answer tells nothing
+        return
+    # Two skills with the same margin.
+    alone = Beliefs(np.array([mean[pair[0]] - mean[pair[1]], 0.0]), np.diag([square, 0.0]), noise)
+    removed = float(expected_shrinkage(alone, np.array([0, 1])))
+    # The root of I - w u u' is I - a u u'.
+    part = (1 - np.sqrt(max(0.0, 1 - removed * square))) / square
+    used -= part * np.outer(used @ direction, direction)
 
 
 class _SortedBlocks:

@@ -99,7 +99,7 @@ def _load(results: Path) -> Any:
     if not path.is_file():
         raise OutputError(
             f"{results}: there is no {RANKER} in it; give the folder that `rank` wrote "
-            "(that of very many items has none)"
+            "(beyond 200 MB it writes none)"
         )
     problems = []
     for kind in (PairwiseRanker, OrderRanker, ArenaRanker):
@@ -164,11 +164,16 @@ def _feature_names(results: Path) -> tuple[str, ...]:
 
 def _with_features(ranker: Any, features: Any) -> list[Any]:
     """What the posterior of all skills, those of new items at the end, is made of."""
+    from bayesrank.estimators.inducing import with_new_skills
     from bayesrank.estimators.predict import new_items
     from bayesrank.estimators.skills import components
+    from bayesrank.infer import LargeEPResult
 
     known = np.asarray(ranker.result.model_args[0])
     scaled = (features - ranker.feature_mean_) / ranker.feature_scale_
+    if isinstance(ranker.result, LargeEPResult):
+        [part], everyone = components(ranker.result), with_new_skills(ranker.result, scaled)
+        return [part._replace(mean=everyone.mean, covariance=everyone)]
     everything, parts = np.concatenate([known, scaled]), []
     for part in components(ranker.result):
         given = part.params, part.mean, part.covariance, known, everything
@@ -179,8 +184,12 @@ def _with_features(ranker: Any, features: Any) -> list[Any]:
 
 def _above_average(parts: list[Any], num_known: int) -> tuple[np.ndarray, np.ndarray]:
     """Skills of the items after the known ones, from the average of these, as `rank` reports."""
+    from bayesrank.estimators.inducing import NewSkills
     from bayesrank.estimators.skills import moments_of
 
+    if isinstance(parts[0].covariance, NewSkills):
+        new = parts[0].covariance.above_average(num_known)
+        return new.mean, np.sqrt(new.variance)
     size = len(parts[0].mean)
     contrast = np.eye(size)
     contrast[:, :num_known] -= 1.0 / num_known
@@ -240,9 +249,10 @@ def _chances(ranker: Any, numbers: np.ndarray, parts: list[Any] | None) -> dict[
 
 def _margin(part: Any, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of how much higher the first item's skill is."""
+    from bayesrank.estimators.skills import variances_of_differences
+
     first, second = numbers.T
-    own = np.diagonal(part.covariance)
-    variance = own[first] + own[second] - 2.0 * part.covariance[first, second]
+    variance = variances_of_differences(part.covariance, first, second)
     return part.mean[first] - part.mean[second], variance
 
 

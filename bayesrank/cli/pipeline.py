@@ -313,7 +313,6 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
     from matplotlib import pyplot as plt
 
     from bayesrank.cli._report import report
-    from bayesrank.infer import LargeEPResult
 
     write_frame(folder / "ranking.csv", _frame(ranking))
     analysis.posterior.to_netcdf(str(folder / "posterior.nc"), engine="h5netcdf")
@@ -327,14 +326,23 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
         ranking.categories,
     )
     (folder / "report.html").write_text(page, encoding="utf-8")
-    result = getattr(ranking.ranker, "result", None)
-    components = getattr(result, "component_covariances", None)
-    kept = components is None or components.nbytes <= _LARGEST_RANKER
-    if kept and not isinstance(result, LargeEPResult):
+    if _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER:
         ranking.ranker.save(folder / RANKER)
     for name, figure in analysis.figures.items():
         figure.savefig(folder / name, dpi=150)
         plt.close(figure)
+
+
+def _covariance_bytes(result: Any) -> int:
+    """Size of the covariances of a result, or of what stands for them, in a ranker's file."""
+    from bayesrank.infer import LargeEPResult
+    from bayesrank.infer.large_state import posterior_state
+
+    if isinstance(result, LargeEPResult):
+        state = posterior_state(result.posterior)
+        return sum(np.asarray(array).nbytes for array in state.values())
+    components = getattr(result, "component_covariances", None)
+    return 0 if components is None else components.nbytes
 
 
 def _frame(ranking: Ranking) -> Any:

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from bayesrank import gp
 from bayesrank.infer import LargeEPResult
 
-__all__ = ["LEARNING_RANK", "NewSkills", "enough_rank", "fewer_comparisons", "new_skills"]
+__all__ = [
+    "LEARNING_RANK",
+    "NewSkills",
+    "enough_rank",
+    "fewer_comparisons",
+    "new_skills",
+    "with_new_skills",
+]
 
 Array = NDArray[np.float64]
 
@@ -36,7 +43,7 @@ _CURVATURE = {"probit": 1 / math.pi, "logit": 0.25}
 
 
 class NewSkills(NamedTuple):
-    """Skills of items that were not compared, from the values at the inducing points.
+    """Skills by what they share, as those of items that were not compared share inducing points.
 
     Attributes
     ----------
@@ -67,6 +74,11 @@ class NewSkills(NamedTuple):
             some = slice(start, start + _CHUNK)
             variance[some] += np.sum((self.root[first[some]] - self.root[second[some]]) ** 2, 1)
         return variance
+
+    def above_average(self, count: int) -> NewSkills:
+        """Skills of all items but the first `count`, from the average of these."""
+        mean, root = (x[count:] - x[:count].mean(axis=0) for x in (self.mean, self.root))
+        return NewSkills(mean, root, self.own[count:] + self.own[:count].mean() / count)
 
 
 def fewer_comparisons(
@@ -119,6 +131,16 @@ def new_skills(result: LargeEPResult, features: Array) -> NewSkills:
     mean, root = gaussian.shared()
     factor = np.asarray(prior.cov_factor)
     return NewSkills(factor @ mean, factor @ root, np.asarray(prior.cov_diag))
+
+
+def with_new_skills(result: LargeEPResult, features: Array) -> NewSkills:
+    """Skills of the items of the program, and behind them of new ones, features (m, d)."""
+    new = new_skills(result, features)
+    root, own = result.posterior.factors()
+    # What all skills share comes first, then what the compared ones share besides.
+    shared = np.pad(new.root, ((0, 0), (0, root.shape[1] - new.root.shape[1])))
+    mean = np.concatenate([result.mean["f"], new.mean])
+    return NewSkills(mean, np.concatenate([root, shared]), np.concatenate([own, new.own]))
 
 
 def _prior(params: Mapping[str, Any], known: Array, X: Array, rank: int) -> Any:

@@ -34,6 +34,9 @@ class NamedSkillEstimator(SkillEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted ranker to a file, whole or not at all.
 
+        A `random_state` that is a generator is not written: it is None where `load` reads it. The
+        draws of the posterior have a key of their own, and stay the same.
+
         Parameters
         ----------
         path : str or Path

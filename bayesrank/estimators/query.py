@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import check_count
-from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_batch, best_pair, best_pairs
+from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_batch, best_pair_batch, best_pairs
 from bayesrank.estimators.checks import check_pairs
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
 
@@ -47,15 +47,11 @@ def questions(
     pairs = None if candidates is None else check_pairs(candidates, len(mean), "candidates")
     compared = np.asarray(result.model_args[1])
     if isinstance(result, LargeEPResult):
-        if n > 1:
-            raise ValueError(
-                f"n is {n}, and of so many items that no covariances are kept one question is "
-                "chosen at a time; pass n=1"
-            )
         factor, diagonal = result.posterior.factors()
         beliefs = FactoredBeliefs(mean, factor, diagonal, noise)
-        found = best_pair(beliefs, candidates=pairs, exclude=compared)
-        return np.array([found.pair], np.intp)[: int(found.score > -np.inf)]
+        found = best_pair_batch(beliefs, n, candidates=pairs, exclude=compared)
+        kept = [each.pair for each in found if each.score > -np.inf]
+        return np.array(kept, np.intp).reshape(-1, 2)
     with jax.enable_x64(True):
         beliefs = Beliefs(mean, result.covariance["f"], noise)
         choose = best_pairs if n == 1 else best_batch

@@ -33,6 +33,7 @@ __all__ = [
     "SkillEstimator",
     "components",
     "moments_of",
+    "variances_of_differences",
     "weighted_results",
     "with_others",
 ]
@@ -56,6 +57,11 @@ class LargeCovariance(NamedTuple):
 
     result: LargeEPResult
     variances: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """That of the matrix that it stands for."""
+        return self.variances.shape * 2
 
     def of_differences(self, first: NDArray[Any], second: NDArray[Any]) -> Array:
         """Variances of differences of skills, shape (P,)."""
@@ -117,6 +123,16 @@ def _covariance(moments: Any) -> Array | LargeCovariance:
     if isinstance(moments, LargeEPResult):
         return LargeCovariance(moments, moments.stddev["f"] ** 2)
     return moments.covariance["f"]
+
+
+def variances_of_differences(
+    covariance: Array | LargeCovariance | NewSkills, first: NDArray[Any], second: NDArray[Any]
+) -> Array:
+    """Variances of differences of skills, shape (P,), by their covariance or what stands for it."""
+    if isinstance(covariance, (LargeCovariance, NewSkills)):
+        return covariance.of_differences(first, second)
+    own = np.diagonal(covariance)
+    return own[first] + own[second] - 2.0 * covariance[first, second]
 
 
 class WeightedGaussian(Protocol):
@@ -374,11 +390,7 @@ class SkillEstimator(EPEstimator):
         first, second = pairs.T
         probability = np.zeros(len(pairs))
         for weight, params, mean, covariance, _ in parts:
-            if isinstance(covariance, (LargeCovariance, NewSkills)):
-                variance = covariance.of_differences(first, second)
-            else:
-                own = np.diagonal(covariance)
-                variance = own[first] + own[second] - 2.0 * covariance[first, second]
+            variance = variances_of_differences(covariance, first, second)
             probability += weight * outcome_probability(
                 self.likelihood, params, value, mean[first] - mean[second], variance
             )

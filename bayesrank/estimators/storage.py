@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ from bayesrank._version import __version__
 from bayesrank.estimators.skills import components
 from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
+from bayesrank.infer.large_state import posterior_from, posterior_state
 from bayesrank.models import (
     dynamic_thurstone,
     judged_comparisons,
@@ -44,7 +46,7 @@ _PROGRAMS = {
         thurstone_orders,
     )
 }
-_RESULTS = {"EPResult": EPResult, "IntegratedEPResult": IntegratedEPResult}
+_RESULTS = {each.__name__: each for each in (EPResult, IntegratedEPResult, LargeEPResult)}
 # What the posterior says of itself, or what is written in another form.
 _NO_OPTIONS = {"item_features", "items", "laplacian", "random_state"}
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
@@ -53,11 +55,6 @@ _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 def write_ranker(path: str | Path, ranker: NamedSkillEstimator) -> None:
     """Write a fitted ranker; see `NamedSkillEstimator.save`."""
     result = ranker.result
-    if isinstance(result, LargeEPResult):
-        raise ValueError(
-            f"a ranking of {len(ranker.names_):,} items, of which no covariances are kept, cannot "
-            "be written; write the table of rank(), and the comparisons to fit again"
-        )
     seed = ranker.random_state
     options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
     clock = getattr(ranker, "clock_", None) if options.get("time") else None
@@ -65,7 +62,7 @@ def write_ranker(path: str | Path, ranker: NamedSkillEstimator) -> None:
     tree = plain(
         {
             "options": options,
-            "random_state": seed if isinstance(seed, int) else None,
+            "random_state": int(seed) if isinstance(seed, Integral) else None,
             "names": tuple(ranker.names_),
             "clock": None if clock is None else dict(clock._asdict()),
             "scales": {name: getattr(ranker, name, None) for name in _SCALES},
@@ -94,7 +91,10 @@ def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
         ranker = _restored(decoded(header["ranker"], arrays), kind)
         # What does not fit together does not answer.
         ranker.predict_proba([ranker.names_[:2]])
-        ranker.rank()
+        if isinstance(ranker.result_, LargeEPResult):
+            ranker.result_.posterior.sample(0, 1)  # as a ranking has it, of many items
+        else:
+            ranker.rank()
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise no_state(path, owner, " ".join(str(error).split())) from None
     return ranker
@@ -102,7 +102,12 @@ def read_ranker(path: str | Path, kind: type[Ranker]) -> Ranker:
 
 def result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
     """Fields of a result by name, with its program as a name and its key as numbers."""
-    found = {each.name: getattr(result, each.name) for each in fields(result)}
+    large = isinstance(result, LargeEPResult)
+    left_out = "joint_covariance" if large else ""
+    found = {x.name: getattr(result, x.name) for x in fields(result) if x.name != left_out}
+    if large:
+        found["posterior"] = posterior_state(result.posterior)
+        found["log_evidence_error"] = result.log_evidence_error
     found["model"] = result.model.__name__
     if "rng_key" in found:
         found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
@@ -112,6 +117,8 @@ def result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
 def result_from(kind: Any, found: dict[str, Any]) -> Any:
     """Undo `result_tree`; `kind` is the class."""
     found["model"] = _PROGRAMS[found["model"]]
+    if "posterior" in found:
+        found["posterior"] = posterior_from(found["posterior"])
     if "rng_key" in found:
         found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
     return kind(**found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank._memory import TooLargeError
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
+from bayesrank.infer.probed import short_rows
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.white.trust import Trust
 
@@ -22,6 +22,7 @@ __all__ = [
     "LargeEPResult",
     "LargePosterior",
     "ProbedPosterior",
+    "SparseSites",
 ]
 
 Numbers = NDArray[np.float64]
@@ -113,6 +114,33 @@ class LargePosterior(Protocol):
         ...
 
 
+class SparseSites(NamedTuple):
+    """Sites of short rows, and the prior that they multiply.
+
+    Attributes
+    ----------
+    parts
+        Values and columns of the rows of each block of sites.
+    variances
+        Of the prior, shape (n,).
+    tau, nu
+        Of the sites, shape (G,).
+    """
+
+    parts: tuple[tuple[NDArray[Any], NDArray[Any]], ...]
+    variances: Numbers
+    tau: Numbers
+    nu: Numbers
+
+    def rows(self) -> ShortRows:
+        """Rows of all sites."""
+        return short_rows(self.parts, self.variances.size)
+
+    def gaussian(self) -> SparseGaussian:
+        """The Gaussian that prior and sites make."""
+        return SparseGaussian(SparsePattern(self.rows()), self.variances, self.tau, self.nu)
+
+
 class FactorisedPosterior:
     """Latents that are independent of each other.
 
@@ -120,22 +148,21 @@ class FactorisedPosterior:
     ----------
     variances
         Of the latents, shape (n,).
-    gaussian
-        Makes the Gaussian that the prior and the sites make.
+    sites
+        The sites and the prior.
     """
 
     structure = "factorised"
 
-    def __init__(self, variances: Numbers, gaussian: Callable[[], SparseGaussian]) -> None:
-        self.variances = variances
-        self._make = gaussian
+    def __init__(self, variances: Numbers, sites: SparseSites) -> None:
+        self.variances, self.sites = variances, sites
         self._made: SparseGaussian | None = None
 
     @property
     def gaussian(self) -> SparseGaussian:
         """The Gaussian that the prior and the sites make."""
         if self._made is None:
-            self._made = self._make()
+            self._made = self.sites.gaussian()
         return self._made
 
     def sample(self, seed: int, count: int) -> Numbers:

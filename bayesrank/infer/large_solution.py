@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 
 from bayesrank.infer import sites
 from bayesrank.infer.gaussian.low_rank import least_residuals
-from bayesrank.infer.gaussian.sparse import NotPositiveError, SparseGaussian, SparsePattern
-from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior
+from bayesrank.infer.gaussian.sparse import NotPositiveError
+from bayesrank.infer.large import (
+    FactorisedPosterior,
+    LargePosterior,
+    ProbedPosterior,
+    SparseSites,
+)
 from bayesrank.infer.probed import Matched, refined, short_rows
 from bayesrank.infer.room import check_room
 from bayesrank.infer.sites import Problem
@@ -74,11 +79,9 @@ def without_covariance(
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
 
     def factorised() -> tuple[Solution, Kept]:
-        def gaussian() -> SparseGaussian:
-            rows = short_rows(large.rows, variances.size)
-            return SparseGaussian(SparsePattern(rows), variances, tau, nu)
-
-        return solved, Kept(FactorisedPosterior(np.asarray(large.variances, float), gaussian), 0.0)
+        multiplied = SparseSites(large.rows, variances, tau, nu)
+        own = np.asarray(large.variances, float)
+        return solved, Kept(FactorisedPosterior(own, multiplied), 0.0)
 
     if structure == "factorised":
         return factorised()

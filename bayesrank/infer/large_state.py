@@ -1,0 +1,125 @@
+"""A posterior without joint covariance as arrays by name, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bayesrank.infer.gaussian.low_rank import LowRankGaussian
+from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
+from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior, SparseSites
+
+__all__ = ["posterior_from", "posterior_state"]
+
+KeptArrays = dict[str, Any]
+
+_AXES = {
+    "values": "gr",
+    "columns": "gr",
+    "variances": "n",
+    "tau": "g",
+    "nu": "g",
+    "own": "n",
+    "right": "ns",
+    "draws": "ns",
+    "factor": "nm",
+    "explained": "nm",
+}
+
+
+def posterior_state(posterior: LargePosterior) -> KeptArrays:
+    """Return what `posterior_from` makes the same posterior of: its structure, and arrays.
+
+    Parameters
+    ----------
+    posterior
+        Of latents whose prior is diagonal, or low rank plus diagonal.
+
+    Raises
+    ------
+    ValueError
+        If latents are drawn given one another.
+    """
+    state: KeptArrays = {"structure": posterior.structure}
+    if isinstance(posterior, FactorisedPosterior):
+        sites = posterior.sites
+        return state | _of_sites(sites.rows(), sites) | {"own": posterior.variances}
+    gaussian: Any = posterior.gaussian
+    if not np.isfinite(gaussian.variances).all():
+        raise ValueError("a posterior of latents that are drawn given one another is not written")
+    state |= _of_sites(gaussian.pattern.rows, gaussian)
+    probed: Any = posterior
+    state |= probed.probes._asdict()
+    if isinstance(gaussian, LowRankGaussian):
+        state |= {"factor": gaussian.factor, "explained": gaussian.explained}
+    return state
+
+
+def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
+    """Undo `posterior_state`.
+
+    Raises
+    ------
+    ValueError
+        If it is no such state, or its arrays do not fit together.
+    LookupError
+        If an array is missing.
+    """
+    if state["structure"] not in _MAKERS:
+        raise ValueError(f"its structure is {state['structure']!r}")
+    arrays = {name: _checked(name, state[name]) for name in _AXES if name in state}
+    sizes: dict[str, int] = {}
+    for name, array in arrays.items():
+        for axis, length in zip(_AXES[name], array.shape, strict=True):
+            if sizes.setdefault(axis, length) != length:
+                raise ValueError(f"its array {name!r} has the shape {array.shape}")
+    columns = arrays["columns"]
+    if columns.size and not 0 <= columns.min() <= columns.max() < sizes["n"]:
+        raise ValueError("its rows name latents that it does not have")
+    rows = ShortRows(arrays["values"], columns, sizes["n"])
+    return _MAKERS[state["structure"]](rows, arrays)
+
+
+def _of_sites(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseSites) -> KeptArrays:
+    return {
+        "values": rows.values,
+        "columns": rows.columns,
+        "variances": sites.variances,
+        "tau": sites.tau,
+        "nu": sites.nu,
+    }
+
+
+def _checked(name: str, array: Any) -> Any:
+    kinds = "iu" if name == "columns" else "f"
+    if array.ndim != len(_AXES[name]) or array.dtype.kind not in kinds:
+        raise ValueError(f"its array {name!r} has the shape {array.shape} and type {array.dtype}")
+    return array
+
+
+def _factorised(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
+    parts = ((rows.values, rows.columns),)
+    sites = SparseSites(parts, arrays["variances"], arrays["tau"], arrays["nu"])
+    return FactorisedPosterior(arrays["own"], sites)
+
+
+def _probed(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
+    gaussian = SparseGaussian(SparsePattern(rows), arrays["variances"], arrays["tau"], arrays["nu"])
+    return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
+
+
+def _low_rank(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
+    solved: Any = SimpleNamespace(explained=arrays["explained"])
+    factor, variances, tau, nu = (arrays[k] for k in ("factor", "variances", "tau", "nu"))
+    gaussian = LowRankGaussian(SparsePattern(rows), factor, variances, tau, nu, solved)
+    return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
+
+
+_MAKERS: dict[str, Callable[[ShortRows, KeptArrays], LargePosterior]] = {
+    "factorised": _factorised,
+    "probes": _probed,
+    "low_rank": _low_rank,
+}
