@@ -12,10 +12,10 @@ from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
 
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP, EPResult
-from bayesrank.infer.gaussian.links import linked
+from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer.gaussian.links import LinkedGaussian, linked
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.gaussian.sparse import NotSolvedError
+from bayesrank.infer.gaussian.sparse import Linkage, NotSolvedError, ShortRows, SparsePattern
 from bayesrank.infer.large import LargeEPResult
 
 KEY = jax.random.key(0)
@@ -126,3 +126,66 @@ def test_solutions_that_take_too_long_are_refused(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.gaussian.sparse._MOST_ITERATIONS", 3)
     with pytest.raises(NotSolvedError, match="have not converged after 3 steps"):
         EP(walks, structure="probes").run(KEY, *games())
+
+
+def test_slopes_are_those_of_the_dense_integral(monkeypatch):
+    monkeypatch.setattr("bayesrank.infer.gaussian.links.SLOPE_ROUNDS", 60)
+    rng, size, count = np.random.default_rng(0), 12, 30
+    own = np.arange(size)
+    parents = np.array([rng.choice(max(k, 2), 2, replace=False) for k in range(size)])
+    links = np.concatenate([np.ones((size, 1)), rng.normal(size=(size, 2))], axis=1)
+    links[:2, 1:] = 0.0
+    columns = np.concatenate([own[:, None], parents], axis=1)
+    columns[:2, 1:] = columns[:2, :1]
+    seen = np.array([rng.choice(size, 3, replace=False) for _ in range(count)])
+    values, spread = rng.normal(size=(count, 3)), rng.uniform(0.5, 2.0, size)
+    tau, nu = rng.uniform(0.0, 1.0, count), rng.normal(size=count)
+
+    def integral(links, spread, values):
+        root = jnp.zeros((size, size)).at[own[:, None], columns].add(links)
+        rows = jnp.zeros((count, size)).at[np.arange(count)[:, None], seen].add(values)
+        prior = root.T @ (root / spread[:, None])
+        precision, shift = prior + rows.T @ (tau[:, None] * rows), rows.T @ nu
+        determinants = jnp.linalg.slogdet(prior)[1] - jnp.linalg.slogdet(precision)[1]
+        return 0.5 * (shift @ jnp.linalg.solve(precision, shift) + determinants)
+
+    prior = Linkage(ShortRows(links, columns, size), spread)
+    every = np.concatenate([links, values]), np.concatenate([columns, seen])
+    gaussian = LinkedGaussian(SparsePattern(ShortRows(*every, size)), prior, tau, nu)
+    told = gaussian.slopes(gaussian.mean(tol=1e-10))
+    with jax.enable_x64(True):
+        by_links, by_spread, by_rows = jax.grad(integral, (0, 1, 2))(links, spread, values)
+    assert_allclose(told.prior[1], by_spread, atol=0.05)
+    assert_allclose(told.rows, by_rows, atol=0.05)
+    assert_allclose(told.prior[0][2:, 1:], by_links[2:, 1:], atol=0.1)
+
+
+def drifting_teams(pairs, period, scores):
+    """All scales, the share that a player has of a team, and the noise of scores are learned."""
+    positive = dist.constraints.positive
+    spread: Any = numpyro.sample("spread", dist.LogNormal(0.0, 1.0))
+    share: Any = numpyro.param("share", 0.5)
+    step: Any = numpyro.param("step", 0.3, constraint=positive)
+    noise: Any = numpyro.param("noise", 0.5, constraint=positive)
+    team: Any = numpyro.sample("team", dist.Normal(2.0, 1.0).expand([5]))
+    level: Any = numpyro.sample("level", dist.Normal(share * team[np.arange(PLAYERS) % 5], 0.5))
+    with numpyro.plate("players", PLAYERS):
+        walk: Any = numpyro.sample("walk", dist.GaussianRandomWalk(step, num_steps=PERIODS))
+    skill = level[:, None] + spread * walk
+    observed(skill, pairs, period)
+    numpyro.sample("score", dist.Normal(skill[:, -1], noise), obs=scores)
+
+
+def test_hyperparameters_are_learned_as_with_all_covariances():
+    pairs, period = games()
+    scores = 1.0 + np.random.default_rng(2).normal(size=PLAYERS)
+    args = pairs, period, scores
+    dense, sparse = (
+        maximize_evidence(EP(drifting_teams, structure=how), *args, params={"step": 0.4})
+        for how in ("dense", "probes")
+    )
+    assert sparse.converged and sparse.num_evaluations < 30
+    for name in ("spread", "share", "noise"):
+        assert_allclose(sparse.params[name], dense.params[name], rtol=0.03)
+    off = sparse.log_evidence - dense.log_evidence
+    assert abs(off) < 2 * sparse.log_evidence_error < 4 and dense.log_evidence_error == 0

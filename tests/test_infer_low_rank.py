@@ -1,5 +1,7 @@
 """Priors of low rank plus diagonal without a joint covariance, against the dense posterior."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.testing import assert_allclose
 from bayesrank import gp, to_arviz
 from bayesrank._memory import TooLargeError
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer import EP, EPResult, IntegratedEP, maximize_evidence
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import ShortRows, SparsePattern
 from bayesrank.infer.large import LargeEPResult
@@ -141,17 +143,64 @@ def test_the_structure_is_found(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 100)
     result = EP(smooth_skills, max_sweeps=4, tol=10.0).run(KEY, X, pairs, RANK)
     assert isinstance(result, LargeEPResult) and result.posterior.structure == "low_rank"
-    with pytest.raises(ValueError, match="EP.run alone does without"):
-        maximize_evidence(learned, X, pairs)
-    with pytest.raises(ValueError, match="EP.run alone does without"):
+    with pytest.raises(ValueError, match="only EP.run and maximize_evidence do without"):
         EP(smooth_skills).solve({}, X, pairs, RANK)
 
 
-def learned(X, pairs):
-    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-    smooth = gp.features(gp.rbf(scale, 0.4), X, 10)
-    f = jnp.asarray(numpyro.sample("f", smooth))
-    numpyro.sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
+def test_slopes_are_those_of_the_dense_integral():
+    rng = np.random.default_rng(0)
+    seen = np.array([rng.choice(30, 3, replace=False) for _ in range(60)])
+    values, tau, nu = rng.normal(size=(60, 3)), rng.uniform(0.0, 1.0, 60), rng.normal(size=60)
+    factor, variances = rng.normal(size=(30, 4)), rng.uniform(0.0, 0.3, 30)
+
+    def integral(factor, variances, values):
+        rows = jnp.zeros((60, 30)).at[np.arange(60)[:, None], seen].add(values)
+        prior = factor @ factor.T + jnp.diag(variances)
+        precision, shift = rows.T @ (tau[:, None] * rows), rows.T @ nu
+        changed = jnp.eye(30) + prior @ precision
+        quadratic = shift @ jnp.linalg.solve(changed, prior @ shift)
+        return 0.5 * (quadratic - jnp.linalg.slogdet(changed)[1])
+
+    pattern = SparsePattern(ShortRows(values, seen, 30))
+    gaussian = LowRankGaussian(pattern, factor, variances, tau, nu, tol=1e-10)
+    told = gaussian.slopes(gaussian.mean(tol=1e-12))
+    with jax.enable_x64(True):
+        by_factor, by_variances, by_rows = jax.grad(integral, (0, 1, 2))(factor, variances, values)
+    assert_allclose(told.prior[0], by_factor, atol=1e-7)
+    assert_allclose(told.prior[1], by_variances, atol=0.03)
+    assert_allclose(told.rows, by_rows, atol=0.03)
+
+
+def learned(X, pairs, scores):
+    """Kernel, the scale of what the likelihood sees, and the noise of scores are learned."""
+    positive = dist.constraints.positive
+    amplitude: Any = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    lengthscale: Any = numpyro.param("lengthscale", 0.6, constraint=positive)
+    share: Any = numpyro.param("share", 0.7, constraint=positive)
+    noise: Any = numpyro.param("noise", 0.7, constraint=positive)
+    f: Any = numpyro.sample("f", gp.features(gp.rbf(amplitude, lengthscale), X, 8))
+    numpyro.sample("win", Thurstone(share * (f[pairs[:, 0]] - f[pairs[:, 1]])), obs=1)
+    numpyro.sample("score", dist.Normal(f[: len(scores)], noise), obs=scores)
+
+
+def test_hyperparameters_are_learned_as_with_all_covariances():
+    X, pairs = field()
+    scores = 2 * np.sin(6 * X[:40]).sum(axis=1) + 0.5 * np.random.default_rng(3).normal(size=40)
+    dense, low_rank = (
+        maximize_evidence(EP(learned, structure=how), X, pairs, scores)
+        for how in ("dense", "low_rank")
+    )
+    assert low_rank.converged and low_rank.num_evaluations < 30
+    for name, value in dense.params.items():
+        assert_allclose(low_rank.params[name], value, rtol=0.02)
+    off = low_rank.log_evidence - dense.log_evidence
+    assert abs(off) < 4 * low_rank.log_evidence_error < 4
+
+
+def test_an_integral_over_hyperparameters_is_refused():
+    X, pairs = field()
+    with pytest.raises(ValueError, match="only EP.run and maximize_evidence do without"):
+        IntegratedEP(learned, structure="low_rank").run(KEY, X, pairs, np.zeros(4))
 
 
 def test_what_has_no_such_structure_or_no_room_is_refused(monkeypatch):

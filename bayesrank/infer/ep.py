@@ -32,7 +32,7 @@ from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.run_warnings import warn_of
-from bayesrank.infer.sites import EPState, Sites
+from bayesrank.infer.sites import EPState, Problem, Sites
 from bayesrank.infer.solution import ProgramLayout, Solution, found_of, packed
 from bayesrank.infer.structures import SweepSettings, shared_among, structure_of
 
@@ -396,6 +396,38 @@ class EP:
         if kept is None:
             return EPResult(joint_covariance=np.asarray(solved.covariance, float), **fields)
         return LargeEPResult(**kept._asdict(), **fields)
+
+    def posterior_at(
+        self, params: Mapping[str, Any], init_sites: Sites, args: tuple, kwargs: Mapping[str, Any]
+    ) -> tuple[Solution, Kept | None]:
+        """Sweep from given sites to a posterior that is kept without covariances.
+
+        Parameters
+        ----------
+        params
+            Values of all hyperparameters, by name.
+        init_sites
+            Sites to start from.
+        args, kwargs
+            Arguments of the program.
+
+        Returns
+        -------
+        tuple
+            The end of the sweeps, and what stands for the covariances; None where a check of the
+            program fails at these hyperparameters.
+        """
+        solved, _ = self.compiled(self._solve_all, (dict(params), ()), args, dict(kwargs))
+        if not all(np.all(passed) for passed in solved.checks):
+            return solved, None
+        tau, nu = init_sites
+        return self._kept(solved._replace(tau=tau, nu=nu), args, kwargs)
+
+    def problem_at(
+        self, params: Mapping[str, Any], args: tuple, kwargs: Mapping[str, Any]
+    ) -> Problem:
+        """Prior and factors as they are solved at given hyperparameters.  Pure."""
+        return self._read(params, *args, **kwargs).problem
 
     def _kept(
         self, solved: Solution, args: tuple, kwargs: Mapping[str, Any]

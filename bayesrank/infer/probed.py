@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank.infer.gaussian.links import LinkedGaussian
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import (
     Linkage,
@@ -147,9 +148,8 @@ def refined(
 
     def posterior(tau: Numbers, nu: Numbers, old: _ProbedState | None) -> _ProbedState:
         gaussian: SparseGaussian | LowRankGaussian
-        if links is not None:
-            every = np.concatenate([1 / variances, tau]), np.concatenate([np.zeros(own), nu])
-            gaussian = SparseGaussian(pattern, np.full(own, np.inf), *every, linked)
+        if linked is not None:
+            gaussian = LinkedGaussian(pattern, linked, tau, nu)
         elif factor is None:
             gaussian = SparseGaussian(pattern, variances, tau, nu)
         else:

@@ -10,13 +10,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from scipy import sparse
 
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
 from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.gaussian.slopes import SLOPE_ROUNDS, TOGETHER, Slopes, products_of
+from bayesrank.infer.gaussian.sparse import Linkage, Numbers, SparseGaussian, SparsePattern
 
-__all__ = ["LinkedPrior", "linked"]
+__all__ = ["LinkedGaussian", "LinkedPrior", "linked"]
+
+_SEED = 1
 
 
 class LinkedPrior(NamedTuple):
@@ -48,6 +54,11 @@ class LinkedPrior(NamedTuple):
         """Type of its numbers."""
         return self.spread.dtype
 
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """The entries of the links, shape (n, r), and `spread`."""
+        return self.links.values, self.spread
+
     def alone(self) -> FactorisedGaussian:
         """The margins of the prior."""
         return FactorisedGaussian(jnp.zeros(self.size, self.dtype), self.variances, ())
@@ -56,6 +67,63 @@ class LinkedPrior(NamedTuple):
         """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
         links: Any = self.links.values, self.links.columns
         return Large(mean, self.spread, variances, rows, links=links)
+
+
+class LinkedGaussian(SparseGaussian):
+    """The posterior that latents drawn given few others, and sites of short rows, make.
+
+    Parameters
+    ----------
+    pattern
+        Of the links, and below them the rows of the sites.
+    links
+        The prior.
+    tau, nu
+        Sites, shape (G,).
+    """
+
+    def __init__(self, pattern: SparsePattern, links: Linkage, tau: Numbers, nu: Numbers) -> None:
+        size = links.spread.size
+        every = np.concatenate([1 / links.spread, tau]), np.concatenate([np.zeros(size), nu])
+        super().__init__(pattern, np.full(size, np.inf), *every, links)
+
+    def slopes(self, mean: Numbers) -> Slopes:
+        r"""Derivatives of the log integral, estimated from draws that are made for it.
+
+        A draw ``x`` of the posterior and one ``y`` of the prior, made of the same numbers, differ
+        by what the data tell alone: :math:`h = D^{-1} (I - J) (x - y)`, the difference of their
+        innovations in precisions, has the covariance :math:`(I - J)^{-\top} W (I - J)^{-1}`. Then
+        the slope by ``q`` is half of the mean's own :math:`h^2` less that of the draws.
+
+        Parameters
+        ----------
+        mean
+            Of the posterior, measured from the prior's, shape (n,).
+        """
+        size, columns = self.variances.size, self.pattern.rows.columns
+        pull = self.tau * (self.pattern.matrix @ mean)
+        spread, entries = pull[:size] ** 2, (self.nu - pull)[:, None] * mean[columns]
+        rng = np.random.default_rng(_SEED)
+        root = np.sqrt(self.tau)[:, None]
+        given = sparse.eye_array(size, format="csr") - self.pattern.matrix[:size]
+        for _ in range(SLOPE_ROUNDS):
+            signs = rng.choice([-1.0, 1.0], (self.tau.size, TOGETHER))
+            draws = self.solve(self.pattern.transposed @ (root * signs))
+            told = self.tau[:, None] * (self.pattern.matrix @ draws)
+            told[:size] -= root[:size] * signs[:size]
+            spread -= np.mean(told[:size] ** 2, axis=1) / SLOPE_ROUNDS
+            apart = draws - _followed(given, signs[:size] / root[:size])
+            entries[:size] += products_of(told[:size], apart, columns[:size]) / SLOPE_ROUNDS
+            entries[size:] -= products_of(told[size:], draws, columns[size:]) / SLOPE_ROUNDS
+        return Slopes((entries[:size], 0.5 * spread), entries[size:])
+
+
+def _followed(given: Any, innovations: Numbers) -> Numbers:
+    """Latents (n, S) of given innovations: ``(I - J)^-1`` times these."""
+    latents, before = innovations, np.zeros(0)
+    while not np.array_equal(latents, before):
+        latents, before = innovations + given @ latents, latents
+    return latents
 
 
 def linked(slopes: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]:

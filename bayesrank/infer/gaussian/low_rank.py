@@ -32,6 +32,7 @@ from scipy.linalg import solve_triangular
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian
 from bayesrank.infer.gaussian.protocol import Large
+from bayesrank.infer.gaussian.slopes import SLOPE_ROUNDS, TOGETHER, Slopes, products_of
 from bayesrank.infer.gaussian.sparse import (
     NotPositiveError,
     Numbers,
@@ -98,6 +99,11 @@ class LowRankPrior(NamedTuple):
     def variances(self) -> Array:
         """Prior variances, shape (n,)."""
         return jnp.sum(self.covariance.factor**2, axis=1) + self.covariance.diagonal
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """``Phi`` and ``d``."""
+        return self.covariance.factor, self.covariance.diagonal
 
     def alone(self) -> FactorisedGaussian:
         """The margins of the prior, as sweeps start from them."""
@@ -242,6 +248,53 @@ class LowRankGaussian:
         """Log determinant of the precision of residuals and ``w``, and its standard error."""
         found, error = self.residuals.log_determinant(seed)
         return found + self.log_determinant_of_w, error
+
+    def slopes(self, mean: Numbers) -> Slopes:
+        r"""Derivatives of the log integral by ``Phi``, ``d`` and the rows.
+
+        Of ``Phi`` they are :math:`b \bar w^\top - L B G^{-1/2}`, without error. Of ``d``,
+
+        .. math:: \tfrac12 \Bigl(b_i^2 + |L B|_i^2 - \frac{L_{ii}}{1 + d_i L_{ii}}
+            + \operatorname{Var} \frac{\sum_{j \ne i} L_{ij} x_j}{1 + d_i L_{ii}}\Bigr),
+
+        the last and least term of which is a mean over draws ``x`` of the residuals.
+
+        Parameters
+        ----------
+        mean
+            Of the latents, measured from the prior's, shape (n,).
+        """
+        sites = self.pattern.precision(np.full(self.variances.size, np.inf), self.tau)
+        pull = self.pattern.transposed @ self.nu - sites @ mean
+        mean_of_w, root_of_w = self.shared()
+        factor = np.outer(pull, mean_of_w)
+        diagonal = pull**2
+        for some in _slices(self.variances.size, _CHUNK):
+            seen = sites[some] @ self.root
+            factor[some] -= seen @ root_of_w.T
+            diagonal[some] += _squares(seen)
+        own = sites.diagonal()
+        left = (1 + self.variances * own)[:, None]
+        rows = self._row_slopes(mean)
+        diagonal -= own / left[:, 0]
+        for seed in range(SLOPE_ROUNDS):
+            draws = self.residuals.probes(seed + 1, TOGETHER).draws
+            others = (sites @ draws - own[:, None] * draws) / left
+            diagonal += np.mean(others**2, axis=1) / SLOPE_ROUNDS
+            told = self.tau[:, None] * (self.pattern.matrix @ draws)
+            rows -= products_of(told, draws, self.pattern.rows.columns) / SLOPE_ROUNDS
+        return Slopes((factor, 0.5 * diagonal), rows)
+
+    def _row_slopes(self, mean: Numbers) -> Numbers:
+        """Derivatives by the entries of rows, but for what the residuals add."""
+        matrix, columns = self.pattern.matrix, self.pattern.rows.columns
+        slopes = (self.nu - self.tau * (matrix @ mean))[:, None] * mean[columns]
+        for some in _slices(len(columns), _CHUNK):
+            seen = self.tau[some, None] * (matrix[some] @ self.root)
+            for place in range(columns.shape[1]):
+                entry = self.root[columns[some, place]]
+                slopes[some, place] -= np.einsum("gm,gm->g", seen, entry)
+        return slopes
 
     def factors(self, probes: Probes) -> tuple[Numbers, Numbers]:
         """``B`` (n, M + S) and ``d`` (n,), with covariances nearly ``B B' + diag(d)``."""

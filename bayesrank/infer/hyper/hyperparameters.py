@@ -49,6 +49,8 @@ class EvidenceEvaluation(NamedTuple):
         EP's sites ``(tau, nu)``.
     delta
         How far the last sweep moved a margin, in posterior standard deviations.
+    log_evidence_error
+        Standard error of `log_evidence`, where it is an estimate.
     """
 
     objective: Array
@@ -56,6 +58,7 @@ class EvidenceEvaluation(NamedTuple):
     log_prior: Array
     sites: Sites
     delta: Array
+    log_evidence_error: Array | float = 0.0
 
     @property
     def usable(self) -> Array:

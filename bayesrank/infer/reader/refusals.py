@@ -94,9 +94,9 @@ _MESSAGES = {
         "maximize_evidence, or give it EP(model, structure='dense')"
     ),
     "only_run": (
-        "of so many latents ({name}) no covariances are made, and EP.run alone does without, at "
-        "hyperparameters that are given (params=...); call that, or use EP(model, "
-        "structure='dense') on fewer latents"
+        "of so many latents ({name}) no covariances are made, and only EP.run and "
+        "maximize_evidence do without; call these, or use EP(model, structure='dense') on fewer "
+        "latents"
     ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "

@@ -1,0 +1,161 @@
+"""The evidence, and its gradient, of posteriors that are kept without covariances.
+
+EP sweeps to its fixed point outside of compiled code. There the derivative of the evidence is that
+at fixed sites and cavities: of the factors over their cavities, which compiled code differentiates,
+and of the Gaussian integral, whose slopes by the arrays of the prior come from the posterior
+(`bayesrank.infer.gaussian.slopes`); the same code carries them on to the hyperparameters. Draws are
+of the same random numbers at every point, so that the gradient changes smoothly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from bayesrank.infer import sites
+from bayesrank.infer.gaussian.links import LinkedGaussian
+from bayesrank.infer.gaussian.low_rank import LowRankGaussian
+from bayesrank.infer.gaussian.slopes import Slopes
+from bayesrank.infer.gaussian.sparse import NotSolvedError
+from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters
+from bayesrank.infer.large import LargeEPResult
+from bayesrank.infer.large_solution import Kept
+from bayesrank.infer.reader.hyperprior import log_hyperprior
+from bayesrank.infer.result import EPResult
+from bayesrank.infer.sites import Sites
+from bayesrank.infer.solution import Solution
+
+__all__ = ["EstimatedEvidence", "is_estimated"]
+
+
+def is_estimated(result: EPResult) -> bool:
+    """Whether the evidence of such a posterior comes with its sweeps, outside of compiled code."""
+    if not isinstance(result, LargeEPResult) or result.posterior.structure == "factorised":
+        return False
+    return isinstance(result.posterior.gaussian, (LinkedGaussian, LowRankGaussian))
+
+
+class _Fixed(NamedTuple):
+    """What the derivative holds fixed: sites, margins (G,) of each block, and slopes."""
+
+    tau: tuple[Any, ...]
+    nu: tuple[Any, ...]
+    means: tuple[Any, ...]
+    variances: tuple[Any, ...]
+    slopes: tuple[Any, ...]
+    row_slopes: tuple[Any, ...]
+
+
+class EstimatedEvidence(Hyperparameters):
+    """Hyperparameters of a program whose posterior is kept without covariances."""
+
+    def evaluate_with_gradient(
+        self,
+        flat: ArrayLike,
+        fixed: Mapping[str, Any],
+        init_sites: Sites,
+        args: tuple,
+        kwargs: dict[str, Any],
+        *,
+        jacobian: bool = False,
+    ) -> tuple[EvidenceEvaluation, np.ndarray]:
+        """Evaluate at a vector, and estimate the gradient of the objective there.
+
+        Parameters
+        ----------
+        flat, fixed, init_sites, args, kwargs, jacobian
+            As in `Hyperparameters.evaluate`.
+
+        Returns
+        -------
+        tuple
+            The evaluation, and the gradient, shape (d,). Where there is no posterior, or it takes
+            too long to solve for, the evidence is not a number.
+        """
+        params = {**self.inventory.hyperparameters, **fixed, **self.values(flat)}
+        try:
+            solved, kept = self.engine.posterior_at(params, init_sites, args, kwargs)
+        except (NotSolvedError, np.linalg.LinAlgError):
+            return _nowhere(init_sites, np.size(flat))
+        if kept is None:
+            return _nowhere(init_sites, np.size(flat))
+        point = flat, dict(fixed), _fixed(solved, kept), jnp.asarray(float(jacobian))
+        (log_prior, log_jacobian, gradient), _ = self.engine.compiled(
+            self._estimated, point, args, kwargs
+        )
+        evidence = jnp.asarray(solved.log_evidence)
+        found = EvidenceEvaluation(
+            evidence + log_prior + float(jacobian) * log_jacobian,
+            evidence,
+            log_prior,
+            (tuple(solved.tau), tuple(solved.nu)),
+            jnp.asarray(solved.delta),
+            kept.log_evidence_error,
+        )
+        return found, np.asarray(gradient, float)
+
+    def _estimated(
+        self,
+        point: tuple[Array, dict[str, Any], _Fixed, Array],
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> tuple[tuple[Array, Array, Array], None]:
+        flat, fixed, known, weight = point
+
+        def parts(flat: Array) -> tuple[Array, Array, Array]:
+            params = {**fixed, **self.values(flat)}
+            told = {k: jnp.asarray(v) for k, v in params.items()}
+            problem = self.engine.problem_at(params, args, kwargs)
+            log_prior = log_hyperprior(self.engine.model, args, kwargs, self.inventory, told)
+            return _moving(problem, known), log_prior, self.log_jacobian(flat)
+
+        def slope(direction: Array) -> Array:
+            moving, prior, jacobian = jax.jvp(parts, (flat,), (direction,))[1]
+            return moving + prior + weight * jacobian
+
+        # One direction after the other: hyperparameters are few, and the prior's arrays large.
+        gradient = lax.map(slope, jnp.eye(flat.size, dtype=flat.dtype))
+        return (*parts(flat)[1:], gradient), None
+
+
+def _moving(problem: sites.Problem, fixed: _Fixed) -> Array:
+    """What of the evidence hyperparameters move: its value is of no use, its gradient is."""
+    prior: Any = problem.prior  # a `LinkedPrior` or `LowRankPrior`
+    total = jnp.asarray(problem.log_constant)
+    for array, slope in zip(prior.arrays, fixed.slopes, strict=True):
+        total += jnp.sum(slope[..., : array.shape[-1]] * array)
+    blocks = zip(problem.blocks, *fixed[:4], fixed.row_slopes, strict=True)
+    for block, tau, nu, mean, variance, slope in blocks:
+        m, v, _ = sites.cavity(tau, nu, mean, variance)
+        total += jnp.sum(block.moments(block.offset + m, v).log_z)
+        values = block.rows.values
+        total += jnp.sum(slope[:, : values.shape[1]] * values)
+    return total
+
+
+def _fixed(solved: Solution, kept: Kept) -> _Fixed:
+    posterior: Any = kept.posterior  # a `ProbedPosterior`
+    gaussian, probes, large = posterior.gaussian, posterior.probes, solved.large
+    if large is None:
+        raise ValueError("the posterior has its covariances")
+    mean = np.asarray(solved.mean, float) - np.asarray(large.prior_mean, float)
+    sizes = [len(tau) for tau in solved.tau]
+    own = len(gaussian.pattern.rows.values) - sum(sizes)
+    slopes: Slopes = gaussian.slopes(mean)
+    means = (gaussian.pattern.matrix @ mean)[own:]
+    variances = gaussian.margin_variances(probes)[own:]
+    cut = (tuple(np.split(x, np.cumsum(sizes)[:-1])) for x in (means, variances, slopes.rows))
+    means, variances, rows = cut
+    return _Fixed(tuple(solved.tau), tuple(solved.nu), means, variances, slopes.prior, rows)
+
+
+def _nowhere(init_sites: Sites, size: int) -> tuple[EvidenceEvaluation, np.ndarray]:
+    unknown = jnp.asarray(jnp.nan)
+    found = EvidenceEvaluation(unknown, unknown, unknown, init_sites, jnp.asarray(jnp.inf))
+    return found, np.full(size, np.nan)
