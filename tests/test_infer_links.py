@@ -56,14 +56,34 @@ def teams_that_drift(pairs, period):
 
 
 def scanned(pairs, period):
-    def step(before, _):
-        now = numpyro.sample("skill", dist.Normal(before, 0.5))
-        return now, now
+    """Level and slope, from a start of their own; two steps are remembered."""
+    start: Any = numpyro.sample("start", dist.Normal(0.3, 1.0).expand([PLAYERS]))
+
+    def step(carry, pace):
+        (level, before), slope = carry
+        loc = level + 0.8 * slope - 0.1 * (level - before)
+        now = numpyro.sample("level", dist.Normal(loc, 0.5))
+        slope = numpyro.sample("slope", dist.Normal(pace * slope, 0.2))
+        return ((now, level), slope), now
+
+    init, pace = ((start, start), jnp.zeros(PLAYERS)), jnp.linspace(0.5, 1.0, PERIODS)
+    observed(scan(step, init, pace, length=PERIODS)[1].T, pairs, period)
+
+
+def summed(pairs, period):
+    """What a scan carries is a sum of all steps before."""
+
+    def step(skill, _):
+        skill = skill + numpyro.sample("step", dist.Normal(jnp.zeros(PLAYERS), 0.5))
+        return skill, skill
 
     observed(scan(step, jnp.zeros(PLAYERS), None, length=PERIODS)[1].T, pairs, period)
 
 
-@pytest.mark.parametrize("program", [walks, teams_that_drift], ids=["walks", "teams"])
+PROGRAMS = (walks, teams_that_drift, scanned)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["walks", "teams", "scanned"])
 def test_the_sparse_precision_is_the_dense_posterior(program, monkeypatch):
     dense = EP(program).run(KEY, *games())
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
@@ -115,9 +135,9 @@ def test_a_mean_that_is_not_a_number_comes_to_an_end():
 
 def test_what_is_not_read_as_links(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
-    assert type(EP(scanned).run(KEY, *games())) is EPResult  # right, with all covariances
+    assert type(EP(summed).run(KEY, *games())) is EPResult  # right, with all covariances
     with pytest.raises(ValueError, match="also normal ones each drawn given few others"):
-        EP(scanned, structure="probes").run(KEY, *games())
+        EP(summed, structure="probes").run(KEY, *games())
     with pytest.raises(ValueError, match="structure='factorised' needs independent"):
         EP(walks, structure="factorised").run(KEY, *games())
 

@@ -13,6 +13,9 @@ from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
 
 from bayesrank.infer import EP
+from bayesrank.infer.reader.affine import Affine, identity, walk
+from bayesrank.infer.reader.jaxpr import flat_trace
+from bayesrank.infer.reader.scans import split_scans
 
 KEY = jax.random.key(0)
 Y = np.array([0.5, -1.0, 2.0, 1.0, 0.3, -0.4])
@@ -143,3 +146,49 @@ def test_steps_that_are_not_gaussian():
     assert_allclose(one.joint_mean, other.joint_mean, atol=1e-5)
     assert_allclose(one.joint_covariance, other.joint_covariance, atol=1e-5)
     assert_allclose(one.log_evidence, other.log_evidence, atol=1e-5)
+
+
+def test_a_reversed_scan_is_refused():
+    """NumPyro pairs the values of its sites with the densities of other steps than their own."""
+
+    def model(y):
+        def step(last: Any, now: Any) -> tuple[Any, None]:
+            x = numpyro.sample("x", dist.Normal(0.8 * last, 0.7))
+            numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
+            return x, None
+
+        scan(step, 0.0, y, reverse=True)
+
+    with pytest.raises(ValueError, match="'x' stand in another order than its values"):
+        EP(model).run(KEY, Y)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_that_forgets_is_mapped(reverse):
+    """What it carries follows from few latents: rows stay short, and their values are the same."""
+
+    def results(z: Any, start: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            count, (last, before), unused = carry
+            level = 0.5 * last - 0.2 * before + count
+            return (count + 1, (x, last), unused), (level + x, 2.0 * before, jnp.exp(level))
+
+        init = 0, (start, 0.5 * start), jnp.zeros(2)
+        return jax.lax.scan(step, init, z, reverse=reverse)
+
+    shapes = {"z": (N, 2), "start": (2,)}
+    rng = np.random.default_rng(0)
+    latents = [jnp.asarray(rng.normal(size=shape), float) for shape in shapes.values()]
+    trace, _ = flat_trace(results, *latents)
+    split = split_scans(trace, trace.inputs)
+    rows = identity({"z": 2 * N, "start": 2}, shapes, float)
+    env = walk(split, [rows["z"], rows["start"]])
+    flat = jnp.concatenate([x.reshape(-1) for x in latents])
+    expected, checked = jax.tree.leaves(results(*latents)), 0
+    for number, exact in zip(split.outputs, expected, strict=True):
+        value = env[number] if isinstance(number, int) else number.value
+        if isinstance(value, Affine):
+            assert value.columns is not None and value.values.shape[-1] <= 3
+            assert_allclose(value.at(flat), exact, rtol=1e-5, atol=1e-5)
+            checked += 1
+    assert checked == 4

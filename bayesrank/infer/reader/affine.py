@@ -72,6 +72,12 @@ class Affine(NamedTuple):
         columns, values = self.columns.reshape(count, width), self.values.reshape(count, width)
         return flat.at[rows, columns].add(values).reshape(*self.shape, self.size)
 
+    def at(self, latents: Array) -> Array:
+        """Its value at latents (n,)."""
+        if self.columns is None:
+            return self.offset + self.values @ latents
+        return self.offset + jnp.sum(self.values * latents[self.columns], axis=-1)
+
     def densified(self) -> Affine:
         """The same array with dense rows."""
         return self._replace(values=self.dense(), columns=None)

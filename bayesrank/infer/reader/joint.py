@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from bayesrank.infer.reader.affine import Value, identity, walk
+from bayesrank.infer.reader.affine import Affine, Value, identity, walk
 from bayesrank.infer.reader.densities import (
     SiteDensity,
     elementwise,
@@ -74,6 +74,10 @@ class Joint(NamedTuple):
         Of latents whose density is a mixture, the variable number of its parts, see `SiteDensity`.
     reach
         For each variable, which inputs reach it.
+    scanned
+        Sites that a scan sees, whose elements may depend on their own earlier ones.
+    in_order
+        For latents of a scan, whether the elements of the site are those of the latent, one by one.
     log_densities
         The summed, scaled log densities of named sites as a function of all latents.
     sites_at_zero
@@ -89,6 +93,8 @@ class Joint(NamedTuple):
     observed_numbers: dict[str, ObservedOutputs]
     latent_parts: dict[str, Any]
     reach: Callable[[Any], frozenset[str]]
+    scanned: frozenset[str]
+    in_order: dict[str, Array]
     log_densities: Callable[[tuple[str, ...], Mapping[str, Array]], Array]
     sites_at_zero: Callable[[], dict[str, Any]]
 
@@ -107,6 +113,7 @@ def trace_joint(
         return (
             {name: density.log_prob for name, density in known.items()},
             {name: density.parts for name, density in known.items()},
+            {name: sites[name]["value"] for name in known},
             {
                 name: _observed_outputs(sites[name], inventory.validates)
                 for name in (*inventory.observed, *inventory.given, *inventory.sampled)
@@ -128,16 +135,19 @@ def trace_joint(
     # program.
     order = sorted(zeros)
     trace, structure = flat_trace(densities, zeros, inventory.discrete)
+    discrete = sorted(inventory.discrete)
+    scanned = _scanned(trace, [*order, *discrete])
     trace = split_scans(trace, trace.inputs[: len(zeros)])
     sizes = {name: zeros[name].size for name in inventory.latents}
     affine = identity(sizes, inventory.latents, dtype)
-    discrete = sorted(inventory.discrete)
     inputs = [affine[name] for name in order] + [inventory.discrete[name] for name in discrete]
     env = walk(trace, inputs)
     values = [x.value if isinstance(x, Constant) else env[x] for x in trace.outputs]
-    latent, _, observed = jax.tree.unflatten(structure, values)
+    latent, _, placed, observed = jax.tree.unflatten(structure, values)
     numbers = jax.tree.unflatten(structure, list(trace.outputs))
-    latent_numbers, latent_parts, observed_numbers = numbers
+    latent_numbers, latent_parts, value_numbers, observed_numbers = numbers
+    own = dict(zip(order, trace.inputs, strict=False))
+    moved = [name for name in order if value_numbers[name] != own[name]]
     reached = _reachability(trace, [*order, *discrete])
     # The density of a hyperparameter is a factor only if it sees a latent.
     held = [
@@ -154,6 +164,8 @@ def trace_joint(
         observed_numbers,
         latent_parts,
         reached,
+        scanned,
+        {k: _same(placed[k], affine[k]) for k in moved if isinstance(placed[k], Affine)},
         log_densities,
         lambda: run({**inventory.discrete, **zeros}),
     )
@@ -190,6 +202,18 @@ def _supported(fn: dist.Distribution, value: Array, validating: bool) -> Any:
         return None
     inside = base.support(value)
     return inside if mask is None else inside | ~jnp.asarray(mask)
+
+
+def _same(placed: Affine, latent: Affine) -> Array:
+    """Whether two arrays agree, at latents that differ from one another."""
+    at = jnp.arange(1.0, 1.0 + latent.size)
+    return jnp.array_equal(placed.at(at).reshape(-1), latent.at(at).reshape(-1))
+
+
+def _scanned(trace: FlatTrace, names: list[str]) -> frozenset[str]:
+    scans = [equation for equation in trace.equations if equation.name == "scan"]
+    inputs = [x for equation in scans for x in equation.inputs if isinstance(x, int)]
+    return _reachability(trace, names)(inputs) if inputs else frozenset()
 
 
 def _reachability(trace: FlatTrace, names: list[str]) -> Callable[[Any], frozenset[str]]:

@@ -114,17 +114,10 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
     )
     back = np.argsort(element)
     proper = jnp.all(jnp.isfinite(loc) & jnp.isfinite(width) & (width > 0))
-    rows, recursive = None, _in_scan(joint, name)
+    rows, recursive = None, name in joint.scanned
     if recursive or any(array.sites != {name} for array in part.arrays):
         rows = (-predictors.rows.dense() / slope[:, None])[back].at[np.arange(own.size), own].add(1)
     return OwnPrior(Local(loc[back], rows, width[back] ** 2, proper, recursive), factors)
-
-
-def _in_scan(joint: Joint, name: str) -> bool:
-    """Whether a scan carries a site, so that its elements may depend on its own earlier ones."""
-    scans = [equation for equation in joint.trace.equations if equation.name == "scan"]
-    inputs = [x for equation in scans for x in equation.inputs if isinstance(x, int)]
-    return name in joint.reach(inputs)
 
 
 def _not_gaussian(joint: Joint, name: str) -> ValueError:

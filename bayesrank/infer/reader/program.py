@@ -182,6 +182,7 @@ def read_program(
         (Refusal("improper_prior", name, hyperparameters), passed)
         for name, passed in proper.items()
     ]
+    checks += [(Refusal("out_of_order", name), found) for name, found in joint.in_order.items()]
     for name, found in own.items():
         if found.collinear is not None:
             family = f"{inventory.families[name]} distribution"

@@ -42,6 +42,11 @@ _MESSAGES = {
         "hold so many at the medians of their priors. Learn them with maximize_evidence, integrate "
         "over them with NestedEP, or fix them with params={{{name!r}: ...}}"
     ),
+    "out_of_order": (
+        "the elements of latent site {name!r} stand in another order than its values: NumPyro's "
+        "scan(reverse=True) numbers these from its first step. Reverse the data, and leave reverse "
+        "out"
+    ),
     "masked_latent": (
         "latent site {name!r} is masked, which leaves some of its elements without a prior. "
         "Mask the observed sites only"

@@ -4,6 +4,11 @@ A scan is one equation of a trace, whose results depend on all that goes in.  Wh
 from step to step is affine in the latents, it is rewritten as three: a scan of all that no latent
 reaches; an affine one, which also gives out whatever the nonlinear part of a step starts from; and
 that part, mapped over the steps, with its elements kept apart.  Any other scan is left as it is.
+
+A scan that draws its latents one given the other carries these, and no sums of them: what it
+carries into a step was made in the one before, or few before that. Such a carry is its start and
+then what all steps make of their inputs, moved on by one; so the affine part is mapped over the
+steps too, and each of its elements depends on as few latents as the program says.
 """
 
 from __future__ import annotations
@@ -140,6 +145,7 @@ class _Parts:
         borders = {x for equation in self.rough for x in equation.variables}
         inner = {x for equation in self.rough for x in equation.outputs}
         self.borders = sorted(borders - inner - set(self.body.constants))
+        self.forgetful = self._forgetful() if self.params["length"] else None
 
     def _variables(self) -> list[int]:
         produced = [x for equation in self.body.equations for x in equation.outputs]
@@ -147,6 +153,28 @@ class _Parts:
 
     def _order(self, x: int | Constant) -> int:
         return self.orders.get(x, 0) if isinstance(x, int) else 0
+
+    def _forgetful(self) -> list[int] | None:
+        """Affine carries, each after those that it is made of; None where one is made of itself."""
+        carries = self.body.inputs[self.consts : self.consts + self.count]
+        left = {i for i in range(self.count) if self.carry_orders[i] == 1}
+        needs = {
+            i: {j for j in left if carries[j] in self._read([self.body.outputs[i]])} for i in left
+        }
+        found: list[int] = []
+        while left:
+            ready = [i for i in sorted(left) if needs[i] <= set(found)]
+            if not ready:
+                return None
+            found += ready
+            left -= set(ready)
+        return found
+
+    def _read(self, outputs: Sequence[int | Constant]) -> set[int]:
+        """Variables that outputs of the body are made of, themselves among them."""
+        needed = needed_equations(self.body.equations, outputs, ())
+        own = {x for x in outputs if isinstance(x, int)}
+        return own.union(*(equation.variables for equation in needed))
 
     def run(self, *operands: Array) -> list[Array]:
         """The scan's results, by its parts."""
@@ -158,7 +186,11 @@ class _Parts:
         for degree in (0, 1):
             places = [i for i in range(self.count) if self.carry_orders[i] <= degree]
             wanted = self._wanted(degree)
-            last, stacks = self._scan(consts, [init[i] for i in places], xs, places, wanted)
+            if degree == 1 and self.forgetful is not None:
+                last, stacks = self._moved_on(consts, init, xs, traced, wanted)
+                last = [last.get(i) for i in places]
+            else:
+                last, stacks = self._scan(consts, [init[i] for i in places], xs, places, wanted)
             ends = [
                 last[places.index(i)] if self.carry_orders[i] == degree else end
                 for i, end in enumerate(ends)
@@ -178,6 +210,9 @@ class _Parts:
     def _wanted(self, degree: int) -> list[int]:
         results = self.body.outputs[self.count :]
         wanted = {x for x in results if isinstance(x, int)} | set(self.borders)
+        if self.forgetful is not None:
+            carries = set(self.body.inputs[self.consts : self.consts + self.count])
+            wanted |= carries & self._read(self.body.outputs)
         return sorted(x for x in wanted if self._order(x) == degree)
 
     def _scan(
@@ -192,11 +227,15 @@ class _Parts:
         inputs = self.body.inputs
         carries = [inputs[self.consts + i] for i in places]
         new = [self.body.outputs[i] for i in places]
+        # Of what goes in, latents that nothing here depends on would look as if something did.
+        read = self._read([*new, *wanted])
+        slices = zip(inputs[self.consts + self.count :], xs, strict=True)
+        used = {variable: x for variable, x in slices if variable in read}
 
-        def step(carry: list[Array], x: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        def step(carry: list[Array], x: dict[int, Array]) -> tuple[list[Array], list[Array]]:
             known = dict(zip(inputs[: self.consts], consts, strict=True))
             known |= zip(carries, carry, strict=True)
-            known |= zip(inputs[self.consts + self.count :], x, strict=True)
+            known |= x
             known |= self.body.constants
             needed_outputs = [x for x in (*new, *wanted) if isinstance(x, int)]
             known = _evaluated(self.body.equations, needed_outputs, known)
@@ -207,7 +246,40 @@ class _Parts:
             ]
             return same, [known[x] for x in wanted]
 
-        return lax.scan(step, list(init), tuple(xs), self.params["length"], self.params["reverse"])
+        return lax.scan(step, list(init), used, self.params["length"], self.params["reverse"])
+
+    def _moved_on(
+        self,
+        consts: Sequence[Array],
+        init: Sequence[Array],
+        xs: Sequence[Array],
+        traced: Mapping[int, Array],
+        wanted: list[int],
+    ) -> tuple[dict[int, Array], list[Array]]:
+        """Ends of the affine carries, and what is wanted, all steps at once."""
+        inputs, outputs = self.body.inputs, self.body.outputs
+        stacks = {**traced, **dict(zip(inputs[self.consts + self.count :], xs, strict=True))}
+        same = self.body.constants | dict(zip(inputs[: self.consts], consts, strict=True))
+        ends: dict[int, Array] = {}
+
+        def all_steps(x: int | Constant, dtype: Any) -> Array:
+            def step(_: Array, known: dict[int, Array]) -> Array:
+                if isinstance(x, Constant):
+                    return jnp.asarray(x.value, dtype)
+                return jnp.asarray(_evaluated(self.body.equations, [x], same | known)[x], dtype)
+
+            read = {k: stacks[k] for k in self._read([x]) if k in stacks}
+            return jax.vmap(step)(jnp.arange(self.params["length"]), read)
+
+        for i in self.forgetful or ():
+            start = init[i][None]
+            made = all_steps(outputs[i], start.dtype)
+            if self.params["reverse"]:
+                ends[i], before = made[0], jnp.concatenate([made[1:], start])
+            else:
+                ends[i], before = made[-1], jnp.concatenate([start, made[:-1]])
+            stacks[inputs[self.consts + i]] = before
+        return ends, [stacks[x] if x in stacks else all_steps(x, None) for x in wanted]
 
     def _mapped(self, traced: Mapping[int, Array]) -> dict[int, Array]:
         """The nonlinear part of all steps at once."""
