@@ -28,6 +28,7 @@ def linear(features, pairs):
     weights = numpyro.sample("weights", dist.Normal(0.0, 1.0).expand([features.shape[1]]))
     own = numpyro.sample("own", dist.Normal(0.0, 1.0).expand([features.shape[0]]))
     f = features @ weights + own
+    f = f - f.mean()  # so that each datum sees all of them
     numpyro.sample("win", dist.Bernoulli(logits=f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
 
 

@@ -194,32 +194,42 @@ class ProbedPosterior:
     ----------
     gaussian, probes
         The Gaussian, and draws that know its variances.
+    size
+        Number of its latents, which come first; what follows from them comes after. By default all.
     """
 
-    def __init__(self, gaussian: SparseGaussian | LowRankGaussian, probes: Probes) -> None:
+    def __init__(
+        self, gaussian: SparseGaussian | LowRankGaussian, probes: Probes, size: int | None = None
+    ) -> None:
         self.structure, self.gaussian, self.probes = gaussian.structure, gaussian, probes
-        self.variances = gaussian.latent_variances(probes)
+        self.variances = gaussian.latent_variances(probes)[:size]
+
+    def _pairs(self, first: NDArray[Any], second: NDArray[Any]) -> ShortRows:
+        return _differences(first, second, self.gaussian.pattern.rows.size)
 
     def sample(self, seed: int, count: int) -> Numbers:
         """Draws about the mean, shape (count, n)."""
-        return self.gaussian.sample(np.random.default_rng(seed), count)
+        draws = self.gaussian.sample(np.random.default_rng(seed), count)
+        return draws[:, : self.variances.size]
 
     def pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
         """Variances of differences of latents, shape (m,), from the probes."""
-        rows = _differences(first, second, self.variances.size)
-        return self.gaussian.margin_variances(self.probes, rows)
+        return self.gaussian.margin_variances(self.probes, self._pairs(first, second))
 
     def exact_pair_variances(self, first: NDArray[Any], second: NDArray[Any]) -> Numbers:
         """The same, by a solution for each pair."""
-        return self.gaussian.quadratic(_differences(first, second, self.variances.size))
+        return self.gaussian.quadratic(self._pairs(first, second))
 
     def covariance(self) -> Numbers:
         """Of all latents, shape (n, n)."""
-        return self.gaussian.solve(np.eye(self.variances.size), tol=1e-9)
+        size = self.variances.size
+        right = np.eye(self.gaussian.pattern.rows.size, size)
+        return self.gaussian.solve(right, tol=1e-9)[:size]
 
     def factors(self) -> tuple[Numbers, Numbers]:
         """``B`` (n, S), what latents share, in the probes at least, and ``d`` (n,)."""
-        return self.gaussian.factors(self.probes)
+        factor, diagonal = self.gaussian.factors(self.probes)
+        return factor[: self.variances.size], diagonal[: self.variances.size]
 
 
 def _differences(first: NDArray[Any], second: NDArray[Any], size: int) -> ShortRows:
@@ -328,7 +338,7 @@ class LargeEPResult(EPResult):
         It is judged on 16 pairs that have met and 16 that never have, each by a solution of its
         own: some seconds.
         """
-        first, second, never = _judged_pairs(self.posterior.gaussian.pattern)
+        first, second, never = _judged_pairs(self.posterior.gaussian.pattern, self.joint_mean.size)
         told = np.sqrt(self.posterior.pair_variances(first, second))
         off = told / np.sqrt(self.posterior.exact_pair_variances(first, second)) - 1
         bias = off[never].mean() if never.any() else 0.0
@@ -366,11 +376,11 @@ class LargeEPResult(EPResult):
 
 
 def _judged_pairs(
-    pattern: SparsePattern,
+    pattern: SparsePattern, size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Pairs of latents, half of which a site sees together; and which of them none does."""
-    rng, size = np.random.default_rng(0), pattern.rows.size
-    precision = pattern.precision(np.ones(size), np.ones(len(pattern.rows.values)))
+    """Pairs of the first latents, half of which a site sees together; and which none does."""
+    rng, ones = np.random.default_rng(0), np.ones(len(pattern.rows.values))
+    precision = pattern.precision(np.ones(pattern.rows.size), ones)[:size, :size]
     some = rng.integers(precision.nnz, size=_JUDGED)
     owner = np.searchsorted(precision.indptr, some, side="right") - 1
     first, second = (

@@ -120,10 +120,12 @@ def without_covariance(
         sweep=end.sweep,
         skipped=end.skipped,
         skipped_total=end.skipped_total,
-        mean=large.prior_mean + end.mean,
+        mean=(large.prior_mean + end.mean)[: solution.mean.size],
         log_evidence=end.log_evidence,
     )
-    return after, Kept(ProbedPosterior(end.gaussian, end.probes), end.log_evidence_error)
+    return after, Kept(
+        ProbedPosterior(end.gaussian, end.probes, solution.mean.size), end.log_evidence_error
+    )
 
 
 def match_margins(

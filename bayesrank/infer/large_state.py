@@ -41,7 +41,7 @@ def posterior_state(posterior: LargePosterior) -> KeptArrays:
     Raises
     ------
     ValueError
-        If latents are drawn given one another.
+        If latents are drawn given one another, or numbers that follow from them are kept too.
     """
     state: KeptArrays = {"structure": posterior.structure}
     if isinstance(posterior, FactorisedPosterior):
@@ -50,6 +50,8 @@ def posterior_state(posterior: LargePosterior) -> KeptArrays:
     gaussian: Any = posterior.gaussian
     if not np.isfinite(gaussian.variances).all():
         raise ValueError("a posterior of latents that are drawn given one another is not written")
+    if posterior.variances.size < gaussian.variances.size:
+        raise ValueError("a posterior of latents with tables of what follows is not written")
     state |= _of_sites(gaussian.pattern.rows, gaussian)
     probed: Any = posterior
     state |= probed.probes._asdict()

@@ -132,7 +132,7 @@ class GaussianMoments:
     def by_site(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """Cut joint draws of shape (..., n) into those of each site."""
         return {
-            k: draws[..., s].reshape(*draws.shape[:-1], *self.shapes[k])
+            k: draws[..., s].reshape((*draws.shape[:-1], *self.shapes[k]))
             for k, s in self._spans.items()
         }
 

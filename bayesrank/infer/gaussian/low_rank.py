@@ -184,7 +184,9 @@ class LowRankGaussian:
     @property
     def residuals_seen(self) -> float:
         """Share of the residuals that the sites tell, from 0 to 1, in the mean over latents."""
-        return float(np.mean(1 - 1 / (self.variances * self.residuals.diagonal)))
+        some = self.variances > 2 * _LEAST * (_squares(self.factor) + self.variances)
+        seen = 1 - 1 / (self.variances * self.residuals.diagonal)
+        return float(np.sum(seen[some]) / max(np.sum(some), 1))
 
     @property
     def tau(self) -> Numbers:
@@ -313,4 +315,5 @@ def _squares(rows: Numbers) -> Numbers:
 
 def least_residuals(factor: NDArray[Any], diagonal: NDArray[Any]) -> Numbers:
     """Variances of residuals, none of them lost beside what ``w`` explains, shape (n,)."""
-    return np.maximum(diagonal, _LEAST * (_squares(factor) + diagonal))
+    total = _squares(factor) + diagonal
+    return np.maximum(diagonal, _LEAST * np.where(total > 0, total, np.mean(total)))

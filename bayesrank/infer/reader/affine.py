@@ -23,7 +23,7 @@ from jax import Array
 from bayesrank.infer.reader.degrees import BILINEAR, STRUCTURAL, degree_of, linear_operands
 from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind
 
-__all__ = ["Affine", "Degree", "Value", "identity", "walk"]
+__all__ = ["Affine", "AffineRule", "Degree", "Value", "affine_rule", "gathered", "identity", "walk"]
 
 
 class Degree(Enum):
@@ -47,7 +47,8 @@ class Affine(NamedTuple):
     size
         Number of latents n.
     sites
-        Names of the latent sites that the rows may touch.
+        Names of the latent sites that the rows may touch, and of tables, see
+        `bayesrank.infer.reader.tables`.
     """
 
     offset: Array
@@ -106,6 +107,7 @@ class Affine(NamedTuple):
 
 
 Value = Array | Affine | Degree
+AffineRule = Callable[[Equation, list[Any]], Sequence[Value]]
 
 
 def identity(
@@ -122,51 +124,8 @@ def identity(
     return result
 
 
-def walk(trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
-    """Evaluate a trace with some of its inputs affine in the latents.
-
-    Parameters
-    ----------
-    trace
-        The traced program.
-    inputs
-        One value for each of ``trace.inputs``: an array, or an `Affine`.
-
-    Returns
-    -------
-    dict
-        The value of every variable: arrays where it is constant, `Affine` where it is affine, a
-        `Degree` otherwise.
-    """
-    env: dict[int, Value] = dict(trace.constants)
-    env.update(zip(trace.inputs, inputs, strict=True))
-    for equation in trace.equations:
-        operands = [x.value if isinstance(x, Constant) else env[x] for x in equation.inputs]
-        for number, value in zip(equation.outputs, _evaluate(equation, operands), strict=True):
-            env[number] = value
-    return env
-
-
-def _evaluate(equation: Equation, operands: list[Any]) -> Sequence[Value]:
-    if not any(isinstance(x, (Affine, Degree)) for x in operands):
-        return bind(equation, operands)
-    degree = degree_of(equation, [_order(x) for x in operands])
-    if degree == 1:
-        return _affine_rule(equation, operands)
-    outcome = Degree.QUADRATIC if degree == 2 else Degree.NONLINEAR
-    return [outcome] * len(equation.outputs)
-
-
-# ---------------------------------------------------------------- affine results
-
-
-def _order(value: Any) -> int:
-    if isinstance(value, Affine):
-        return 1
-    return value.value if isinstance(value, Degree) else 0
-
-
-def _affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
+def affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
+    """Results of an equation that are affine in the latents, its operands being so or constant."""
     name = equation.name
     if name in ("neg", "mul", "div", "convert_element_type", "reduce_precision", "integer_pow"):
         return [_scale_rows(equation, operands)]
@@ -181,6 +140,56 @@ def _affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     if name == "scan":
         return _scan(equation, operands)
     return _linear_map(equation, operands)
+
+
+def walk(
+    trace: FlatTrace, inputs: Sequence[Value], rule: AffineRule = affine_rule
+) -> dict[int, Value]:
+    """Evaluate a trace with some of its inputs affine in the latents.
+
+    Parameters
+    ----------
+    trace
+        The traced program.
+    inputs
+        One value for each of ``trace.inputs``: an array, or an `Affine`.
+    rule
+        What evaluates an equation whose results are affine.
+
+    Returns
+    -------
+    dict
+        The value of every variable: arrays where it is constant, `Affine` where it is affine, a
+        `Degree` otherwise.
+    """
+    env: dict[int, Value] = dict(trace.constants)
+    env.update(zip(trace.inputs, inputs, strict=True))
+    for equation in trace.equations:
+        operands = [x.value if isinstance(x, Constant) else env[x] for x in equation.inputs]
+        for number, value in zip(
+            equation.outputs, _evaluate(equation, operands, rule), strict=True
+        ):
+            env[number] = value
+    return env
+
+
+def _evaluate(equation: Equation, operands: list[Any], rule: AffineRule) -> Sequence[Value]:
+    if not any(isinstance(x, (Affine, Degree)) for x in operands):
+        return bind(equation, operands)
+    degree = degree_of(equation, [_order(x) for x in operands])
+    if degree == 1:
+        return rule(equation, operands)
+    outcome = Degree.QUADRATIC if degree == 2 else Degree.NONLINEAR
+    return [outcome] * len(equation.outputs)
+
+
+# ---------------------------------------------------------------- affine results
+
+
+def _order(value: Any) -> int:
+    if isinstance(value, Affine):
+        return 1
+    return value.value if isinstance(value, Degree) else 0
 
 
 def _offset(equation: Equation, operands: list[Any]) -> list[Array]:
@@ -258,18 +267,25 @@ def _move(equation: Equation, operands: list[Any]) -> list[Value]:
 
 
 def _reduce_sum(equation: Equation, affine: Affine) -> Affine:
-    (offset,) = bind(equation, [affine.offset])
     axes = tuple(equation.params["axes"])
+    if affine.columns is None:
+        (offset,) = bind(equation, [affine.offset])
+        return affine._replace(offset=offset, values=affine.values.sum(axes))
+    found = gathered(affine, axes)
+    return found if found.values.shape[-1] < affine.size else found.densified()
+
+
+def gathered(affine: Affine, axes: tuple[int, ...]) -> Affine:
+    """The sum over axes, with all entries of the sparse rows that are added up side by side."""
+    if affine.columns is None:
+        raise ValueError("dense rows have no entries to gather")
+    offset, last = affine.offset.sum(axes), tuple(range(-1 - len(axes), -1))
     width = affine.values.shape[-1] * math.prod(affine.shape[axis] for axis in axes)
-    if affine.columns is None or width >= affine.size:
-        return affine._replace(offset=offset, values=affine.dense().sum(axes), columns=None)
-    last = tuple(range(-1 - len(axes), -1))
-    shape = (*offset.shape, width)
-    return affine._replace(
-        offset=offset,
-        values=jnp.moveaxis(affine.values, axes, last).reshape(shape),
-        columns=jnp.moveaxis(affine.columns, axes, last).reshape(shape),
+    values, columns = (
+        jnp.moveaxis(x, axes, last).reshape(*offset.shape, width)
+        for x in (affine.values, affine.columns)
     )
+    return affine._replace(offset=offset, values=values, columns=columns)
 
 
 def _dot_general(equation: Equation, operands: list[Any]) -> Affine:

@@ -19,10 +19,11 @@ from bayesrank.infer.reader.densities import (
     with_trailing_axes,
 )
 from bayesrank.infer.reader.inventory import Inventory, run_with
-from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace
+from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace, needed_equations
 from bayesrank.infer.reader.known import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
+from bayesrank.infer.reader.tables import Tables
 from bayesrank.infer.reader.validation import validates
 
 __all__ = ["Joint", "trace_joint"]
@@ -82,6 +83,8 @@ class Joint(NamedTuple):
         The summed, scaled log densities of named sites as a function of all latents.
     sites_at_zero
         NumPyro's trace of the program where all latents are zero.
+    tables
+        Those that keep rows short, which then count among the inventory's latents; else None.
     """
 
     inventory: Inventory
@@ -97,12 +100,33 @@ class Joint(NamedTuple):
     in_order: dict[str, Array]
     log_densities: Callable[[tuple[str, ...], Mapping[str, Array]], Array]
     sites_at_zero: Callable[[], dict[str, Any]]
+    tables: Tables | None
 
 
 def trace_joint(
-    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], inventory: Inventory
+    model: Callable[..., Any],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    inventory: Inventory,
+    *,
+    short: bool = False,
 ) -> Joint:
-    """Trace a program's densities over its latents and find what is affine."""
+    """Trace a program's densities over its latents and find what is affine.
+
+    Parameters
+    ----------
+    model, args, kwargs
+        The program and what it is called with.
+    inventory
+        Its sites.
+    short
+        Whether to keep long rows in tables.
+
+    Raises
+    ------
+    NotShortError
+        If `short` is asked for and cannot be.
+    """
 
     def run(free: Mapping[str, Array]) -> dict[str, Any]:
         return run_with(model, args, kwargs, {**inventory.hyperparameters, **free})
@@ -141,7 +165,14 @@ def trace_joint(
     sizes = {name: zeros[name].size for name in inventory.latents}
     affine = identity(sizes, inventory.latents, dtype)
     inputs = [affine[name] for name in order] + [inventory.discrete[name] for name in discrete]
-    env = walk(trace, inputs)
+    tables = Tables(inventory.latents) if short else None
+    if tables is None:
+        env = walk(trace, inputs)
+    else:
+        wanted = needed_equations(trace.equations, trace.outputs, ())
+        trace = trace._replace(equations=wanted)
+        env = tables.walk(trace, inputs)
+        inventory = inventory._replace(latents=tables.shapes)
     values = [x.value if isinstance(x, Constant) else env[x] for x in trace.outputs]
     latent, _, placed, observed = jax.tree.unflatten(structure, values)
     numbers = jax.tree.unflatten(structure, list(trace.outputs))
@@ -168,6 +199,7 @@ def trace_joint(
         {k: _same(placed[k], affine[k]) for k in moved if isinstance(placed[k], Affine)},
         log_densities,
         lambda: run({**inventory.discrete, **zeros}),
+        tables,
     )
 
 

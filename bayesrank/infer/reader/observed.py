@@ -28,8 +28,11 @@ from bayesrank.infer.reader.predictors import (
     predictors_of,
     quadrature_moments,
 )
+from bayesrank.infer.reader.refusals import Refusal
 
-__all__ = ["Factors", "observed_factors"]
+__all__ = ["Checks", "Factors", "Observed", "all_factors", "observed_factors"]
+
+Checks = list[tuple[Refusal, Array]]
 
 
 class Factors(NamedTuple):
@@ -58,6 +61,71 @@ class Factors(NamedTuple):
     collinear: Array | None
     gaussian: bool
     elements: Elements | None = None
+
+
+class Observed(NamedTuple):
+    """What the observed sites say.
+
+    Attributes
+    ----------
+    factors
+        Their factors by site.
+    quadratic
+        Sites that mix latents, and belong to the Gaussian part.
+    constant
+        Log densities that see no latent.
+    checks
+        Refusals, each with a boolean array that must hold for it not to be raised.
+    """
+
+    factors: dict[str, Factors]
+    quadratic: list[str]
+    constant: Array
+    checks: Checks
+
+
+def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
+    """Factors of all observed sites.
+
+    Parameters
+    ----------
+    joint, power, spread
+        As of `observed_factors`.
+
+    Raises
+    ------
+    ValueError
+        If what is observed cannot be taken apart; the message names the site.
+    """
+    factors: dict[str, Factors] = {}
+    quadratic: list[str] = []
+    constant = jnp.zeros((), spread.dtype)
+    checks: Checks = []
+    for name in joint.observed:
+        if name in joint.inventory.sampled:
+            raise _depends_on_latents(joint, name)
+        found = observed_factors(joint, name, power, spread)
+        supported = joint.observed[name].supported
+        if supported is not None and not isinstance(supported, (Affine, Degree)):
+            checks.append((Refusal("unsupported_value", name), supported))
+        if isinstance(found, Factors):
+            factors[name] = found
+            constant += found.constant
+            if found.collinear is not None:
+                reason = "not_quadratic" if name in joint.inventory.factors else "two_directions"
+                seen = joint.reach(joint.observed_numbers[name].log_prob)
+                refusal = Refusal(reason, name, sites=tuple(sorted(seen)))
+                checks.append((refusal, found.collinear))
+        elif found is None:
+            quadratic.append(name)
+        else:
+            constant += found
+    return Observed(factors, quadratic, constant, checks)
+
+
+def _depends_on_latents(joint: Joint, name: str) -> ValueError:
+    parents = ", ".join(sorted(joint.reach(joint.observed_numbers[name].log_prob)))
+    return Refusal("prior_of_hyperparameter", name, parents).error()
 
 
 def observed_factors(

@@ -25,7 +25,7 @@ from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior, merged
 from bayesrank.infer.gaussian.links import LinkedPrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
-from bayesrank.infer.reader.affine import Affine, Degree
+from bayesrank.infer.reader.affine import Degree
 from bayesrank.infer.reader.conditionals import (
     Local,
     conditional,
@@ -39,10 +39,12 @@ from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.links import linked_prior
-from bayesrank.infer.reader.observed import Factors, observed_factors
+from bayesrank.infer.reader.observed import Checks, Factors, all_factors
 from bayesrank.infer.reader.own_prior import own_prior
 from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, extend, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.shared import shared_prior
+from bayesrank.infer.reader.tables import MOST_SHARED, NotShortError
 from bayesrank.infer.sites import Block, Problem
 
 __all__ = ["MOST_DENSE", "Program", "read_program"]
@@ -53,6 +55,8 @@ _MOST_TOGETHER = 4000
 # that sees few latents.
 MOST_DENSE = 3000
 _WIDEST = 8
+
+SiteGroups = list[list[str]]
 
 
 class Program(NamedTuple):
@@ -177,39 +181,14 @@ def read_program(
         found = linked_prior(joint, core)
         if found is not None:
             mean, prior, proper = found
-    hyperparameters = ", ".join(sorted(inventory.hyperparameters))
-    checks = [
-        (Refusal("improper_prior", name, hyperparameters), passed)
-        for name, passed in proper.items()
-    ]
-    checks += [(Refusal("out_of_order", name), found) for name, found in joint.in_order.items()]
+    checks = _checks_of_priors(joint, proper)
     for name, found in own.items():
         if found.collinear is not None:
             family = f"{inventory.families[name]} distribution"
             checks.append((Refusal("not_gaussian", name, family), found.collinear))
-    factors: dict[str, Factors] = {}
-    quadratic: list[str] = []
-    constant = jnp.zeros((), mean.dtype)
-    spread = _spread(joint, core, _variances(prior))
-    for name in joint.observed:
-        if name in inventory.sampled:
-            raise _depends_on_latents(joint, name)
-        found = observed_factors(joint, name, power, spread)
-        supported = joint.observed[name].supported
-        if supported is not None and not isinstance(supported, (Affine, Degree)):
-            checks.append((Refusal("unsupported_value", name), supported))
-        if isinstance(found, Factors):
-            factors[name] = found
-            constant += found.constant
-            if found.collinear is not None:
-                reason = "not_quadratic" if name in inventory.factors else "two_directions"
-                seen = joint.reach(joint.observed_numbers[name].log_prob)
-                refusal = Refusal(reason, name, sites=tuple(sorted(seen)))
-                checks.append((refusal, found.collinear))
-        elif found is None:
-            quadratic.append(name)
-        else:
-            constant += found
+    seen = all_factors(joint, power, _spread(joint, core, _variances(prior)))
+    factors, quadratic, constant = seen.factors, seen.quadratic, seen.constant
+    checks += seen.checks
     factors_of_all = [*factors.values(), *own.values()]
     if quadratic or any(f.rows.columns is None for f in factors_of_all):
         behind = None
@@ -230,13 +209,22 @@ def read_program(
         if mean.size > _MOST_TOGETHER and not leaves:
             eliminated = behind.names
     kept = [name for name in core + leaves if name not in eliminated]
-    if _is_sparse(structure, prior, blocks, power, bool(leaves or own)):
+    possible = bool(blocks) and not (leaves or own) and power == 1
+    if possible and _is_sparse(structure, prior, blocks):
         prior = FactorisedPrior(prior.variances) if isinstance(prior, DiagonalPrior) else prior
         blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
-    elif isinstance(prior, LowRankPrior):
-        prior = prior.dense()
-    elif isinstance(prior, LinkedPrior):
-        _, prior = joint_prior(conditionals[: len(core_groups)])
+    else:
+        if possible and not quadratic and _may_be_low_rank(structure, prior):
+            short = _with_short_rows(
+                model, args, kwargs, inventory, core_groups, _most_shared(structure, prior.size)
+            )
+            if short is not None:
+                return short._replace(dropped=dropped)
+        _refuse_structure(structure, power)
+        if isinstance(prior, LowRankPrior):
+            prior = prior.dense()
+        if isinstance(prior, LinkedPrior):
+            _, prior = joint_prior(conditionals[: len(core_groups)])
     return Program(
         Problem(cast(Any, prior), blocks, constant, power),
         mean,
@@ -254,29 +242,89 @@ def read_program(
     )
 
 
-def _is_sparse(
-    structure: str, prior: Any, blocks: tuple[Block, ...], power: float, has_more: bool
-) -> bool:
+def _with_short_rows(
+    model: Callable[..., Any],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    inventory: Inventory,
+    core: SiteGroups,
+    most: int,
+) -> Program | None:
+    """The program with long rows kept in tables, of latents that then have low rank; or None.
+
+    The latents share `most` among them at most. The tables' numbers stand behind the latents, and
+    are no sites of the program.
+    """
+    try:
+        joint = trace_joint(model, args, kwargs, inventory, short=True)
+    except NotShortError:
+        return None
+    found = None if joint.tables is None else shared_prior(joint, joint.tables, core, most)
+    if found is None:
+        return None
+    names = list(found.names)
+    seen = all_factors(joint, 1.0, _spread(joint, names, found.prior.variances))
+    blocks = tuple(_block(joint, f, names, found.mean) for f in seen.factors.values())
+    if seen.quadratic or not _are_short(blocks):
+        return None
+    blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
+    return Program(
+        Problem(cast(Any, found.prior), blocks, seen.constant, 1.0),
+        found.mean,
+        (),
+        {name: inventory.latents[name] for group in core for name in group},
+        inventory.hyperparameters,
+        inventory.sampled,
+        (),
+        tuple(seen.factors),
+        all(f.gaussian for f in seen.factors.values()),
+        (*_checks_of_priors(joint, found.proper), *seen.checks),
+        (),
+        tuple(name for name in inventory.given if name in joint.observed),
+        None,
+    )
+
+
+def _is_sparse(structure: str, prior: Any, blocks: tuple[Block, ...]) -> bool:
     """Whether latents are kept without a joint covariance: asked for, or many; and possible."""
     if structure == "dense" or (structure == "auto" and prior.size <= MOST_DENSE):
         return False
-    short = all(
+    serving: dict[str, tuple[type, ...]] = {
+        "low_rank": (LowRankPrior,),
+        "factorised": (DiagonalPrior,),
+        "probes": (DiagonalPrior, LinkedPrior),
+        "auto": (DiagonalPrior, LinkedPrior, LowRankPrior),
+    }
+    return _are_short(blocks) and isinstance(prior, serving[structure])
+
+
+def _may_be_low_rank(structure: str, prior: Any) -> bool:
+    """Whether a prior of low rank is looked for behind long rows: asked for, or many latents."""
+    many = prior.size > MOST_DENSE and not isinstance(prior, ArrowPrior)
+    return structure == "low_rank" or (structure == "auto" and many)
+
+
+def _most_shared(structure: str, size: int) -> int:
+    """Of latents, how many may be shared: not as many as all, unless low rank is asked for."""
+    return MOST_SHARED if structure == "low_rank" else min(MOST_SHARED, size // 2)
+
+
+def _are_short(blocks: tuple[Block, ...]) -> bool:
+    return all(
         block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST for block in blocks
     )
-    possible = short and blocks and not has_more and power == 1
-    low_rank, diagonal, links = (
-        isinstance(prior, form) for form in (LowRankPrior, DiagonalPrior, LinkedPrior)
-    )
-    if possible and (low_rank if structure == "low_rank" else diagonal):
-        return True
-    if possible and structure == "auto" and low_rank:
-        return True
-    if possible and structure in ("auto", "probes") and links:
-        return True
-    if structure != "auto":
+
+
+def _refuse_structure(structure: str, power: float) -> None:
+    if structure not in ("auto", "dense"):
         reason = "not_low_rank" if structure == "low_rank" else "not_sparse"
         raise Refusal(reason, structure, "power=1 and " if power != 1 else "").error()
-    return False
+
+
+def _checks_of_priors(joint: Joint, proper: Mapping[str, Array]) -> Checks:
+    hyperparameters = ", ".join(sorted(joint.inventory.hyperparameters))
+    stated = ((Refusal("improper_prior", name, hyperparameters), x) for name, x in proper.items())
+    return [*stated, *((Refusal("out_of_order", name), x) for name, x in joint.in_order.items())]
 
 
 def _prior(
@@ -326,14 +374,7 @@ def _spread(joint: Joint, core: list[str], variances: Array) -> Array:
     return jnp.ones(count, variances.dtype).at[positions(joint, core)].set(jnp.sqrt(variances))
 
 
-def _depends_on_latents(joint: Joint, name: str) -> ValueError:
-    parents = ", ".join(sorted(joint.reach(joint.observed_numbers[name].log_prob)))
-    return Refusal("prior_of_hyperparameter", name, parents).error()
-
-
 # ---------------------------------------------------------------- latents
-
-SiteGroups = list[list[str]]
 
 
 def _split_latents(joint: Joint) -> tuple[SiteGroups, SiteGroups, tuple[str, ...]]:

@@ -1,0 +1,180 @@
+"""The prior of few latents that all data share, and of many that stand alone beside them.
+
+Sites of tables (see `bayesrank.infer.reader.tables`), and sites that others are drawn given, have a
+joint Gaussian with a root ``R``. The others are normal or of low rank plus diagonal, about a mean
+that may be affine in the shared ones. With the tables' numbers laid behind all latents, that is a
+prior of low rank plus diagonal: what follows from the shared latents has rows of ``T R``, and
+nothing of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.scipy.linalg
+import numpy as np
+from jax import Array
+
+from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.low_rank import LowRank, LowRankPrior
+from bayesrank.infer.reader.affine import Affine
+from bayesrank.infer.reader.conditionals import conditional, gaussian_local, parents_of
+from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.prior import GaussianForm, joint_prior
+from bayesrank.infer.reader.tables import Tables, looked_up
+
+__all__ = ["Shared", "shared_prior"]
+
+
+class Shared(NamedTuple):
+    """The prior of latents and tables.
+
+    Attributes
+    ----------
+    names
+        Latent sites, then tables, in the order of their elements.
+    mean
+        Prior means, shape (n,).
+    prior
+        The Gaussian about it.
+    proper
+        For each site, whether its distribution is a proper one.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    prior: LowRankPrior
+    proper: dict[str, Array]
+
+
+class _Part(NamedTuple):
+    """Mean, factor and diagonal of some latents."""
+
+    mean: Array
+    factor: Array
+    diagonal: Array
+
+
+def shared_prior(
+    joint: Joint, tables: Tables, core: Sequence[Sequence[str]], most: int
+) -> Shared | None:
+    """The prior of latents, and of the tables that data or priors see.
+
+    Parameters
+    ----------
+    joint, tables
+        The program's densities, read with short rows.
+    core
+        The latents, in groups, each after those that it depends on.
+    most
+        How many may be shared.
+
+    Returns
+    -------
+    Shared or None
+        None where no latents are shared, or all, or too many.
+    """
+    names = tuple(name for group in core for name in group)
+    shared = _shared_sites(joint, tables, names)
+    some = shared and (tables.seen or shared < set(names))
+    if not some or not shared <= set(names) or tables.size(shared) > most:
+        return None
+    joint = _spelt_out(joint, tables, shared)
+    proper, conditionals, before = {}, [], []
+    for group in core:
+        if shared.issuperset(group):
+            locals_ = [gaussian_local(joint, name) for name in group]
+            proper |= {k: local.proper for k, local in zip(group, locals_, strict=True)}
+            conditionals.append(conditional(joint, group, before, locals_))
+            before += group
+    loc, root = _rooted(conditionals)
+    of_shared = _Part(loc, root, jnp.zeros_like(loc))
+    base = {k: _rows_of(k, tables, before, of_shared) for k in (*before, *tables.seen)}
+    parts, own_factors = [], []
+    for name in (*names, *tables.seen):
+        part = base.get(name)
+        own = jnp.zeros((tables.size([name]), 0), loc.dtype)
+        if part is None:
+            part, own = _alone(joint.latent[name], tables, base)
+            proper[name] = joint.latent[name].proper
+        parts.append(part)
+        own_factors.append(own)
+    mean, factor, diagonal = (jnp.concatenate(x) for x in zip(*parts, strict=True))
+    if any(own.shape[1] for own in own_factors):
+        factor = jnp.concatenate([factor, jax.scipy.linalg.block_diag(*own_factors)], axis=1)
+    return Shared((*names, *tables.seen), mean, LowRankPrior(LowRank(factor, diagonal)), proper)
+
+
+def _shared_sites(joint: Joint, tables: Tables, names: tuple[str, ...]) -> set[str]:
+    shared = {site for name in tables.seen for site in tables.found[name].sites}
+    for name in names:
+        shared |= parents_of(joint, name)
+        if not _stands_alone(joint.latent[name]):
+            shared.add(name)
+    return shared
+
+
+def _stands_alone(form: Any) -> bool:
+    """Whether a site's elements are independent, or of low rank plus diagonal, about their mean."""
+    if not isinstance(form, GaussianForm):
+        return False
+    return form.scale is not None or isinstance(form.covariance, LowRank)
+
+
+def _spelt_out(joint: Joint, tables: Tables, shared: set[str]) -> Joint:
+    """The same, with means of shared sites that see latents alone."""
+    latent = dict(joint.latent)
+    for name in shared:
+        form = latent[name]
+        if isinstance(form, GaussianForm) and isinstance(form.loc, Affine):
+            latent[name] = form._replace(loc=tables.spelt_out(form.loc))
+    return joint._replace(latent=latent)
+
+
+def _rooted(conditionals: Sequence[Any]) -> tuple[Array, Array]:
+    """Mean of latents that are drawn one after another, and a root of their covariance."""
+    loc, prior = joint_prior(conditionals)
+    if isinstance(prior, DiagonalPrior):
+        return loc, jnp.diag(jnp.sqrt(prior.variances))
+    dense = prior.dense() if isinstance(prior, LowRankPrior) else prior
+    # Latents on a subspace, as of a `ZeroSumNormal`, have a root too.
+    jitter = jnp.finfo(loc.dtype).eps ** 0.75 * jnp.diag(jnp.diagonal(dense.covariance))
+    return loc, jnp.linalg.cholesky(dense.covariance + jitter)
+
+
+def _rows_of(name: str, tables: Tables, shared: list[str], of_shared: _Part) -> _Part:
+    """Mean and factor of a shared site, or of a table."""
+    starts = {k: tables.size(shared[:number]) for number, k in enumerate(shared)}
+    table = tables.found.get(name)
+    sites = (name,) if table is None else table.sites
+    places = np.concatenate([starts[k] + np.arange(tables.size([k])) for k in sites])
+    mean, factor = of_shared.mean[places], of_shared.factor[places]
+    if table is not None:
+        mean, factor = table.values @ mean, table.values @ factor
+    return _Part(mean, factor, jnp.zeros_like(mean))
+
+
+def _alone(form: GaussianForm, tables: Tables, base: dict[str, _Part]) -> tuple[_Part, Array]:
+    """A site that stands alone about its mean, and the factor of its own."""
+    if isinstance(form.covariance, LowRank):
+        own, diagonal = form.covariance
+    else:
+        diagonal = (form.scale**2).reshape(-1)
+        own = jnp.zeros((diagonal.size, 0), diagonal.dtype)
+    width = next(iter(base.values())).factor.shape[1]
+    if not isinstance(form.loc, Affine):
+        mean = form.loc.reshape(-1)
+        return _Part(mean, jnp.zeros((mean.size, width), mean.dtype), diagonal), own
+    flat = form.loc.reshape((diagonal.size,))
+    if flat.columns is None:
+        raise ValueError("the mean has no short rows")
+    mean, factor = flat.offset, jnp.zeros((diagonal.size, width), diagonal.dtype)
+    for name in sorted(form.loc.sites):
+        at = flat.columns - tables.first(name)
+        seen = (at >= 0) & (at < tables.size([name]))
+        weights, at = jnp.where(seen, flat.values, 0.0), jnp.where(seen, at, 0)
+        mean += jnp.sum(weights * base[name].mean[at], axis=1)
+        factor += looked_up(weights, at, base[name].factor)
+    return _Part(mean, factor, diagonal), own
