@@ -256,7 +256,7 @@ def test_the_structure_is_found(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 10)
     result = EP(with_home, max_sweeps=6, tol=10.0, precision="float32").run(KEY)
     assert isinstance(result, LargeEPResult) and result.posterior.structure == "low_rank"
-    with pytest.raises(ValueError, match=r"EP.run alone does without"):
+    with pytest.raises(ValueError, match="and maximize_evidence do without"):
         EP(with_home).solve({})
 
 

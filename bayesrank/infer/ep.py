@@ -383,7 +383,7 @@ class EP:
     ) -> EPResult:
         kept = None
         if solved.large is not None:
-            solved, kept = self._kept(solved, args, kwargs)
+            solved, kept = self._kept(solved, layout.size, args, kwargs)
         fields = dict(
             model=self.model,
             model_args=args,
@@ -418,11 +418,11 @@ class EP:
             The end of the sweeps, and what stands for the covariances; None where a check of the
             program fails at these hyperparameters.
         """
-        solved, _ = self.compiled(self._solve_all, (dict(params), ()), args, dict(kwargs))
+        solved, layout = self.compiled(self._solve_all, (dict(params), ()), args, dict(kwargs))
         if not all(np.all(passed) for passed in solved.checks):
             return solved, None
         tau, nu = init_sites
-        return self._kept(solved._replace(tau=tau, nu=nu), args, kwargs)
+        return self._kept(solved._replace(tau=tau, nu=nu), layout.size, args, kwargs)
 
     def problem_at(
         self, params: Mapping[str, Any], args: tuple, kwargs: Mapping[str, Any]
@@ -431,9 +431,9 @@ class EP:
         return self._read(params, *args, **kwargs).problem
 
     def _kept(
-        self, solved: Solution, args: tuple, kwargs: Mapping[str, Any]
+        self, solved: Solution, size: int, args: tuple, kwargs: Mapping[str, Any]
     ) -> tuple[Solution, Kept]:
-        """What stands for the joint covariance that is not made."""
+        """What stands for the joint covariance, that is not made, of `size` latents."""
 
         def rematch(*numbers: Any) -> Any:
             point = solved.hyperparameters, *numbers
@@ -443,6 +443,7 @@ class EP:
             solved,
             self.structure,
             rematch,
+            size=size,
             damping=self.damping,
             tol=self.tol,
             max_sweeps=self.max_sweeps,

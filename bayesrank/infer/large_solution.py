@@ -45,6 +45,7 @@ def without_covariance(
     structure: str,
     rematch: Callable[..., Any],
     *,
+    size: int,
     damping: float,
     tol: float,
     max_sweeps: int,
@@ -59,6 +60,8 @@ def without_covariance(
         "factorised", or else probes are used; "auto" takes the former where probes cannot be used.
     rematch
         `match_margins` of the program, compiled.
+    size
+        Number of latents, which come first.
     damping, tol, max_sweeps
         As those of `EP`.
 
@@ -120,12 +123,10 @@ def without_covariance(
         sweep=end.sweep,
         skipped=end.skipped,
         skipped_total=end.skipped_total,
-        mean=(large.prior_mean + end.mean)[: solution.mean.size],
+        mean=large.prior_mean + end.mean,
         log_evidence=end.log_evidence,
     )
-    return after, Kept(
-        ProbedPosterior(end.gaussian, end.probes, solution.mean.size), end.log_evidence_error
-    )
+    return after, Kept(ProbedPosterior(end.gaussian, end.probes, size), end.log_evidence_error)
 
 
 def match_margins(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ class Solution(NamedTuple):
     tau, nu, delta, sweep, skipped, skipped_total
         Of the last state of EP; its posterior, as large as the covariance, is left out.
     mean, covariance
-        Of all latents, leaves included, laid end to end.
+        Of all latents, leaves included, laid end to end; behind them the means of tables.
     log_evidence
         EP's log evidence.
     faults
@@ -70,6 +71,11 @@ class ProgramLayout(NamedTuple):
     refusals: tuple[Refusal, ...]
     given_factors: tuple[str, ...]
 
+    @property
+    def size(self) -> int:
+        """Number of latents; what follows from them in tables stands behind them."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
 
 def packed(program: Program, state: EPState) -> tuple[Solution, ProgramLayout]:
     """What compiled code returns at the end of its sweeps, and what is static in the program."""
@@ -104,7 +110,7 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
         params=dict(solution.hyperparameters),
         free_params=layout.sampled,
         shapes=layout.shapes,
-        joint_mean=np.asarray(solution.mean, float),
+        joint_mean=np.asarray(solution.mean, float)[: layout.size],
         sites={
             name: (tau, nu)
             for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)

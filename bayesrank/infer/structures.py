@@ -7,7 +7,6 @@ prior in `bayesrank.infer.gaussian`, and, where none of these serves it, a class
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
@@ -218,6 +217,4 @@ def _without_covariance(program: Program, state: EPState, log_evidence: Array) -
     rows: Any = tuple((block.rows.values, block.rows.columns) for block in problem.blocks)
     nothing = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in problem.blocks)
     large = prior.packed(program.mean, posterior.variances, rows)
-    kept = sum(math.prod(shape) for shape in program.shapes.values())  # tables come last
-    mean = (program.mean + posterior.mean)[:kept]
-    return Ended(mean, None, log_evidence, nothing, large)
+    return Ended(program.mean + posterior.mean, None, log_evidence, nothing, large)

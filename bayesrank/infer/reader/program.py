@@ -39,7 +39,7 @@ from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.links import linked_prior
-from bayesrank.infer.reader.observed import Checks, Factors, all_factors
+from bayesrank.infer.reader.observed import Factors, all_factors
 from bayesrank.infer.reader.own_prior import own_prior
 from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, extend, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
@@ -181,7 +181,10 @@ def read_program(
         found = linked_prior(joint, core)
         if found is not None:
             mean, prior, proper = found
-    checks = _checks_of_priors(joint, proper)
+    hyperparameters = ", ".join(sorted(inventory.hyperparameters))
+    checks = [(Refusal("improper_prior", k, hyperparameters), x) for k, x in proper.items()]
+    checks += [(Refusal("out_of_order", name), found) for name, found in joint.in_order.items()]
+    of_priors = tuple(checks)
     for name, found in own.items():
         if found.collinear is not None:
             family = f"{inventory.families[name]} distribution"
@@ -219,7 +222,7 @@ def read_program(
                 model, args, kwargs, inventory, core_groups, _most_shared(structure, prior.size)
             )
             if short is not None:
-                return short._replace(dropped=dropped)
+                return short._replace(dropped=dropped, checks=of_priors + short.checks)
         _refuse_structure(structure, power)
         if isinstance(prior, LowRankPrior):
             prior = prior.dense()
@@ -253,7 +256,7 @@ def _with_short_rows(
     """The program with long rows kept in tables, of latents that then have low rank; or None.
 
     The latents share `most` among them at most. The tables' numbers stand behind the latents, and
-    are no sites of the program.
+    are no sites of the program. What its priors must fulfil is not looked into again.
     """
     try:
         joint = trace_joint(model, args, kwargs, inventory, short=True)
@@ -278,7 +281,7 @@ def _with_short_rows(
         (),
         tuple(seen.factors),
         all(f.gaussian for f in seen.factors.values()),
-        (*_checks_of_priors(joint, found.proper), *seen.checks),
+        tuple(seen.checks),
         (),
         tuple(name for name in inventory.given if name in joint.observed),
         None,
@@ -319,12 +322,6 @@ def _refuse_structure(structure: str, power: float) -> None:
     if structure not in ("auto", "dense"):
         reason = "not_low_rank" if structure == "low_rank" else "not_sparse"
         raise Refusal(reason, structure, "power=1 and " if power != 1 else "").error()
-
-
-def _checks_of_priors(joint: Joint, proper: Mapping[str, Array]) -> Checks:
-    hyperparameters = ", ".join(sorted(joint.inventory.hyperparameters))
-    stated = ((Refusal("improper_prior", name, hyperparameters), x) for name, x in proper.items())
-    return [*stated, *((Refusal("out_of_order", name), x) for name, x in joint.in_order.items())]
 
 
 def _prior(

@@ -39,14 +39,11 @@ class Shared(NamedTuple):
         Prior means, shape (n,).
     prior
         The Gaussian about it.
-    proper
-        For each site, whether its distribution is a proper one.
     """
 
     names: tuple[str, ...]
     mean: Array
     prior: LowRankPrior
-    proper: dict[str, Array]
 
 
 class _Part(NamedTuple):
@@ -82,11 +79,10 @@ def shared_prior(
     if not some or not shared <= set(names) or tables.size(shared) > most:
         return None
     joint = _spelt_out(joint, tables, shared)
-    proper, conditionals, before = {}, [], []
+    conditionals, before = [], []
     for group in core:
         if shared.issuperset(group):
             locals_ = [gaussian_local(joint, name) for name in group]
-            proper |= {k: local.proper for k, local in zip(group, locals_, strict=True)}
             conditionals.append(conditional(joint, group, before, locals_))
             before += group
     loc, root = _rooted(conditionals)
@@ -98,13 +94,12 @@ def shared_prior(
         own = jnp.zeros((tables.size([name]), 0), loc.dtype)
         if part is None:
             part, own = _alone(joint.latent[name], tables, base)
-            proper[name] = joint.latent[name].proper
         parts.append(part)
         own_factors.append(own)
     mean, factor, diagonal = (jnp.concatenate(x) for x in zip(*parts, strict=True))
     if any(own.shape[1] for own in own_factors):
         factor = jnp.concatenate([factor, jax.scipy.linalg.block_diag(*own_factors)], axis=1)
-    return Shared((*names, *tables.seen), mean, LowRankPrior(LowRank(factor, diagonal)), proper)
+    return Shared((*names, *tables.seen), mean, LowRankPrior(LowRank(factor, diagonal)))
 
 
 def _shared_sites(joint: Joint, tables: Tables, names: tuple[str, ...]) -> set[str]:
