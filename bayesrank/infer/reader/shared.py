@@ -46,7 +46,7 @@ class Shared(NamedTuple):
     prior: LowRankPrior
 
 
-class _Part(NamedTuple):
+class _SitePrior(NamedTuple):
     """Mean, factor and diagonal of some latents."""
 
     mean: Array
@@ -86,7 +86,7 @@ def shared_prior(
             conditionals.append(conditional(joint, group, before, locals_))
             before += group
     loc, root = _rooted(conditionals)
-    of_shared = _Part(loc, root, jnp.zeros_like(loc))
+    of_shared = _SitePrior(loc, root, jnp.zeros_like(loc))
     base = {k: _rows_of(k, tables, before, of_shared) for k in (*before, *tables.seen)}
     parts, own_factors = [], []
     for name in (*names, *tables.seen):
@@ -139,7 +139,7 @@ def _rooted(conditionals: Sequence[Any]) -> tuple[Array, Array]:
     return loc, jnp.linalg.cholesky(dense.covariance + jitter)
 
 
-def _rows_of(name: str, tables: Tables, shared: list[str], of_shared: _Part) -> _Part:
+def _rows_of(name: str, tables: Tables, shared: list[str], of_shared: _SitePrior) -> _SitePrior:
     """Mean and factor of a shared site, or of a table."""
     starts = {k: tables.size(shared[:number]) for number, k in enumerate(shared)}
     table = tables.found.get(name)
@@ -148,10 +148,12 @@ def _rows_of(name: str, tables: Tables, shared: list[str], of_shared: _Part) -> 
     mean, factor = of_shared.mean[places], of_shared.factor[places]
     if table is not None:
         mean, factor = table.values @ mean, table.values @ factor
-    return _Part(mean, factor, jnp.zeros_like(mean))
+    return _SitePrior(mean, factor, jnp.zeros_like(mean))
 
 
-def _alone(form: GaussianForm, tables: Tables, base: dict[str, _Part]) -> tuple[_Part, Array]:
+def _alone(
+    form: GaussianForm, tables: Tables, base: dict[str, _SitePrior]
+) -> tuple[_SitePrior, Array]:
     """A site that stands alone about its mean, and the factor of its own."""
     if isinstance(form.covariance, LowRank):
         own, diagonal = form.covariance
@@ -161,7 +163,7 @@ def _alone(form: GaussianForm, tables: Tables, base: dict[str, _Part]) -> tuple[
     width = next(iter(base.values())).factor.shape[1]
     if not isinstance(form.loc, Affine):
         mean = form.loc.reshape(-1)
-        return _Part(mean, jnp.zeros((mean.size, width), mean.dtype), diagonal), own
+        return _SitePrior(mean, jnp.zeros((mean.size, width), mean.dtype), diagonal), own
     flat = form.loc.reshape((diagonal.size,))
     if flat.columns is None:
         raise ValueError("the mean has no short rows")
@@ -172,4 +174,4 @@ def _alone(form: GaussianForm, tables: Tables, base: dict[str, _Part]) -> tuple[
         weights, at = jnp.where(seen, flat.values, 0.0), jnp.where(seen, at, 0)
         mean += jnp.sum(weights * base[name].mean[at], axis=1)
         factor += looked_up(weights, at, base[name].factor)
-    return _Part(mean, factor, diagonal), own
+    return _SitePrior(mean, factor, diagonal), own

@@ -23,7 +23,7 @@ from bayesrank.infer.reader.affine import Affine, Degree, Value, affine_rule, ga
 from bayesrank.infer.reader.degrees import STRUCTURAL
 from bayesrank.infer.reader.jaxpr import Equation, FlatTrace
 
-__all__ = ["MOST_SHARED", "NotShortError", "Table", "Tables"]
+__all__ = ["MOST_SHARED", "NotShortError", "LongRows", "Tables"]
 
 # Of more latents than this no table is made.
 MOST_SHARED = 3000
@@ -39,7 +39,7 @@ class NotShortError(Exception):
     """An operation makes long rows of too many latents."""
 
 
-class Table(NamedTuple):
+class LongRows(NamedTuple):
     """Numbers ``v = T z`` that follow from few latents.
 
     Attributes
@@ -73,7 +73,7 @@ class Tables:
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self.found: dict[str, Table] = {}
+        self.found: dict[str, LongRows] = {}
         self.shapes = dict(shapes)
         self.seen: tuple[str, ...] = ()
 
@@ -188,7 +188,7 @@ class Tables:
         """Put dense rows over `sites` into a new table; the array that points into it."""
         name, count = f"(table {len(self.found)})", math.prod(array.shape)
         columns = self.size(self.shapes) + jnp.arange(count, dtype=jnp.int32)
-        self.found[name] = Table(array.values.reshape(count, array.size), sites)
+        self.found[name] = LongRows(array.values.reshape(count, array.size), sites)
         self.shapes[name] = (count,)
         one = jnp.ones((*array.shape, 1), array.values.dtype)
         columns = columns.reshape(one.shape)
