@@ -25,6 +25,7 @@ from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
 from benchmarks.retrieval import COMMANDS as RETRIEVAL
 from benchmarks.scale import COMMANDS as SCALE
+from benchmarks.walks import COMMANDS as WALKS
 
 
 @click.group()
@@ -241,7 +242,7 @@ def order_subsets(orders: int, groups: int) -> None:
 
 GROUPS = (
     *(ACTIVE, ARENA, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
-    *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE),
+    *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE, WALKS),
 )
 for command in chain(*GROUPS):
     main.add_command(command)
