@@ -94,7 +94,7 @@ def _kickscore(made: League) -> Callable[[], Any]:
 
 
 def _timed(name: str, run: Callable[[], Any]) -> Any:
-    taken = []
+    taken, result = [], None
     for _ in range(2):
         start = time.process_time()
         result = run()
@@ -128,36 +128,42 @@ def _at_the_end(
     return np.sqrt(own[first] + own[second])
 
 
+def _judge(made: League, linked: Any, peer: Any, label: str) -> None:
+    """Differences against those of dense EP: at any times, and of players at the end."""
+    players, last = _some_pairs(made.players, 500), made.periods - 1
+    now = [x * made.periods + last for x in players]
+    dense, true = _engine(made, "dense")(), np.zeros(0)
+    for where, chosen in (
+        ("any time", _some_pairs(made.players * made.periods, 500)),
+        ("the end", now),
+    ):
+        mean, true = dense.difference(*chosen)
+        told_mean, told = linked.difference(*chosen)
+        _report(f"{label}: {where}, each solved", told, true)
+        _report(f"{label}: {where}, probes", linked.difference(*chosen, exact=False)[1], true)
+        off = np.sqrt(np.mean(((told_mean - mean) / true) ** 2))
+        click.echo(f"{label}: means at {where} are off by {off:.4f} sd")
+    _report(f"{label}: the end, kickscore", _at_the_end(peer, made, *players), true)
+
+
 @click.command()
 @click.option("--peer", is_flag=True, help="Time kickscore at the full size, too.")
 def walks(peer: bool) -> None:
     """Skills that walk: time, and sds of differences against dense EP, beside kickscore."""
     click.echo(f"{'players x periods, games':40} {'first, s':>9} {'again, s':>9} {'MB':>8}")
     for size in (SMALL, SEASONS, FULL):
-        made, label = league(*size), f"{size[0]:,} x {size[1]}, {size[2]:,}"
+        made, label, other = league(*size), f"{size[0]:,} x {size[1]}, {size[2]:,}", None
         linked = _timed(f"{label}: EP, probes", _engine(made, "probes"))
         if size != FULL:
             _timed(f"{label}: DynamicEP", _chains(made))
         if size != FULL or peer:
-            model = _timed(f"{label}: kickscore", _kickscore(made))
+            other = _timed(f"{label}: kickscore", _kickscore(made))
         if size == SMALL:
-            players = _some_pairs(size[0], 500)
-            now = [x * size[1] + size[1] - 1 for x in players]
-            anywhere = _some_pairs(size[0] * size[1], 500)
-            dense = _engine(made, "dense")()
-            for where, chosen in (("any time", anywhere), ("the end", now)):
-                mean, true = dense.difference(*chosen)
-                for exact in (True, False):
-                    told_mean, told = linked.difference(*chosen, exact=exact)
-                    how = "each solved" if exact else "from probes"
-                    _report(f"{label}: {where}, {how}", told, true)
-                off = np.sqrt(np.mean(((told_mean - mean) / true) ** 2))
-                click.echo(f"{label}: means at {where} are off by {off:.4f} sd")
-            _report(f"{label}: the end, kickscore", _at_the_end(model, made, *players), true)
+            _judge(made, linked, other, label)
         if size == FULL:
             chosen = _some_pairs(size[0] * size[1], 200)
             told, true = (linked.difference(*chosen, exact=x)[1] for x in (False, True))
-            _report(f"{label}: from probes, to each solved", told, true)
+            _report(f"{label}: probes, to each solved", told, true)
 
 
 COMMANDS = (walks,)

@@ -45,13 +45,14 @@ def walks(pairs, period):
 
 
 def teams_that_drift(pairs, period):
-    """Two parents each: the skill before, and a team, whose own mean is not zero."""
+    """Two parents each: the skill before, and a team of a mean of its own; and a forecast."""
     team: Any = numpyro.sample("team", dist.Normal(0.4, 0.8).expand([3]))
     of_player = np.arange(PLAYERS) % 3
     skill = [jnp.asarray(numpyro.sample("skill0", dist.Normal(team[of_player], 1.0)))]
     for t in range(1, PERIODS):
         mean = 0.2 + 0.7 * skill[-1] + 0.3 * team[of_player]
         skill.append(jnp.asarray(numpyro.sample(f"skill{t}", dist.Normal(mean, 0.5))))
+    numpyro.sample("next", dist.Normal(0.7 * skill[-1], 0.5))
     observed(jnp.stack(skill, axis=1), pairs, period)
 
 

@@ -177,10 +177,12 @@ def read_program(
     mean, prior = _prior(conditionals[: len(core_groups)], behind)
     proper = {name: local.proper for name, (local, _) in stated.items()}
     wanted = structure == "probes" or (structure == "auto" and prior.size > MOST_DENSE)
-    if wanted and isinstance(prior, DensePrior) and not (own or leaves):
-        found = linked_prior(joint, core)
+    if wanted and isinstance(prior, DensePrior) and not own:
+        found = linked_prior(joint, core + leaves)
         if found is not None:
+            # A leaf is one latent more; as the last slope of a trend.
             mean, prior, proper = found
+            core, leaves, core_groups = core + leaves, [], core_groups + leaf_groups
     hyperparameters = ", ".join(sorted(inventory.hyperparameters))
     checks = [(Refusal("improper_prior", k, hyperparameters), x) for k, x in proper.items()]
     checks += [(Refusal("out_of_order", name), found) for name, found in joint.in_order.items()]
