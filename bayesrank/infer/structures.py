@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 
 from bayesrank.infer import messages, sites
 from bayesrank.infer.gaussian.factorised import FactorisedPrior
+from bayesrank.infer.gaussian.inverted import for_many_sweeps
 from bayesrank.infer.gaussian.links import LinkedPrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.gaussian.protocol import Large
@@ -110,9 +111,12 @@ class JointSweeps:
         state = sites.init(problem)
         if not problem.blocks:
             return state._replace(delta=jnp.zeros_like(state.delta))
+        exact = program.gaussian and problem.power == settings.damping == 1
+        if not exact:
+            problem = problem._replace(prior=for_many_sweeps(problem.prior))
         if init_sites is not None:
             state = sites.restart(problem, state, init_sites)
-        if program.gaussian and problem.power == settings.damping == 1:
+        if exact:
             # The tilted distributions are Gaussian themselves: one sweep is exact.
             unknown = state._replace(delta=jnp.full_like(state.delta, jnp.inf))
             state = sites.step(problem, unknown, settings.damping)

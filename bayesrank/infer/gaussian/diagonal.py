@@ -17,6 +17,7 @@ from bayesrank.infer.gaussian.dense import (
     summed,
     unmultiplied,
 )
+from bayesrank.infer.gaussian.inverse import inverse_and_pivots
 from bayesrank.infer.gaussian.protocol import SiteTerm
 
 __all__ = ["DiagonalPrior"]
@@ -52,9 +53,7 @@ class DiagonalPrior(NamedTuple):
         precision, shift = summed(terms)
         identity, root = jnp.eye(self.size, dtype=self.dtype), jnp.sqrt(self.variances)
         scaled = identity + root[:, None] * precision * root
-        factor = jnp.linalg.cholesky(scaled)
-        inverse = jax.scipy.linalg.cho_solve((factor, True), identity)
-        pivots = jnp.diagonal(factor) ** 2
+        inverse, pivots = inverse_and_pivots(scaled)
         known = exceeds_rounding(pivots, jnp.diagonal(scaled))
         return product(root[:, None] * inverse * root, shift, pivots, known)
 
