@@ -20,6 +20,7 @@ from benchmarks.kills import COMMANDS as KILLS
 from benchmarks.labels import COMMANDS as LABELS
 from benchmarks.leagues import COMMANDS as LEAGUES
 from benchmarks.learn_commands import COMMANDS as LEARN
+from benchmarks.machine import COMMANDS as MACHINE
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
@@ -242,7 +243,7 @@ def order_subsets(orders: int, groups: int) -> None:
 
 GROUPS = (
     *(ACTIVE, ARENA, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
-    *(ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE, WALKS),
+    *(MACHINE, ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE, WALKS),
 )
 for command in chain(*GROUPS):
     main.add_command(command)
