@@ -138,6 +138,26 @@ def test_features_are_the_process_where_inducing_points_are_all_items():
         gp.features(kernel, jnp.asarray(X), 0)
 
 
+def test_enough_rank_leaves_little_to_be_seen():
+    X, _ = field()
+    kernel, precision = gp.rbf(2.0, 0.35), np.linspace(0.0, 2.0, ITEMS)
+
+    def seen(rank):
+        left = np.asarray(gp.features(kernel, jnp.asarray(X), rank).cov_diag) * precision
+        return np.mean(left / (1 + left))
+
+    with jax.enable_x64(True):
+        rank = gp.enough_rank(kernel, X, precision)
+        assert rank == 100 and seen(100) < 0.01 < seen(50)
+        assert gp.enough_rank(kernel, X, 1e-6) == 50
+        with pytest.raises(ValueError, match="precision has entries that are negative"):
+            gp.enough_rank(kernel, X, -precision)
+    with pytest.raises(TypeError, match="call it before the program"):
+        jax.eval_shape(lambda x: gp.enough_rank(kernel, x, 1.0), jnp.asarray(X))
+    with pytest.raises(ValueError, match=r"say gp.enough_rank\(kernel, X, precision\)"):
+        EP(smooth_skills).run(KEY, *field(), rank="auto")
+
+
 def test_the_structure_is_found(monkeypatch):
     X, pairs = field()
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 100)

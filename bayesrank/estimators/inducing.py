@@ -21,7 +21,7 @@ from bayesrank.infer import LargeEPResult
 __all__ = [
     "LEARNING_RANK",
     "NewSkills",
-    "enough_rank",
+    "rank_for_comparisons",
     "fewer_comparisons",
     "new_skills",
     "with_new_skills",
@@ -32,11 +32,6 @@ Array = NDArray[np.float64]
 # Inducing points and comparisons that hyperparameters are learned with.
 LEARNING_RANK = 200
 _COMPARISONS = 10_000
-_RANKS = (50, 100, 200, 400, 600, 800)
-# Share of what residuals hold that data may see. On 1,000 and 2,000 items with five comparisons
-# each, a share of .01 comes with errors of .02 posterior standard deviations.
-_SEEN = 0.01
-_LOOKED_AT = 5000
 _CHUNK = 16_384
 # Largest curvature of the log likelihood in the margin, where noise is one.
 _CURVATURE = {"probit": 1 / math.pi, "logit": 0.25}
@@ -92,14 +87,14 @@ def fewer_comparisons(
     return (X[items], inverse.reshape(-1, 2), min(LEARNING_RANK, len(items))), part
 
 
-def enough_rank(
+def rank_for_comparisons(
     params: Mapping[str, Any],
     X: Array,
     pairs: NDArray[Any],
     weights: Array | None,
     likelihood: str,
 ) -> int:
-    """Smallest number of inducing points at which data see little of the residuals, up to 800.
+    """Number of inducing points by `gp.enough_rank`, of what comparisons tell of items.
 
     Parameters
     ----------
@@ -113,14 +108,9 @@ def enough_rank(
     each = np.ones(len(pairs)) if weights is None else np.asarray(weights, float)
     precision = np.bincount(pairs.ravel(), np.repeat(each, 2), len(X))
     precision *= _CURVATURE[likelihood] / float(params["noise"]) ** 2
-    some = np.random.default_rng(0).permutation(len(X))[:_LOOKED_AT]
-    rank = 1
-    for rank in _RANKS:
-        residuals = np.asarray(_prior(params, X, X[some], rank).cov_diag)
-        seen = residuals * precision[some]
-        if np.mean(seen / (1 + seen)) < _SEEN or rank >= len(X):
-            break
-    return rank
+    with jax.enable_x64(True):
+        kernel = gp.rbf(params["amplitude"], params["lengthscale"])
+        return gp.enough_rank(kernel, X, precision)
 
 
 def new_skills(result: LargeEPResult, features: Array) -> NewSkills:

@@ -19,7 +19,7 @@ from bayesrank.estimators.checks import (
     location_and_scale,
 )
 from bayesrank.estimators.comparisons import Comparisons
-from bayesrank.estimators.inducing import NewSkills, enough_rank, fewer_comparisons
+from bayesrank.estimators.inducing import NewSkills, fewer_comparisons, rank_for_comparisons
 from bayesrank.estimators.predict import outcome_probability
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult, maximize_evidence
 from bayesrank.infer.reader.program import MOST_DENSE
@@ -367,7 +367,7 @@ class SkillEstimator(EPEstimator):
         if inducing:
             X, pairs = args
             weights = options.get("weights")
-            options["rank"] = enough_rank(params, X, pairs, weights, self.likelihood)
+            options["rank"] = rank_for_comparisons(params, X, pairs, weights, self.likelihood)
         self.result_ = engine.run(
             draw_key, *args, params=params, num_samples=self.num_samples, **options
         )

@@ -1,6 +1,7 @@
 """Gaussian-process building blocks on top of tinygp's kernels."""
 
 from bayesrank.gp.conditional import conditional as conditional
+from bayesrank.gp.features import enough_rank as enough_rank
 from bayesrank.gp.features import features as features
 from bayesrank.gp.features import inducing_points as inducing_points
 from bayesrank.gp.graphs import knn_graph as knn_graph
@@ -22,6 +23,7 @@ __all__ = [
     "Tier",
     "Warped",
     "conditional",
+    "enough_rank",
     "features",
     "gram",
     "graph_log_normalizer",
