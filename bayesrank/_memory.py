@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TooLargeError", "available", "size_of"]
+__all__ = ["TooLargeError", "available", "check_room", "size_of"]
 
 
 class TooLargeError(ValueError):
@@ -20,6 +20,21 @@ def available() -> int | None:
     """
     bounds = [bound for bound in (_machine(), _container(), _limit()) if bound is not None]
     return max(min(bounds), 0) if bounds else None
+
+
+def check_room(need: float, what: str, cure: str) -> None:
+    """Refuse what would be kept, where it takes more memory than there is.
+
+    Raises
+    ------
+    TooLargeError
+        If it does; the message ends with the cure.
+    """
+    room = available()
+    if room is not None and need > room:
+        raise TooLargeError(
+            f"{what} take {size_of(need)} of memory, and {size_of(room)} are free; {cure}"
+        )
 
 
 def size_of(count: float) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.tree_util import Partial
 
+from bayesrank import _memory
 from bayesrank.active import (
     Beliefs,
     anticipate,
@@ -22,7 +23,6 @@ from bayesrank.active import (
 )
 from bayesrank.active.acquisition.blocks import log_of_product
 from bayesrank.active.acquisition.pool import FACTORS
-from bayesrank.infer import room
 
 
 def make_beliefs(n, seed=0):
@@ -216,9 +216,11 @@ def test_bad_arguments_are_refused(choose, change, message):
 
 
 def test_what_does_not_fit_into_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(room, "available", lambda: 10**7)
+    monkeypatch.setattr(_memory, "available", lambda: 10**7)
     beliefs = make_beliefs(3)
     for choose in (best_pairs, best_batch):
-        with pytest.raises(room.TooLargeError, match="900,000 of them to be chosen, take .* are f"):
+        with pytest.raises(
+            _memory.TooLargeError, match="900,000 of them to be chosen, take .* are f"
+        ):
             choose(bald, beliefs, 900_000)
     assert best_pairs(bald, beliefs)[0].shape == (1, 2)

@@ -102,3 +102,8 @@ def test_what_the_fit_asks_for_is_refused_in_one_line(monkeypatch, capsys):
     assert error.count("Error: ") == 1 and error.splitlines()[-1].startswith("Error: ")
     assert "300 x 300 numbers), and 977 KiB are free; give it fewer latents" in error
     assert not Path("bayesrank-out").exists()
+
+
+def test_a_ranking_of_very_many_items_takes_fewer_draws():
+    found = [_room.num_draws(n) for n in (2, 10_000, 20_000, 10**6)]
+    assert found == [2000, 2000, 1000, 200]

@@ -1,5 +1,7 @@
 """Many independent latents without a joint covariance, against the dense posterior of fewer."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,15 @@ from numpy.testing import assert_allclose
 
 from bayesrank import to_arviz
 from bayesrank._memory import TooLargeError
-from bayesrank.infer import EP, AccuracyWarning, EPResult, IntegratedEP, maximize_evidence
+from bayesrank.diagnostics import crosscheck
+from bayesrank.infer import (
+    EP,
+    AccuracyWarning,
+    EPResult,
+    IntegratedEP,
+    NestedEP,
+    maximize_evidence,
+)
 from bayesrank.infer.gaussian.sparse import ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.large import LargeEPResult
 from bayesrank.models import thurstone
@@ -273,3 +283,21 @@ def test_what_a_structure_cannot_take_is_refused():
         IntegratedEP(EP(thurstone, structure="factorised")).run(KEY, 9, pairs)
     with pytest.raises(ValueError, match="need sites of positive precision"):
         EP(heavy_tails, structure="probes").run(KEY, np.array([9.0, 9.1, 8.9, 9.0, 0.0]))
+
+
+def test_what_needs_all_covariances_is_refused_before_it_takes_time(monkeypatch):
+    """Of the same latents a search for hyperparameters, NUTS or a guide would take minutes."""
+    monkeypatch.setattr("bayesrank.infer.large._MOST_TOGETHER", 30)
+    for place in ("reader.program", "hyper.hyperparameters"):
+        monkeypatch.setattr(f"bayesrank.infer.{place}.MOST_DENSE", 30)
+    pairs = np.stack([np.arange(40), np.arange(1, 41)], axis=1)
+    engines: Any = (IntegratedEP, NestedEP)
+    for engine in engines:
+        with pytest.raises(ValueError, match="no covariances are made, which this engine needs"):
+            engine(thurstone).run(KEY, 41, pairs, callback=pytest.fail)
+    found: Any = EP(thurstone).run(KEY, 41, pairs, params={"scale": 1.0}, num_samples=2)
+    for ask in (found.autoguide, found.nuts_settings):
+        with pytest.raises(ValueError, match="the covariances of 41 latents are not kept"):
+            ask()
+    with pytest.raises(ValueError, match="of 41 latents EP keeps no covariances, and NUTS"):
+        crosscheck(found)

@@ -233,7 +233,7 @@ def test_what_has_no_such_structure_or_no_room_is_refused(monkeypatch):
         EP(smooth_skills, structure="low_rank", power=0.5).run(KEY, X, pairs, RANK)
     with pytest.raises(ValueError, match="'low_rank' need sites of positive precision"):
         EP(heavy_tails, structure="low_rank").run(KEY, X[:9], 9.0 * (np.arange(9) > 7))
-    monkeypatch.setattr("bayesrank.infer.room.available", lambda: 10_000)
+    monkeypatch.setattr("bayesrank._memory.available", lambda: 10_000)
     monkeypatch.setattr("bayesrank.infer.compiled.check_compiled", lambda *_: None)
     monkeypatch.setattr("bayesrank.infer.compiled.check_trace", lambda *_: None)
     with pytest.raises(TooLargeError, match="the 15 features of 204 latents take 120 KiB"):

@@ -114,7 +114,7 @@ def test_what_an_integration_would_keep_is_refused_before_it(monkeypatch):
         f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale).expand([300])))
         numpyro.sample("y", dist.Normal(f[: len(y)], 1.0), obs=y)
 
-    monkeypatch.setattr(room, "available", lambda: 20_000_000)
+    monkeypatch.setattr(_memory, "available", lambda: 20_000_000)
     said = "of 300 latents at 32 values of the hyperparameters take 22 MiB of memory, and 19.1 MiB"
     with pytest.raises(TooLargeError, match=said):
         IntegratedEP(model).run(jax.random.key(0), np.linspace(-1.0, 1.0, 20))

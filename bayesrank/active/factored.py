@@ -164,7 +164,7 @@ def best_pair_batch(
     q, max_scored = check_count(q, "q"), check_count(max_scored, "max_scored")
     n, rank = len(mean), factor.shape[1]
     pairs = None if candidates is None else _pairs(candidates, "candidates", n)
-    out = np.unique(_keys(_pairs(exclude, "exclude", n), n))
+    out = _keys(_pairs(exclude, "exclude", n), n)
     if q > 1:
         # Columns of zeros, which change nothing: compiled code sees one shape.
         factor = np.pad(factor, ((0, 0), (0, 2 * (q - 1))))
@@ -179,7 +179,7 @@ def best_pair_batch(
         if best.score == -np.inf:
             break
         if place < q - 1:
-            out = np.union1d(out, _keys(np.array([best.pair]), n))
+            out = np.append(out, _keys(np.array([best.pair]), n))
             _expect_answer((mean, factor, diagonal), noise, best.pair, rank + 2 * place)
     return found
 
@@ -224,8 +224,8 @@ class _SortedBlocks:
         self.own = self._padded(length + diagonal)
         self.reach = self._largest(np.sqrt(length))
         self.rest = self._largest(diagonal)
-        rows, columns = np.sort(place[np.stack(np.divmod(out, n), axis=1)], axis=1).T
-        self.out = rows, columns
+        first, second = (place[part] for part in np.divmod(out, n))
+        self.out = np.minimum(first, second), np.maximum(first, second)
 
     def run(self, max_scored: int) -> BestPair:
         """Score blocks while their bounds are above the best score."""

@@ -19,11 +19,11 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
+from bayesrank._memory import check_room
 from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
 from bayesrank.active.acquisition.blocks import BlockForm, block_form
-from bayesrank.infer.room import check_room
 
 __all__ = ["best_batch", "best_pairs"]
 

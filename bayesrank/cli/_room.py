@@ -14,19 +14,28 @@ if TYPE_CHECKING:
     from bayesrank.datasets import ComparisonData, ListData, RatingData
     from bayesrank.datasets.runs import Qrels, Run
 
-_DRAWS = 2000
+_DRAWS, _FEWEST_DRAWS = 2000, 200
+_NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
 _LARGEST_DENSE = 5000  # side of a matrix that RankRLS decomposes
 _LANCZOS = 50  # vectors that it keeps beyond that
 _ATOMS = 10  # of ConeRank
 
 
+def num_draws(num_items: int) -> int:
+    """How many posterior draws a ranking takes: 2,000, of very many items fewer, 200 at least."""
+    return max(_FEWEST_DRAWS, min(_DRAWS, _NUMBERS_DRAWN // num_items))
+
+
 def refuse_large_ranking(path: Path, data: "ComparisonData") -> None:
-    """Three matrices of all pairs of items where there are features, and draws of the skills."""
+    """Three matrices of covariances where there are features, and draws of the skills.
+
+    The covariances of very many items are those of inducing points, 800 at the most.
+    """
     n = data.num_items
-    pairs = 0 if data.features is None else 3 * n**2
+    pairs = 0 if data.features is None else 3 * n * min(n, 800)
     if data.times is not None:
         pairs = 6 * n**2 + 2 * n * data.num_comparisons
-    need = 8 * (pairs + 3 * _DRAWS * n + 10 * data.num_comparisons)
+    need = 8 * (pairs + 3 * num_draws(n) * n + 10 * data.num_comparisons)
     what = f"{n:,} items and {data.num_comparisons:,} comparisons"
     if data.judges is not None or data.groups is not None:
         latents = n * (1 + len(data.group_names)) + 2

@@ -12,6 +12,7 @@ from bayesrank.cli._by import CategoryRanking, rank_categories
 from bayesrank.cli._checks import Check
 from bayesrank.cli._columns import is_log
 from bayesrank.cli._output import OutputError, output_folder, write_frame
+from bayesrank.cli._room import num_draws
 from bayesrank.cli._settings import Settings
 from bayesrank.cli._steps import Steps
 from bayesrank.cli._tables import legend, ranking_table, stdout_console
@@ -31,7 +32,6 @@ FILES = ("ranking.csv", "report.html", "posterior.nc", RANKER, *FIGURES)
 
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
-_DRAWS = 2000
 _UNASKED = "It was not asked for."
 _UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
 _UNCHECKED_LOG = "For a log with judges, or of so many comparisons, simulation takes very long."
@@ -123,7 +123,7 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     Returns
     -------
     Ranking
-        Of 2,000 posterior draws.
+        Of 2,000 posterior draws; of more than 10,000 items, of fewer.
     """
     with steps.step("Loading JAX and NumPyro"):
         import bayesrank.estimators  # noqa: F401
@@ -226,7 +226,7 @@ def _fit(
         "items": data.names,
         "ard": True,
         "hyperparameters": settings.hyperparameters,
-        "num_samples": _DRAWS,
+        "num_samples": num_draws(data.num_items),
         "random_state": settings.seed,
     }
     names = data.names
@@ -234,7 +234,7 @@ def _fit(
         if is_log(data):
             log = ArenaRanker(
                 hyperparameters=settings.hyperparameters,
-                num_samples=_DRAWS,
+                num_samples=num_draws(data.num_items),
                 random_state=settings.seed,
             )
             return log.fit(data, callback=callback)
@@ -299,7 +299,7 @@ def _to_arviz(data: ComparisonData, result: Any) -> Any:
     else:
         coords["feature"] = list(data.feature_names)
         dims["lengthscale"] = ["feature"]
-    fits = _DRAWS * data.num_comparisons <= _NUMBERS_PER_COMPARISON
+    fits = num_draws(data.num_items) * data.num_comparisons <= _NUMBERS_PER_COMPARISON
     return to_arviz(
         result,
         coords=coords,

@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from bayesrank._memory import TooLargeError
 from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
 from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
@@ -27,6 +28,7 @@ from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
 from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.mixture import MixtureResult
+from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.white.engines import run_nuts, run_svi
 from bayesrank.infer.white.importance import Importance, importance_sampler
@@ -111,7 +113,8 @@ def crosscheck(
     Raises
     ------
     ValueError
-        If an argument is out of range, or the program is not one that EP can take.
+        If an argument is out of range, or the program is not one that EP can take, or has so many
+        latents that EP keeps no covariances.
 
     Examples
     --------
@@ -141,6 +144,7 @@ def crosscheck(
             )
     with _reporting(progress, progress_bar) as report:
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
+        _refuse_large(ep)
         fits, runs, nuts = {}, {}, None
         with jax.enable_x64(True):
             program = without_stale_traces(lambda: white_posterior(ep), ep.model)
@@ -199,11 +203,20 @@ def _ep_result(
     return result, time.perf_counter() - start
 
 
+def _refuse_large(ep: EPResult) -> None:
+    """Refuse a posterior without covariances before NUTS and SVI take their time over it."""
+    if isinstance(ep, LargeEPResult):
+        raise TooLargeError(
+            f"of {ep.joint_mean.size:,} latents EP keeps no covariances, and NUTS takes very long; "
+            "see result.approximation, or check on fewer of them"
+        )
+
+
 def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _EngineFit:
     complaint = None
     if not ep.converged:
         complaint = (
-            f"has not converged after {ep.num_sweeps} sweeps: run it with a smaller damping (0.5), "
+            f"has not converged after {ep.num_sweeps} sweeps: run it with "
             "power=0.5 or more max_sweeps, and give its result to crosscheck."
         )
     run = EngineRun("ep", seconds, ep.log_evidence, weights, complaint)

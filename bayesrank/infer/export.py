@@ -77,6 +77,7 @@ class _Unconstrained(NamedTuple):
 
 def _unconstrained(result: EPResult) -> _Unconstrained:
     means, slopes = {}, {}
+    kept = result.joint_covariance  # refused of very many latents
     with jax.enable_x64(True):
         sites = _sites(result)
         for name in result.shapes:
@@ -84,7 +85,7 @@ def _unconstrained(result: EPResult) -> _Unconstrained:
             means[name] = np.asarray(inverse(mean)).reshape(-1)
             slopes[name] = np.asarray(jax.jacfwd(inverse)(mean)).reshape(-1, mean.size)
     slope = block_diag(*slopes.values())
-    covariance = slope @ result.joint_covariance @ slope.T
+    covariance = slope @ kept @ slope.T
     # What rounding may lack on the diagonal.
     covariance += _JITTER * np.max(np.diagonal(covariance)) * np.eye(len(covariance))
     return _Unconstrained(means, covariance)

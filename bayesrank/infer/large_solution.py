@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from bayesrank._memory import check_room
 from bayesrank.infer import sites
 from bayesrank.infer.gaussian.low_rank import least_residuals
 from bayesrank.infer.gaussian.sparse import NotPositiveError
@@ -21,7 +22,6 @@ from bayesrank.infer.large import (
     SparseSites,
 )
 from bayesrank.infer.probed import Matched, refined, short_rows
-from bayesrank.infer.room import check_room
 from bayesrank.infer.sites import Problem
 from bayesrank.infer.solution import Solution
 

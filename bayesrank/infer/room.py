@@ -16,7 +16,7 @@ from jax.extend import core
 
 from bayesrank._memory import TooLargeError, available, size_of
 
-__all__ = ["bytes_at_once", "check_compiled", "check_room", "check_trace"]
+__all__ = ["bytes_at_once", "check_compiled", "check_trace"]
 
 _WHOLE = frozenset(
     {
@@ -62,21 +62,6 @@ def _refuse_above(need: float, jaxpr: Any) -> None:
         raise TooLargeError(
             f"the program takes at least {size_of(need)} of memory at once (it has arrays of "
             f"{shape} numbers), and {size_of(room)} are free; {_CURE}"
-        )
-
-
-def check_room(need: float, what: str, cure: str) -> None:
-    """Refuse what would be kept, where it takes more memory than there is.
-
-    Raises
-    ------
-    TooLargeError
-        If it does; the message ends with the cure.
-    """
-    room = available()
-    if room is not None and need > room:
-        raise TooLargeError(
-            f"{what} take {size_of(need)} of memory, and {size_of(room)} are free; {cure}"
         )
 
 

@@ -26,7 +26,14 @@ from bayesrank.infer.reader.program import Program
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import EPState, Problem, Sites
 
-__all__ = ["Ended", "Structure", "SweepSettings", "shared_among", "structure_of"]
+__all__ = [
+    "Ended",
+    "Structure",
+    "SweepSettings",
+    "keeps_covariances",
+    "shared_among",
+    "structure_of",
+]
 
 _NOT_SHARDED = (
     "structure={!r} is not shared among devices; use EP(structure={!r}, mesh=...), or leave mesh "
@@ -203,6 +210,11 @@ _OTHERS: dict[type, Structure] = {
 def structure_of(program: Program) -> Structure:
     """How EP sweeps over the program."""
     return _OTHERS.get(type(program.problem.prior), _JOINT)
+
+
+def keeps_covariances(problem: Problem) -> bool:
+    """Whether EP keeps covariances of all latents."""
+    return type(problem.prior) not in _OTHERS
 
 
 def shared_among(mesh: Mesh, program: Program, asked: str) -> Program:

@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from bayesrank._memory import check_room
 from bayesrank.ranking._ranks import rank_bounds
 from bayesrank.ranking._validate import Array, check_samples
 
 _BLOCK = 256
 _BYTE = 255
+# Arrays as large as the result that are held at once.
+_COPIES = 4
 
 
 def _count_block(ranks: Array, start: int, stop: int) -> Array:
@@ -88,6 +91,7 @@ def pairwise_probability(samples: ArrayLike) -> Array:
     """
     low, high = rank_bounds(check_samples(samples))
     draws, n = low.shape
+    _check_pairs(n)
     wins = _wins(low)
     losses = np.triu(draws - wins, 1) if low is high else _wins((n + 1 - low).astype(low.dtype))
     margin = wins - losses
@@ -113,8 +117,8 @@ def pairwise_probability_gaussian(mean: ArrayLike, covariance: ArrayLike) -> Arr
     Raises
     ------
     ValueError
-        If the shapes do not fit, an entry is not finite, the covariance is not symmetric, or a
-        difference of two skills would have a negative variance.
+        If the shapes do not fit, an entry is not finite, the covariance is not symmetric, a
+        difference of two skills would have a negative variance, or memory is too small.
 
     Examples
     --------
@@ -128,6 +132,7 @@ def pairwise_probability_gaussian(mean: ArrayLike, covariance: ArrayLike) -> Arr
         raise ValueError(
             f"mean must have shape (n,) and covariance (n, n), got {m.shape} and {c.shape}"
         )
+    _check_pairs(m.size)
     if not (np.isfinite(m).all() and np.isfinite(c).all()):
         raise ValueError("mean and covariance must be finite; look for a fit that diverged")
     variance = np.diag(c)[:, None] + np.diag(c)[None, :] - c - c.T
@@ -146,3 +151,11 @@ def pairwise_probability_gaussian(mean: ArrayLike, covariance: ArrayLike) -> Arr
     z = np.divide(difference, np.sqrt(variance, where=spread, out=np.ones_like(variance)))
     step = np.where(difference == 0.0, 0.5, (difference > 0.0).astype(np.float64))
     return np.where(spread, ndtr(z), step)
+
+
+def _check_pairs(n: int) -> None:
+    check_room(
+        _COPIES * 8.0 * n**2,
+        f"probabilities of all pairs of {n:,} items",
+        "pass the draws of fewer items; a result's `difference` tells single pairs",
+    )

@@ -10,9 +10,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._memory import check_room
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
 
 _EQUAL = 1e-6  # of the largest spread of a skill; fits leave differences below
+# Arrays as large as a distribution over ranks that are held at once.
+_COPIES = 4
 
 
 def by_mean(samples: Array) -> Array:
@@ -239,8 +242,13 @@ def rank_distribution(samples: ArrayLike) -> Array:
         If ``samples`` is not a finite ``(draws, n)`` array.
     """
     array = check_samples(samples)
-    low, high = rank_bounds(array)
     draws, n = array.shape
+    check_room(
+        _COPIES * 8.0 * n**2,
+        f"probabilities of all ranks of {n:,} items",
+        "use expected_rank, rank_interval or prob_top_k, or pass the draws of fewer items",
+    )
+    low, high = rank_bounds(array)
     group = high - low + np.uint8(1)
     item = np.broadcast_to(np.arange(n) * (n + 1), low.shape)
     counts = np.zeros((n, n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from bayesrank.infer.compiled import as_working_dtype
 from bayesrank.infer.ep import EP
 from bayesrank.infer.reader.hyperprior import log_hyperprior
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
-from bayesrank.infer.reader.refusals import TracedStructureError
-from bayesrank.infer.sites import EPState, Sites
+from bayesrank.infer.reader.program import MOST_DENSE
+from bayesrank.infer.reader.refusals import Refusal, TracedStructureError
+from bayesrank.infer.sites import EPState, Problem, Sites
+from bayesrank.infer.structures import keeps_covariances
 
 __all__ = [
     "ConditionalLayout",
@@ -318,7 +321,7 @@ def not_integrated(
     Raises
     ------
     ValueError
-        If there is no other.
+        If there is no other; or if so many latents are kept without covariances.
     """
     inventory = inventory_of(engine, args, kwargs, params)
     if not inventory.sampled:
@@ -327,7 +330,21 @@ def not_integrated(
             "than its Gaussian latents that params does not hold fixed. Use EP"
         )
     values = inventory.hyperparameters
+    _refuse_without_covariances(engine, inventory, args, kwargs)
     return {k: np.asarray(v) for k, v in values.items() if k not in inventory.sampled}
+
+
+def _refuse_without_covariances(
+    engine: EP, inventory: Inventory, args: tuple, kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse at once what would be refused after the search for the mode."""
+    count = sum(math.prod(shape) for shape in inventory.latents.values())
+    if engine.structure == "dense" or count <= MOST_DENSE:
+        return
+    found: list[Problem] = []
+    jax.eval_shape(lambda: found.append(engine.problem_at(inventory.hyperparameters, args, kwargs)))
+    if not keeps_covariances(found[0]):
+        raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
 
 
 def first_sites(named: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:

@@ -32,6 +32,7 @@ import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
 
+from bayesrank._memory import check_room
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.arguments import check_run
@@ -50,7 +51,6 @@ from bayesrank.infer.hyper.weighted import Weighted, weigh
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
-from bayesrank.infer.room import check_room
 from bayesrank.infer.run_warnings import ConvergenceWarning
 
 __all__ = ["IntegratedEP"]
@@ -368,7 +368,7 @@ def _complaint(result: IntegratedEPResult) -> str:
     if result.num_unconverged:
         return (
             f"EP did not converge at {result.num_unconverged} of {result.weights.size} values of "
-            "the hyperparameters that count. Try a smaller damping (0.5), or power=0.5"
+            "the hyperparameters that count. Try power=0.5 or more max_sweeps"
         )
     return (
         f"the posterior of the hyperparameters stands on few points: an effective number of "
