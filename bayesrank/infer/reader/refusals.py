@@ -85,9 +85,10 @@ _MESSAGES = {
         "distribution, so the data have no density. Correct it, or mask it (obs_mask)"
     ),
     "not_sparse": (
-        "structure={name!r} needs {detail}independent Gaussian latents (for 'probes' also normal "
-        "ones each drawn given few others, and GaussianRandomWalk) that are all observed, and data "
-        "each of which sees eight of them at most; leave structure out"
+        "structure={name!r} needs {detail}independent Gaussian latents that are all observed (or, "
+        "for 'probes', also normal ones each drawn given few others, and GaussianRandomWalk), and "
+        "data each of which sees eight of them at most. Write a cumsum of steps as "
+        "GaussianRandomWalk, or as a scan that carries the last value; or leave structure out"
     ),
     "not_low_rank": (
         "structure={name!r} needs {detail}a Gaussian prior of low rank plus diagonal, of latents "
