@@ -11,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bayesrank import gp
-from bayesrank.infer import EP
+from bayesrank.distributions import ThurstoneTies
+from bayesrank.infer import EP, maximize_evidence
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.large import LargeEPResult
@@ -31,7 +32,7 @@ def normal(name, size, scale=1.0):
     return jnp.asarray(numpyro.sample(name, dist.Normal(0.0, scale).expand([size])))
 
 
-def weights(scale=1.0):
+def weights(scale: Any = 1.0):
     return normal("w", RANK, scale)
 
 
@@ -191,6 +192,19 @@ def weighted_and_masked():
         numpyro.sample("gap", dist.Normal(margin, 1.0), obs=np.ones(GAMES))
 
 
+def ties():
+    f = PHI @ weights() + own()
+    width = numpyro.sample("width", dist.LogNormal(0.0, 0.5))
+    margin = f[PAIRS[:, 0]] - f[PAIRS[:, 1]]
+    numpyro.sample("result", ThurstoneTies(margin, width), obs=np.arange(GAMES) % 3)
+
+
+def teams():
+    f = jnp.asarray(PHI @ weights() + own())
+    others = f[(PAIRS + 7) % ITEMS]
+    numpyro.sample("win", dist.Bernoulli(logits=f[PAIRS].sum(1) - others.sum(1)), obs=WON)
+
+
 def an_item_without_features():
     games(np.where(np.arange(ITEMS)[:, None] > 3, PHI, 0.0) @ weights() + own())
 
@@ -207,6 +221,8 @@ PROGRAMS = [
     own_on_features,
     plates,
     products_added_up,
+    teams,
+    ties,
     two_products,
     weighted_and_masked,
     weights_for_each_outcome,
@@ -269,3 +285,19 @@ def test_what_cannot_be_is_refused(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 10)
     program = read_program(centred_by_hand, (), {}, structure="auto")
     assert not isinstance(program.problem.prior, LowRankPrior)
+
+
+def learned():
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    games(PHI @ weights(scale) + own())
+
+
+def test_hyperparameters_are_learned():
+    found = maximize_evidence(EP(learned, structure="low_rank"))
+    dense, best = EP(learned, structure="dense"), float(found.params["scale"])
+    low, at, high = (
+        float(dense.run(KEY, params={"scale": x}).log_evidence + dist.LogNormal().log_prob(x))
+        for x in (0.85 * best, best, best / 0.85)
+    )
+    assert low < at > high
+    assert abs(found.log_evidence + found.log_prior - at) < 4 * found.log_evidence_error
