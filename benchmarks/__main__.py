@@ -18,6 +18,7 @@ from benchmarks.arena import COMMANDS as ARENA
 from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
 from benchmarks.kills import COMMANDS as KILLS
 from benchmarks.labels import COMMANDS as LABELS
+from benchmarks.large_evidence import COMMANDS as LARGE_EVIDENCE
 from benchmarks.leagues import COMMANDS as LEAGUES
 from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.machine import COMMANDS as MACHINE
@@ -242,7 +243,7 @@ def order_subsets(orders: int, groups: int) -> None:
 
 
 GROUPS = (
-    *(ACTIVE, ARENA, DYNAMIC, KILLS, LABELS, LEAGUES, LEARN),
+    *(ACTIVE, ARENA, DYNAMIC, KILLS, LABELS, LARGE_EVIDENCE, LEAGUES, LEARN),
     *(MACHINE, ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE, WALKS),
 )
 for command in chain(*GROUPS):

@@ -67,7 +67,8 @@ def ascend(
     point, here = start, slope(start)
     if here is None:
         return Summit(start, False, _STUCK)
-    inverse, known = np.eye(start.size), False
+    # The first step goes as far in all coordinates: those with little slope are not forgotten.
+    inverse, known = np.diag(1 / np.maximum(np.abs(here), gain)), False
     for _ in range(max_steps):
         inside = np.where(here > 0, point < high, point > low)
         direction = np.where(inside, inverse @ np.where(inside, here, 0.0), 0.0)
@@ -81,8 +82,9 @@ def ascend(
         new, there = found
         moved, lost = new - point, here - there
         if moved @ lost > _STRAIGHT * (here @ moved):
-            inverse = _updated(inverse if known else _scaled(moved, lost), moved, lost)
-            known = True
+            if not known:
+                inverse *= float(moved @ lost) / float(lost @ inverse @ lost)
+            inverse, known = _updated(inverse, moved, lost), True
         else:  # The slope has hardly changed: the next step this way is many times as long.
             inverse = inverse + np.outer(moved, moved) / (_STRAIGHT * float(here @ moved))
         point, here = new, there
@@ -109,10 +111,6 @@ def _along(
             return new, there
         length *= rise / (rise - end)
     return None
-
-
-def _scaled(moved: Numbers, lost: Numbers) -> Numbers:
-    return float(moved @ lost) / float(lost @ lost) * np.eye(moved.size)
 
 
 def _updated(inverse: Numbers, moved: Numbers, lost: Numbers) -> Numbers:
