@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from bayesrank.cli._ask_screen import leaders_table
 from bayesrank.cli._checks import _enough
 from bayesrank.cli._conclusion import conclusion
 from bayesrank.cli._steps import Steps
@@ -144,6 +145,10 @@ def test_a_skill_of_nearly_nothing_has_no_minus():
     draws = np.array([[1.0, 1e-17, -1.0], [1.5, -1e-15, -1.5]])
     rows = _cells(summarize(draws, list("abc")))
     assert [row["Skill ± sd"][:5] for row in rows] == ["+1.25", "+0.00", "-1.25"]
+    console = Console(file=io.StringIO(), width=120)
+    console.print(leaders_table(summarize(draws, list("abc")), 3, 120))
+    assert isinstance(console.file, io.StringIO)
+    assert re.findall(r"[+-]\d\.\d\d", console.file.getvalue()) == ["+1.25", "+0.00", "-1.25"]
 
 
 def test_one_of_a_thing_is_said_in_the_singular():

@@ -213,7 +213,7 @@ def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
         )
     )
     figures = {
-        "Skill ± sd": [f"{m:+.2f} ± {s:.2f}" for m, s in zip(mean, sd, strict=True)],
+        "Skill ± sd": [f"{m:+z.2f} ± {s:.2f}" for m, s in zip(mean, sd, strict=True)],
         "P(best)": [percent(p) for p in best],
         f"{100 * ranking.prob:g}% ranks": [
             f"{a:.0f} to {b:.0f}" for a, b in zip(low, high, strict=True)

@@ -299,5 +299,5 @@ def _table(items: "pd.DataFrame", rows: int) -> Any:
         table.add_column(title, justify="right", no_wrap=True)
     first = items[["item", "ratings", "liking", "disagreement"]].head(rows)
     for name, count, liking, disagreement in first.itertuples(index=False):
-        table.add_row(Text(shown(str(name))), f"{count}", f"{liking:+.2f}", f"{disagreement:.2f}")
+        table.add_row(Text(shown(str(name))), f"{count}", f"{liking:+z.2f}", f"{disagreement:.2f}")
     return table
