@@ -16,6 +16,7 @@ from bayesrank.infer import EP, EPResult, maximize_evidence
 from bayesrank.infer.gaussian.links import LinkedGaussian, linked
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.gaussian.sparse import Linkage, NotSolvedError, ShortRows, SparsePattern
+from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.large import LargeEPResult
 
 KEY = jax.random.key(0)
@@ -201,12 +202,17 @@ def test_hyperparameters_are_learned_as_with_all_covariances():
     pairs, period = games()
     scores = 1.0 + np.random.default_rng(2).normal(size=PLAYERS)
     args = pairs, period, scores
-    dense, sparse = (
-        maximize_evidence(EP(drifting_teams, structure=how), *args, params={"step": 0.4})
-        for how in ("dense", "probes")
-    )
+    engines = EP(drifting_teams, structure="dense"), EP(drifting_teams, structure="probes")
+    dense, sparse = (maximize_evidence(e, *args, params={"step": 0.4}) for e in engines)
     assert sparse.converged and sparse.num_evaluations < 30
     for name in ("spread", "share", "noise"):
         assert_allclose(sparse.params[name], dense.params[name], rtol=0.03)
     off = sparse.log_evidence - dense.log_evidence
     assert abs(off) < 2 * sparse.log_evidence_error < 4 and dense.log_evidence_error == 0
+    with jax.enable_x64(True):
+        free = EstimatedEvidence(engines[1], args, {}, {"step": 0.4})
+        sites: Any = (np.ones(300), np.ones(PLAYERS)), (np.ones(300), np.ones(PLAYERS))
+        nowhere, slope = free.evaluate_with_gradient(
+            np.full(3, np.nan), {"step": 0.4}, sites, args, {}
+        )
+    assert not nowhere.usable and np.isnan(slope).all()

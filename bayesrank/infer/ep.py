@@ -417,10 +417,11 @@ class EP:
         -------
         tuple
             The end of the sweeps, and what stands for the covariances; None where a check of the
-            program fails at these hyperparameters.
+            program fails at these hyperparameters, or its prior or rows are not numbers.
         """
         solved, layout = self.compiled(self._solve_all, (dict(params), ()), args, dict(kwargs))
-        if not all(np.all(passed) for passed in solved.checks):
+        numbers = all(np.all(np.isfinite(array)) for array in jax.tree.leaves(solved.large))
+        if not (numbers and all(np.all(passed) for passed in solved.checks)):
             return solved, None
         tau, nu = init_sites
         return self._kept(solved._replace(tau=tau, nu=nu), layout.size, args, kwargs)
