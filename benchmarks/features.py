@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["feature_errors", "feature_fit", "feature_games"]
+__all__ = ["AMPLITUDE", "LENGTHSCALE", "feature_errors", "feature_fit", "feature_games"]
 
-_DIMENSIONS, _AMPLITUDE, _LENGTHSCALE = 5, 2.0, 0.5
+_DIMENSIONS, AMPLITUDE, LENGTHSCALE = 5, 2.0, 0.5
 # The process that skills are drawn from, as so many waves.
 _WAVES = 2000
 
@@ -21,9 +21,9 @@ def feature_games(
     """Features in a unit cube, skills that are smooth in them, and comparisons (winner, loser)."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(size=(items, _DIMENSIONS))
-    waves = rng.normal(size=(_DIMENSIONS, _WAVES)) / _LENGTHSCALE
+    waves = rng.normal(size=(_DIMENSIONS, _WAVES)) / LENGTHSCALE
     phase = rng.uniform(0, 2 * np.pi, _WAVES)
-    height = _AMPLITUDE * np.sqrt(2 / _WAVES) * rng.normal(size=_WAVES)
+    height = AMPLITUDE * np.sqrt(2 / _WAVES) * rng.normal(size=_WAVES)
     parts = np.array_split(X, 1 + items // 5000)
     skill = np.concatenate([np.cos(part @ waves + phase) @ height for part in parts])
     first = rng.integers(items, size=count)
@@ -42,7 +42,7 @@ def _engine(rank: int | None, structure: str) -> Any:
     from bayesrank.infer import EP
 
     def skills(X: Any, pairs: Any) -> None:
-        kernel = gp.rbf(_AMPLITUDE, _LENGTHSCALE)
+        kernel = gp.rbf(AMPLITUDE, LENGTHSCALE)
         if rank is None:
             prior: Any = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
         else:
