@@ -42,6 +42,9 @@ GRAPHS = (
     ("similar", 1000, 5000, 5.0),
     ("random", 2000, 40_000, 1.0),
 )
+# Among items of similar rating, where a Gaussian for each alone errs most.
+GROWING = tuple(("similar", items, 5 * items, 1.0) for items in (250, 500, 1000, 2000))
+_KEPT = ("factorised", "probes", "probes, each solved")
 
 
 def games(kind: str, items: int, count: int, scale: float, seed: int = 0) -> NDArray[np.int64]:
@@ -111,31 +114,46 @@ def _errors(kind: str, items: int, count: int, scale: float) -> list[dict[str, A
         rows.append(
             {
                 "graph": f"{kind}, {items:,}, prior sd {scale:g}",
+                "items": items,
                 "how": f"{how}, each solved" if exact else how,
                 "mean_error": float(np.sqrt(np.mean(((told_mean - mean) / stddev) ** 2))),
                 "sd_ratio": float(ratio.mean()),
                 "sd_spread": float(ratio.std()),
+                "sd_error": float(np.sqrt(np.mean((ratio - 1.0) ** 2))),
                 "evidence": float(result.log_evidence - dense.log_evidence),
             }
         )
     return rows
 
 
-def _plot(rows: list[dict[str, Any]], errors: list[dict[str, Any]], path: Path) -> None:
+def _plot(
+    rows: list[dict[str, Any]],
+    errors: list[dict[str, Any]],
+    growing: list[dict[str, Any]],
+    path: Path,
+) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
     for how in ("dense", "factorised", "probes"):
         mine = [row for row in rows if row["how"] == how]
         label = "conjugate gradients with probes" if how == "probes" else how
         left.loglog([r["items"] for r in mine], [r["again_s"] for r in mine], "o-", label=label)
     left.set(xlabel="items", ylabel="seconds, compiled", title="Time against size")
     left.legend()
+    for how in _KEPT:
+        mine = [row for row in growing if row["how"] == how]
+        middle.loglog(
+            [r["items"] for r in mine], [100 * r["sd_error"] for r in mine], "o-", label=how
+        )
+    middle.set(xlabel="items of similar rating", ylabel="% of the dense standard deviation")
+    middle.set_title("Error (rms) against size")
+    middle.legend()
     graphs = list(dict.fromkeys(row["graph"] for row in errors))
-    for number, how in enumerate(("factorised", "probes", "probes, each solved")):
+    for number, how in enumerate(_KEPT):
         mine = [100 * (row["sd_ratio"] - 1) for row in errors if row["how"] == how]
         right.barh(np.arange(len(graphs)) + 0.25 * (number - 1), mine, 0.25, label=how)
     right.set_yticks(range(len(graphs)), graphs)
@@ -164,15 +182,16 @@ def scale(only: str, path: Path | None) -> None:
             f"{row['peak_mb']:6.0f}"
         )
     errors = [] if only else [row for case in GRAPHS for row in _errors(*case)]
+    growing = [] if only else [row for case in GROWING for row in _errors(*case)]
     smooth = [] if only else [row for case in WITH_FEATURES for row in feature_errors(*case)]
     click.echo(f"{'graph':32} {'structure':20} {'mean, sd':>9} {'sd ratio':>16} {'evidence':>9}")
-    for row in (*errors, *smooth):
+    for row in (*errors, *growing, *smooth):
         click.echo(
             f"{row['graph']:32} {row['how']:20} {row['mean_error']:9.4f} "
             f"{row['sd_ratio']:8.4f} +- {row['sd_spread']:.3f} {row['evidence']:9.2f}"
         )
     if path is not None:
-        _plot(rows, errors, path)
+        _plot(rows, errors, growing, path)
 
 
 COMMANDS = (scale,)

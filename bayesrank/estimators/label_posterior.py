@@ -13,12 +13,27 @@ from scipy.special import ndtr
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import label_features
 
-__all__ = ["LabelPosterior", "LabelUtilities", "label_posterior"]
+__all__ = ["LabelPosterior", "LabelUtilities", "SampledRankings", "label_posterior"]
 
 Array = NDArray[np.float64]
 
 # Numbers that are worked on at once.
 _BLOCK = 2**24
+
+
+class SampledRankings(NamedTuple):
+    """Draws of rankings of m examples.
+
+    Attributes
+    ----------
+    labels
+        Labels, best first, shape (num_samples, m, c).
+    num_relevant
+        How many of them are relevant, shape (num_samples, m): the first so many.
+    """
+
+    labels: NDArray[Any]
+    num_relevant: NDArray[np.int64]
 
 
 class LabelUtilities(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from bayesrank.estimators.checks import location_and_scale
 from bayesrank.estimators.label_inference import inferred
 from bayesrank.estimators.label_posterior import (
     LabelUtilities,
+    SampledRankings,
     label_posterior,
 )
 from bayesrank.estimators.label_storage import named_array, read_labels, write_labels
@@ -27,26 +28,11 @@ from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import conditions
 from bayesrank.solvers.label_ranking import check_labels_room
 
-__all__ = ["LabelRanker", "SampledRankings"]
+__all__ = ["LabelRanker"]
 
 Array = NDArray[np.float64]
 
 _MOST_POSTERIORS = 64  # that an integration keeps
-
-
-class SampledRankings(NamedTuple):
-    """Draws of rankings of m examples.
-
-    Attributes
-    ----------
-    labels
-        Labels, best first, shape (num_samples, m, c).
-    num_relevant
-        How many of them are relevant, shape (num_samples, m): the first so many.
-    """
-
-    labels: NDArray[Any]
-    num_relevant: NDArray[np.int64]
 
 
 class LabelRanker(EPEstimator):
