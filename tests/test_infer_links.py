@@ -1,5 +1,6 @@
 """Latents that are drawn given few others, by their sparse precision: against all covariances."""
 
+import pickle
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.gaussian.sparse import Linkage, NotSolvedError, ShortRows, SparsePattern
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.large import LargeEPResult
+from bayesrank.infer.large_state import posterior_state
 
 KEY = jax.random.key(0)
 PLAYERS, PERIODS = 10, 8
@@ -133,6 +135,15 @@ def test_a_mean_that_is_not_a_number_comes_to_an_end():
     mean, prior = linked(slopes, jnp.array([0.0, jnp.nan, 1.0]), jnp.ones(3))
     assert np.isnan(mean).tolist() == [False, True, True]
     assert_allclose(prior.variances, [1.0, 2.0, 3.0])
+
+
+def test_a_posterior_of_walks_is_pickled_and_has_no_state():
+    result: Any = EP(walks, structure="probes").run(KEY, *games(), num_samples=10)
+    again = pickle.loads(pickle.dumps(result))
+    assert_allclose(again.get_samples()["skill"], result.get_samples()["skill"], atol=1e-5)
+    assert_allclose(*(x.difference([0], [9])[1] for x in (again, result)), rtol=1e-6)
+    with pytest.raises(ValueError, match="drawn given one another"):
+        posterior_state(result.posterior)
 
 
 def test_what_is_not_read_as_links(monkeypatch):

@@ -100,7 +100,7 @@ def test_algebra_against_matrices():
     factor, variances = rng.normal(size=(50, 6)), rng.uniform(0.01, 2.0, 50)
     tau, nu, matrix = rng.uniform(0.0, 2.0, 150), rng.normal(size=150), rows.matrix().toarray()
     pattern = SparsePattern(rows)
-    near = LowRankGaussian(pattern, factor, variances, 0.9 * tau, nu)
+    near = LowRankGaussian(pattern, factor, variances, 0.9 * tau, nu).explained
     kept = LowRankGaussian(pattern, factor, variances, tau, nu, near, 1e-10)
     prior = factor @ factor.T + np.diag(variances)
     precision = (matrix.T * tau) @ matrix
@@ -152,6 +152,10 @@ def test_enough_rank_leaves_little_to_be_seen():
         assert gp.enough_rank(kernel, X, 1e-6) == 50
         with pytest.raises(ValueError, match="precision has entries that are negative"):
             gp.enough_rank(kernel, X, -precision)
+        with pytest.raises(ValueError, match="negative or not finite"):
+            gp.enough_rank(kernel, X, np.inf)
+        with pytest.raises(ValueError, match=r"precision has shape \(3,\)"):
+            gp.enough_rank(kernel, X, np.ones(3))
     with pytest.raises(TypeError, match="call it before the program"):
         jax.eval_shape(lambda x: gp.enough_rank(kernel, x, 1.0), jnp.asarray(X))
     with pytest.raises(ValueError, match=r"say gp.enough_rank\(kernel, X, precision\)"):

@@ -122,7 +122,7 @@ def enough_rank(kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: fl
     Raises
     ------
     ValueError
-        If `precision` is negative or of another shape.
+        If `precision` is negative, not finite or of another shape.
     TypeError
         If an argument is being traced, as inside of a program.
 
@@ -137,9 +137,12 @@ def enough_rank(kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: fl
     points = jnp.asarray(X)
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((kernel, points, precision))):
         raise TypeError("enough_rank needs numbers; call it before the program, and pass the rank")
-    told = np.broadcast_to(np.asarray(precision, float), points.shape[:1])
-    if not np.all(told >= 0):
-        raise ValueError("precision has entries that are negative or not numbers; pass none")
+    told = np.asarray(precision, float)
+    if told.shape not in ((), points.shape[:1]):
+        raise ValueError(f"precision has shape {told.shape}; pass a number, or one for each item")
+    if not np.all(np.isfinite(told) & (told >= 0)):
+        raise ValueError("precision has entries that are negative or not finite; pass none")
+    told = np.broadcast_to(told, points.shape[:1])
     some = np.random.default_rng(0).permutation(len(told))[:_LOOKED_AT]
     for rank in _RANKS:
         prior = features(kernel, points[some], rank, inducing=inducing_points(points, rank))

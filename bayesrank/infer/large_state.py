@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
+from bayesrank.infer.gaussian.links import LinkedGaussian
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior, SparseSites
@@ -48,7 +46,7 @@ def posterior_state(posterior: LargePosterior) -> KeptArrays:
         sites = posterior.sites
         return state | _of_sites(sites.rows(), sites) | {"own": posterior.variances}
     gaussian: Any = posterior.gaussian
-    if not np.isfinite(gaussian.variances).all():
+    if isinstance(gaussian, LinkedGaussian):
         raise ValueError("a posterior of latents that are drawn given one another is not written")
     if posterior.variances.size < gaussian.variances.size:
         raise ValueError("a posterior of latents with tables of what follows is not written")
@@ -114,9 +112,8 @@ def _probed(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
 
 
 def _low_rank(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
-    solved: Any = SimpleNamespace(explained=arrays["explained"])
-    factor, variances, tau, nu = (arrays[k] for k in ("factor", "variances", "tau", "nu"))
-    gaussian = LowRankGaussian(SparsePattern(rows), factor, variances, tau, nu, solved)
+    names = "factor", "variances", "tau", "nu", "explained"
+    gaussian = LowRankGaussian(SparsePattern(rows), *(arrays[name] for name in names))
     return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
 
 

@@ -153,7 +153,8 @@ def refined(
         elif factor is None:
             gaussian = SparseGaussian(pattern, variances, tau, nu)
         else:
-            before: Any = None if old is None else old.gaussian
+            near: Any = None if old is None else old.gaussian
+            before = None if near is None else near.explained
             gaussian = LowRankGaussian(pattern, factor, variances, tau, nu, before)
         mean = gaussian.mean(None if old is None else old.mean)
         draws = None if old is None else old.probes.draws

@@ -212,9 +212,9 @@ def structure_of(program: Program) -> Structure:
     return _OTHERS.get(type(program.problem.prior), _JOINT)
 
 
-def keeps_covariances(problem: Problem) -> bool:
-    """Whether EP keeps covariances of all latents."""
-    return type(problem.prior) not in _OTHERS
+def keeps_covariances(prior: Any) -> bool:
+    """Whether EP keeps covariances of all latents, by the type of their prior."""
+    return type(prior) not in _OTHERS
 
 
 def shared_among(mesh: Mesh, program: Program, asked: str) -> Program:

@@ -121,7 +121,7 @@ class LinkedGaussian(SparseGaussian):
 def _followed(given: Any, innovations: Numbers) -> Numbers:
     """Latents (n, S) of given innovations: ``(I - J)^-1`` times these."""
     latents, before = innovations, np.zeros(0)
-    while not np.array_equal(latents, before):
+    while not np.array_equal(latents, before, equal_nan=True):
         latents, before = innovations + given @ latents, latents
     return latents
 

@@ -131,7 +131,7 @@ class LowRankGaussian:
     tau, nu
         Sites, shape (G,).
     before
-        The posterior at sites that are near, from which to start.
+        `explained` of a posterior at sites that are near, from which to start; shape (n, M).
     tol
         That of the conjugate gradients; see `SparseGaussian.solve`.
 
@@ -144,6 +144,8 @@ class LowRankGaussian:
     ----------
     residuals
         The residuals given ``w``.
+    explained
+        ``Phi - Y``, shape (n, M).
     root, root_of_w
         ``B``, shape (n, M), and the same of ``w``, shape (M, M).
     """
@@ -157,7 +159,7 @@ class LowRankGaussian:
         variances: Numbers,
         tau: Numbers,
         nu: Numbers,
-        before: LowRankGaussian | None = None,
+        before: Numbers | None = None,
         tol: float = 1e-6,
     ) -> None:
         if np.any(tau < 0):
@@ -169,7 +171,7 @@ class LowRankGaussian:
         self.explained = np.empty_like(factor)
         for some in _slices(self.factor.shape[1], _TOGETHER):
             right = sites @ self.factor[:, some]
-            start = None if before is None else before.explained[:, some]
+            start = None if before is None else before[:, some]
             self.explained[:, some] = self.residuals.solve(right, start, tol)
         self.root = self.factor - self.explained
         gram = np.eye(self.factor.shape[1])

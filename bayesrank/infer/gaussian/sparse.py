@@ -221,6 +221,10 @@ class SparseGaussian:
             raise NotPositiveError
         self._links = links
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A factor of SciPy's cannot be pickled, and is soon made again.
+        return {k: v for k, v in self.__dict__.items() if k != "_ordered"}
+
     @cached_property
     def _ordered(self) -> tuple[Any, Preconditioner]:
         """The precision in the order of the pattern, and what is near it."""

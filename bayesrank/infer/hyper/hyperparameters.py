@@ -21,7 +21,7 @@ from bayesrank.infer.reader.hyperprior import log_hyperprior
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.program import MOST_DENSE
 from bayesrank.infer.reader.refusals import Refusal, TracedStructureError
-from bayesrank.infer.sites import EPState, Problem, Sites
+from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.structures import keeps_covariances
 
 __all__ = [
@@ -341,9 +341,8 @@ def _refuse_without_covariances(
     count = sum(math.prod(shape) for shape in inventory.latents.values())
     if engine.structure == "dense" or count <= MOST_DENSE:
         return
-    found: list[Problem] = []
-    jax.eval_shape(lambda: found.append(engine.problem_at(inventory.hyperparameters, args, kwargs)))
-    if not keeps_covariances(found[0]):
+    params = inventory.hyperparameters
+    if not keeps_covariances(jax.eval_shape(lambda: engine.problem_at(params, args, kwargs).prior)):
         raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
 
 
