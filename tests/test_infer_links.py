@@ -13,10 +13,16 @@ from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
 
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP, EPResult, maximize_evidence
+from bayesrank.infer import EP, EPResult, large_solution, maximize_evidence
 from bayesrank.infer.gaussian.links import LinkedGaussian, linked
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.gaussian.sparse import Linkage, NotSolvedError, ShortRows, SparsePattern
+from bayesrank.infer.gaussian.sparse import (
+    Linkage,
+    NotPositiveError,
+    NotSolvedError,
+    ShortRows,
+    SparsePattern,
+)
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_state import posterior_state
@@ -227,3 +233,21 @@ def test_hyperparameters_are_learned_as_with_all_covariances():
             np.full(3, np.nan), {"step": 0.4}, sites, args, {}
         )
     assert not nowhere.usable and np.isnan(slope).all()
+
+
+def test_a_point_without_a_proper_posterior_is_stepped_back_from(monkeypatch):
+    engine, args = EP(drifting_teams, structure="probes"), (*games(), np.ones(PLAYERS))
+    params = {"step": 0.4, "share": 0.5, "noise": 1.0}
+    known, seen = maximize_evidence(engine, *args, params=params), []
+    refined = large_solution.refined
+
+    def sometimes(*arrays: Any, **options: Any) -> Any:
+        seen.append(1)
+        if len(seen) == 3:  # the run, the start, and the first step from it
+            raise NotPositiveError
+        return refined(*arrays, **options)
+
+    monkeypatch.setattr(large_solution, "refined", sometimes)
+    learned = maximize_evidence(engine, *args, params=params)
+    assert learned.converged and len(seen) > 3
+    assert_allclose(learned.params["spread"], known.params["spread"], rtol=0.03)

@@ -87,7 +87,8 @@ class PairwiseRanker(NamedSkillEstimator):
 
     Notes
     -----
-    More than 3,000 items without features are fitted without a joint covariance: ``result_`` is a
+    More than 3,000 items, without a graph or times, are fitted without a joint covariance, those
+    with features by inducing points (`bayesrank.gp.features`): ``result_`` is a
     `bayesrank.infer.LargeEPResult`, and ``result_.approximation`` tells how good it is. Draws of
     that many skills take the most time: `num_samples` of 200 will do for most tables.
 

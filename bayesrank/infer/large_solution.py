@@ -25,12 +25,23 @@ from bayesrank.infer.probed import Matched, refined, short_rows
 from bayesrank.infer.sites import Problem
 from bayesrank.infer.solution import Solution
 
-__all__ = ["Kept", "match_margins", "without_covariance"]
+__all__ = ["Kept", "NotProperError", "match_margins", "without_covariance"]
 
 BlockArrays = tuple[Array, ...]
 
 # Arrays as large as `Phi` that a sweep holds, those of the sweep before included.
 _COPIES = 5
+
+
+class NotProperError(ValueError):
+    """Sweeps have come to no proper posterior."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "structure='probes' and 'low_rank' need sites of positive precision, as log-concave "
+            "likelihoods have them; use 'factorised' if latents are independent, or 'dense' on "
+            "fewer of them"
+        )
 
 
 class Kept(NamedTuple):
@@ -67,7 +78,7 @@ def without_covariance(
 
     Raises
     ------
-    ValueError
+    NotProperError
         If probes are asked for and a likelihood is not log-concave.
     """
     solution: Any = jax.tree.map(np.asarray, solved)
@@ -111,11 +122,7 @@ def without_covariance(
     except NotPositiveError as failure:
         if structure == "auto" and links is None and factor is None:
             return factorised()
-        raise ValueError(
-            "structure='probes' and 'low_rank' need sites of positive precision, as log-concave "
-            "likelihoods have them; use 'factorised' if latents are independent, or 'dense' on "
-            "fewer of them"
-        ) from failure
+        raise NotProperError from failure
     after = solution._replace(
         tau=tuple(np.split(end.tau, cuts)),
         nu=tuple(np.split(end.nu, cuts)),
