@@ -121,3 +121,45 @@ def test_none_of_a_batch_is_inverted(small_blocks):
     priors = jax.vmap(lambda scale: for_many_sweeps(DensePrior(smooth(scale=scale))))(jnp.ones(2))
     assert isinstance(priors, InvertedPrior)
     assert not priors.trusted.any()
+
+
+def with_level(variance, dtype, size=420):
+    """Latents that share a level of some variance, and pairs of them."""
+    first = np.arange(4 * size) % size
+    second = (first + 1 + np.arange(4 * size) // size * 17) % size
+    values = jnp.tile(jnp.array([1.0, -1.0], dtype), (4 * size, 1))
+    rows = Rows(values, jnp.asarray(np.stack([first, second], axis=1)), size)
+    return jnp.asarray(variance + np.eye(size), dtype), rows
+
+
+def of_differences(variance, precision, dtype):
+    """By the prior inverted, and in doubles by what the data leave of the prior's differences."""
+    covariance, rows = with_level(variance, dtype)
+    taus = jnp.full(rows.values.shape[0], precision, dtype)
+    prior = for_many_sweeps(DensePrior(covariance))
+    assert isinstance(prior, InvertedPrior)
+    told = prior.times([SiteTerm(rows, taus, jnp.zeros_like(taus))])
+    # With no shift of the level, ``I`` and the sites have a posterior of their own beside it.
+    size = prior.size
+    dense = np.zeros((taus.size, size))
+    dense[np.arange(taus.size)[:, None], rows.columns] = rows.values
+    spread = dense.T @ dense * precision
+    known = np.linalg.inv(np.eye(size) + spread) + variance
+    log_normaliser = -0.5 * np.linalg.slogdet(np.eye(size) + spread)[1]
+    return told, known, log_normaliser, rows
+
+
+def test_digits_are_not_lost_twice():
+    told, known, log_normaliser, rows = of_differences(1e5, 1.0, jnp.float64)
+    expected = rows.quadratic(jnp.asarray(known - 1e5))
+    assert_allclose(rows.quadratic(told.covariance), expected, rtol=1e-8)
+    assert_allclose(told.log_normaliser, log_normaliser, rtol=1e-8)
+
+
+# The data say nothing of the level, and far more of differences than the prior says of it.
+@pytest.mark.parametrize(("variance", "precision"), [(1.0, 30.0), (20.0, 30.0), (40.0, 0.1)])
+def test_what_the_data_do_not_tell_is_left_as_it_was_in_single_precision(variance, precision):
+    told, known, log_normaliser, _ = of_differences(variance, precision, jnp.float32)
+    assert told.valid
+    assert_allclose(jnp.diagonal(told.covariance), np.diagonal(known), rtol=2e-3)
+    assert_allclose(told.log_normaliser, log_normaliser, rtol=1e-4)
