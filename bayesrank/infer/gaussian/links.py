@@ -26,9 +26,9 @@ _SEED = 1
 
 
 class LinkedPrior(NamedTuple):
-    """``N(0, K)`` by its sparse precision, see `bayesrank.infer.gaussian.protocol.Prior`.
+    """``N(0, K)`` by its sparse precision, see `bayesrank.infer.gaussian.protocol.LargePrior`.
 
-    It is multiplied by sites outside of compiled code, by `SparseGaussian`.
+    It is multiplied by sites outside of compiled code, by `LinkedGaussian`.
 
     Attributes
     ----------
@@ -126,17 +126,17 @@ def _followed(given: Any, innovations: Numbers) -> Numbers:
     return latents
 
 
-def linked(slopes: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]:
+def linked(given: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]:
     """Mean (n,) of latents that are drawn given one another, and the Gaussian about it.
 
     Parameters
     ----------
-    slopes
+    given
         ``J``, sparse, of latents that depend on one another in no circle.
     loc, spread
         ``c`` and ``q``, shape (n,).
     """
-    squares = slopes._replace(values=slopes.values**2)
+    squares = given._replace(values=given.values**2)
 
     def unfinished(state: tuple[Array, ...]) -> Array:
         mean, variances, old_mean, old_variances = state
@@ -144,16 +144,16 @@ def linked(slopes: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]
 
     def follow(state: tuple[Array, ...]) -> tuple[Array, ...]:
         mean, variances, *_ = state
-        return loc + slopes.apply(mean), spread + squares.apply(variances), mean, variances
+        return loc + given.apply(mean), spread + squares.apply(variances), mean, variances
 
     none = jnp.full_like(loc, jnp.nan)
     mean, variances, *_ = lax.while_loop(unfinished, follow, (loc, spread, none, none))
-    own = jnp.arange(slopes.size, dtype=jnp.int32)[:, None]
-    if slopes.columns is None:
-        raise ValueError("the slopes are not sparse")
-    links = slopes._replace(
-        values=jnp.concatenate([jnp.ones_like(loc)[:, None], -slopes.values], axis=1),
-        columns=jnp.concatenate([own, slopes.columns], axis=1),
+    own = jnp.arange(given.size, dtype=jnp.int32)[:, None]
+    if given.columns is None:
+        raise ValueError("the rows of J are not sparse")
+    links = given._replace(
+        values=jnp.concatenate([jnp.ones_like(loc)[:, None], -given.values], axis=1),
+        columns=jnp.concatenate([own, given.columns], axis=1),
     )
     return mean, LinkedPrior(links, spread, variances)
 

@@ -73,7 +73,7 @@ class LowRank(NamedTuple):
 
 
 class LowRankPrior(NamedTuple):
-    """``N(0, Phi Phi' + diag(d))``, see `bayesrank.infer.gaussian.protocol.Prior`.
+    """``N(0, Phi Phi' + diag(d))``, see `bayesrank.infer.gaussian.protocol.LargePrior`.
 
     It is multiplied by sites outside of compiled code, by `LowRankGaussian`; or made dense.
 

@@ -42,7 +42,7 @@ class Linked(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """Elements of a site given other latents: slopes by column, location and variance."""
+    """Elements of a site given other latents: their weights by column, location and variance."""
 
     values: Array
     columns: Array
@@ -80,11 +80,11 @@ def linked_prior(joint: Joint, core: Sequence[str]) -> Linked | None:
     pairs = list(zip(found, more, strict=True))
     values = jnp.concatenate([jnp.pad(given.values, pad) for given, pad in pairs])
     columns = jnp.concatenate([jnp.pad(given.columns, pad) for given, pad in pairs])
-    slopes = merged(Rows(values, jnp.asarray(place)[columns], kept.size))
+    rows = merged(Rows(values, jnp.asarray(place)[columns], kept.size))
     loc, spread = (
         jnp.concatenate(parts) for parts in zip(*((g.loc, g.spread) for g in found), strict=True)
     )
-    mean, prior = linked(slopes, loc, spread)
+    mean, prior = linked(rows, loc, spread)
     proper = {name: jnp.all(g.spread > 0) for name, g in zip(core, found, strict=True)}
     return Linked(mean, prior, proper)
 
