@@ -76,7 +76,7 @@ def ascend(
         expected = (0.5 if known else 1.0) * float(here @ direction)
         if expected < gain:
             return Summit(point, True, _ARRIVED)
-        found = _along(slope, point, direction, float(here @ direction), bounds)
+        found = _along(slope, point, direction, here, bounds)
         if found is None:
             return Summit(point, False, _STUCK)
         new, there = found
@@ -95,14 +95,15 @@ def _along(
     slope: Callable[[Numbers], Numbers | None],
     point: Numbers,
     direction: Numbers,
-    rise: float,
+    here: Numbers,
     bounds: tuple[Numbers, Numbers],
 ) -> tuple[Numbers, Numbers] | None:
     """A point along a direction that is not far beyond the top there, and the gradient at it."""
-    length = 1.0
+    length, rise = 1.0, float(here @ direction)
     for _ in range(_MOST_SHORTENED):
         new = np.clip(point + length * direction, *bounds)
-        there = slope(new)
+        # What a bound cuts off may be all that rises.
+        there = slope(new) if here @ (new - point) > 0 else None
         if there is None:
             length *= 0.25
             continue
