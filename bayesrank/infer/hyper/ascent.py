@@ -76,7 +76,7 @@ def ascend(
         expected = (0.5 if known else 1.0) * float(here @ direction)
         if expected < gain:
             return Summit(point, True, _ARRIVED)
-        found = _along(slope, point, direction, here, bounds)
+        found = _along(slope, point, direction, float(here @ direction), bounds)
         if found is None:
             return Summit(point, False, _STUCK)
         new, there = found
@@ -95,15 +95,14 @@ def _along(
     slope: Callable[[Numbers], Numbers | None],
     point: Numbers,
     direction: Numbers,
-    here: Numbers,
+    rise: float,
     bounds: tuple[Numbers, Numbers],
 ) -> tuple[Numbers, Numbers] | None:
     """A point along a direction that is not far beyond the top there, and the gradient at it."""
-    length, rise = 1.0, float(here @ direction)
+    length = 1.0
     for _ in range(_MOST_SHORTENED):
         new = np.clip(point + length * direction, *bounds)
-        # What a bound cuts off may be all that rises.
-        there = slope(new) if here @ (new - point) > 0 else None
+        there = slope(new)
         if there is None:
             length *= 0.25
             continue
