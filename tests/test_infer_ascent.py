@@ -41,6 +41,24 @@ def test_bounds_hold_and_the_rest_goes_on():
     assert_allclose(summit.x[1], 0.5, atol=1e-4)
 
 
+def test_tops_at_bounds_are_found_where_coordinates_pull_at_each_other():
+    rng = np.random.default_rng(0)
+    low, high = np.full(3, -1.0), np.full(3, 1.0)
+    for _ in range(200):
+        root = rng.normal(size=(3, 3))
+        curvature, free = root @ root.T + 0.01 * np.eye(3), 3.0 * rng.normal(size=3)
+
+        def slope(point, curvature=curvature, free=free):
+            return -curvature @ (point - free)
+
+        start = rng.uniform(low, high)
+        summit = ascend(slope, start, (low, high), max_steps=500, gain=1e-9)
+        here = slope(summit.x)
+        at_bound = np.where(here > 0, summit.x >= high - 1e-9, summit.x <= low + 1e-9)
+        assert summit.success
+        assert np.all(at_bound | (np.abs(here) < 1e-3))
+
+
 def test_points_without_a_slope_are_stepped_back_from():
     def slope(point):
         return -(point - 1.0) if np.all(point < 1.05) else None

@@ -256,7 +256,7 @@ class SparseGaussian:
             If that takes too many steps.
         """
         precision, near = self._ordered
-        precision = precision.astype(right.dtype)
+        precision = precision.astype(right.dtype, copy=False)
         order, right = self.pattern.order, right[self.pattern.order]
         found = np.zeros_like(right) if start is None else start[order]
         residual = right - precision @ found
