@@ -301,3 +301,13 @@ def test_hyperparameters_are_learned():
     )
     assert low < at > high
     assert abs(found.log_evidence + found.log_prior - at) < 4 * found.log_evidence_error
+
+
+def test_weights_too_wide_for_the_algebra_are_refused():
+    def vague(scale):
+        w = numpyro.sample("w", dist.Normal(0, scale).expand([RANK]))
+        games(PHI @ w + own())
+
+    EP(vague, structure="low_rank").run(KEY, 100.0)
+    with pytest.raises(ValueError, match="so wide that rounding"):
+        EP(vague, structure="low_rank").run(KEY, 1e4)

@@ -25,12 +25,27 @@ from bayesrank.infer.probed import Matched, refined, short_rows
 from bayesrank.infer.sites import Problem
 from bayesrank.infer.solution import Solution
 
-__all__ = ["Kept", "NotProperError", "match_margins", "without_covariance"]
+__all__ = ["Kept", "NotProperError", "TooWideError", "match_margins", "without_covariance"]
 
 BlockArrays = tuple[Array, ...]
 
 # Arrays as large as `Phi` that a sweep holds, those of the sweep before included.
 _COPIES = 5
+
+
+# Of a residual that the prior has not: standard deviations are off by about a third of that.
+_MOST_TOLD = 0.01
+
+
+class TooWideError(ValueError):
+    """Data tell of residuals that stand in the algebra for none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "structure='low_rank' would be wrong here: the prior of the latents that all data "
+            "share is so wide that rounding takes what the data say of it; give them smaller "
+            "prior standard deviations, or use EP(structure='dense')"
+        )
 
 
 class NotProperError(ValueError):
@@ -78,6 +93,8 @@ def without_covariance(
 
     Raises
     ------
+    TooWideError
+        If the data see what the algebra adds to a prior of low rank.
     NotProperError
         If probes are asked for and a likelihood is not log-concave.
     """
@@ -123,6 +140,12 @@ def without_covariance(
         if structure == "auto" and links is None and factor is None:
             return factorised()
         raise NotProperError from failure
+    if factor is not None:
+        # What is least of a residual is the algebra's, not the prior's: data must not see it.
+        posterior: Any = end.gaussian  # a `LowRankGaussian`
+        told = variances * posterior.residuals.diagonal - 1
+        if np.any(told[variances > np.asarray(large.prior_variances)] > _MOST_TOLD):
+            raise TooWideError
     after = solution._replace(
         tau=tuple(np.split(end.tau, cuts)),
         nu=tuple(np.split(end.nu, cuts)),

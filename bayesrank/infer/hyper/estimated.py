@@ -25,7 +25,7 @@ from bayesrank.infer.gaussian.slopes import Slopes
 from bayesrank.infer.gaussian.sparse import NotSolvedError
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters
 from bayesrank.infer.large import LargeEPResult
-from bayesrank.infer.large_solution import Kept, NotProperError
+from bayesrank.infer.large_solution import Kept, NotProperError, TooWideError
 from bayesrank.infer.reader.hyperprior import log_hyperprior
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import Sites
@@ -81,7 +81,7 @@ class EstimatedEvidence(Hyperparameters):
         params = {**self.inventory.hyperparameters, **fixed, **self.values(flat)}
         try:
             solved, kept = self.engine.posterior_at(params, init_sites, args, kwargs)
-        except (NotProperError, NotSolvedError, np.linalg.LinAlgError):
+        except (NotProperError, NotSolvedError, TooWideError, np.linalg.LinAlgError):
             return _nowhere(init_sites, np.size(flat))
         if kept is None:
             return _nowhere(init_sites, np.size(flat))
