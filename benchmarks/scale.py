@@ -150,6 +150,9 @@ def _plot(
             [r["items"] for r in mine], [100 * r["sd_error"] for r in mine], "o-", label=how
         )
     middle.set(xlabel="items of similar rating", ylabel="% of the dense standard deviation")
+    sizes = sorted({row["items"] for row in growing})
+    middle.set_xticks(sizes, [f"{items:,}" for items in sizes])
+    middle.minorticks_off()
     middle.set_title("Error (rms) against size")
     middle.legend()
     graphs = list(dict.fromkeys(row["graph"] for row in errors))
