@@ -141,11 +141,8 @@ def without_covariance(
             return factorised()
         raise NotProperError from failure
     if factor is not None:
-        # What is least of a residual is the algebra's, not the prior's: data must not see it.
-        posterior: Any = end.gaussian  # a `LowRankGaussian`
-        told = variances * posterior.residuals.diagonal - 1
-        if np.any(told[variances > np.asarray(large.prior_variances)] > _MOST_TOLD):
-            raise TooWideError
+        added = variances > np.asarray(large.prior_variances)
+        _check_unseen(end.gaussian, added)
     after = solution._replace(
         tau=tuple(np.split(end.tau, cuts)),
         nu=tuple(np.split(end.nu, cuts)),
@@ -157,6 +154,13 @@ def without_covariance(
         log_evidence=end.log_evidence,
     )
     return after, Kept(ProbedPosterior(end.gaussian, end.probes, size), end.log_evidence_error)
+
+
+def _check_unseen(gaussian: Any, added: NDArray[np.bool_]) -> None:
+    """Refuse a `LowRankGaussian` whose data see residuals that the algebra has added."""
+    told = gaussian.variances * gaussian.residuals.diagonal - 1
+    if np.any(told[added] > _MOST_TOLD):
+        raise TooWideError
 
 
 def match_margins(

@@ -274,19 +274,19 @@ def _with_short_rows(
         return None
     blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
     return Program(
-        Problem(cast(Any, found.prior), blocks, seen.constant, 1.0),
-        found.mean,
-        (),
-        {name: inventory.latents[name] for group in core for name in group},
-        inventory.hyperparameters,
-        inventory.sampled,
-        (),
-        tuple(seen.factors),
-        all(f.gaussian for f in seen.factors.values()),
-        tuple(seen.checks),
-        (),
-        tuple(name for name in inventory.given if name in joint.observed),
-        None,
+        problem=Problem(cast(Any, found.prior), blocks, seen.constant, 1.0),
+        mean=found.mean,
+        leaves=(),
+        shapes={name: inventory.latents[name] for group in core for name in group},
+        hyperparameters=inventory.hyperparameters,
+        sampled=inventory.sampled,
+        dropped=(),
+        block_sites=tuple(seen.factors),
+        gaussian=all(f.gaussian for f in seen.factors.values()),
+        checks=tuple(seen.checks),
+        eliminated=(),
+        given_factors=tuple(name for name in inventory.given if name in joint.observed),
+        ends=None,
     )
 
 
