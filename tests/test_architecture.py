@@ -56,6 +56,23 @@ def test_imports_go_down_to_public_names():
     assert list(itertools.chain.from_iterable(map(wrong_imports, files))) == []
 
 
+def test_other_rooms_take_the_engine_through_its_doors():
+    doors = set(ast.literal_eval(_all_of("__init__"))), set(ast.literal_eval(_all_of("spi")))
+    wrong = []
+    for path in sorted(HOUSE.rglob("*.py")):
+        if path.relative_to(HOUSE).parts[0] != "infer":
+            for line, name in imports(path):
+                names = [set(), *doors][len(name) - 2] if name[2:-1] in ([], ["spi"]) else set()
+                if name[:2] == ["bayesrank", "infer"] and name[-1] not in names:
+                    wrong.append(f"{path.relative_to(ROOT)}:{line} imports {'.'.join(name)}")
+    assert wrong == []
+
+
+def _all_of(module):
+    tree = ast.parse((HOUSE / "infer" / f"{module}.py").read_text())
+    return next(ast.unparse(n.value) for n in tree.body if isinstance(n, ast.Assign))
+
+
 def stems():
     return sorted(
         path.stem for path in (HOUSE / "solvers").iterdir() if not path.stem.startswith("_")

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
     from bayesrank.infer import EPResult, IntegratedEPResult
-    from bayesrank.infer.white.trust import Trust
+    from bayesrank.infer.spi import Trust
 
     Result = EPResult | IntegratedEPResult
 

@@ -336,7 +336,7 @@ def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Pat
 def _covariance_bytes(result: Any) -> int:
     """Size of the covariances of a result, or of what stands for them, in a ranker's file."""
     from bayesrank.infer import LargeEPResult
-    from bayesrank.infer.large_state import posterior_state
+    from bayesrank.infer.spi import posterior_state
 
     if isinstance(result, LargeEPResult):
         state = posterior_state(result.posterior)

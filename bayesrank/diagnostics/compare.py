@@ -28,9 +28,8 @@ from scipy.special import softmax
 
 from bayesrank._arviz import import_arviz
 from bayesrank._stack import outside
-from bayesrank.infer.compiled import without_stale_traces
-from bayesrank.infer.reader.inventory import take_inventory
-from bayesrank.infer.result import EPResult
+from bayesrank.infer import EPResult
+from bayesrank.infer.spi import take_inventory, without_stale_traces
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,14 +25,18 @@ from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of,
 from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
-from bayesrank.infer.compiled import without_stale_traces
-from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.mixture import MixtureResult
-from bayesrank.infer.large import LargeEPResult
-from bayesrank.infer.result import EPResult
-from bayesrank.infer.white.engines import run_nuts, run_svi
-from bayesrank.infer.white.importance import Importance, importance_sampler
-from bayesrank.infer.white.program import WhiteProgram, split, white_posterior
+from bayesrank.infer import EP, EPResult, LargeEPResult
+from bayesrank.infer.spi import (
+    Importance,
+    MixtureResult,
+    WhiteProgram,
+    importance_sampler,
+    run_nuts,
+    run_svi,
+    split,
+    white_posterior,
+    without_stale_traces,
+)
 
 __all__ = ["crosscheck"]
 

@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, judge
-from bayesrank.infer.compiled import without_stale_traces
-from bayesrank.infer.hyper.integration_result import IntegratedEPResult
-from bayesrank.infer.hyper.mixture import MixtureResult
-from bayesrank.infer.white.engines import run_nuts
-from bayesrank.infer.white.full import FullProgram, full_program
-from bayesrank.infer.white.program import split
+from bayesrank.infer import IntegratedEPResult
+from bayesrank.infer.spi import (
+    FullProgram,
+    MixtureResult,
+    full_program,
+    run_nuts,
+    split,
+    without_stale_traces,
+)
 
 __all__ = ["crosscheck_mixture"]
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from bayesrank.diagnostics.comparison import Comparison, Reference
 from bayesrank.diagnostics.verdict import Verdict, rms
-from bayesrank.infer.hyper.mixture import MixtureResult
-from bayesrank.infer.result import EPResult
-from bayesrank.infer.white.importance import Importance
+from bayesrank.infer import EPResult
+from bayesrank.infer.spi import Importance, MixtureResult
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from bayesrank.diagnostics.comparison import Comparison, Reference
-from bayesrank.infer.white.importance import Importance
+from bayesrank.infer.spi import Importance
 
 __all__ = ["Sizes", "Status", "Verdict", "judge", "judge_alone", "rms"]
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
-from bayesrank.infer.hyper.hyperparameters import inventory_of
+from bayesrank.infer.spi import inventory_of
 from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
 from bayesrank.solvers.dynamic import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP

@@ -22,7 +22,7 @@ from bayesrank.estimators.checks import check_hyperparameters, location_and_scal
 from bayesrank.estimators.predict import prior_covariances
 from bayesrank.estimators.skills import components
 from bayesrank.infer import maximize_evidence
-from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 
 __all__ = ["OrdinalGP"]

@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 from tinygp.kernels import Kernel
 
 from bayesrank import gp
-from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.preference import LIKELIHOODS
 
 __all__ = ["NewItems", "new_items", "outcome_probability", "prior_covariances"]

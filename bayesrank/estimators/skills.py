@@ -22,7 +22,7 @@ from bayesrank.estimators.comparisons import Comparisons
 from bayesrank.estimators.inducing import NewSkills, fewer_comparisons, rank_for_comparisons
 from bayesrank.estimators.predict import outcome_probability
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult, maximize_evidence
-from bayesrank.infer.reader.program import MOST_DENSE
+from bayesrank.infer.spi import MOST_DENSE
 from bayesrank.models import preference_gp, preference_inducing, thurstone
 from bayesrank.ranking import RankSummary, summarize
 

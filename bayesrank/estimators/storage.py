@@ -17,7 +17,7 @@ from bayesrank._version import __version__
 from bayesrank.estimators.skills import components
 from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
-from bayesrank.infer.large_state import posterior_from, posterior_state
+from bayesrank.infer.spi import posterior_from, posterior_state
 from bayesrank.models import (
     dynamic_thurstone,
     judged_comparisons,

@@ -13,7 +13,7 @@ from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import MCMC, Predictive, log_likelihood
 
 from bayesrank._version import __version__
-from bayesrank.infer.compiled import as_working_dtype
+from bayesrank.infer.spi import as_working_dtype
 from bayesrank.inferencedata._results import Arrays, PosteriorResult
 
 _FIGURES = ("log_evidence", "converged", "num_sweeps", "skipped_sites")

@@ -26,8 +26,7 @@ from bayesrank._validate import check_laplacian
 from bayesrank.active.posterior.update import SkillPrior
 from bayesrank.distributions import Thurstone, ThurstoneTies
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
-from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.spi import Rows, take_inventory
 from bayesrank.models import preference_gp, thurstone
 
 __all__ = ["AnsweredProgram", "SkillProgram", "bucket_of", "skill_program"]

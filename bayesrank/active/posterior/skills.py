@@ -16,8 +16,7 @@ from bayesrank.active.history import History
 from bayesrank.active.posterior.annotators import AnnotatorNoise
 from bayesrank.active.posterior.program import SkillProgram
 from bayesrank.active.posterior.update import Answers, SkillFit, SkillPrior, fit_answers
-from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.infer.run_warnings import ConvergenceWarning
+from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
 
 __all__ = ["SkillPosterior", "now"]
 

@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController
 from bayesrank._forks import refuse_forked_child
 from bayesrank.active.posterior.margins import Margins, SkillPrior, differences, space_of
 from bayesrank.distributions import Thurstone, ThurstoneTies
-from bayesrank.infer.sites import cavity, log_sites, match
+from bayesrank.infer.spi import cavity, log_sites, match
 
 __all__ = ["Answers", "SkillFit", "SkillPrior", "fit_answers"]
 

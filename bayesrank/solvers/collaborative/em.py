@@ -35,7 +35,7 @@ from tqdm import tqdm
 from bayesrank._forks import refuse_forked_child
 from bayesrank._stack import outside
 from bayesrank.gp import KernelPrior
-from bayesrank.infer.run_warnings import ConvergenceWarning
+from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative.data import (
     LIKELIHOODS,
     ItemOrder,

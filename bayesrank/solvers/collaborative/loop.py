@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from bayesrank.infer.compiled import jit
+from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.blocks import make_blocks
 from bayesrank.solvers.collaborative.data import ItemOrder

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from bayesrank.gp import KernelPrior
-from bayesrank.infer.compiled import jit
+from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.blocks import make_blocks
 from bayesrank.solvers.collaborative.data import check_observations
 from bayesrank.solvers.collaborative.e_step import expect

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayesrank.infer.sites import cavity, log_sites, match
+from bayesrank.infer.spi import cavity, log_sites, match
 from bayesrank.solvers.collaborative.types import (
     SharedPrior,
     UserData,

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from bayesrank.infer.compiled import jit
+from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.blocks import make_blocks
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
 from bayesrank.solvers.collaborative.posterior import user_data, user_posterior

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.gp import KernelPrior
-from bayesrank.infer.run_warnings import ConvergenceWarning
+from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal, thresholds
 from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users

@@ -34,10 +34,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer.gaussian.dense import DenseGaussian
-from bayesrank.infer.gaussian.protocol import SiteTerm
-from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.sites import log_sites
+from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, log_sites
 from bayesrank.solvers.dynamic.process import Transitions, move, steps_of
 
 __all__ = ["ChainGaussian", "ChainPrior", "Visits"]

@@ -11,8 +11,7 @@ from jax.typing import ArrayLike
 
 from bayesrank._memory import available, size_of
 from bayesrank.infer import EP
-from bayesrank.infer.reader.inventory import take_inventory
-from bayesrank.infer.reader.program import Program, read_program
+from bayesrank.infer.spi import Program, read_program, take_inventory
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers.dynamic.chain import ChainPrior, Visits
 from bayesrank.solvers.dynamic.process import pace_of

@@ -30,9 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer.gaussian.dense import DenseGaussian, exceeds_rounding
-from bayesrank.infer.gaussian.protocol import SiteTerm
-from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, exceeds_rounding
 
 __all__ = ["LabelGaussian", "LabelPrior"]
 

@@ -12,11 +12,7 @@ from jax.typing import ArrayLike
 from bayesrank._memory import available, size_of
 from bayesrank.distributions import Thurstone, TiltedMoments
 from bayesrank.infer import EP
-from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.quadrature import tilted_moments
-from bayesrank.infer.reader.inventory import take_inventory
-from bayesrank.infer.reader.program import Program
-from bayesrank.infer.sites import Block, Problem
+from bayesrank.infer.spi import Block, Problem, Program, Rows, take_inventory, tilted_moments
 from bayesrank.models.label_ranking import LEVEL, STEP, calibrated_label_ranking, label_features
 from bayesrank.solvers.label_ranking.elimination import LabelPrior
 
