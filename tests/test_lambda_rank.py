@@ -24,6 +24,7 @@ from bayesrank.models import weighted_preferences
 from bayesrank.solvers.lambda_rank import (
     FIELDS,
     Field,
+    Regularized,
     circulation,
     field_of_rows,
     fit_trees,
@@ -54,12 +55,26 @@ def _brute(name, s, y, k=None, mu=10.0, sigma=1.0):
         apart = abs(rank[i] - rank[j])
         near = abs(gain[i] - gain[j]) / ideal
         near *= 1 / np.log2(1 + apart) - 1 / np.log2(2 + apart)
-        w = {"ranknet": 1 / num_pairs, "ndcg": change, "loss2": near, "loss2++": change + mu * near}
-        p = sigma / (1 + np.exp(sigma * (s[i] - s[j])))
-        lam[i] += w[name] * p
-        lam[j] -= w[name] * p
+        first, first_swapped = (min(r[y > 0], default=n) for r in (rank, swapped))
+        w = {
+            "ranknet": 1 / num_pairs,
+            "margin": 1 / num_pairs,
+            "ndcg": change,
+            "loss2": near,
+            "loss2++": change + mu * near,
+            "mrr": abs(1 / (1 + first) - 1 / (1 + first_swapped)),
+            "wta": float((first == 0) != (first_swapped == 0)),
+        }[name]
+        ahead = s[i] - s[j]
+        p = sigma / (1 + np.exp(sigma * ahead))
+        bend = p * (sigma - p)
+        if name == "margin":
+            p = min(max(1.0 - ahead, 0.0), 1.0)
+            bend = 0.0 if ahead >= 1 else 1.0 if ahead >= 0 else 1.0 / (1.0 - ahead)
+        lam[i] += w * p
+        lam[j] -= w * p
         for at in (i, j):
-            curvature[at] += w[name] * p * (sigma - p)
+            curvature[at] += w * bend
     return lam, curvature
 
 
@@ -97,10 +112,53 @@ def test_ndcg_has_a_symmetric_jacobian_and_no_potential():
     assert not is_convex(field, SCORES, LABELS)
 
 
-@pytest.mark.parametrize("name", ["loss2", "loss2++"])
+@pytest.mark.parametrize("name", ["loss2", "loss2++", "mrr", "wta"])
 def test_other_fields_of_ranks_have_no_potential_either(name):
     assert is_conservative(Field(name), SCORES, LABELS).reason == "circulation"
     assert not is_convex(Field(name), SCORES, LABELS)
+
+
+def test_a_field_with_a_potential_is_conservative_wherever_its_kinks_are():
+    """Slopes of sums of functions of single margins, which jump or bend at random places."""
+    places = jnp.asarray(np.random.default_rng(3).normal(size=(4, 4, 3)))
+
+    def field(s, labels, where):
+        gap = s[:, None] - s
+        jump = jnp.where(gap[..., None] > places, 1.0, 0.3).sum(-1)
+        bend = jnp.maximum(gap[..., None] - places, 0.0).sum(-1)
+        push = jump + bend
+        lam = (push - push.T).sum(1)
+        return lam, jnp.ones_like(lam)
+
+    assert is_conservative(field, SCORES, LABELS, num_loops=30)
+
+
+def test_the_margin_field_on_a_list_has_the_potential_of_its_pairs():
+    assert is_conservative(Field("margin", delta=0.7), SCORES, LABELS)
+    assert is_convex(Field("margin", delta=0.7), SCORES, LABELS)
+    s, step, d = SCORES, 1e-6, 0.7
+    pairs = np.argwhere(LABELS[:, None] > LABELS)
+
+    def total(s):
+        x = s[pairs[:, 0]] - s[pairs[:, 1]]
+        return np.select([x < 0, x <= d], [-d * x, x**2 / 2 - d * x], -(d**2) / 2).mean()
+
+    slope = [(total(s + step * e) - total(s - step * e)) / (2 * step) for e in np.eye(4)]
+    with jax.enable_x64(True):
+        lam = Field("margin", delta=d)(jnp.asarray(s), jnp.asarray(LABELS), jnp.ones(4, bool))[0]
+    np.testing.assert_allclose(lam, -np.array(slope), atol=1e-8)
+
+
+def test_a_pull_to_zero_adds_to_the_diagonal_of_the_hessian():
+    with jax.enable_x64(True):
+        s, y, where = jnp.asarray(SCORES), jnp.asarray(LABELS), jnp.array([True, True, True, False])
+        plain, pulled = Field("ndcg"), Regularized(Field("ndcg"), 0.3)
+        J, K = (-jax.jacfwd(lambda s, f=f: f(s, y, where)[0])(s) for f in (plain, pulled))
+        added = pulled(s, y, where)[1] - plain(s, y, where)[1]
+    np.testing.assert_allclose(K - J, np.diag([0.3, 0.3, 0.3, 0.0]), atol=1e-12)
+    np.testing.assert_allclose(added, [0.3, 0.3, 0.3, 0.0], atol=1e-12)
+    with pytest.raises(ValueError, match="alpha is 0"):
+        Regularized(plain, 0)
 
 
 def test_two_documents_with_one_order_of_grades_have_a_potential():
@@ -141,7 +199,12 @@ def test_the_papers_field_of_two_documents_is_convex_with_its_slip_mended():
         return field
 
     assert is_convex(paper(2.0, 2.0), [0.0, 0.0], [1.0, 0.0])
+    named = Field("margin", delta=2.0)(
+        jnp.array([0.3, 0.1]), jnp.array([1.0, 0.0]), jnp.ones(2, bool)
+    )
+    np.testing.assert_allclose(named[0], paper(2.0, 2.0)(jnp.array([0.3, 0.1]), None, None)[0])
     as_printed = is_convex(paper(2.0, 1.0), [0.0, 0.0], [1.0, 0.0])
+    assert is_conservative(paper(2.0, 1.0), [0.0, 0.0], [1.0, 0.0])  # (7) to (9) are its potential
     assert as_printed.reason == "monotonicity"
 
     def turned(s, labels, where):
@@ -269,6 +332,7 @@ def test_manners_of_scikit_learn(estimator, check):
         {"model": "network", "num_steps": 150},
         {"model": "trees", "num_trees": 10, "tree_params": {"min_data_in_leaf": 3}},
         {"field": Field("loss2++", mu=1.0)},
+        {"field": "margin"},
     ],
     ids=str,
 )
@@ -281,6 +345,16 @@ def test_models_and_fields_rank_better_than_chance(options):
     order = np.random.default_rng(0).permutation(len(y))
     thin = LambdaRank(**options).fit(sparse.csr_array(X[order]), y[order], query[order])
     np.testing.assert_allclose(thin.predict(X), model.predict(X), atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["mrr", "wta"])
+def test_fields_of_the_first_relevant_item_bring_one_to_the_top(name):
+    X, y, query = graded_lists(sizes=(8,) * 20)
+    model = LambdaRank(field=Regularized(Field(name), 0.001)).fit(X, y > 0, query)
+    scores = model.predict(X).reshape(20, 8)
+    relevant = (y > 0).reshape(20, 8)
+    chance = relevant.mean()
+    assert relevant[np.arange(20), scores.argmax(axis=1)].mean() > (1 + chance) / 2
 
 
 def test_linear_training_reaches_the_maximum_of_a_convex_objective():
@@ -301,11 +375,15 @@ def test_what_it_refuses(monkeypatch):
         broken[3] = bad
         with pytest.raises(ValueError, match=f"y is {bad:g} in row 3"):
             LambdaRank(field="ndcg").fit(X, broken, query)
+    for grades, which in ((y + 1, "only"), (-y, "no")):
+        with pytest.raises(ValueError, match=f"y has {which} grades above 0"):
+            LambdaRank(field="mrr").fit(X, grades, query)
     options = {
         "field": ["map"],
         "model": ["forest"],
         "k": [0, 1.5],
         "sigma": [0.0, "steep"],
+        "delta": [0.0],
         "l2": [-1.0, np.nan],
         "learning_rate": [0.0, np.inf],
         "num_steps": [0],
@@ -317,6 +395,8 @@ def test_what_it_refuses(monkeypatch):
                 LambdaRank(**{name: value}).fit(X, y, query)
     with pytest.raises(ValueError, match="a posterior needs model='linear'"):
         LambdaRank(model="network", num_steps=2).fit(X, y, query).posterior()
+    with pytest.raises(ValueError, match="the frozen program is logistic"):
+        LambdaRank(num_steps=2).fit(X, y, query).posterior(field="margin")
     with pytest.raises(ValueError, match="`weights` has shape"):
         EP(weighted_preferences).run(jax.random.key(0), X, np.array([[0, 1]]), np.array([1.0, 2.0]))
     if importlib.util.find_spec("lightgbm") is not None:

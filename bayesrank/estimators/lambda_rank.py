@@ -22,7 +22,6 @@ from bayesrank.solvers.lambda_rank import (
     Field,
     LambdaField,
     apply_network,
-    check_labels,
     fit_differentiable,
     fit_trees,
     frozen_pairs,
@@ -39,11 +38,12 @@ class LambdaRank(ListEstimator):
 
     Parameters
     ----------
-    field : {"ranknet", "ndcg", "loss2", "loss2++"} or callable, default "ranknet"
-        "ranknet" counts all pairs of a list alike, and is the slope of a convex cost; the others
-        weigh pairs by ranks, see `bayesrank.solvers.lambda_rank.Field`. With few queries, hundreds,
-        rank weights hurt linear models; with thousands, or trees, try "ndcg". A function takes
-        ``(scores, labels, where)`` of one padded list, in JAX, and returns ``(lam, curvature)``.
+    field : {"ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta"} or callable
+        "ranknet", the default, and "margin" count all pairs of a list alike, and are the slopes of
+        convex costs; the others weigh pairs by ranks, see `bayesrank.solvers.lambda_rank.Field`.
+        With few queries, hundreds, rank weights hurt linear models; with thousands, or trees, try
+        "ndcg". A function takes ``(scores, labels, where)`` of one padded list, in JAX, and
+        returns ``(lam, curvature)``.
     model : {"linear", "network", "trees"}, default "linear"
         Linear scores; a network with tanh layers; gradient-boosted trees of LightGBM, which is an
         extra (``pip install 'bayesrank[trees]'``).
@@ -51,6 +51,8 @@ class LambdaRank(ListEstimator):
         Ranks that count in the field "ndcg"; all by default.
     sigma : float, default 1.0
         Steepness of the logistic.
+    delta : float, default 1.0
+        Margin of the field "margin": how far ahead the better item is to be.
     l2 : float, default 0.01
         Pull of the weights to zero, for "linear" and "network".
     hidden : sequence of int, default (16,)
@@ -93,10 +95,12 @@ class LambdaRank(ListEstimator):
     def __init__(
         self,
         *,
-        field: Literal["ranknet", "ndcg", "loss2", "loss2++"] | LambdaField = "ranknet",
+        field: Literal["ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta"]
+        | LambdaField = "ranknet",
         model: Literal["linear", "network", "trees"] = "linear",
         k: int | None = None,
         sigma: float = 1.0,
+        delta: float = 1.0,
         l2: float = 0.01,
         hidden: Sequence[int] = (16,),
         num_steps: int = 300,
@@ -109,6 +113,7 @@ class LambdaRank(ListEstimator):
         self.model = model
         self.k = k
         self.sigma = sigma
+        self.delta = delta
         self.l2 = l2
         self.hidden = hidden
         self.num_steps = num_steps
@@ -125,7 +130,8 @@ class LambdaRank(ListEstimator):
         X : array-like or sparse matrix of shape (m, d)
             Features of the items; made dense but for trees.
         y : array-like of shape (m,)
-            Grades; whole numbers from 0 on, but for the field "ranknet".
+            Grades; whole numbers from 0 on for the fields with gains
+            ("ndcg", "loss2", "loss2++"); above 0 is relevant for "mrr" and "wta".
         query : array-like of shape (m,), optional
             Names of the items' queries, in any order; without it all items are one list.
 
@@ -143,8 +149,8 @@ class LambdaRank(ListEstimator):
         """
         rows, grades, lists = self._check_lists(X, y, query)
         field = self._check_options()
-        if isinstance(field, Field) and field.name != "ranknet":
-            check_labels(lists.unsort(grades))
+        if isinstance(field, Field):
+            field.check_labels(lists.unsort(grades))
         spread = np.maximum.reduceat(grades, lists.starts) - np.minimum.reduceat(
             grades, lists.starts
         )
@@ -227,14 +233,17 @@ class LambdaRank(ListEstimator):
         Raises
         ------
         ValueError
-            If the model is not linear.
+            If the model is not linear, or the field is "margin".
         """
         check_is_fitted(self)
         if self.model != "linear":
             raise ValueError(f"model is {self.model!r}; a posterior needs model='linear'")
+        if field == "margin":
+            raise ValueError(
+                "field is 'margin', but the frozen program is logistic; choose another field"
+            )
         frozen = Field(field, self.k, float(self.sigma))
-        if field != "ranknet":
-            check_labels(self._lists.unsort(self._grades))
+        frozen.check_labels(self._lists.unsort(self._grades))
         pairs, weights = frozen_pairs(frozen, self._scores(self._rows), self._grades, self._lists)
         codes = self._lists.codes[pairs[:, 0]]
         total = np.bincount(codes, weights, minlength=len(self._lists.sizes))
@@ -288,7 +297,7 @@ class LambdaRank(ListEstimator):
             check_count(getattr(self, name), name)
         if self.k is not None:
             check_count(self.k, "k")
-        for name in ("learning_rate", "sigma", "l2"):
+        for name in ("learning_rate", "sigma", "delta", "l2"):
             value = getattr(self, name)
             known = isinstance(value, Real) and 0.0 <= float(value) < np.inf
             if not known or (value == 0.0 and name != "l2"):
@@ -296,7 +305,7 @@ class LambdaRank(ListEstimator):
                 raise ValueError(f"{name} is {value!r}; pass {wanted}")
         if callable(self.field):
             return self.field
-        return Field(self.field, self.k, float(self.sigma))
+        return Field(self.field, self.k, float(self.sigma), delta=float(self.delta))
 
 
 def _dense(rows: Any) -> Array:

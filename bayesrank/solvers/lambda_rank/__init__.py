@@ -2,7 +2,7 @@
 
 from bayesrank.solvers.lambda_rank.fields import FIELDS as FIELDS
 from bayesrank.solvers.lambda_rank.fields import Field as Field
-from bayesrank.solvers.lambda_rank.fields import check_labels as check_labels
+from bayesrank.solvers.lambda_rank.fields import Regularized as Regularized
 from bayesrank.solvers.lambda_rank.frozen import frozen_pairs as frozen_pairs
 from bayesrank.solvers.lambda_rank.lists import LambdaField as LambdaField
 from bayesrank.solvers.lambda_rank.lists import field_of_rows as field_of_rows
@@ -20,8 +20,8 @@ __all__ = [
     "Field",
     "LambdaField",
     "FieldVerdict",
+    "Regularized",
     "apply_network",
-    "check_labels",
     "circulation",
     "field_of_rows",
     "fit_differentiable",

@@ -6,6 +6,10 @@ and fit for ``jit``, ``vmap`` and derivatives. With a weight :math:`w_{ij}` of e
 .. math:: \lambda_i = \sum_j \mathrm{sign}(l_i - l_j)\, w_{ij}\, \frac{\sigma}
     {1 + \exp(\sigma\, \mathrm{sign}(l_i - l_j) (s_i - s_j))} .
 
+The field "margin" has the paper's slope in place of the logistic's: with the better item ahead by
+:math:`x`, the push is :math:`\delta` for :math:`x < 0`, falls to zero at :math:`x = \delta`, and is
+zero beyond. The paper prints 1 for :math:`x < 0`, where (4) to (6) then jump.
+
 Training moves scores along lambda, which is minus the gradient of a cost only where there is one.
 
 References
@@ -27,9 +31,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-__all__ = ["FIELDS", "Field", "check_labels"]
+__all__ = ["FIELDS", "Field", "Regularized"]
 
-FIELDS = ("ranknet", "ndcg", "loss2", "loss2++")
+FIELDS = ("ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta")
+# Fields without gains: all pairs of unlike grades count alike.
+_ALIKE = ("ranknet", "margin")
+_BINARY = ("mrr", "wta")
 _ROWS = 64  # of a list's matrix of pairs that are in memory at once
 
 
@@ -42,13 +49,17 @@ class Field:
     name
         "ranknet": all pairs of a list alike; "ndcg": the change of NDCG if the two changed places;
         "loss2": the gains' difference times a discount of the distance of ranks; "loss2++": "ndcg"
-        plus ``mu`` times "loss2".
+        plus ``mu`` times "loss2"; "mrr" and "wta": the change of the reciprocal rank, or of
+        whether the first item is relevant, if the two changed places, where a grade above 0 is
+        relevant; "margin": all pairs alike, with the paper's slope up to a margin.
     k
         Ranks that count in "ndcg"; all without it.
     sigma
         Steepness of the logistic, positive.
     mu
         Weight of "loss2" in "loss2++".
+    delta
+        Margin of "margin", positive, on the scale of scores.
 
     Raises
     ------
@@ -60,23 +71,57 @@ class Field:
     k: int | None = None
     sigma: float = 1.0
     mu: float = 10.0
+    delta: float = 1.0
 
     def __post_init__(self) -> None:
         if self.name not in FIELDS:
             raise ValueError(f"field is {self.name!r}; choose one of {FIELDS}, or pass a function")
         if self.k is not None and self.k < 1:
             raise ValueError(f"k is {self.k}; pass a whole number from 1 on, or None")
-        if not 0 < self.sigma < float("inf"):
-            raise ValueError(f"sigma is {self.sigma}; pass a positive number")
+        for name in ("sigma", "delta"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is {getattr(self, name)}; pass a positive number")
 
     def __call__(self, scores: Array, labels: Array, where: Array) -> tuple[Array, Array]:
         """Lambda and curvature of one list, both of shape (n,); zero where `where` is False."""
         return self.at(scores, labels, where, *self.prepared(labels, where))
 
+    def check_labels(self, labels: Any) -> None:
+        """Refuse grades that the field has no use for.
+
+        Parameters
+        ----------
+        labels
+            Grades, shape (m,).
+
+        Raises
+        ------
+        ValueError
+            For a field with gains, if a grade is negative, fractional or above 30; for "mrr" and
+            "wta", if all items are relevant or none is.
+        """
+        values = np.asarray(labels)
+        if self.name in _BINARY:
+            if (values > 0).all() or not (values > 0).any():
+                raise ValueError(
+                    f"y has {'only' if (values > 0).all() else 'no'} grades above 0; "
+                    f"field={self.name!r} needs relevant items (above 0) and others (0)"
+                )
+            return
+        odd = (values < 0) | (values != np.round(values)) | (values > 30)
+        if self.name not in _ALIKE and odd.any():
+            row = int(np.argmax(odd))
+            raise ValueError(
+                f"y is {values[row]:g} in row {row}; the gain 2**y - 1 takes whole grades "
+                "from 0 to 30: number the grades, or use field='ranknet'"
+            )
+
     def prepared(self, labels: Any, where: Any, xp: Any = jnp) -> tuple[Any, Any]:
         """What the grades alone say: gains, shape (..., n), and what scales the list, (...)."""
         count = labels.shape[-1]
-        if self.name == "ranknet":
+        if self.name in _BINARY:
+            return xp.where(where & (labels > 0), 1.0, 0.0), xp.ones(labels.shape[:-1])
+        if self.name in _ALIKE:
             # In sorted order the first of a grade stands behind all items that its grade beats.
             ordered = xp.sort(xp.where(where, labels, xp.inf), axis=-1)
             new = (ordered[..., 1:] > ordered[..., :-1]) & (ordered[..., 1:] < xp.inf)
@@ -96,8 +141,8 @@ class Field:
 
         def row(i: Array) -> tuple[Array, Array]:
             weight, sign = weights(i)
-            push = self.sigma * jax.nn.sigmoid(-self.sigma * sign * (scores[i] - scores))
-            return (sign * weight * push).sum(), (weight * push * (self.sigma - push)).sum()
+            push, bend = self._slope(sign * (scores[i] - scores))
+            return (sign * weight * push).sum(), (weight * bend).sum()
 
         return _each_row(row, scores.shape[0])
 
@@ -111,6 +156,16 @@ class Field:
 
         return _each_row(row, scores.shape[0])
 
+    def _slope(self, ahead: Array) -> tuple[Array, Array]:
+        """Push and curvature of a pair whose better item is ahead by so much, shape (n,)."""
+        if self.name != "margin":
+            push = self.sigma * jax.nn.sigmoid(-self.sigma * ahead)
+            return push, push * (self.sigma - push)
+        push = jnp.clip(self.delta - ahead, 0.0, self.delta)
+        # Where the push is constant, the parabola that touches the cost and lies above it bends so.
+        missing = jnp.where(push > 0, self.delta - ahead, 1.0)
+        return push, push / missing
+
     def _discount(self, rank: Any, xp: Any = jnp) -> Any:
         discount = 1.0 / xp.log2(2.0 + rank)
         return discount if self.k is None else xp.where(rank < self.k, discount, 0.0)
@@ -121,11 +176,14 @@ class Field:
         """Return a function of an item: weights of its pairs, and signs of their grades."""
         rank = _ranks(scores, where)
         discount = self._discount(rank)
+        change = self._change_of_first(rank, gain, where) if self.name in _BINARY else None
 
         def of_item(i: Array) -> tuple[Array, Array]:
             sign = jnp.sign(labels[i] - labels) * (where & where[i])
-            if self.name == "ranknet":
+            if self.name in _ALIKE:
                 return jnp.abs(sign) * scale, sign
+            if change is not None:
+                return jnp.abs(sign * (gain[i] - gain)) * change(i), sign
             swap = jnp.abs(discount[i] - discount)
             apart = jnp.abs(rank[i] - rank)
             near = 1.0 / jnp.log2(1.0 + jnp.maximum(apart, 1)) - 1.0 / jnp.log2(2.0 + apart)
@@ -133,6 +191,55 @@ class Field:
             return jnp.abs(sign) * scale * jnp.abs(gain[i] - gain) * factor, sign
 
         return of_item
+
+    def _change_of_first(
+        self, rank: Array, relevant: Array, where: Array
+    ) -> Callable[[Array], Array]:
+        """Change of the measure if item i and each other changed places, shape (n,)."""
+        last = len(rank)
+        places = jnp.where((relevant > 0) & where, rank, last)
+        first = places.min()
+        second = jnp.where(places == first, last, places).min()
+        others = jnp.where(places == first, second, first)  # best place of the other relevant ones
+
+        def measure(place: Array) -> Array:
+            return 1.0 / (1.0 + place) if self.name == "mrr" else jnp.where(place == 0, 1.0, 0.0)
+
+        def change(i: Array) -> Array:
+            goes_to = jnp.where(relevant[i] > 0, rank, rank[i])  # where the relevant one would go
+            best = jnp.minimum(jnp.where(relevant[i] > 0, others[i], others), goes_to)
+            return jnp.abs(measure(best) - measure(first))
+
+        return change
+
+
+@dataclass(frozen=True)
+class Regularized:
+    """A field with every score pulled to zero: ``lambda_i - alpha s_i``.
+
+    A field that is conservative stays so, and the Hessian of its cost gains `alpha` on the
+    diagonal. The paper prints a plus, which is for minus lambda.
+
+    Parameters
+    ----------
+    field
+        ``(scores, labels, where) -> (lam, curvature)`` of one list.
+    alpha
+        Strength, positive.
+    """
+
+    field: Callable[[Array, Array, Array], tuple[Array, Array]]
+    alpha: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < float("inf"):
+            raise ValueError(f"alpha is {self.alpha}; pass a positive number")
+
+    def __call__(self, scores: Array, labels: Array, where: Array) -> tuple[Array, Array]:
+        """Lambda and curvature of one list, both of shape (n,); zero where `where` is False."""
+        lam, curvature = self.field(scores, labels, where)
+        pull = jnp.where(where, self.alpha, 0.0)
+        return lam - pull * scores, curvature + pull
 
 
 def _ranks(values: Array, where: Array) -> Array:
@@ -150,21 +257,3 @@ def _each_row(row: Callable[[Array], Any], count: int) -> Any:
     """Map over the items of a list, a bounded number of them at once."""
     items = jnp.arange(count)
     return jax.vmap(row)(items) if count <= _ROWS else lax.map(row, items, batch_size=_ROWS)
-
-
-def check_labels(labels: Any) -> None:
-    """Refuse grades that the exponential gain has no use for.
-
-    Raises
-    ------
-    ValueError
-        If a grade is negative, fractional or above 30; the message names the row.
-    """
-    values = np.asarray(labels)
-    odd = (values < 0) | (values != np.round(values)) | (values > 30)
-    if odd.any():
-        row = int(np.argmax(odd))
-        raise ValueError(
-            f"y is {values[row]:g} in row {row}; the gain 2**y - 1 takes whole grades "
-            "from 0 to 30: number the grades, or use field='ranknet'"
-        )
