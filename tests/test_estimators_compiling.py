@@ -42,7 +42,7 @@ def compiled() -> Iterator[list[str]]:
     try:
         yield events
     finally:
-        jax.monitoring.clear_event_listeners()
+        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.mark.filterwarnings("ignore:EM has not converged")

@@ -36,10 +36,9 @@ def _rank_lists():
 
 
 def _call(work):
-    os.environ.setdefault("JAX_ENABLE_X64", "1")  # as in these tests
     import jax
 
-    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_x64", True)  # as in these tests
     return work()
 
 
