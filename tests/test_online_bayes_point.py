@@ -257,7 +257,7 @@ def test_states_of_the_older_default_are_taken_up_or_refused(tmp_path):
     older = OnlineBayesPoint(K, noise=NOISES, threshold_scale=10.0).partial_fit(X[:30], Y[:30])
     older.save(tmp_path / "state.npz")
     assert older._signature() == (
-        "OnlineBayesPoint(budget=100, covariance='full', evict='smallest', forgetting=0.0, "
+        "OnlineBayesPoint(budget=100, covariance='full', forgetting=0.0, "
         "kernel=None, noise=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), num_levels=4, "
         "threshold_scale=10.0, weight_scale=1.0)"
     )

@@ -38,7 +38,7 @@ LEARNERS = {
     "OAPBPM": OAPBPM(K, 7, 0.5, 3, kernel=QUADRATIC),
     "OAPVoted, stored": OAPVoted(K, 3, 0.5, 3, kernel=ExpSquared(0.5), budget=20),
     "VotedPRank": VotedPRank(K, kernel=QUADRATIC, budget=50),
-    "VotedPRank, stored": VotedPRank(K, kernel=ExpSquared(0.5), budget=30, evict="smallest"),
+    "VotedPRank, stored": VotedPRank(K, kernel=ExpSquared(0.5), budget=30),
     "WidrowHoff": WidrowHoff(K, 0.05, kernel=QUADRATIC),
     "WidrowHoff, stored": WidrowHoff(K, 0.3, kernel=ExpSquared(0.5), budget=20),
     "OnlineBayesPoint": OnlineBayesPoint(K, kernel=QUADRATIC, noise=(0.1, 0.5), forgetting=1e-3),
@@ -145,7 +145,6 @@ def test_rows_and_levels_that_are_none():
     [
         (PRank(1), "num_levels is 1; pass a whole number from 2 on"),
         (PRank(K, budget=0), "budget is 0"),
-        (PRank(K).set_params(evict="newest"), "`evict` is 'newest'; choose 'oldest' or 'smallest'"),
         (OAPBPM(K, 0), "num_members is 0"),
         (OAPBPM(K, tau=0.0), r"`tau` is 0.0; pass a number in \(0, 1\]"),
         (OAPBPM(K).set_params(tau=None), "`tau` is None; pass a number in"),
@@ -153,7 +152,6 @@ def test_rows_and_levels_that_are_none():
         (OAPBPM(K).set_params(kernel="rbf"), "`kernel` is 'rbf'; pass a kernel of tinygp"),
         (VotedPRank(K, budget=0), "budget is 0"),
         (VotedPRank(K, kernel=ExpSquared(), budget=None), "`budget` is None .* say how many"),
-        (VotedPRank(K).set_params(evict="newest"), "`evict` is 'newest'"),
         (WidrowHoff(K, eta=0.0), "`eta` is 0.0; pass a positive number"),
         (WidrowHoff(K).set_params(eta="fast"), "`eta` is 'fast'; pass a positive number"),
         (WidrowHoff(K, kernel=ExpSquared(), budget=0), "budget is 0"),
@@ -168,7 +166,6 @@ def test_rows_and_levels_that_are_none():
             OnlineBayesPoint(K).set_params(budget=None),
             "budget is None; pass a whole number from 1 on",
         ),
-        (OnlineBayesPoint(K).set_params(evict="newest"), "choose 'oldest' or 'smallest'"),
         (
             OnlineBayesPoint(K, kernel=ExpSquared(), covariance="diagonal"),
             "choose 'full', or a polynomial kernel",

@@ -30,7 +30,6 @@ References
    algorithm. ICML.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -227,7 +226,7 @@ def with_lapse(probs: Array, lapse: ArrayLike) -> Array:
     return (1.0 - jnp.asarray(lapse)) * probs + jnp.asarray(lapse) / probs.shape[-1]
 
 
-@partial(jax.jit, static_argnames="evict")
+@jax.jit
 def take_block(
     belief: Belief,
     X: ArrayLike,
@@ -238,8 +237,6 @@ def take_block(
     lapses: ArrayLike,
     forgetting: ArrayLike,
     kernel: Kernel | None = None,
-    *,
-    evict: str = "oldest",
 ) -> tuple[Belief, Array]:
     """Take in the first ``count`` examples of a block, one after the other.
 
@@ -259,8 +256,6 @@ def take_block(
         Power of the prior in the belief between two examples.
     kernel
         None where features are explicit.
-    evict
-        "oldest" or "smallest": which example leaves a full basis.
 
     Returns
     -------
@@ -295,7 +290,7 @@ def take_block(
         )
         if kernel is not None:
             basis = enter(belief.basis, X[i], row, belief.seen)
-            belief = _within_budget(belief._replace(**basis._asdict()), prior, evict)
+            belief = _within_budget(belief._replace(**basis._asdict()), prior)
         # What is kept is the belief about the next example, drift included.
         belief = lax.cond(
             forgetting > 0.0, lambda b: drift(b, prior, forgetting), lambda b: b, belief
@@ -311,13 +306,13 @@ def _foresee(mean: Array, covariance: Array, x: Array, noise: Array) -> Array:
     return level_probs(known.mean, jnp.maximum(jnp.diag(known.covariance), 0.0), noise)
 
 
-def _within_budget(belief: Belief, prior: Belief, evict: str) -> Belief:
+def _within_budget(belief: Belief, prior: Belief) -> Belief:
     """Let an example leave the basis if there is no free slot."""
 
     def without_one(belief: Belief) -> Belief:
         width = belief.stamps.shape[0]
         weights = jax.nn.softmax(belief.log_weight) @ belief.mean[:, :width]
-        slot = leaver(belief.basis, weights, evict)
+        slot = leaver(belief.basis, weights)
         basis, mirror = leave(belief.basis, slot)
         mirror = jnp.concatenate([mirror, jnp.zeros(belief.mean.shape[1] - width)])
         mean = belief.mean - (belief.mean @ mirror)[:, None] * mirror

@@ -11,8 +11,8 @@ independent standard normal weights are the process. An example that is not in i
 of its variance in a direction of its own, of which nothing is known yet. There is always a free
 slot for that direction: an example enters with :math:`\sqrt{\gamma}` as its feature there, is
 learned from exactly, and stays if it is new, that is, if :math:`\gamma` counts beside
-:math:`K(x, x)`. If then the store is over its budget, one of the examples leaves: the oldest, or
-the smallest, the one without which the mean function would change least at its own place, by
+:math:`K(x, x)`. If then the store is over its budget, one of the examples leaves: the smallest, the
+one without which the mean function would change least at its own place, by
 :math:`|\alpha_i| / (K(B, B)^{-1})_{ii}` with :math:`\alpha = R^T E[w]` the coefficients of the
 mean. A reflection turns its own direction, the one that no other example of the basis spans, into
 the slot's axis, and what was believed about that is forgotten. All else that is believed of the
@@ -95,20 +95,8 @@ def enter(basis: Basis, x: Array, row: Array, stamp: Array) -> Basis:
     return Basis(*store, whitening)
 
 
-def leaver(basis: Basis, weights: Array, evict: str) -> Array:
-    """Choose the slot whose example leaves a full basis.
-
-    Parameters
-    ----------
-    basis
-        The basis.
-    weights
-        Mean of the features' weights, shape (S,).
-    evict
-        "oldest" or "smallest".
-    """
-    if evict == "oldest":
-        return jnp.argmin(basis.stamps)
+def leaver(basis: Basis, weights: Array) -> Array:
+    """The slot whose example leaves a full basis, given the mean of the weights, (S,)."""
     change = jnp.abs(basis.whitening.T @ weights) / jnp.sum(basis.whitening**2, axis=0)
     return jnp.argmin(change)
 

@@ -1,5 +1,7 @@
 """What the learners with kernels share: explicit features, or a store of examples."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +21,7 @@ class KernelRanker(OnlineRanker):
 
     kernel: Kernel | None
     budget: int | None
-    evict: str
+    _implied = frozenset({"evict='oldest'"})
 
     def _explicit(self, num_features: int) -> FeatureMap | None:
         return feature_map(self.kernel, num_features, self.budget)
@@ -34,8 +36,6 @@ class KernelRanker(OnlineRanker):
         """
         check_kernel(self.kernel)
         budget = None if self.budget is None else check_count(self.budget, "budget")
-        if self.evict not in ("oldest", "smallest"):
-            raise ValueError(f"`evict` is {self.evict!r}; choose 'oldest' or 'smallest'.")
         if self._explicit(num_features) is not None:
             return 0
         if budget is None:
@@ -65,6 +65,11 @@ class KernelRanker(OnlineRanker):
             return X
         with jax.enable_x64(True):
             return kernel_rows(self.kernel, Store(self.state_.support, self.state_.stamps), X)
+
+    def _used(self, weights: Any) -> Array:
+        """Weights (D, ...), of stored examples without those of free slots."""
+        weights = np.asarray(weights)
+        return weights[np.asarray(self.state_.stamps) > 0] if self._stored else weights
 
     @property
     def support_(self) -> Array:

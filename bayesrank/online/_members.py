@@ -2,13 +2,11 @@ r"""Perceptrons side by side, each shown a random part of the stream.
 
 All members are kept in arrays whose last axis counts them. What a member is shown depends on
 nothing but the seed, the number of the example and its own number, so that the answer does not
-depend on how the stream is cut into chunks, nor on where the members are computed.
+depend on how the stream is cut into chunks.
 
 In the kernel form a member's function is :math:`f_j(x) = \sum_i \alpha_{j,i} K(x_i, x)` over
 examples :math:`x_i` that the members share, see `bayesrank.online._store`. An example is stored
-once any member has learned from it. Where the members are divided over devices, each device has
-all stored examples and its own members' coefficients; these are whole numbers, so that their sizes
-add up to the same in any order.
+once any member has learned from it.
 
 The members run side by side under `vmap`, in one `lax.scan` over the examples of a block. What pads
 a block is an example that nobody is shown, which changes no bit of any member.
@@ -26,12 +24,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax, random
-from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 from tinygp.kernels import Kernel
 
 from bayesrank.online._prank import Change, prank_change
-from bayesrank.online._store import Store, choose_slot, empty_store, kernel_row, put
+from bayesrank.online._store import Store, empty_store, kernel_row, oldest, put
 
 __all__ = ["Members", "Records", "init_members", "learn_block"]
 
@@ -75,15 +72,12 @@ class Records(NamedTuple):
         Shape (B, N).
     weights
         Shape (B, d, N), or (B, 0, N) unless asked for.
-    slots
-        In the kernel form the slot that the example took, or would have taken, else 0; (B,).
     """
 
     scores: Any
     thresholds: Any
     votes: Any
     weights: Any
-    slots: Any
 
 
 def init_members(num_members: int, num_levels: int, num_features: int, budget: int = 0) -> Members:
@@ -97,7 +91,7 @@ def init_members(num_members: int, num_levels: int, num_features: int, budget: i
     )
 
 
-@partial(jax.jit, static_argnames=("evict", "mesh", "keep_weights"))
+@partial(jax.jit, static_argnames="keep_weights")
 def learn_block(
     members: Members,
     X: ArrayLike,
@@ -107,78 +101,16 @@ def learn_block(
     tau: ArrayLike,
     kernel: Kernel | None = None,
     *,
-    evict: str = "oldest",
-    mesh: Mesh | None = None,
     keep_weights: bool = False,
 ) -> tuple[Members, Records]:
-    """Show a block of examples to the members, one after the other.
+    """Show a block (B, d) and its levels (B,), of which `count` are used, to the members in turn.
 
-    Blocks of one shape share compiled code, however many examples they hold.
-
-    Parameters
-    ----------
-    members
-        Before the block.
-    X, y
-        Examples, shape (B, d), and levels, shape (B,), of which the first ``count`` are used.
-    count
-        Number of examples.
-    seed
-        Of the choice of what each member is shown.
-    tau
-        Probability that a member is shown an example.
-    kernel
-        None for the linear form.
-    evict
-        "oldest" or "smallest": what leaves a full store of examples.
-    mesh
-        Devices over which the members are divided, by its only axis.
-    keep_weights
-        Whether to record the members' weights, in the linear form.
+    Each member is shown an example with probability `tau`. Without a kernel it is the linear form,
+    where `keep_weights` records the weights. Blocks of one shape share compiled code.
     """
     X, y = jnp.asarray(X), jnp.asarray(y)
     there = jnp.arange(X.shape[0]) < count
     shown = _shown(seed, members.seen, X.shape[0], members.votes.shape[0], tau) & there[:, None]
-    learn = partial(_learn, evict=evict, keep_weights=keep_weights)
-    if mesh is None:
-        return learn(members, X, y, there, shown, kernel)
-    (axis,) = mesh.axis_names
-    each, every = PartitionSpec(), PartitionSpec(None, axis)
-    split = Members(every, every, PartitionSpec(axis), each, each, each)
-    history = PartitionSpec(None, None, axis)
-    return jax.shard_map(
-        partial(learn, axis=axis),
-        mesh=mesh,
-        in_specs=(split, each, each, each, every, each),
-        out_specs=(split, Records(every, history, every, history, each)),
-        check_vma=False,
-    )(members, X, y, there, shown, kernel)
-
-
-def _shown(seed: ArrayLike, seen: Array, size: int, num_members: int, tau: ArrayLike) -> Array:
-    """Draw which examples each member is shown, shape (size, N)."""
-    key = random.key(jnp.asarray(seed), impl="threefry2x32")
-
-    def draw(number: Array) -> Array:
-        high = (number >> 32).astype(jnp.uint32)
-        own = random.fold_in(random.fold_in(key, high), number.astype(jnp.uint32))
-        return random.uniform(own, (num_members,)) < tau
-
-    return jax.vmap(draw)(seen + jnp.arange(size))
-
-
-def _learn(
-    members: Members,
-    X: Array,
-    y: Array,
-    there: Array,
-    shown: Array,
-    kernel: Kernel | None,
-    *,
-    evict: str,
-    keep_weights: bool,
-    axis: str | None = None,
-) -> tuple[Members, Records]:
     kept = members.weights.shape[0] if keep_weights else 0
     all_changes = jax.vmap(prank_change, in_axes=(0, 1, None), out_axes=Change(0, 1, 0))
 
@@ -194,34 +126,30 @@ def _learn(
             votes=members.votes + (shown & correct),
             seen=members.seen + present,
         )
-        slot = jnp.zeros((), jnp.int64)
         if kernel is None:
             after = after._replace(weights=members.weights + row[:, None] * steps)
         else:
-            mistaken = jnp.any(shown & ~correct)
-            after, slot = _learn_example(kernel, after, x, steps, mistaken, evict, axis)
-        return after, Records(
-            scores, members.thresholds, members.votes, members.weights[:kept], slot
-        )
+            after = _stored(after, x, steps, jnp.any(shown & ~correct))
+        return after, Records(scores, members.thresholds, members.votes, members.weights[:kept])
 
     return lax.scan(turn, members, (X, y, there, shown))
 
 
-def _learn_example(
-    kernel: Kernel,
-    members: Members,
-    x: Array,
-    steps: Array,
-    learned: Array,
-    evict: str,
-    axis: str | None,
-) -> tuple[Members, Array]:
-    """Store an example if any member learned from it; return also its slot."""
-    store, totals = Store(members.support, members.stamps), jnp.abs(members.weights).sum(1)
-    if axis is not None:
-        learned = lax.pmax(learned.astype(int), axis) > 0
-        totals = lax.psum(totals, axis) if evict == "smallest" else totals
-    slot = choose_slot(kernel, store, totals, evict)
-    store = put(store, slot, x, members.seen, learned)
+def _shown(seed: ArrayLike, seen: Array, size: int, num_members: int, tau: ArrayLike) -> Array:
+    """Draw which examples each member is shown, shape (size, N)."""
+    key = random.key(jnp.asarray(seed), impl="threefry2x32")
+
+    def draw(number: Array) -> Array:
+        high = (number >> 32).astype(jnp.uint32)
+        own = random.fold_in(random.fold_in(key, high), number.astype(jnp.uint32))
+        return random.uniform(own, (num_members,)) < tau
+
+    return jax.vmap(draw)(seen + jnp.arange(size))
+
+
+def _stored(members: Members, x: Array, steps: Array, learned: Array) -> Members:
+    """Store an example in the place of the oldest, if any member learned from it."""
+    store = Store(members.support, members.stamps)
+    slot = oldest(store)
     weights = members.weights.at[slot].set(jnp.where(learned, steps, members.weights[slot]))
-    return members._replace(weights=weights, **store._asdict()), slot
+    return members._replace(weights=weights, **put(store, slot, x, members.seen, learned)._asdict())

@@ -1,9 +1,6 @@
 """PRank, and ensembles of it: Bayes point, bagging and voting."""
 
-from typing import Literal
-
 import numpy as np
-from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
@@ -22,24 +19,14 @@ class PerceptronRanker(KernelRanker):
     num_members: int = 1
     tau: float = 1.0
     seed: int = 0
-    mesh: Mesh | None = None
 
     def _init_state(self, num_features: int) -> Members:
         num_members = check_count(self.num_members, "num_members")
         check_share(self.tau, "tau")
         check_count(self.seed, "seed", 0)
         slots = self._slots(num_features)
-        if self.mesh is not None:
-            self._check_mesh(self.mesh, num_members)
         width = num_features if slots else self._width(num_features)
         return init_members(num_members, self.num_levels, width, slots)
-
-    def _check_mesh(self, mesh: Mesh, num_members: int) -> None:
-        if len(mesh.axis_names) != 1 or num_members % mesh.size:
-            raise ValueError(
-                f"`mesh` has axes {dict(mesh.shape)}; pass one axis whose size divides the "
-                f"{num_members} members."
-            )
 
     def _learn(self, state: Members, block: ExampleBlock) -> tuple[Members, Records]:
         return learn_block(
@@ -48,8 +35,6 @@ class PerceptronRanker(KernelRanker):
             np.int64(self.seed),
             np.float64(self.tau),
             self.kernel if state.support.shape[0] else None,
-            evict=self.evict,
-            mesh=self.mesh,
         )
 
     def _record_width(self, num_features: int) -> int:
@@ -86,10 +71,7 @@ class _OneRule(PerceptronRanker):
     def coef_(self) -> Array:
         """Weights, shape (D,), of the explicit features; in the kernel form of `support_`."""
         check_is_fitted(self, "state_")
-        weights = np.asarray(self.state_.weights).mean(1)
-        if self._stored:
-            return weights[np.asarray(self.state_.stamps) > 0]
-        return weights
+        return self._used(self.state_.weights).mean(1)
 
     @property
     def thresholds_(self) -> Array:
@@ -116,10 +98,7 @@ class _ManyRules(PerceptronRanker):
     def coef_(self) -> Array:
         """Weights of each member, shape (N, D); in the kernel form of `support_`."""
         check_is_fitted(self, "state_")
-        weights = np.asarray(self.state_.weights).T
-        if self._stored:
-            return weights[:, np.asarray(self.state_.stamps) > 0]
-        return weights
+        return self._used(self.state_.weights).T
 
     @property
     def thresholds_(self) -> Array:
@@ -139,9 +118,7 @@ class PRank(_OneRule):
         A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
         monomials than `budget` is used through explicit features, which is exact and cheaper.
     budget : int, default 1000
-        Number of examples that the kernel form may store.
-    evict : {"oldest", "smallest"}, default "oldest"
-        Which example leaves a full store.
+        Number of examples that the kernel form may store; the oldest leaves for the next.
 
     Attributes
     ----------
@@ -176,12 +153,10 @@ class PRank(_OneRule):
         *,
         kernel: Kernel | None = None,
         budget: int = 1000,
-        evict: Literal["oldest", "smallest"] = "oldest",
     ) -> None:
         self.num_levels = num_levels
         self.kernel = kernel
         self.budget = budget
-        self.evict = evict
 
 
 class _Ensemble(PerceptronRanker):
@@ -196,8 +171,6 @@ class _Ensemble(PerceptronRanker):
         *,
         kernel: Kernel | None = None,
         budget: int = 1000,
-        evict: Literal["oldest", "smallest"] = "oldest",
-        mesh: Mesh | None = None,
     ) -> None:
         self.num_levels = num_levels
         self.num_members = num_members
@@ -205,8 +178,6 @@ class _Ensemble(PerceptronRanker):
         self.seed = seed
         self.kernel = kernel
         self.budget = budget
-        self.evict = evict
-        self.mesh = mesh
 
 
 class OAPBPM(_OneRule, _Ensemble):
@@ -231,10 +202,6 @@ class OAPBPM(_OneRule, _Ensemble):
         monomials than `budget` is used through explicit features, which is exact and cheaper.
     budget : int, default 1000
         Number of examples that the kernel form may store, for all members together.
-    evict : {"oldest", "smallest"}, default "oldest"
-        Which example leaves a full store.
-    mesh : Mesh, optional
-        Devices over which the members are divided, along its only axis. The answer is the same.
 
     Attributes
     ----------

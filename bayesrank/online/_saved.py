@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -25,6 +25,9 @@ class SavedLearner(BaseEstimator, ABC):
     notes_: Any
     n_features_in_: int
     feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
+    _implied: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # options of older files that are always so now
 
     @abstractmethod
     def _init_state(self, num_features: int) -> Any:
@@ -84,7 +87,7 @@ class SavedLearner(BaseEstimator, ABC):
         """
         self._check_options()
         header, arrays = read_state(path)
-        saved, here = _parts(str(header["learner"])), _parts(self._signature())
+        saved, here = _parts(str(header["learner"])) - self._implied, _parts(self._signature())
         if saved != here:
             raise ValueError(
                 f"{path} was saved by one with {_join(saved - here)}, and this has "
@@ -124,8 +127,8 @@ class SavedLearner(BaseEstimator, ABC):
         self.n_features_in_, self.feature_names_in_, self.state_ = num_features, names, state
 
     def _signature(self) -> str:
-        options = {k: v for k, v in self.get_params(deep=False).items() if k != "mesh"}
-        parts = (f"{name}={_describe(value)}" for name, value in sorted(options.items()))
+        options = sorted(self.get_params(deep=False).items())
+        parts = (f"{name}={_describe(value)}" for name, value in options)
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

@@ -1,9 +1,7 @@
 r"""A store of examples for the kernel form, with a budget.
 
 A function in the kernel form is :math:`f(x) = \sum_i \alpha_i K(x_i, x)` over stored examples. What
-is stored takes a free slot, or else that of the oldest example, or of the smallest: the one with
-the least :math:`|\alpha_i| \sqrt{K(x_i, x_i)}`, of equals the older. Where several functions share
-the store, :math:`|\alpha_i|` is summed over them.
+is stored takes a free slot, or else that of the oldest example.
 
 References
 ----------
@@ -19,7 +17,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank.online._base import SMALL_BLOCK
 
-__all__ = ["Store", "choose_slot", "empty_store", "kernel_row", "kernel_rows", "put"]
+__all__ = ["Store", "empty_store", "kernel_row", "kernel_rows", "oldest", "put"]
 
 
 class Store(NamedTuple):
@@ -47,25 +45,9 @@ def kernel_row(kernel: Kernel, store: Store, x: Array) -> Array:
     return jnp.where(store.stamps > 0, kernel(store.support, x[None])[:, 0], 0.0)
 
 
-def choose_slot(kernel: Kernel, store: Store, totals: Array, evict: str) -> Array:
-    """Choose the slot that the next example takes.
-
-    Parameters
-    ----------
-    kernel
-        A kernel of tinygp.
-    store
-        The stored examples.
-    totals
-        Sizes of their coefficients, shape (budget,).
-    evict
-        "oldest" or "smallest".
-    """
-    age = store.stamps
-    if evict == "smallest":
-        size = jnp.where(age > 0, totals * jnp.sqrt(kernel(store.support)), -1.0)
-        age = jnp.where(size == size.min(), age, jnp.iinfo(age.dtype).max)
-    return jnp.argmin(age)
+def oldest(store: Store) -> Array:
+    """The slot that the next example takes: a free one, or that of the oldest example."""
+    return jnp.argmin(store.stamps)
 
 
 def put(store: Store, slot: Array, x: Array, stamp: Array, wanted: Array) -> Store:

@@ -1,10 +1,11 @@
 """The voted perceptron, with PRank for the perceptron."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
@@ -16,14 +17,12 @@ from bayesrank.online._store import Store, kernel_rows
 
 __all__ = ["VotedPRank"]
 
-NEVER = np.iinfo(np.int64).max
-
 
 class Ballots(NamedTuple):
     """The rule at work, and those that it replaced.
 
-    In the kernel form there are no weights, D = 0. A rule is made of the examples that had been
-    stored when it came about, and had not left.
+    In the kernel form there are no weights, D = 0. A rule is made of the last examples, as many as
+    the budget says, that had been stored when it came about.
 
     Attributes
     ----------
@@ -36,9 +35,8 @@ class Ballots(NamedTuple):
     seen
         Number of examples.
     support, coefficients, stamps, slots
-        The stored examples in their order, and those that have left but belong to a past rule:
-        shape (M, d), and (M,) for coefficients, numbers, and the slots they were stored in. One has
-        left when the next is stored in its slot.
+        The stored examples in their order, twice as many as the budget says: shape (M, d), and (M,)
+        for coefficients, numbers, and the slots that they have while they are in the rule at work.
     """
 
     weights: Any
@@ -66,15 +64,12 @@ class Path(NamedTuple):
         Before each example, shapes (B + 1, D) and (B + 1, k - 1); the last ones after all.
     mistaken
         Whether it was wrong, shape (B + 1,).
-    slots
-        Where the example was stored if it was, shape (B,).
     """
 
     X: Any
     weights: Any
     thresholds: Any
     mistaken: Any
-    slots: Any
 
 
 class VotedPRank(KernelRanker):
@@ -94,11 +89,9 @@ class VotedPRank(KernelRanker):
     budget : int, optional, default 10000
         Number of past rules that are kept: those with most votes, of equals the older ones. None
         keeps all, in memory that grows with each mistake. Rules without a vote are never kept. In
-        the kernel form it is the number of examples that a rule may have, and not None; the rules
-        share them. As many that have left are kept for the sake of past rules: a rule leaves when
-        one of its examples is not among them.
-    evict : {"oldest", "smallest"}, default "oldest"
-        Which example leaves the rule at work if that has too many.
+        the kernel form it is the number of examples that a rule may have, and not None; the oldest
+        leaves for the next. As many that have left are kept for the sake of past rules: a rule
+        leaves when one of its examples is not among them.
 
     References
     ----------
@@ -121,25 +114,23 @@ class VotedPRank(KernelRanker):
         *,
         kernel: Kernel | None = None,
         budget: int | None = 10_000,
-        evict: Literal["oldest", "smallest"] = "oldest",
     ) -> None:
         self.num_levels = num_levels
         self.kernel = kernel
         self.budget = budget
-        self.evict = evict
 
     def _init_state(self, num_features: int) -> Ballots:
         slots, edges = self._slots(num_features), self.num_levels - 1
         width = 0 if slots else self._width(num_features)
         past = np.zeros((0, width)), np.zeros((0, edges)), np.zeros(0), np.zeros(0, np.int64)
         now = np.zeros(width), np.zeros(edges), np.int64(0)
-        store = (
-            np.zeros((0, num_features)),
-            np.zeros(0),
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int64),
-        )
+        store = np.zeros((0, num_features)), np.zeros(0), *[np.zeros(0, np.int64)] * 2
         return Ballots(*past, *now, np.int64(0), *store)
+
+    @property
+    def _most(self) -> int:
+        """Number of stored examples that a rule may have."""
+        return check_count(self.budget, "budget")
 
     @property
     def _stored(self) -> bool:
@@ -157,7 +148,6 @@ class VotedPRank(KernelRanker):
             np.int64(0),
             np.float64(1.0),
             self.kernel if stored else None,
-            evict=self.evict,
             keep_weights=not stored,
         )
         votes = np.append(np.asarray(records.votes)[:count, 0], np.asarray(after.votes))
@@ -167,29 +157,26 @@ class VotedPRank(KernelRanker):
             np.concatenate([records.weights[:count, :, 0], last]),
             np.concatenate([records.thresholds[:count, :, 0], np.asarray(after.thresholds).T]),
             np.append(np.diff(votes) == 0.0, False),
-            np.asarray(records.slots),
         )
         return self._walk(state, path, count)[0], path
 
     def _members(self, state: Ballots, num_features: int) -> Members:
         """Return the rule at work as the only member of an ensemble."""
-        budget = 0 if len(state.now_weights) else check_count(self.budget, "budget")
+        budget = 0 if len(state.now_weights) else self._most
         members = init_members(1, self.num_levels, num_features, budget)
         if budget:
-            known = _departures(state.stamps, state.slots) == NEVER
-            here = state.slots[known]
-            members.weights[here, 0] = state.coefficients[known]
-            members.support[here], members.stamps[here] = state.support[known], state.stamps[known]
+            here = state.slots[-budget:]
+            members.weights[here, 0] = state.coefficients[-budget:]
+            members.support[here], members.stamps[here] = (
+                values[-budget:] for values in (state.support, state.stamps)
+            )
         else:
             members.weights[:, 0] = state.now_weights
         members.thresholds[:, 0] = state.now_thresholds
         return members._replace(seen=np.asarray(state.seen))
 
-    def _walk(self, state: Ballots, path: Path, count: int) -> tuple[Ballots, Any]:
-        """Follow the rule for a number of examples, and keep the rules that it gave up.
-
-        Return also which examples are kept, of those stored before and those stored on the way.
-        """
+    def _walk(self, state: Ballots, path: Path, count: int) -> tuple[Ballots, int]:
+        """Keep the rules given up in `count` examples; return how many stored ones are dropped."""
         ends = np.flatnonzero(path.mistaken[:count])
         seen = int(state.seen)
         born = np.append(int(state.now_born), seen + ends + 1)
@@ -200,36 +187,37 @@ class VotedPRank(KernelRanker):
             np.concatenate([state.votes, votes[:-1]]),
             np.concatenate([state.born, born[:-1]]),
         )
-        store, which = _store(state), np.arange(0)
+        store, first = _store(state), 0
         if len(state.now_weights):
             keep = np.sort(np.lexsort((past[3], -past[2]))[: self.budget])
         else:
             # Thresholds move by minus one for each step of the weights.
             steps = (path.thresholds[ends] - path.thresholds[ends + 1]).sum(1)
-            new = path.X[ends], steps, born[1:], path.slots[ends]
+            last = state.slots[-1] if len(state.slots) else -1
+            slots = (last + 1 + np.arange(len(ends))) % self._most
+            new = path.X[ends], steps, born[1:], slots
             store = [np.concatenate(pair) for pair in zip(store, new, strict=True)]
-            left = _departures(store[2], store[3])
-            gone, budget = np.sort(left[left < NEVER]), check_count(self.budget, "budget")
-            since = gone[-budget - 1] if len(gone) > budget else 0
-            which = np.flatnonzero(left > since)
-            store = [values[which] for values in store]
-            keep = np.flatnonzero(past[3] >= since)
+            first = max(0, len(store[0]) - 2 * self._most)
+            ends_at = np.searchsorted(store[2], past[3], side="right")
+            keep = np.flatnonzero((ends_at >= first + self._most) | (first == 0))
+            store = [values[first:] for values in store]
         keep = keep[past[2][keep] > 0.0]
         now = path.weights[count], path.thresholds[count], born[-1], np.int64(seen + count)
-        return Ballots._make([*(values[keep] for values in past), *now, *store]), which
+        return Ballots._make([*(values[keep] for values in past), *now, *store]), first
 
     def _met(self, state: Ballots, records: Path) -> Array:
         votes, stored = [np.zeros(0)], not len(state.now_weights)
         support = np.concatenate([state.support, records.X[records.mistaken]]) if stored else None
         for start, rows in self._parts(support, records.X):
             for i, row in enumerate(rows, start):
-                now, which = self._walk(state, records, i)
-                votes.append(_vote(now, row[None, which] if stored else row[None]))
+                now, first = self._walk(state, records, i)
+                row = row[first : first + len(now.stamps)] if stored else row
+                votes.append(self._vote(now, row[None]))
         return np.concatenate(votes)
 
     def _foresee(self, X: Array) -> Array:
         parts = self._parts(self.state_.support if self._stored else None, X)
-        return np.concatenate([np.zeros(0), *(_vote(self.state_, rows) for _, rows in parts)])
+        return np.concatenate([np.zeros(0), *(self._vote(self.state_, rows) for _, rows in parts)])
 
     def _parts(self, support: Array | None, X: Array) -> Iterator[tuple[int, Array]]:
         """Cut examples into parts: explicit features, or kernels with the stored examples."""
@@ -248,6 +236,30 @@ class VotedPRank(KernelRanker):
         with jax.enable_x64(True):
             return kernel_rows(kernel, Store(padded, stamps), X)[:, :count]
 
+    def _spans(self, state: Ballots) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where the stored examples of each rule begin and end, the one at work last; (m + 1,)."""
+        end = np.searchsorted(state.stamps, np.append(state.born, state.now_born), side="right")
+        return np.maximum(end - self._most, 0), end
+
+    def _scores(self, state: Ballots, rows: Array) -> Array:
+        """Scores by the past rules and the one at work, shape (n, m + 1)."""
+        if len(state.now_weights):
+            return rows @ np.concatenate([state.weights, state.now_weights[None]]).T
+        sums = np.cumsum(np.pad(rows * state.coefficients, ((0, 0), (1, 0))), axis=1)
+        start, end = self._spans(state)
+        return sums[:, end] - sums[:, start]
+
+    def _vote(self, state: Ballots, rows: Array) -> Array:
+        """Average the ranks; rows hold explicit features, or kernels with the stored examples."""
+        thresholds = np.concatenate([state.thresholds, state.now_thresholds[None]])
+        votes = np.append(state.votes, float(state.seen - state.now_born))
+        votes = votes if votes.any() else np.ones(1)  # before the first right prediction
+        predictions = np.empty(len(rows))
+        for i, scores in enumerate(self._scores(state, rows)):
+            ranks = 1.0 + (scores[:, None] >= thresholds).sum(1)
+            predictions[i] = votes @ ranks / votes.sum()
+        return predictions
+
     @property
     def support_(self) -> Array:
         """Stored examples of the kernel form, those that only past rules have included, (M, d)."""
@@ -261,8 +273,9 @@ class VotedPRank(KernelRanker):
         state = self.state_
         if not self._stored:
             return np.concatenate([state.weights, state.now_weights[None]])
-        born = np.append(state.born, state.now_born)[:, None]
-        has = (state.stamps <= born) & (born < _departures(state.stamps, state.slots))
+        start, end = self._spans(state)
+        place = np.arange(len(state.stamps))
+        has = (start[:, None] <= place) & (place < end[:, None])
         return np.where(has, state.coefficients, 0.0)
 
     @property
@@ -274,41 +287,3 @@ class VotedPRank(KernelRanker):
 
 def _store(state: Ballots) -> list[Array]:
     return [state.support, state.coefficients, state.stamps, state.slots]
-
-
-def _departures(stamps: Any, slots: Any) -> Any:
-    """Numbers of the examples that took the places of stored ones, or NEVER; shape (M,)."""
-    order = np.lexsort((stamps, slots))
-    before, after = order[:-1], order[1:]
-    replaced = slots[before] == slots[after]
-    left = np.full(len(stamps), NEVER)
-    left[before[replaced]] = stamps[after[replaced]]
-    return left
-
-
-def _vote(state: Ballots, rows: Array) -> Array:
-    """Average the ranks; rows hold explicit features, or kernels with the stored examples."""
-    thresholds = np.concatenate([state.thresholds, state.now_thresholds[None]])
-    votes = np.append(state.votes, float(state.seen - state.now_born))
-    votes = votes if votes.any() else np.ones(1)  # before the first right prediction
-    predictions = np.empty(len(rows))
-    for i, scores in enumerate(_scores(state, rows)):
-        ranks = 1.0 + (scores[:, None] >= thresholds).sum(1)
-        predictions[i] = votes @ ranks / votes.sum()
-    return predictions
-
-
-def _scores(state: Ballots, rows: Array) -> Array:
-    """Scores by the past rules and the one at work, shape (n, m + 1)."""
-    if len(state.now_weights):
-        return rows @ np.concatenate([state.weights, state.now_weights[None]]).T
-    born, scores = np.append(state.born, state.now_born), np.zeros(1)
-    for moments, sign in (
-        (np.asarray(state.stamps), 1.0),
-        (_departures(state.stamps, state.slots), -1.0),
-    ):
-        order = np.argsort(moments, kind="stable")
-        sums = np.cumsum((rows * state.coefficients)[:, order], axis=1)
-        sums = np.concatenate([np.zeros((len(rows), 1)), sums], axis=1)
-        scores = scores + sign * sums[:, np.searchsorted(moments[order], born, side="right")]
-    return scores

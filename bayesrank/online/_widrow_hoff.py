@@ -1,7 +1,6 @@
 """The online regression of Widrow and Hoff, rounded to levels."""
 
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
-from bayesrank.online._store import Store, choose_slot, empty_store, kernel_row, put
+from bayesrank.online._store import Store, empty_store, kernel_row, oldest, put
 from bayesrank.online._validate import check_positive
 
 __all__ = ["WidrowHoff"]
@@ -39,7 +38,7 @@ class Regression(NamedTuple):
     stamps: Any
 
 
-@partial(jax.jit, static_argnames="evict")
+@jax.jit
 def _learn_block(
     state: Regression,
     X: ArrayLike,
@@ -47,8 +46,6 @@ def _learn_block(
     count: ArrayLike,
     eta: ArrayLike,
     kernel: Kernel | None = None,
-    *,
-    evict: str = "oldest",
 ) -> tuple[Regression, JaxArray]:
     """Learn the first ``count`` examples of a block; return also the scores that they met."""
     X, y = jnp.asarray(X), jnp.asarray(y)
@@ -62,7 +59,7 @@ def _learn_block(
         if kernel is None:
             weights = state.weights + step * X[i]
         else:
-            slot = choose_slot(kernel, store, jnp.abs(state.weights), evict)
+            slot = oldest(store)
             weights = state.weights.at[slot].set(step)
             store = put(store, slot, X[i], state.seen + 1, jnp.array(True))
         return Regression(weights, state.seen + 1, *store), scores.at[i].set(score)
@@ -88,9 +85,7 @@ class WidrowHoff(KernelRanker):
         a constant among these (``sigma`` above 0) makes the levels' offset learnable.
     budget : int, default 1000
         Number of examples that the kernel form may store. It learns something from each, so that
-        the store is soon full.
-    evict : {"oldest", "smallest"}, default "oldest"
-        Which example leaves a full store.
+        the store is soon full; then the oldest leaves for the next.
 
     Attributes
     ----------
@@ -122,13 +117,11 @@ class WidrowHoff(KernelRanker):
         *,
         kernel: Kernel | None = None,
         budget: int = 1000,
-        evict: Literal["oldest", "smallest"] = "oldest",
     ) -> None:
         self.num_levels = num_levels
         self.eta = eta
         self.kernel = kernel
         self.budget = budget
-        self.evict = evict
 
     def _init_state(self, num_features: int) -> Regression:
         check_positive(self.eta, "eta")
@@ -137,7 +130,7 @@ class WidrowHoff(KernelRanker):
 
     def _learn(self, state: Regression, block: ExampleBlock) -> tuple[Regression, JaxArray]:
         kernel = self.kernel if state.support.shape[0] else None
-        return _learn_block(state, *block, np.float64(self.eta), kernel, evict=self.evict)
+        return _learn_block(state, *block, np.float64(self.eta), kernel)
 
     def _met(self, state: Regression, records: Array) -> Array:
         return records
@@ -149,8 +142,7 @@ class WidrowHoff(KernelRanker):
     def coef_(self) -> Array:
         """Weights, shape (D,); in the kernel form of `support_`."""
         check_is_fitted(self, "state_")
-        weights = np.asarray(self.state_.weights)
-        return weights[np.asarray(self.state_.stamps) > 0] if self._stored else weights
+        return self._used(self.state_.weights)
 
     @property
     def thresholds_(self) -> Array:

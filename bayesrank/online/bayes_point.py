@@ -69,10 +69,8 @@ class OnlineBayesPoint(KernelRanker):
         `weight_scale`, kept at a basis of stored examples at :math:`O(k B^2)` an example.
     budget : int, default 100
         Number of examples B that the basis may have. It grows by those that are new to it; as long
-        as it is not full, nothing is approximated but the filtering.
-    evict : {"oldest", "smallest"}, default "smallest"
-        Which example leaves a full basis; the smallest is the one without which the mean of the
-        scores changes least at its place.
+        as it is not full, nothing is approximated but the filtering. From a full basis the example
+        leaves without which the mean of the scores changes least at its place.
 
     Attributes
     ----------
@@ -111,6 +109,7 @@ class OnlineBayesPoint(KernelRanker):
     array([[0., 1., 0.]])
     """
 
+    _implied = frozenset({"evict='smallest'"})
     _entering: int  # features of the first chunk, while it is learned
 
     def __init__(
@@ -124,7 +123,6 @@ class OnlineBayesPoint(KernelRanker):
         forgetting: float = 0.0,
         kernel: Kernel | None = None,
         budget: int = 100,
-        evict: Literal["oldest", "smallest"] = "smallest",
     ) -> None:
         self.num_levels = num_levels
         self.noise = noise
@@ -134,7 +132,6 @@ class OnlineBayesPoint(KernelRanker):
         self.forgetting = forgetting
         self.kernel = kernel
         self.budget = budget
-        self.evict = evict
 
     # What is believed.
 
@@ -143,8 +140,7 @@ class OnlineBayesPoint(KernelRanker):
         """Posterior mean of the weights, (D,); with a basis, coefficients of `support_`."""
         weights = self._mean()[: 1 - self.num_levels]
         if self._stored:
-            weights = np.asarray(self.state_.whitening).T @ weights
-            return weights[np.asarray(self.state_.stamps) > 0]
+            return self._used(np.asarray(self.state_.whitening).T @ weights)
         return weights
 
     @property
@@ -389,7 +385,7 @@ class OnlineBayesPoint(KernelRanker):
         prior = self._prior(state.mean.shape[1] - self.num_levels + 1)
         fixed = prior, components.noises, components.lapses, np.float64(self.forgetting)
         if stored:
-            return take_block(state, *block, *fixed, self.kernel, evict=self.evict)
+            return take_block(state, *block, *fixed, self.kernel)
         # What is empty is not handed over: for one example that would take as long as learning.
         bare = state._replace(support=None, stamps=None, whitening=None)
         after, probs = take_block(bare, *block, *fixed)
