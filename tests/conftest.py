@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from importlib.metadata import version
 
 # Tests compile much and compute little: XLA spends less time on optimising, here and in the
@@ -46,12 +47,17 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def pytest_runtestloop() -> None:
-    """Let the garbage collector pass over what has been imported, and come less often.
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Load what the package loads late, and let the garbage collector pass over what is there.
 
-    A session traces many programs, and keeps them: looking through all of that over and over takes
-    about a twentieth of its time.
+    No test is to pay for the import. A session traces many programs, and keeps them: looking
+    through all of that over and over takes about a twentieth of its time.
     """
+    if session.config.getoption("numprocesses", None):  # the workers run the tests
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from matplotlib import pyplot  # noqa: F401
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 

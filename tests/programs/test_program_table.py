@@ -1,7 +1,6 @@
 """Every program of the table against its reference, and what the datasheet says of it."""
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -36,21 +35,17 @@ WIDER = {
     "cauchy_regression": (0.08, 0.12, 0.05),
     "quantile_regression": (0.08, 0.09, 0.05),
 }
-# Likelihoods that others in the table have as well, or that take long to compile: these run where
-# all are asked for, as after a change to the engine.
-RARELY = frozenset(
-    "beta_binomial beta_regression separated_logistic bradley_terry home_advantage dynamic_logit "
-    "item_response_1pl item_response_3pl neighbours dynamic_poisson poisson_regression "
-    "poisson_exposure poisson_random_effects ordered_logit interval_censored soft_plus_counts "
-    "gamma_effects student_t_schools uniform_effects log_normal_effects gp_of_two_scales "
-    "binomial_groups exponential_survival shares_by_beta logistic_errors outlier_mixture "
-    "local_trend noise_centred_walk moving_average seasons gumbel_regression weibull_regression "
-    "cauchy_regression log_logistic_survival angles zero_inflated_negative_binomial hurdle "
-    "binomial_with_misses graded_responses shares_of_two trials_of_beta_blockers seeds pumps "
-    "ages_and_cohorts kinked_predictor solved_system sums_over_segments laplace_jumps "
-    "truncated_regression interval_censored".split()
+# One a kind of likelihood and of prior; the others are slow.
+FAST = frozenset(
+    "eight_schools radon missing_values sum_to_zero_effects state_space gp_regression "
+    "logistic_regression gp_classification crossed_effects item_response_2pl thurstone "
+    "bradley_terry_ties thurstone_ties ordered_probit ordinal_mixed stochastic_volatility "
+    "autoregression correlated_errors".split()
 )
-EVERY = os.environ.get("BAYESRANK_EVERY_PROGRAM") == "1"
+
+
+def _of_the_page(name: str) -> Any:
+    return pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow])
 
 
 def _agree(reference: dict[str, Any], nuts: dict[str, Any]) -> None:
@@ -62,7 +57,7 @@ def _agree(reference: dict[str, Any], nuts: dict[str, Any]) -> None:
     assert np.max(np.abs(np.array(nuts["sd"]) / sd - 1)) < 4 * errors[1]
 
 
-@pytest.mark.parametrize("name", [k for k in rows_of(PAGE.read_text()) if EVERY or k not in RARELY])
+@pytest.mark.parametrize("name", [_of_the_page(name) for name in rows_of(PAGE.read_text())])
 def test_program(name):
     reference = REFERENCES[name]
     assert reference["how"] in ("closed form", "grid") or reference["effective"] > 5_000
@@ -101,9 +96,14 @@ def _one_by_one(win: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np
     ("name", "win"),
     [
         ("logistic_regression", lambda f: 1 / (1 + np.exp(-f))),
-        ("probit_regression", ndtr),
-        ("complementary_log_log", lambda f: -np.expm1(-np.exp(f))),
-        ("robit_regression", lambda f: 0.05 + 0.9 * ndtr(f)),
+        *(
+            pytest.param(name, win, marks=pytest.mark.slow)
+            for name, win in (
+                ("probit_regression", ndtr),
+                ("complementary_log_log", lambda f: -np.expm1(-np.exp(f))),
+                ("robit_regression", lambda f: 0.05 + 0.9 * ndtr(f)),
+            )
+        ),
     ],
 )
 def test_where_it_is_further_off_the_fixed_point_is(name, win):

@@ -34,6 +34,7 @@ def walk() -> Any:
     return scan(step, 0.0, None, length=10)[1]
 
 
+@pytest.mark.slow
 def test_weights_and_masks():
     def weighted() -> None:
         fn = dist.Normal(walk(), 0.5)
