@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
 from bayesrank.estimators import ArenaRanker
-from bayesrank.models.arena import judged_comparisons
+from bayesrank.models.comparisons import judged_comparisons
 from benchmarks.calibration import Trial, drawn, of_draws, of_levels, of_normals
 from benchmarks.ratings_few import LEVELS, draw, of_the_prior
 

@@ -11,7 +11,7 @@ from scipy import stats
 from bayesrank.diagnostics import crosscheck
 from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import EP
-from bayesrank.models.arena import SCALES, judged_comparisons
+from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.arena import arena_data, fit_arena
 from bayesrank.solvers.arena.gaussian import posterior
 from bayesrank.solvers.arena.sites import moments

@@ -15,7 +15,7 @@ from bayesrank.estimators.predict import new_items
 from bayesrank.estimators.skills import components
 from bayesrank.infer import EP, EPResult, LargeEPResult
 from bayesrank.infer.large_state import posterior_from, posterior_state
-from bayesrank.models import preference_gp, preference_inducing, thurstone
+from bayesrank.models import preference_gp, thurstone
 
 ITEMS, KEY = 60, jax.random.key(0)
 
@@ -263,13 +263,3 @@ def test_features_of_new_items_too(smooth):
     assert abs(large.score(X, compared) - dense.score(X, compared)) < 0.002
     assert "The prior has rank" in str(large.result_.approximation)
     assert large.query().shape == (1, 2)
-
-
-def test_the_program_of_inducing_points_has_the_evidence_where_items_play_once():
-    X, _ = with_features()
-    pairs = np.random.default_rng(4).permutation(ITEMS).reshape(-1, 2)
-    params = {"amplitude": 1.3, "lengthscale": 0.6, "noise": 0.9}
-    whole = EP(preference_gp).run(KEY, X, pairs, rank=6, params=params)
-    few = EP(preference_inducing).run(KEY, X, pairs, 6, params=params)
-    assert few.shapes == {"w": (6,)} and whole.shapes == {"f": (ITEMS,)}
-    np.testing.assert_allclose(few.log_evidence, whole.log_evidence, atol=1e-4)

@@ -37,14 +37,14 @@ def integrator_of(program: Callable[..., Any]) -> IntegratedEP:
 
 
 def prior_medians(
-    program: Callable[..., Any],
+    engine: EP,
     args: tuple,
     options: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Values of all hyperparameters: those given, and the medians of the others' priors."""
     with jax.enable_x64(True):
-        inventory = inventory_of(engine_of(program), args, options, params)
+        inventory = inventory_of(engine, args, options, params)
     return {name: np.asarray(value) for name, value in inventory.hyperparameters.items()}
 
 

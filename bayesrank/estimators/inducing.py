@@ -1,8 +1,8 @@
 """Skills of items with features, where the items are too many for a covariance matrix.
 
 Their prior is of low rank plus diagonal (`bayesrank.gp.features`). Hyperparameters are learned from
-a part of the comparisons by `bayesrank.models.preference_inducing`, in which hardly an item comes
-twice; then so many inducing points are taken that data see next to nothing of what they leave open.
+a part of the comparisons, with 200 inducing points; then so many are taken that data see next to
+nothing of what they leave open.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank import gp
-from bayesrank.infer import LargeEPResult
+from bayesrank.infer import EP, LargeEPResult
+from bayesrank.models import preference_gp
 
 __all__ = [
     "LEARNING_RANK",
+    "LOW_RANK",
     "NewSkills",
     "rank_for_comparisons",
     "fewer_comparisons",
@@ -31,6 +33,7 @@ Array = NDArray[np.float64]
 
 # Inducing points and comparisons that hyperparameters are learned with.
 LEARNING_RANK = 200
+LOW_RANK = EP(preference_gp, structure="low_rank")
 _COMPARISONS = 10_000
 _CHUNK = 16_384
 # Largest curvature of the log likelihood in the margin, where noise is one.
@@ -78,13 +81,13 @@ class NewSkills(NamedTuple):
 
 def fewer_comparisons(
     args: tuple[Array, NDArray[Any]], options: Mapping[str, Any]
-) -> tuple[tuple[Array, NDArray[Any], int], dict[str, Any]]:
-    """Arguments of `preference_inducing`: 10,000 comparisons by chance, or all, and their items."""
+) -> tuple[tuple[Array, NDArray[Any]], dict[str, Any]]:
+    """Arguments for learning: 10,000 comparisons by chance, or all, their items, and a rank."""
     X, pairs = args
     kept = np.sort(np.random.default_rng(0).permutation(len(pairs))[:_COMPARISONS])
     items, inverse = np.unique(pairs[kept], return_inverse=True)
     part = {k: v[kept] if k in ("outcomes", "weights") else v for k, v in options.items()}
-    return (X[items], inverse.reshape(-1, 2), min(LEARNING_RANK, len(items))), part
+    return (X[items], inverse.reshape(-1, 2)), {**part, "rank": min(LEARNING_RANK, len(items))}
 
 
 def rank_for_comparisons(

@@ -62,7 +62,7 @@ def inferred(
     if choice == "maximum":
         params = maximum()
     else:
-        params = prior_medians(program, args, options, params)
+        params = prior_medians(engine_of(program), args, options, params)
     result = engine_of(program).run(key, *args, params=params, **options)
     return result, dict(result.params)
 

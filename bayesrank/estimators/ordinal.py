@@ -194,7 +194,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
                     **options,
                 ).params
             else:
-                params = prior_medians(ordinal_gp, data, options, params)
+                params = prior_medians(engine_of(ordinal_gp), data, options, params)
             self.result_ = engine.run(key, *data, params=params, **options)
             self.params_ = self.result_.params
         self.log_evidence_ = self.result_.log_evidence

@@ -23,7 +23,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank import gp
 from bayesrank.infer.spi import tilted_moments
-from bayesrank.models.preference import LIKELIHOODS
+from bayesrank.models.comparisons import PAIR_LIKELIHOODS
 
 __all__ = ["NewItems", "new_items", "outcome_probability", "prior_covariances"]
 
@@ -133,7 +133,7 @@ def outcome_probability(
     Parameters
     ----------
     likelihood
-        A key of ``bayesrank.models.preference.LIKELIHOODS``.
+        A key of ``bayesrank.models.comparisons.PAIR_LIKELIHOODS``.
     params
         Hyperparameters; with ``tie_width`` among them, ties are possible.
     value
@@ -142,7 +142,7 @@ def outcome_probability(
         Of the margins, shape (P,).
     """
     with jax.enable_x64(True):
-        family = LIKELIHOODS[likelihood]["tie_width" in params]
+        family = PAIR_LIKELIHOODS[likelihood]["tie_width" in params]
         scales = [params[k] for k in ("tie_width", "noise") if k in params]
         return np.exp(np.asarray(_log_probability(family, scales, value, mean, variance)))
 

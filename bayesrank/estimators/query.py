@@ -22,7 +22,7 @@ def questions(
     Parameters
     ----------
     result
-        EP's result on a program of `bayesrank.models.preference`.
+        EP's result on a program of `bayesrank.models.comparisons`.
     likelihood
         "probit", or "logit": its noise on the difference then counts as normal noise of the same
         variance.

@@ -19,11 +19,16 @@ from bayesrank.estimators.checks import (
     location_and_scale,
 )
 from bayesrank.estimators.comparisons import Comparisons
-from bayesrank.estimators.inducing import NewSkills, fewer_comparisons, rank_for_comparisons
+from bayesrank.estimators.inducing import (
+    LOW_RANK,
+    NewSkills,
+    fewer_comparisons,
+    rank_for_comparisons,
+)
 from bayesrank.estimators.predict import outcome_probability
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult, maximize_evidence
 from bayesrank.infer.spi import MOST_DENSE
-from bayesrank.models import preference_gp, preference_inducing, thurstone
+from bayesrank.models import preference_gp, thurstone
 from bayesrank.ranking import RankSummary, summarize
 
 __all__ = [
@@ -329,10 +334,10 @@ class SkillEstimator(EPEstimator):
             self.hyperparameters, shapes, ("integrate", "maximum", "prior")
         )
         engine = engine_of(program)
-        search: tuple[Any, tuple, dict[str, Any]] = (program, args, options)
+        search: tuple[Any, tuple, dict[str, Any]] = (engine, args, options)
         inducing = _needs_inducing(program, args, options)
         if inducing:
-            search = (preference_inducing, *fewer_comparisons(args, options))
+            search = (LOW_RANK, *fewer_comparisons(args, options))
         if choice == "integrate" and (inducing or program is thurstone and args[0] > MOST_DENSE):
             choice = "maximum"  # so many items leave next to nothing open
         seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -353,7 +358,7 @@ class SkillEstimator(EPEstimator):
         if choice == "maximum":
             learner, data, settings = search
             maximum = maximize_evidence(
-                engine_of(learner),
+                learner,
                 *data,
                 params=params,
                 num_restarts=self.num_restarts,

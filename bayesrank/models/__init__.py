@@ -6,11 +6,12 @@ for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.
 ==================== ==============================================================================
 file                 programs
 ==================== ==============================================================================
-``arena``            ``judged_comparisons``: skills from a log, with judges, positions, categories
 ``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
 ``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
                      ``collaborative_preference_gp``: functions of items from what many users say,
                      with shared mean and kernel
+``comparisons``      ``thurstone``, ``preference_gp``, ``judged_comparisons``: skills from
+                     comparisons of two items, with a term for each column of a log
 ``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
 ``dynamic``          ``dynamic_thurstone``: skills that move in time from dated comparisons
 ``label_ranking``    ``calibrated_label_ranking``: utilities of labels from rankings and sets
@@ -19,19 +20,19 @@ file                 programs
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders, top-k lists
                      and choices
-``preference``       ``preference_gp``, ``preference_inducing``, ``thurstone``: skills from
-                     comparisons of two items
 ``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
 ==================== ==============================================================================
 """
 
-from bayesrank.models.arena import judged_comparisons as judged_comparisons
 from bayesrank.models.bayes_point import ordinal_version_space as ordinal_version_space
 from bayesrank.models.collaborative import collaborative_ordinal_gp as collaborative_ordinal_gp
 from bayesrank.models.collaborative import (
     collaborative_preference_gp as collaborative_preference_gp,
 )
 from bayesrank.models.collaborative import collaborative_rating_gp as collaborative_rating_gp
+from bayesrank.models.comparisons import judged_comparisons as judged_comparisons
+from bayesrank.models.comparisons import preference_gp as preference_gp
+from bayesrank.models.comparisons import thurstone as thurstone
 from bayesrank.models.cone_rank import cone_of_differences as cone_of_differences
 from bayesrank.models.dynamic import dynamic_thurstone as dynamic_thurstone
 from bayesrank.models.label_ranking import calibrated_label_ranking as calibrated_label_ranking
@@ -40,9 +41,6 @@ from bayesrank.models.link_learn import link_margins as link_margins
 from bayesrank.models.orders import preference_orders as preference_orders
 from bayesrank.models.orders import thurstone_orders as thurstone_orders
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
-from bayesrank.models.preference import preference_gp as preference_gp
-from bayesrank.models.preference import preference_inducing as preference_inducing
-from bayesrank.models.preference import thurstone as thurstone
 from bayesrank.models.rank_rls import rank_rls_gp as rank_rls_gp
 
 __all__ = [
@@ -57,7 +55,6 @@ __all__ = [
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",
-    "preference_inducing",
     "preference_orders",
     "rank_rls_gp",
     "thurstone",

@@ -16,10 +16,10 @@ and :math:`r = |t - t'|`, the covariance of an item's skill at two times is
                 :math:`x = \sqrt 3 r / \ell`            back to the average
 =============== ======================================= ===========================================
 
-All three are Markov (with the rate of change beside the skill for ``"matern32"``), which is what
-`bayesrank.solvers.dynamic` lives on. A Markov chain may be told from either end: the program draws
-the skills at the last time first, which are those that a ranking is of, and then the earlier ones
-given these.
+All three are Markov (with the rate of change beside the skill for ``"matern32"``), which
+`bayesrank.solvers.comparisons.DynamicEP` uses. A Markov chain may be told from either end: the
+program draws the skills at the last time first, which are those that a ranking is of, and then the
+earlier ones given these.
 
 References
 ----------
@@ -30,7 +30,7 @@ References
 """
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,8 +40,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank import gp
-from bayesrank._validate import check_comparisons, check_count, known
-from bayesrank.models.preference import observe_comparisons
+from bayesrank._validate import check_count, known
+from bayesrank.models.comparisons import Columns, compare, draw_scale
 
 __all__ = ["PROCESSES", "Process", "dynamic_thurstone"]
 
@@ -58,9 +58,7 @@ def dynamic_thurstone(
     times: ArrayLike,
     period: ArrayLike | None = None,
     process: Process = "walk",
-    outcomes: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
-    likelihood: Literal["probit", "logit"] = "probit",
+    **columns: Unpack[Columns],
 ) -> None:
     r"""Independent skills of items that move in time, compared two at a time.
 
@@ -71,23 +69,19 @@ def dynamic_thurstone(
                                                     a Matern process, at any time
     ``drift``        LogNormal(0, 1)                sd of a walk's move in one unit of time
     ``lengthscale``  LogNormal(0, 1)                time in which a Matern process moves
-    ``tie_width``    LogNormal(log 0.5, 1)          least decisive difference (with ``outcomes``)
     ``f``            Gaussian, shape (n,)           skills at the last time, in units of the noise
     ``rate``         Normal(0, scale), shape (n,)   with "matern32": rates of change then, times
                                                     :math:`\ell / \sqrt 3`
     ``past``         given these, shape (n, T - 1)  skills at the times before it, in their order
-    ``comparison``   observed, shape (K,)           1 for each comparison, or ``outcomes``
     ================ ============================== ============================================
 
-    The priors suppose that time is in units of about the span that the data cover.
+    The other sites are those of `bayesrank.models.comparisons.compare`. The priors suppose that
+    time is in units of about the span that the data cover.
 
     Parameters
     ----------
-    num_items : int
-        Number of items.
-    comparisons : ArrayLike, optional
-        Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
-        it the program is the prior.
+    num_items, comparisons
+        As for `bayesrank.models.thurstone`.
     times : ArrayLike
         The times at which skills are asked for, increasing numbers of shape (T,).
     period : ArrayLike, optional
@@ -95,14 +89,8 @@ def dynamic_thurstone(
         the only one.
     process : {"walk", "matern12", "matern32"}
         How skills move.
-    outcomes : ArrayLike, optional
-        Integers of shape (K,) that make ties possible: 2 if the first item of the row wins, 1 if
-        there is no difference, 0 if the second wins. Without it the first item wins.
-    weights : ArrayLike, optional
-        How often each comparison counts, positive numbers of shape (K,). Without it, once.
-    likelihood : {"probit", "logit"}
-        Normal noise of standard deviation 1 on each performance (Thurstone), or logistic noise of
-        scale 1 on their difference (Bradley-Terry).
+    **columns
+        What else is known of each comparison, see `bayesrank.models.comparisons.compare`.
 
     Raises
     ------
@@ -117,36 +105,33 @@ def dynamic_thurstone(
     >>> prior(jax.random.key(0), 3, times=[0.0, 0.5, 1.0])["past"].shape
     (100, 3, 2)
     """
-    num_items = check_count(num_items, "num_items")
-    times = _check_times(times)
+    skills = _moving_skills(check_count(num_items, "num_items"), _check_times(times), process)
+    compare(skills, comparisons, period=period, **columns)
+
+
+def _moving_skills(num_items: int, times: Array, process: str) -> Array:
+    """Draw skills at all times, shape (n, T), those at the last time first."""
     if process not in PROCESSES:
         raise ValueError(f"`process` is {process!r}; choose one of {PROCESSES}.")
-    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    scale = draw_scale("scale")
     pace = "drift" if process == "walk" else "lengthscale"
-    pace = numpyro.sample(pace, dist.LogNormal(0.0, 1.0))
-    covariance, cross = _covariances(process, jnp.asarray(scale), jnp.asarray(pace), times)
+    pace = jnp.asarray(numpyro.sample(pace, dist.LogNormal(0.0, 1.0)))
+    covariance, cross = _covariances(process, scale, pace, times)
     with numpyro.plate("items", num_items):
         last = [numpyro.sample("f", dist.Normal(0.0, jnp.sqrt(covariance[-1, -1])))]
         if process == "matern32":
             last.append(numpyro.sample("rate", dist.Normal(0.0, scale)))
         skills = jnp.asarray(last[0])[:, None]
-        if times.size > 1:
-            gains = cross / jnp.diag(covariance)[-1]
-            rest = covariance[:-1, :-1] - gains @ cross.T
-            # Between times near to each other a skill hardly moves.
-            jitter = gp.JITTER[rest.dtype] * jnp.diag(jnp.diag(covariance)[:-1])
-            rest = 0.5 * (rest + rest.T) + jitter
-            loc = jnp.stack(last, axis=-1) @ gains.T
-            past = dist.MultivariateNormal(loc, covariance_matrix=rest)
-            skills = jnp.concatenate([jnp.asarray(numpyro.sample("past", past)), skills], axis=1)
-    pairs = comparisons
-    if comparisons is not None:
-        pairs = check_comparisons(comparisons, num_items)
-        at = _check_period(period, times.size, pairs.shape[0])
-        pairs = pairs * times.size + at[:, None]
-    elif period is not None:
-        raise ValueError("`period` is given without `comparisons`; pass the pairs compared.")
-    observe_comparisons(skills.ravel(), pairs, outcomes, weights, likelihood, 1.0)
+        if times.size == 1:
+            return skills
+        gains = cross / jnp.diag(covariance)[-1]
+        rest = covariance[:-1, :-1] - gains @ cross.T
+        # Between times near to each other a skill hardly moves.
+        jitter = gp.JITTER[rest.dtype] * jnp.diag(jnp.diag(covariance)[:-1])
+        rest = 0.5 * (rest + rest.T) + jitter
+        loc = jnp.stack(last, axis=-1) @ gains.T
+        past = dist.MultivariateNormal(loc, covariance_matrix=rest)
+        return jnp.concatenate([jnp.asarray(numpyro.sample("past", past)), skills], axis=1)
 
 
 def _covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple[Array, Array]:
@@ -170,6 +155,7 @@ def _covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple
 
 
 def _check_times(times: ArrayLike) -> Array:
+    """Increasing finite numbers of shape (T,)."""
     values: Any = known(times)
     if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
         raise ValueError(
@@ -184,26 +170,3 @@ def _check_times(times: ArrayLike) -> Array:
                 "`times` do not increase; pass each of the times once, the earliest first."
             )
     return jnp.asarray(times, float)
-
-
-def _check_period(period: ArrayLike | None, num_times: int, num_comparisons: int) -> Array:
-    if period is None:
-        if num_times > 1:
-            raise ValueError(
-                f"`period` is missing, and there are {num_times} times; pass which of them each "
-                "comparison was at."
-            )
-        return jnp.zeros(num_comparisons, int)
-    values: Any = known(period)
-    if values.shape != (num_comparisons,) or values.dtype.kind not in "iu":
-        raise ValueError(
-            f"`period` has shape {values.shape} and dtype {values.dtype}; pass "
-            f"({num_comparisons},), the number of a time for each row of `comparisons`."
-        )
-    if isinstance(values, np.ndarray) and not ((values >= 0) & (values < num_times)).all():
-        row = int(np.argmin((values >= 0) & (values < num_times)))
-        raise ValueError(
-            f"`period` is {values[row]} in row {row}, but the {num_times} times are numbered 0 to "
-            f"{num_times - 1}."
-        )
-    return jnp.asarray(period)

@@ -20,7 +20,6 @@ References
    to Rank.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -33,9 +32,9 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank import gp
-from bayesrank._validate import check_count, check_features
+from bayesrank._validate import check_features
 from bayesrank.distributions import Thurstone
+from bayesrank.models.comparisons import feature_kernel, independent_skills, process_skills
 
 __all__ = ["Events", "events", "preference_orders", "thurstone_orders"]
 
@@ -189,12 +188,7 @@ def thurstone_orders(
     >>> int(result.mean["f"].argmax())
     2
     """
-    num_items = check_count(num_items, "num_items")
-    if scale is None:
-        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-    with numpyro.plate("items", num_items):
-        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
-    _perform(f, items, better, worse, step)
+    _perform(independent_skills(num_items, scale), items, better, worse, step)
 
 
 def preference_orders(
@@ -233,13 +227,8 @@ def preference_orders(
         If `X` is not an array of finite numbers (n, d).
     """
     X = check_features(X, "X")
-    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
-    scale_prior = dist.LogNormal(0.5 * math.log(X.shape[1]), 1.0)
-    scale_prior = scale_prior.expand([X.shape[1]]).to_event(1) if ard else scale_prior
-    lengthscale = numpyro.sample("lengthscale", scale_prior)
-    covariance = gp.gram(gp.rbf(amplitude, lengthscale), X)
-    f = numpyro.sample("f", dist.MultivariateNormal(covariance_matrix=covariance))
-    _perform(jnp.asarray(f), items, better, worse, step)
+    f = process_skills(X, feature_kernel(X.shape[1], ard))
+    _perform(f, items, better, worse, step)
 
 
 def _perform(f: Array, items: ArrayLike, better: ArrayLike, worse: ArrayLike, step: float) -> None:

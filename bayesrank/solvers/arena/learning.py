@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.models.arena import SCALES
+from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.arena.sites import Moments
 from bayesrank.solvers.arena.state import ArenaState
 

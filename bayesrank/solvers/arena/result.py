@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.models.arena import SCALES
+from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.arena.gaussian import posterior
 from bayesrank.solvers.arena.state import ArenaState
 

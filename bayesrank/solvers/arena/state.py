@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.models.arena import SCALES
+from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.arena.data import ArenaData
 from bayesrank.solvers.arena.design import Design
 from bayesrank.solvers.arena.gaussian import RowVariances

@@ -1,0 +1,470 @@
+r"""Skills of items from comparisons of two items at a time: one program with optional terms.
+
+Each item has a skill :math:`f`. In a comparison each item performs at its skill plus noise of
+standard deviation :math:`\sigma`, and the better performance wins. Item :math:`a` is compared with
+item :math:`b` by judge :math:`j` in category :math:`c`. The judge sees the margin
+
+.. math:: r_j \, (f_a + g_{ca} - f_b - g_{cb}) + x \, (h + b_j) + \sqrt 2 \, \sigma \varepsilon,
+
+where :math:`g` is what a category adds to a skill, :math:`r_j` the judge's reliability, :math:`h`
+what being shown first is worth (:math:`x = 1`, or :math:`-1` if it was :math:`b`), :math:`b_j` the
+judge's own order bias, and :math:`\varepsilon` standard normal noise. The first item wins if the
+margin is above the tie width, the second if it is below minus the tie width, and all between is a
+tie. A judge of reliability zero answers without regard to the items; reliability one is the typical
+judge's. A column that is not given is a term that is not there.
+
+Comparisons only ever show skills relative to the noise, whose prior is therefore tight around one:
+a skill difference of :math:`\sqrt 2` is a win by :math:`\Phi(1)`, 84 times in 100. Adding a number
+to all skills changes no probability either; the zero-mean prior decides the level.
+
+Skills are independent (`thurstone`, `judged_comparisons`), a Gaussian process of the items'
+features (`preference_gp`), or processes in time (`bayesrank.models.dynamic_thurstone`).
+
+References
+----------
+.. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
+   semi-supervised and active learning. NIPS Workshop on Learning to Rank.
+.. [2] Thurstone, L. L. (1927). A law of comparative judgement. Psychological Review, 34, 273-286.
+.. [3] Chen, X., Bennett, P. N., Collins-Thompson, K. and Horvitz, E. (2013). Pairwise ranking
+   aggregation in a crowdsourced setting. WSDM. (Judges' reliabilities in Bradley-Terry models.)
+.. [4] Davidson, R. R. and Beaver, R. J. (1977). On extending the Bradley-Terry model to incorporate
+   within-pair order effects. Biometrics, 33, 693-702.
+.. [5] Glenn, W. A. and David, H. A. (1960). Ties in paired-comparison experiments using a modified
+   Thurstone-Mosteller model. Biometrics, 16, 86-109.
+"""
+
+import math
+from contextlib import nullcontext
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro import handlers
+
+from bayesrank import gp
+from bayesrank._validate import (
+    check_comparisons,
+    check_count,
+    check_features,
+    check_laplacian,
+    check_outcomes,
+    check_weights,
+    known,
+)
+from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
+
+__all__ = [
+    "PAIR_LIKELIHOODS",
+    "SCALES",
+    "Columns",
+    "ScalePrior",
+    "compare",
+    "draw_scale",
+    "feature_kernel",
+    "independent_skills",
+    "judged_comparisons",
+    "preference_gp",
+    "process_skills",
+    "thurstone",
+]
+
+PAIR_LIKELIHOODS = {"probit": (Thurstone, ThurstoneTies), "logit": (BradleyTerry, BradleyTerryTies)}
+"""Distributions of an outcome without ties and with them."""
+
+
+class ScalePrior(NamedTuple):
+    """A log-normal prior of a scale: median and standard deviation of the logarithm."""
+
+    median: float
+    sd: float
+
+    def distribution(self) -> dist.LogNormal:
+        """The prior as NumPyro has it."""
+        return dist.LogNormal(math.log(self.median), self.sd)
+
+
+SCALES = {
+    "scale": ScalePrior(1.0, 1.0),
+    "group_scale": ScalePrior(0.3, 1.0),
+    "bias_scale": ScalePrior(0.3, 1.0),
+    "reliability_scale": ScalePrior(0.3, 0.5),
+    "tie_width": ScalePrior(0.5, 1.0),
+}
+"""Priors of the scales, which solvers take from here."""
+
+
+class Columns(TypedDict, total=False):
+    """What may be said of each comparison, see `compare`."""
+
+    outcomes: ArrayLike | None
+    weights: ArrayLike | None
+    likelihood: Literal["probit", "logit"]
+    position: ArrayLike | None
+    judges: ArrayLike | None
+    num_judges: int | None
+    groups: ArrayLike | None
+    num_groups: int | None
+
+
+def thurstone(
+    num_items: int,
+    comparisons: ArrayLike | None = None,
+    *,
+    scale: ArrayLike | None = None,
+    **columns: Unpack[Columns],
+) -> None:
+    """Independent skills of items, compared two at a time.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``scale``        LogNormal(0, 1)                prior sd of a skill (unless given)
+    ``f``            Normal(0, scale), shape (n,)   skills, in units of the noise
+    ================ ============================== ============================================
+
+    The other sites are those of `compare`.
+
+    Parameters
+    ----------
+    num_items : int
+        Number of items.
+    comparisons : ArrayLike, optional
+        Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
+        it the program is the prior. To draw outcomes of given pairs, run the program under
+        ``numpyro.handlers.uncondition``.
+    scale : ArrayLike, optional
+        Prior standard deviation of a skill, positive. Without it ``scale`` is a site.
+    **columns
+        What else is known of each comparison, see `compare`.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    compare(independent_skills(num_items, scale), comparisons, **columns)
+
+
+def judged_comparisons(
+    num_items: int, comparisons: ArrayLike | None = None, **columns: Unpack[Columns]
+) -> None:
+    """Independent skills of items, compared by judges, in an order, in categories: `thurstone`.
+
+    Parameters
+    ----------
+    num_items, comparisons
+        As for `thurstone`.
+    **columns
+        What else is known of each comparison, see `compare`.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from numpyro.infer import Predictive
+    >>> rows = [(0, 1), (1, 2), (2, 0)]
+    >>> said = {"judges": [0, 1, 0], "num_judges": 2, "position": [1, 1, -1]}
+    >>> draws = Predictive(judged_comparisons, num_samples=50)(jax.random.key(0), 3, rows, **said)
+    >>> draws["reliability"].shape, draws["bias"].shape
+    ((50, 2), (50, 2))
+    """
+    thurstone(num_items, comparisons, **columns)
+
+
+def preference_gp(
+    X: ArrayLike,
+    comparisons: ArrayLike | None = None,
+    *,
+    X_new: ArrayLike | None = None,
+    ard: bool = False,
+    laplacian: Any = None,
+    rank: int | None = None,
+    **columns: Unpack[Columns],
+) -> None:
+    r"""Gaussian-process skills of items with features, compared two at a time.
+
+    ================ ============================== ============================================
+    site             prior                          meaning
+    ================ ============================== ============================================
+    ``amplitude``    LogNormal(0, 1)                prior sd of a skill
+    ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
+    ``noise``        LogNormal(0, 0.1)              sd of a performance; sets the unit of skill
+    ``graph_weight`` LogNormal(0, 2)                pull between neighbours (with ``laplacian``)
+    ``f``            Gaussian process, shape (n,)   skills
+    ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
+    ================ ============================== ============================================
+
+    The other sites are those of `compare`. The priors suppose standardised features, of mean zero
+    and standard deviation one: two items are then at a distance of about :math:`\sqrt{2 d}`. In the
+    symbols of [1]_, :math:`\kappa_o = \mathtt{amplitude}^2`,
+    :math:`\kappa = 1 / \mathtt{lengthscale}^2` and :math:`\sigma = \mathtt{noise}`; its graph has
+    the weight one.
+
+    Parameters
+    ----------
+    X : ArrayLike
+        Features of the items, shape (n, d).
+    comparisons : ArrayLike, optional
+        As for `thurstone`.
+    X_new : ArrayLike, optional
+        Features of items that are in no comparison, shape (m, d).
+    ard : bool, default False
+        Whether each feature has a lengthscale of its own; then ``lengthscale`` has shape (d,).
+    laplacian : ArrayLike or scipy.sparse array, optional
+        Laplacian :math:`L` of a graph of the items, shape (n, n), as `bayesrank.gp.laplacian` makes
+        it. The prior density of ``f`` is then multiplied by :math:`\exp(-w f' L f / 2)`, with
+        :math:`w = \mathtt{graph\_weight}`, and normalised: items that the graph joins have similar
+        skills, also those in no comparison [1]_. New items are related to them by the kernel; the
+        process as a whole has the kernel `bayesrank.gp.warp`.
+    rank : int, optional
+        Number of inducing points, of which the prior of ``f`` is then `bayesrank.gp.features`: of
+        low rank but for the items' own variances, for items too many for a covariance matrix.
+    **columns
+        What else is known of each comparison, see `compare`.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from numpyro.infer import Predictive
+    >>> X = np.array([[-1.0], [0.0], [1.0]])
+    >>> prior = Predictive(preference_gp, num_samples=100)(jax.random.key(0), X)
+    >>> prior["f"].shape
+    (100, 3)
+    """
+    X = check_features(X, "X")
+    kernel = feature_kernel(X.shape[1], ard)
+    noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
+    compare(process_skills(X, kernel, X_new, laplacian, rank), comparisons, noise=noise, **columns)
+
+
+def compare(
+    skills: Array,
+    comparisons: ArrayLike | None,
+    *,
+    noise: ArrayLike = 1.0,
+    period: ArrayLike | None = None,
+    outcomes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    likelihood: Literal["probit", "logit"] = "probit",
+    position: ArrayLike | None = None,
+    judges: ArrayLike | None = None,
+    num_judges: int | None = None,
+    groups: ArrayLike | None = None,
+    num_groups: int | None = None,
+) -> None:
+    """Compare items of given skills; a column that is not given is a term that is not there.
+
+    ===================== ================================ ========================================
+    site                  prior                            meaning
+    ===================== ================================ ========================================
+    ``group_scale``       LogNormal(log 0.3, 1)            prior sd of what a category adds
+    ``group_skill``       Normal(0, group_scale), (C, n)   what it adds (with `groups`)
+    ``reliability_scale`` LogNormal(log 0.3, 0.5)          prior sd of log reliability
+    ``reliability``       LogNormal(0, reliability_scale)  of each judge, (J,) (with `judges`)
+    ``position_effect``   Normal(0, 1)                     what being first is worth (`position`)
+    ``bias_scale``        LogNormal(log 0.3, 1)            prior sd of a judge's order bias
+    ``bias``              Normal(0, bias_scale), (J,)      order biases (judges and `position`)
+    ``tie_width``         LogNormal(log 0.5, 1)            least decisive margin (with `outcomes`)
+    ``comparison``        observed, shape (K,)             1 for each comparison, or `outcomes`
+    ===================== ================================ ========================================
+
+    Parameters
+    ----------
+    skills : Array
+        Shape (n,); of skills that move (n, T).
+    comparisons : ArrayLike or None
+        Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
+        it nothing is observed.
+    noise : ArrayLike, default 1.0
+        Standard deviation of a performance; see `likelihood`.
+    period : ArrayLike, optional
+        Which of the times each comparison was at, integers of shape (K,).
+    outcomes : ArrayLike, optional
+        Integers of shape (K,) that make ties possible: 2 if the first item of the row wins, 1 if
+        there is no difference, 0 if the second wins. Without it the first item of the row wins.
+    weights : ArrayLike, optional
+        How often each comparison counts, positive numbers of shape (K,). Without it, once.
+    likelihood : {"probit", "logit"}
+        Normal noise of standard deviation `noise` on each performance (Thurstone), or logistic
+        noise of scale `noise` on their difference (Bradley-Terry).
+    position : ArrayLike, optional
+        Shape (K,): 1 where the first item of the row was shown first or at home, -1 where the
+        second was, 0 where neither.
+    judges, groups : ArrayLike, optional
+        Integers of shape (K,): judge and category of each comparison.
+    num_judges, num_groups : int, optional
+        How many there are; needed with `judges` and `groups`.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    if likelihood not in PAIR_LIKELIHOODS:
+        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
+    if comparisons is None:
+        given = {"outcomes": outcomes, "weights": weights, "period": period, "position": position}
+        _refuse_columns({**given, "judges": judges, "groups": groups})
+        return
+    pairs = check_comparisons(comparisons, skills.shape[0])
+    count = pairs.shape[0]
+    difference = _difference(skills, pairs, period)
+    if groups is not None:
+        group, num_groups = _labels(groups, num_groups, count, "groups")
+        added = _varying("group_skill", "group_scale", num_groups, skills.shape[0])
+        difference = difference + added[group, pairs[:, 0]] - added[group, pairs[:, 1]]
+    if judges is not None:
+        judges, num_judges = _labels(judges, num_judges, count, "judges")
+        reliability = _varying("reliability", "reliability_scale", num_judges, of=dist.LogNormal)
+        difference = reliability[judges] * difference
+    margin = difference
+    if position is not None:
+        first = _position(position, count)
+        effect = jnp.asarray(numpyro.sample("position_effect", dist.Normal(0.0, 1.0)))
+        margin = margin + first * effect
+        if judges is not None and num_judges is not None:
+            margin = margin + first * _varying("bias", "bias_scale", num_judges)[judges]
+    _observe(margin, outcomes, weights, PAIR_LIKELIHOODS[likelihood], noise)
+
+
+def _observe(
+    margin: Array,
+    outcomes: ArrayLike | None,
+    weights: ArrayLike | None,
+    likelihood: tuple[Any, Any],
+    noise: ArrayLike,
+) -> None:
+    """Observe outcomes of comparisons of these margins, shape (K,)."""
+    decisive, with_ties = likelihood
+    count = margin.shape[0]
+    if outcomes is None:
+        seen, observed = decisive(margin, noise), jnp.ones(count, int)
+    else:
+        observed = check_outcomes(outcomes, count)
+        seen = with_ties(margin, draw_scale("tie_width"), noise)
+    counted = nullcontext()
+    if weights is not None:
+        counted = handlers.scale(scale=check_weights(weights, count))
+    with counted, numpyro.plate("comparisons", count):
+        numpyro.sample("comparison", seen, obs=observed)
+
+
+def independent_skills(num_items: int, scale: ArrayLike | None = None) -> Array:
+    """Draw independent skills ``f`` and, unless it is given, their ``scale``; see `thurstone`."""
+    num_items = check_count(num_items, "num_items")
+    scale = draw_scale("scale") if scale is None else scale
+    with numpyro.plate("items", num_items):
+        return jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
+
+
+def process_skills(
+    X: Array,
+    kernel: Any,
+    X_new: ArrayLike | None = None,
+    laplacian: Any = None,
+    rank: int | None = None,
+) -> Array:
+    """Draw skills ``f`` of items with features (n, d), a Gaussian process; see `preference_gp`."""
+    if rank is not None:
+        if laplacian is not None or X_new is not None:
+            raise ValueError("`rank` goes with neither `laplacian` nor `X_new`; leave it out.")
+        prior = gp.features(kernel, X, check_count(rank, "rank"))
+        return jnp.asarray(numpyro.sample("f", prior))
+    process = prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+    if laplacian is not None:
+        weight = jnp.asarray(numpyro.sample("graph_weight", dist.LogNormal(0.0, 2.0)))
+        graph = check_laplacian(laplacian, X.shape[0])
+        prior = gp.warped_prior(process.scale_tril, graph, weight=weight)
+    f = jnp.asarray(numpyro.sample("f", prior))
+    if X_new is not None:
+        X_new = check_features(X_new, "X_new", columns=X.shape[1])
+        # Of other items the graph says nothing once f is known: no Laplacian here.
+        numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
+    return f
+
+
+def feature_kernel(num_features: int, ard: bool) -> Any:
+    """Draw ``amplitude`` and ``lengthscale`` of the kernel of skills."""
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    prior = dist.LogNormal(0.5 * math.log(num_features), 1.0)
+    prior = prior.expand([num_features]).to_event(1) if ard else prior
+    return gp.rbf(amplitude, numpyro.sample("lengthscale", prior))
+
+
+def draw_scale(name: str) -> Array:
+    """Draw the scale of this name in `SCALES`."""
+    return jnp.asarray(numpyro.sample(name, SCALES[name].distribution()))
+
+
+def _varying(name: str, spread: str, *shape: int, of: Any = dist.Normal) -> Array:
+    """Draw partially pooled values of this shape, and how far they spread."""
+    prior = of(0.0, draw_scale(spread)).expand(shape).to_event(len(shape))
+    return jnp.asarray(numpyro.sample(name, prior))
+
+
+def _difference(skills: Array, pairs: Array, period: ArrayLike | None) -> Array:
+    """Differences of the two items' skills in each comparison, shape (K,)."""
+    if skills.ndim == 1:
+        return skills[pairs[:, 0]] - skills[pairs[:, 1]]
+    num_times = skills.shape[1]
+    if period is None and num_times > 1:
+        raise ValueError(
+            f"`period` is missing, and there are {num_times} times; pass which of them each "
+            "comparison was at."
+        )
+    period = np.zeros(pairs.shape[0], int) if period is None else period
+    at = pairs * num_times + _labels(period, num_times, pairs.shape[0], "period")[0][:, None]
+    return skills.ravel()[at[:, 0]] - skills.ravel()[at[:, 1]]
+
+
+def _labels(labels: ArrayLike, number: int | None, count: int, name: str) -> tuple[Array, int]:
+    """Numbers of judges, categories or times, one a comparison, and how many there are."""
+    values = known(labels)
+    if values.shape != (count,) or values.dtype.kind not in "iu":
+        raise ValueError(
+            f"`{name}` has shape {values.shape} and dtype {values.dtype}; pass integers of shape "
+            f"({count},), one for each row of `comparisons`."
+        )
+    if number is None:
+        raise ValueError(f"`num_{name}` is not given; pass how many {name} there are.")
+    number = check_count(number, f"num_{name}")
+    if isinstance(values, np.ndarray) and not ((values >= 0) & (values < number)).all():
+        row = int(np.argmin((values >= 0) & (values < number)))
+        raise ValueError(
+            f"`{name}` is {values[row]} in row {row}; pass numbers from 0 to {number - 1}."
+        )
+    return jnp.asarray(labels), number
+
+
+def _position(position: ArrayLike, count: int) -> Array:
+    """Who was shown first, as numbers of shape (K,)."""
+    values = known(position)
+    if values.shape != (count,) or values.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`position` has shape {values.shape} and dtype {values.dtype}; pass ({count},), 1, 0 "
+            "or -1 for each row of `comparisons`."
+        )
+    if isinstance(values, np.ndarray) and not np.isin(values, (-1, 0, 1)).all():
+        raise ValueError("`position` has numbers other than 1, 0 and -1.")
+    result = jnp.asarray(position)
+    return result.astype(jnp.result_type(result.dtype, float))
+
+
+def _refuse_columns(columns: dict[str, ArrayLike | None]) -> None:
+    """Refuse columns of comparisons where there are no comparisons."""
+    for name, column in columns.items():
+        if column is not None:
+            raise ValueError(f"`{name}` is given without `comparisons`; pass the pairs compared.")
