@@ -309,7 +309,7 @@ def test_bad_covariates_are_refused(options, message):
     ("options", "message"),
     [
         ({"judges": [0, 1]}, "`num_judges` is not given"),
-        ({"judges": [0, 5], "num_judges": 2}, "`judges` has numbers that are not from 0 to 1"),
+        ({"judges": [0, 5], "num_judges": 2}, "`judges` is 5 in row 1; pass numbers from 0 to 1"),
         ({"groups": [0.0, 1.0], "num_groups": 2}, "`groups` has shape"),
         ({"position": [1, 3]}, "`position` has numbers other than"),
         ({"position": [1]}, "`position` has shape"),
