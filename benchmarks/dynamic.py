@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from bayesrank import PairwiseRanker
 from bayesrank.infer import EP
 from bayesrank.models import dynamic_thurstone
-from bayesrank.solvers.dynamic import DynamicEP
+from bayesrank.solvers.comparisons import DynamicEP
 
 __all__ = ["METHODS", "coverage", "losses", "skills_now", "spreads"]
 

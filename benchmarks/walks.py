@@ -68,7 +68,7 @@ def _engine(made: League, structure: str) -> Callable[[], Any]:
 def _chains(made: League) -> Callable[[], Any]:
     import jax
 
-    from bayesrank.solvers.dynamic import DynamicEP
+    from bayesrank.solvers.comparisons import DynamicEP
 
     params, times = {"scale": _STEP, "drift": _STEP}, np.arange(float(made.periods))
     engine, key = DynamicEP(), jax.random.key(0)

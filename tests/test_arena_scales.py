@@ -6,7 +6,7 @@ from scipy import stats
 
 from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import IntegratedEPResult
-from bayesrank.solvers.arena import ArenaFit, arena_data, fit_arena
+from bayesrank.solvers.comparisons import ArenaFit, arena_data, fit_arena
 
 ITEMS = ("a", "b", "c", "d", "e")
 

@@ -13,8 +13,8 @@ from bayesrank.infer import EP, IntegratedEP
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.models import dynamic_thurstone, thurstone
-from bayesrank.solvers.dynamic import DynamicEP
-from bayesrank.solvers.dynamic.chain import ChainPrior, Visits
+from bayesrank.solvers.comparisons import DynamicEP
+from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
 
 NUM_ITEMS = 4
 TIMES = np.array([0.0, 0.07, 0.5, 1.0])

@@ -167,7 +167,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     from bayesrank.cli._crosscheck import crosschecked
     from bayesrank.cli._notes import notes_on
     from bayesrank.infer import LargeEPResult
-    from bayesrank.solvers.arena import ArenaFit
+    from bayesrank.solvers.comparisons import ArenaFit
 
     ranker, check = ranking.ranker, None
     result: Any = ranker.result

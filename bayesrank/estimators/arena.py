@@ -25,7 +25,7 @@ from bayesrank.estimators.comparisons import numbers_of, read_pairs
 from bayesrank.estimators.skills import OUTCOMES, Outcome, at_mean, moments_of
 from bayesrank.infer import IntegratedEPResult
 from bayesrank.ranking import RankSummary, connected_components, summarize
-from bayesrank.solvers.arena import ArenaFit, arena_data
+from bayesrank.solvers.comparisons import ArenaFit, arena_data
 
 __all__ = ["ArenaRanker", "Effect"]
 
@@ -64,7 +64,7 @@ class ArenaRanker(BaseEstimator):
     ----------
     names_, judge_names_, group_names_ : list
         Names of items, judges and categories.
-    result_ : bayesrank.infer.IntegratedEPResult or bayesrank.solvers.arena.ArenaFit
+    result_ : bayesrank.infer.IntegratedEPResult or bayesrank.solvers.comparisons.ArenaFit
         The posterior, with the scales averaged over or not; also as `result`.
     hyperparameters_ : str
         What was done about the scales: "integrate", "maximum" or "prior".

@@ -1,6 +1,6 @@
 """The posterior of a log of comparisons, by either route: Gaussians that predictions average over.
 
-By `bayesrank.solvers.arena` it is one Gaussian, in which reliabilities and the tie width are
+By `bayesrank.solvers.comparisons` it is one Gaussian, in which reliabilities and the tie width are
 uncertain by the delta method; with the scales averaged over by `bayesrank.infer.IntegratedEP` it is
 a mixture, in each part of which scales and tie width are known.
 """
@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from bayesrank.infer import IntegratedEPResult
 from bayesrank.inferencedata import to_arviz
 from bayesrank.inferencedata.arena import arena_to_arviz
-from bayesrank.solvers.arena import ArenaFit
+from bayesrank.solvers.comparisons import ArenaFit
 
 __all__ = ["ArenaPosterior", "Averaged", "Judges", "Learned", "Part"]
 

@@ -14,7 +14,7 @@ from bayesrank.estimators.base import integrator_of
 from bayesrank.estimators.checks import check_hyperparameters
 from bayesrank.models import judged_comparisons
 from bayesrank.models.comparisons import SCALES
-from bayesrank.solvers.arena import ArenaData, fit_arena, scale_names
+from bayesrank.solvers.comparisons import ArenaData, fit_arena, scale_names
 
 __all__ = ["fit_posterior"]
 

@@ -14,7 +14,7 @@ from bayesrank._version import __version__
 from bayesrank.estimators.arena_posterior import Averaged, Learned
 from bayesrank.estimators.storage import decoded, plain, result_from, result_tree
 from bayesrank.infer import IntegratedEPResult
-from bayesrank.solvers.arena import ArenaFit
+from bayesrank.solvers.comparisons import ArenaFit
 
 if TYPE_CHECKING:
     from bayesrank.estimators.arena import ArenaRanker

@@ -16,7 +16,7 @@ from bayesrank._forks import refuse_forked_child
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.spi import inventory_of
 from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
-from bayesrank.solvers.dynamic import DynamicEP
+from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
 
 __all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]

@@ -15,7 +15,7 @@ from bayesrank.estimators.skills import SkillComponent, components, weighted_res
 from bayesrank.estimators.times import Clock, read_times
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.dynamic import PROCESSES
-from bayesrank.solvers.dynamic import check_room, move, pace_of, steps_of
+from bayesrank.solvers.comparisons import check_room, move, pace_of, steps_of
 
 __all__ = ["components_at", "moving"]
 
@@ -55,7 +55,7 @@ def components_at(
     Parameters
     ----------
     result
-        The posterior; where skills move, of `bayesrank.solvers.dynamic.DynamicEP`.
+        The posterior; where skills move, of `bayesrank.solvers.comparisons.DynamicEP`.
     clock
         None where skills stand still.
     time

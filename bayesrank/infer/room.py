@@ -30,7 +30,7 @@ _MARGIN = 1.4
 _IN_PLACE = frozenset({"scan", "scatter", "scatter-add", "while"})
 _CURE = (
     "give it fewer latents or fewer data; docs/scale.md says which programs need less, and "
-    "bayesrank.solvers.dynamic.DynamicEP keeps skills in time"
+    "bayesrank.solvers.comparisons.DynamicEP keeps skills in time"
 )
 
 

@@ -60,7 +60,7 @@ from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, T
 __all__ = [
     "PAIR_LIKELIHOODS",
     "SCALES",
-    "Columns",
+    "ComparisonColumns",
     "ScalePrior",
     "compare",
     "draw_scale",
@@ -97,7 +97,7 @@ SCALES = {
 """Priors of the scales, which solvers take from here."""
 
 
-class Columns(TypedDict, total=False):
+class ComparisonColumns(TypedDict, total=False):
     """What may be said of each comparison, see `compare`."""
 
     outcomes: ArrayLike | None
@@ -115,7 +115,7 @@ def thurstone(
     comparisons: ArrayLike | None = None,
     *,
     scale: ArrayLike | None = None,
-    **columns: Unpack[Columns],
+    **columns: Unpack[ComparisonColumns],
 ) -> None:
     """Independent skills of items, compared two at a time.
 
@@ -150,7 +150,7 @@ def thurstone(
 
 
 def judged_comparisons(
-    num_items: int, comparisons: ArrayLike | None = None, **columns: Unpack[Columns]
+    num_items: int, comparisons: ArrayLike | None = None, **columns: Unpack[ComparisonColumns]
 ) -> None:
     """Independent skills of items, compared by judges, in an order, in categories: `thurstone`.
 
@@ -187,7 +187,7 @@ def preference_gp(
     ard: bool = False,
     laplacian: Any = None,
     rank: int | None = None,
-    **columns: Unpack[Columns],
+    **columns: Unpack[ComparisonColumns],
 ) -> None:
     r"""Gaussian-process skills of items with features, compared two at a time.
 

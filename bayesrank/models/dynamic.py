@@ -41,7 +41,7 @@ from jax.typing import ArrayLike
 
 from bayesrank import gp
 from bayesrank._validate import check_count, known
-from bayesrank.models.comparisons import Columns, compare, draw_scale
+from bayesrank.models.comparisons import ComparisonColumns, compare, draw_scale
 
 __all__ = ["PROCESSES", "Process", "dynamic_thurstone"]
 
@@ -58,7 +58,7 @@ def dynamic_thurstone(
     times: ArrayLike,
     period: ArrayLike | None = None,
     process: Process = "walk",
-    **columns: Unpack[Columns],
+    **columns: Unpack[ComparisonColumns],
 ) -> None:
     r"""Independent skills of items that move in time, compared two at a time.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.solvers.arena.data import ArenaData
+from bayesrank.solvers.comparisons.counted import ArenaData
 
 __all__ = ["Design"]
 

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
-from sklearn.exceptions import ConvergenceWarning
 
-from bayesrank.solvers.arena.data import ArenaData
-from bayesrank.solvers.arena.gaussian import Posterior, posterior, row_variances, solve
-from bayesrank.solvers.arena.learning import learn_reliabilities, learn_scale, learn_tie_width
-from bayesrank.solvers.arena.result import ArenaFit, arena_fit
-from bayesrank.solvers.arena.state import ArenaState, initial_state
+from bayesrank._stack import outside
+from bayesrank.infer import ConvergenceWarning
+from bayesrank.solvers.comparisons.counted import ArenaData
+from bayesrank.solvers.comparisons.judges_gaussian import Posterior, posterior, row_variances, solve
+from bayesrank.solvers.comparisons.judges_learning import (
+    learn_reliabilities,
+    learn_scale,
+    learn_tie_width,
+)
+from bayesrank.solvers.comparisons.judges_result import ArenaFit, arena_fit
+from bayesrank.solvers.comparisons.judges_state import ArenaState, initial_state
 
 __all__ = ["fit_arena"]
 
@@ -84,7 +89,7 @@ def fit_arena(
             f"the fit of the log has not converged after {max_rounds} rounds; the last changed "
             f"something by {change:.2g} standard deviations",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=outside(),
         )
     return arena_fit(state, change < tolerance, rounds)
 

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, log_sites
-from bayesrank.solvers.dynamic.process import Transitions, move, steps_of
+from bayesrank.solvers.comparisons.process import Transitions, move, steps_of
 
 __all__ = ["ChainGaussian", "ChainPrior", "Visits"]
 

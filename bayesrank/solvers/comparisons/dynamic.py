@@ -13,8 +13,8 @@ from bayesrank._memory import available, size_of
 from bayesrank.infer import EP
 from bayesrank.infer.spi import Program, read_program, take_inventory
 from bayesrank.models import dynamic_thurstone, thurstone
-from bayesrank.solvers.dynamic.chain import ChainPrior, Visits
-from bayesrank.solvers.dynamic.process import pace_of
+from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
+from bayesrank.solvers.comparisons.process import pace_of
 
 __all__ = ["DynamicEP", "check_room"]
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.models.comparisons import SCALES
-from bayesrank.solvers.arena.data import ArenaData
-from bayesrank.solvers.arena.design import Design
-from bayesrank.solvers.arena.gaussian import RowVariances
-from bayesrank.solvers.arena.sites import Moments, moments
+from bayesrank.solvers.comparisons.counted import ArenaData
+from bayesrank.solvers.comparisons.judges_design import Design
+from bayesrank.solvers.comparisons.judges_gaussian import RowVariances
+from bayesrank.solvers.comparisons.judges_sites import Moments, moments
 
 __all__ = ["ArenaState", "initial_state", "scale_names"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.models.comparisons import SCALES
-from bayesrank.solvers.arena.gaussian import posterior
-from bayesrank.solvers.arena.state import ArenaState
+from bayesrank.solvers.comparisons.judges_gaussian import posterior
+from bayesrank.solvers.comparisons.judges_state import ArenaState
 
 __all__ = ["ArenaFit", "arena_fit"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, get_blas_funcs, get_lapack_funcs
 
-from bayesrank.solvers.arena.design import Design
+from bayesrank.solvers.comparisons.judges_design import Design
 
 __all__ = ["Posterior", "RowVariances", "posterior", "row_variances", "solve"]
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.models.comparisons import SCALES
-from bayesrank.solvers.arena.sites import Moments
-from bayesrank.solvers.arena.state import ArenaState
+from bayesrank.solvers.comparisons.judges_sites import Moments
+from bayesrank.solvers.comparisons.judges_state import ArenaState
 
 __all__ = ["learn_reliabilities", "learn_scale", "learn_tie_width"]
 

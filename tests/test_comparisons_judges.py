@@ -12,9 +12,9 @@ from bayesrank.diagnostics import crosscheck
 from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import EP
 from bayesrank.models.comparisons import SCALES, judged_comparisons
-from bayesrank.solvers.arena import arena_data, fit_arena
-from bayesrank.solvers.arena.gaussian import posterior
-from bayesrank.solvers.arena.sites import moments
+from bayesrank.solvers.comparisons import arena_data, fit_arena
+from bayesrank.solvers.comparisons.judges_gaussian import posterior
+from bayesrank.solvers.comparisons.judges_sites import moments
 
 
 def simulate(seed, n, judges, groups, size, *, careless=0):
