@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
@@ -15,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank._validate import check_count
 from bayesrank.estimators.base import EPEstimator
-from bayesrank.estimators.checks import location_and_scale
-from bayesrank.estimators.label_inference import inferred
+from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
+from bayesrank.estimators.inference import inferred, learned
 from bayesrank.estimators.label_posterior import (
     LabelUtilities,
     SampledRankings,
@@ -25,7 +26,7 @@ from bayesrank.estimators.label_posterior import (
 from bayesrank.estimators.label_storage import named_array, read_labels, write_labels
 from bayesrank.estimators.label_targets import read_targets
 from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.models.label_ranking import conditions
+from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
 from bayesrank.solvers.label_ranking import check_labels_room
 
 __all__ = ["LabelRanker"]
@@ -189,12 +190,49 @@ class LabelRanker(EPEstimator):
             options["basis"] = basis
         with threadpool_limits(1, user_api="blas"):  # small matrices, many of them
             args = features, *data, len(targets.labels)
-            self.result_, self.params_ = inferred(self, args, options, callback)
+            self.result_, self.params_ = self._inferred(args, options, callback)
         self.log_evidence_ = self.result_.log_evidence
         self.posterior_ = label_posterior(self.result_, basis)
         self.labels_, self.calibrated_ = named_array(targets.labels), calibrated
         self.feature_mean_, self.feature_scale_ = mean, scale
         return self
+
+    def _inferred(
+        self,
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        callback: Callable[[int, float], None] | None,
+    ) -> tuple[EPResult | IntegratedEPResult, dict[str, Any]]:
+        """The posterior of the weights, and the hyperparameters that it has, or their means."""
+        shapes: dict[str, tuple[int, ...]] = {"scale": ()}
+        shapes |= {"lengthscale": ()} if "basis" in options else {}
+        shapes |= {"zero_noise": ()} if options["calibrated"] else {}
+        fixed, choice = self._asked(shapes, args[-1])
+        key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+        search = {"num_restarts": self.num_restarts, "callback": callback}
+        data = calibrated_label_ranking, args, options
+        if choice == "integrate" and options["correlated"]:
+            fixed = {"correlation": learned(*data, fixed, key, search)["correlation"]}
+        return inferred(*data, tuple(shapes), fixed, choice, key, search)
+
+    def _asked(
+        self, shapes: dict[str, tuple[int, ...]], num_labels: int
+    ) -> tuple[dict[str, Array], str]:
+        """Hyperparameters that are fixed, and what is done about the others."""
+        asked, correlation = self.hyperparameters, None
+        if isinstance(asked, Mapping) and "correlation" in asked:
+            asked = dict(asked)
+            correlation = _check_correlation(asked.pop("correlation"), num_labels)
+        params, choice = check_hyperparameters(asked, shapes, ("maximum", "integrate", "prior"))
+        if correlation is not None and not self.correlated:
+            raise ValueError("hyperparameters names 'correlation', which needs correlated=True")
+        if correlation is not None:
+            params["correlation"] = correlation
+        elif self.correlated and choice == "prior":
+            if isinstance(asked, Mapping):
+                return params, "maximum"
+            params["correlation"] = np.eye(num_labels)
+        return params, choice
 
     def _basis(self, features: Array) -> Array:
         """Centres of the examples, or the examples themselves where they are few."""
@@ -490,3 +528,15 @@ def _sizes(total: int, width: int) -> list[int]:
     """Numbers of draws that are worked on at once."""
     most = max(1, 2**22 // max(width, 1))
     return [min(most, total - start) for start in range(0, total, most)]
+
+
+def _check_correlation(correlation: Any, num_labels: int) -> Array:
+    matrix = np.asarray(correlation, float)
+    known = matrix.shape == (num_labels, num_labels) and np.isfinite(matrix).all()
+    known = known and np.allclose(matrix, matrix.T) and np.allclose(np.diagonal(matrix), 1.0)
+    if not known or np.linalg.eigvalsh(matrix)[0] <= 0:
+        raise ValueError(
+            f"hyperparameters['correlation'] is no correlation of {num_labels} labels; pass a "
+            "symmetric, positive definite matrix with ones on its diagonal"
+        )
+    return matrix

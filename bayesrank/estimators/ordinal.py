@@ -17,11 +17,11 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of, prior_medians
+from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
+from bayesrank.estimators.inference import inferred
 from bayesrank.estimators.predict import prior_covariances
 from bayesrank.estimators.skills import components
-from bayesrank.infer import maximize_evidence
 from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 
@@ -172,31 +172,13 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
             self.hyperparameters, shapes, ("integrate", "maximum", "prior")
         )
 
-        engine = engine_of(ordinal_gp)
         data = (checked - mean) / scale, numbers
         options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        key = jax.random.key(seed)
-        if choice == "integrate":
-            self.result_ = integrator_of(ordinal_gp).run(
-                key, *data, num_restarts=self.num_restarts, **options
-            )
-            self.params_ = {name: self.result_.mean[name] for name in shapes}
-        else:
-            if choice == "maximum":
-                params = maximize_evidence(
-                    engine,
-                    *data,
-                    params=params,
-                    num_restarts=self.num_restarts,
-                    rng_key=key,
-                    tol=_TOLERANCE,
-                    **options,
-                ).params
-            else:
-                params = prior_medians(engine_of(ordinal_gp), data, options, params)
-            self.result_ = engine.run(key, *data, params=params, **options)
-            self.params_ = self.result_.params
+        key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+        search = {"num_restarts": self.num_restarts}
+        self.result_, self.params_ = inferred(
+            ordinal_gp, data, options, tuple(shapes), params, choice, key, search, tol=_TOLERANCE
+        )
         self.log_evidence_ = self.result_.log_evidence
         self.classes_ = classes
         self.thresholds_ = _thresholds(self.params_)

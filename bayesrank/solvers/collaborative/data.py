@@ -53,7 +53,6 @@ def check_settings(
     strengths: dict[str, float],
     spreads: dict[str, float],
     num_kernel_items: int,
-    damping: float,
     max_iterations: int,
     tol: float,
 ) -> None:
@@ -69,8 +68,6 @@ def check_settings(
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must not be negative or infinite, got {value}")
     check_count(num_kernel_items, "num_kernel_items")
-    if not isinstance(damping, Real) or not 0 < damping <= 1:
-        raise ValueError(f"damping must be in (0, 1], got {damping!r}")
     check_count(max_iterations, "max_iterations")
     if not isinstance(tol, Real) or not tol > 0:
         raise ValueError(f"tol must be positive, got {tol!r}")

@@ -81,7 +81,7 @@ def _block(
 
     def one(items: Array, weights: Array, levels: Array, state: UserState) -> Any:
         data = user_data(prior, items, weights, levels, state)
-        after, fit, own = setting.likelihood.sufficient_statistics(data, state, setting.damping)
+        after, fit, own = setting.likelihood.sufficient_statistics(data, state)
         ones = fit.posterior.half @ data.filled.astype(fit.posterior.half.dtype)
         return (
             after,

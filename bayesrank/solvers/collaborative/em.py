@@ -98,8 +98,6 @@ class EM:
     accelerate
         Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
         lower the objective. Individual models are not accelerated.
-    damping
-        Share of the change that each sweep of EP takes, in (0, 1].
     max_iterations
         Number of iterations after which to give up.
     tol
@@ -128,7 +126,6 @@ class EM:
         user_scales: float = 0.3,
         learn_base: bool | None = None,
         accelerate: bool = True,
-        damping: float = 1.0,
         max_iterations: int = 300,
         tol: float = 1e-5,
     ) -> None:
@@ -137,7 +134,6 @@ class EM:
             {"strength": _number(strength), "mean_strength": mean_strength},
             {"user_thresholds": user_thresholds, "user_scales": user_scales},
             num_kernel_items,
-            damping,
             max_iterations,
             tol,
         )
@@ -145,11 +141,7 @@ class EM:
         self.strength, self.mean_strength = strength, float(mean_strength)
         self.num_kernel_items = num_kernel_items
         self.user_thresholds, self.user_scales = float(user_thresholds), float(user_scales)
-        self.learn_base, self.accelerate, self.damping = (
-            learn_base,
-            bool(accelerate),
-            float(damping),
-        )
+        self.learn_base, self.accelerate = learn_base, bool(accelerate)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
 
     def run(
@@ -274,7 +266,6 @@ class EM:
             kernel_prior,
             self.mean_strength,
             learn_base=self._learns_base(num_items, kernel_given),
-            damping=self.damping,
         )
 
     def _learns_base(self, num_items: int, kernel_given: bool) -> bool:

@@ -71,7 +71,7 @@ class GaussianNoise(Likelihood):
             values |= {"scale_factor": factors[:, 1], "noise_factor": factors[:, 2]}
         return values
 
-    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
         """Condition on the numbers."""
         anchor, log_scale, log_noise = state.theta
         data = data._replace(levels=anchor + (data.levels - anchor) * jnp.exp(-log_scale))

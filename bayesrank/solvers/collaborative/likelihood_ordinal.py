@@ -93,7 +93,7 @@ class Ordinal(Likelihood):
             values |= {"gap_factor": factors[:, :-1], "noise_factor": factors[:, -1]}
         return values
 
-    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
         """Make a sweep of EP."""
 
         def log_z(theta: Array, *args: Array) -> tuple[Array, TiltedMoments]:
@@ -104,7 +104,7 @@ class Ordinal(Likelihood):
             score, moments = jax.grad(log_z, has_aux=True)(state.theta, level, mean, variance)
             return moments, (score, self.information(state.theta, mean, variance))
 
-        after, fit, each = sweep(tilt, data, state, damping)
+        after, fit, each = sweep(tilt, data, state)
         sums = (jnp.einsum("s,s...->...", data.filled.astype(x.dtype), x) for x in each)
         return after, fit, OrdinalStatistics(*sums)
 

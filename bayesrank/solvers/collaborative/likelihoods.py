@@ -96,7 +96,7 @@ class Likelihood:
         density = norm.logpdf(theta, params.shared, spread)
         return jnp.sum(jnp.where(free & known[..., None], density, 0.0))
 
-    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
         """Make one user's E-step: the next state, the fit, and statistics for `m_step`."""
         raise NotImplementedError
 
@@ -131,13 +131,13 @@ class Pairwise(Likelihood):
     name = "pairwise"
     sees_level = False
 
-    def sufficient_statistics(self, data: UserData, state: UserState, damping: float) -> Inferred:
+    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
         """Make a sweep of EP."""
 
         def tilt(level: Array, mean: Array, variance: Array) -> tuple[TiltedMoments, tuple[()]]:
             return BradleyTerry(0.0, validate_args=False).tilted_moments(1, mean, variance), ()
 
-        return sweep(tilt, data, state, damping)
+        return sweep(tilt, data, state)
 
 
 def join(parts: list[Array]) -> Array:

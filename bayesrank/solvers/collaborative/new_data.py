@@ -99,7 +99,6 @@ def _round(
         kernel_prior=KernelPrior(()),
         mean_strength=0.0,
         learn_base=False,
-        damping=setting.damping,
     )
     pairs = zip(blocks, state.users, strict=True)
     steps = [_step(fixed, state.prior, state.params, user, block) for block, user in pairs]

@@ -80,7 +80,7 @@ def condition(data: UserData, precision: Array) -> UserFit:
 
 
 def sweep(
-    tilt: Callable[..., tuple[Any, Any]], data: UserData, state: UserState, damping: float
+    tilt: Callable[..., tuple[Any, Any]], data: UserData, state: UserState
 ) -> tuple[UserState, UserFit, Any]:
     """Make one parallel sweep of EP.
 
@@ -91,8 +91,6 @@ def sweep(
         cavity, and whatever else is wanted there.
     data, state
         One user's observations, and the state with their sites.
-    damping
-        Share of the change that the sites take.
 
     Returns
     -------
@@ -116,5 +114,5 @@ def sweep(
         jnp.where(data.filled, new - old, 0.0)
         for new, old in ((new_tau, tau), (new_nu + new_tau * data.mean, state.nu))
     )
-    after = state._replace(tau=tau + damping * step_tau, nu=state.nu + damping * step_nu)
+    after = state._replace(tau=tau + step_tau, nu=state.nu + step_nu)
     return after, UserFit(posterior, log_evidence, delta), wanted

@@ -94,7 +94,6 @@ class Setting(NamedTuple):
     kernel_prior: KernelPrior
     mean_strength: float
     learn_base: bool
-    damping: float
 
     @property
     def model(self) -> str:

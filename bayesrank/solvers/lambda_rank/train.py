@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
+from numpyro.optim import Adam
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.datasets import QueryLists
@@ -88,28 +89,20 @@ def _adam(
 ) -> Any:
     """Adam with a rate that falls to zero along half a cosine; compiled once for data of a size."""
     rows, buckets = data
-    zeros = jax.tree.map(jnp.zeros_like, start)
 
-    def direction(layers: Any) -> Any:
+    def rate(step: Any) -> Any:
+        return learning_rate * (1.0 + jnp.cos(jnp.pi * step / num_steps)) / 2.0
+
+    def against(layers: Any) -> Any:
         scores, back = jax.vjp(lambda p: apply_network(p, rows), layers)
         (moved,) = back(field_of_lists(field, buckets, scores)[0] / num_lists)
-        return jax.tree.map(lambda g, p: g - l2 * p, moved, layers)
+        return jax.tree.map(lambda g, p: l2 * p - g, moved, layers)
 
-    def step(t: Any, carry: Any) -> Any:
-        values, mean, square = carry
-        slope = direction(values)
-        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, slope)
-        square = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g**2, square, slope)
-        rate = learning_rate * (1.0 + jnp.cos(jnp.pi * t / num_steps)) / 2.0
-        first, second = 1.0 - 0.9 ** (t + 1.0), 1.0 - 0.99 ** (t + 1.0)
-
-        def move(p: Any, m: Any, v: Any) -> Any:
-            return p + rate * (m / first) / (jnp.sqrt(v / second) + 1e-12)
-
-        values = jax.tree.map(move, values, mean, square)
-        return values, mean, square
-
-    return lax.fori_loop(0, num_steps, step, (start, zeros, zeros))[0]
+    adam = Adam(rate, b2=0.99, eps=1e-12)
+    end = lax.fori_loop(
+        0, num_steps, lambda _, s: adam.update(against(adam.get_params(s)), s), adam.init(start)
+    )
+    return adam.get_params(end)
 
 
 def fit_trees(

@@ -24,6 +24,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.stats import norm
 from numpy.typing import NDArray
+from numpyro.optim import Adam
 
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval import Collection, Index, Links
@@ -122,7 +123,8 @@ def fit_link_learn(
     learned, held = _split(texts, links, rng)
     _refuse_without_shared_terms(texts, learned)
     params: Any = jax.tree.map(jnp.asarray, form.init(rng))
-    state = (params, *(jax.tree.map(jnp.zeros_like, params) for _ in range(2)), jnp.asarray(0))
+    adam = Adam(learning_rate)
+    state = adam.init(params)
     validate = partial(_precision, form, texts, links, documents, held)
     best, precision, entries = jax.tree.map(np.asarray, params), [validate(params)], 1024
     for epoch in range(num_epochs):
@@ -134,16 +136,17 @@ def fit_link_learn(
             state = _descend(
                 form, loss, num_unlinked, batch_size, learning_rate, state, scales, batches
             )
-        if not all(bool(jnp.isfinite(part).all()) for part in jax.tree.leaves(state[0])):
+        params = adam.get_params(state)
+        if not all(bool(jnp.isfinite(part).all()) for part in jax.tree.leaves(params)):
             raise ValueError(
                 f"learning_rate is {learning_rate!r}, by which the weights leave the range of "
                 "numbers; lower it"
             )
-        precision.append(validate(state[0]))
+        precision.append(validate(params))
         if callback is not None:
             callback(epoch + 1, precision[-1])
         if precision[-1] >= max(precision):
-            best = jax.tree.map(np.asarray, state[0])
+            best = jax.tree.map(np.asarray, params)
         elif epoch + 1 - int(np.argmax(precision)) >= patience:
             break
     return Training(best, tuple(precision))
@@ -289,19 +292,10 @@ def _descend(
         ]
         return _loss(loss, sims.reshape(batch_size, 1 + num_unlinked))
 
+    adam = Adam(learning_rate)
+
     def step(state: Any, batch: _Batches) -> tuple[Any, None]:
-        params, mean, square, count = state
-        slope = jax.grad(objective)(params, batch)
-        count = count + 1
-        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, slope)
-        square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, square, slope)
-        first, second = 1.0 - 0.9**count, 1.0 - 0.999**count
-
-        def move(p: Array, m: Array, v: Array) -> Array:
-            moved = p - learning_rate * (m / first) / (jnp.sqrt(v / second) + 1e-8)
-            return moved.astype(p.dtype)
-
-        return (jax.tree.map(move, params, mean, square), mean, square, count), None
+        return adam.update(jax.grad(objective)(adam.get_params(state), batch), state), None
 
     return lax.scan(step, state, batches)[0]
 
