@@ -1,55 +1,84 @@
-"""States of learners in files: named arrays of finite numbers, whole or refused.
+"""States of rankers and learners in files: checked before use, whole or refused.
 
-The format is NumPy's ``.npz``, uncompressed. What a file claims to hold is looked at before room is
-made for it: no array may be larger than the file itself.
+A file is an uncompressed ``.npz`` archive. Its first member, ``header``, is JSON: the kind of what
+was saved, the format, the version, a checksum of the content, and the state as a tree whose arrays
+are the other members. Nothing is pickled. What a file claims to hold is looked at before room is
+made for it: no array, and no length of one, may be larger than the file itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayesrank._files import published
+from bayesrank._version import __version__
 
-__all__ = ["no_state", "read_arrays", "write_arrays"]
+__all__ = [
+    "check_axes",
+    "check_covariances",
+    "no_state",
+    "read_arrays",
+    "read_state",
+    "write_arrays",
+    "write_state",
+]
 
-# What zipfile and NumPy raise for archives that are damaged or of another kind.
+T = TypeVar("T")
+
+_FORMAT = 3
+_DEEPEST = 32  # levels of a tree
+_HEADER = "header"
+# What zipfile, NumPy and the owners of states raise for files that are damaged or of another kind.
 _UNREADABLE = (
-    OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
-    NotImplementedError, TypeError, zipfile.BadZipFile, zlib.error,
+    OSError, ValueError, LookupError, EOFError, RuntimeError, MemoryError, ArithmeticError,
+    SyntaxError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
-def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a file, at once or not at all, and force them to the disk.
+def write_state(path: str | Path, kind: str, state: Mapping[str, Any]) -> None:
+    """Write a state to a file, at once or not at all.
 
     Parameters
     ----------
     path
         The file.
-    arrays
-        Arrays by name.
+    kind
+        What it is a state of: the name of a class.
+    state
+        Named values: None, text, numbers, arrays, sparse arrays, and lists, tuples, named tuples
+        and mappings of them.
 
     Raises
     ------
+    ValueError
+        If a value is of another kind.
     OSError
         If the file cannot be written.
     """
-    values = {name: np.asarray(value) for name, value in arrays.items()}
-    with published(path) as file:
-        np.savez(file, allow_pickle=False, **values)
+    arrays: dict[str, NDArray[Any]] = {}
+    header: dict[str, Any] = {"bayesrank": kind, "format": _FORMAT, "version": __version__}
+    header["state"] = _encoded(state, arrays)
+    header["checksum"] = _checksum(header, arrays)
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    write_arrays(path, {_HEADER: text, **arrays})
 
 
-def read_arrays(path: str | Path, owner: str) -> dict[str, NDArray[Any]]:
-    """Read a file of `write_arrays`.
+def read_state(
+    path: str | Path, owner: str, restore: Mapping[str, Callable[[dict[str, Any]], T]]
+) -> T:
+    """Read a file of `write_state`, or one of version 0.1, and return what it restores.
 
     Parameters
     ----------
@@ -57,34 +86,52 @@ def read_arrays(path: str | Path, owner: str) -> dict[str, NDArray[Any]]:
         The file.
     owner
         Whose states these are, for the message: "an online ranker".
-
-    Returns
-    -------
-    dict
-        Arrays by name; all numbers are finite.
+    restore
+        For each kind that may be there, what makes its object of the state.
 
     Raises
     ------
     ValueError
-        If it is not such a file, or damaged. The message names the file.
+        If it is no such file, or damaged, or `restore` refuses it. The message names the file.
     FileNotFoundError
         If there is no file.
     """
+    arrays = read_arrays(path, owner)
+    try:
+        kind, state = _opened(arrays)
+        if kind not in restore:
+            raise ValueError(f"it is of the class {kind}")
+        return restore[kind](state)
+    except _UNREADABLE as error:
+        raise no_state(path, owner, _reason(error)) from None
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name to a file, at once or not at all, and force them to the disk."""
+    values = {name: np.asarray(value) for name, value in arrays.items()}
+    with published(path) as file:
+        np.savez(file, allow_pickle=False, **values)
+
+
+def read_arrays(path: str | Path, owner: str) -> dict[str, NDArray[Any]]:
+    """Read a file of `write_arrays`, of finite numbers; errors as for `read_state`."""
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
                 raise ValueError("it is no whole .npz file")
             room = os.fstat(file.fileno()).st_size
+            arrays: dict[str, NDArray[Any]] = {}
             with zipfile.ZipFile(file) as archive:
-                return {
-                    member.filename.removesuffix(".npy"): _array(archive, member, room)
-                    for member in archive.infolist()
-                }
+                for member in archive.infolist():
+                    name = member.filename.removesuffix(".npy")
+                    if name in arrays:
+                        raise ValueError(f"it holds {name!r} twice")
+                    arrays[name] = _array(archive, member, name, room)
+            return arrays
     except FileNotFoundError:
         raise
     except _UNREADABLE as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise no_state(path, owner, reason or type(error).__name__) from None
+        raise no_state(path, owner, _reason(error)) from None
 
 
 def no_state(path: str | Path, owner: str, reason: str) -> ValueError:
@@ -94,8 +141,55 @@ def no_state(path: str | Path, owner: str, reason: str) -> ValueError:
     )
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, room: int) -> NDArray[Any]:
-    name = member.filename.removesuffix(".npy")
+def check_axes(
+    arrays: Mapping[str, Any],
+    axes: Mapping[str, str],
+    sizes: dict[str, int] | None = None,
+    kinds: str = "f",
+) -> dict[str, int]:
+    """Refuse arrays of another shape or kind; letters of `axes` are lengths, equal where they are.
+
+    Arrays that are missing or None are passed over. Returns the length of each letter.
+    """
+    sizes = {} if sizes is None else sizes
+    for name, letters in axes.items():
+        if (array := arrays.get(name)) is None:
+            continue
+        shape, kind = np.shape(array), np.asarray(array).dtype.kind
+        fits = len(shape) == len(letters) and kind in kinds
+        if not fits or any(
+            sizes.setdefault(a, n) != n for a, n in zip(letters, shape, strict=True)
+        ):
+            raise ValueError(f"its array {name!r} has another shape or kind: {shape}, {kind!r}")
+    return sizes
+
+
+def check_covariances(arrays: Mapping[str, Any], *names: str) -> None:
+    """Refuse what cannot be covariances, shapes (..., n, n); None is passed over.
+
+    They are symmetric, variances are positive, and no correlation is beyond one.
+    """
+    for name in names:
+        if (covariance := arrays.get(name)) is None:
+            continue
+        variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+        if not (variance > 0.0).all():
+            raise ValueError(f"its array {name!r} has a variance that is not positive")
+        sd = np.sqrt(variance)
+        most = sd[..., :, None] * sd[..., None, :]
+        across = np.swapaxes(covariance, -2, -1)
+        if (abs(covariance - across) > 1e-6 * most).any() or (abs(covariance) > 1.001 * most).any():
+            raise ValueError(f"its array {name!r} is no covariance")
+
+
+def _reason(error: BaseException) -> str:
+    """One line of what is wrong."""
+    text = getattr(error, "strerror", None) or " ".join(str(error).split())
+    return text or type(error).__name__
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, room: int) -> NDArray[Any]:
+    """One array of an archive whose file has `room` bytes."""
     if member.compress_type != zipfile.ZIP_STORED or member.file_size > room:
         raise ValueError(f"{name!r} claims to be larger than the file")
     raw = io.BytesIO(archive.read(member))  # all of it, so that its checksum is looked at
@@ -112,8 +206,131 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, room: int) -> NDAr
         count *= length
     if dtype.hasobject or count * dtype.itemsize != member.file_size - raw.tell():
         raise ValueError(f"{name!r} claims a shape that it does not have")
+    if max(shape, default=0) > room:  # of an array without numbers
+        raise ValueError(f"{name!r} claims to be larger than the file")
     raw.seek(0)
     array = np.lib.format.read_array(raw, allow_pickle=False)
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
         raise ValueError(f"{name!r} holds what is not a finite number")
     return array
+
+
+def _encoded(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """A tree that JSON can hold, with its arrays put aside."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {"dict": {name: _encoded(each, arrays) for name, each in value.items()}}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_encoded(each, arrays) for each in value]}
+    if sparse.issparse(value):
+        rows: Any = sparse.csr_array(value)
+        parts = (*rows.shape, rows.data, rows.indices, rows.indptr)
+        return {"csr": [_encoded(part, arrays) for part in parts]}
+    array = np.asarray(value) if hasattr(value, "__array__") else None
+    if array is None or array.dtype.hasobject:
+        raise ValueError(
+            f"a {type(value).__name__} cannot be written: {value!r}; names and options have to be "
+            "text, numbers or arrays"
+        )
+    name = str(len(arrays))
+    arrays[name] = array
+    return {"array": name}
+
+
+def _decoded(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int = 0) -> Any:
+    """Undo `_encoded`."""
+    if not isinstance(tree, dict):
+        return tree
+    [(kind, value)] = tree.items()
+    if depth > _DEEPEST or kind not in ("array", "sparse", "csr", "dict", "list", "tuple"):
+        raise ValueError(f"its header has a {kind!r} in depth {depth}")
+    if kind == "array":
+        return arrays[value]
+    if kind == "sparse":  # of version 0.1
+        return sparse.csr_array(_decoded(value, arrays, depth + 1))
+    if kind == "dict":
+        return {name: _decoded(each, arrays, depth + 1) for name, each in value.items()}
+    values = [_decoded(each, arrays, depth + 1) for each in value]
+    if kind == "csr":
+        return _sparse(*values, sum(array.nbytes for array in arrays.values()))
+    return values if kind == "list" else tuple(values)
+
+
+def _sparse(rows: int, columns: int, data: Any, indices: Any, indptr: Any, room: int) -> Any:
+    if max(rows, columns) > room:
+        raise ValueError("a sparse array claims to be larger than the file")
+    found: Any = sparse.csr_array((data, indices, indptr), shape=(rows, columns))
+    found.check_format(full_check=True)
+    return found
+
+
+def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Checksum of all that is in a file but itself."""
+    content = {name: value for name, value in header.items() if name != "checksum"}
+    digest = hashlib.blake2b(json.dumps(content).encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        digest.update(repr((name, array.dtype.str, array.shape)).encode())
+        digest.update(array.reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def _opened(arrays: dict[str, NDArray[Any]]) -> tuple[str, dict[str, Any]]:
+    """Kind and state in the arrays of a file."""
+    if _HEADER not in arrays:
+        if "fingerprint" in arrays:
+            return "EM", arrays
+        raise ValueError("it has no header")
+    header = json.loads(arrays.pop(_HEADER).tobytes().decode())
+    if not isinstance(header, dict):
+        raise ValueError("its header is another's")
+    if "bayesrank" not in header:
+        return _of_version_0_1(header, arrays)
+    if header["format"] != _FORMAT:
+        raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
+    if header["checksum"] != _checksum(header, arrays):
+        raise ValueError("its content has changed since it was written")
+    return str(header["bayesrank"]), _decoded(header["state"], arrays)
+
+
+def _of_version_0_1(
+    header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> tuple[str, dict[str, Any]]:
+    """Kind and state of the formats of version 0.1, which did not name the kind."""
+    if "format" not in header:
+        return "OnlineLearner", {**header, "arrays": arrays}
+    known = 2 if "names" in header else 1
+    if header["format"] != known:
+        raise ValueError(f"its format is {header['format']}, and {known} and {_FORMAT} are read")
+    if "names" in header:
+        return "ArenaRanker", _decoded(header["ranker"], arrays) | header["names"]
+    if "ranker" in header:
+        return header.get("class", "PairwiseRanker"), _decoded(header["ranker"], arrays)
+    if "labels" in header:
+        return "LabelRanker", header | {
+            "posterior": _below("posterior.", arrays),
+            "mean": arrays["mean"],
+            "scale": arrays["scale"],
+        }
+    shape = (int(size) for size in arrays["shape"])
+    room = sum(array.nbytes for array in arrays.values())
+    number, mean_length = arrays["collection"]
+    return "LinkLearn", {
+        "options": header["options"],
+        "validation": header["validation"],
+        "params": _below("params.", arrays),
+        "postings": _sparse(*shape, arrays["data"], arrays["indices"], arrays["indptr"], room),
+        "num_documents": int(number),
+        "mean_length": float(mean_length),
+        "document_frequency": arrays["document_frequency"],
+    }
+
+
+def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

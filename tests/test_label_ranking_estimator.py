@@ -213,11 +213,6 @@ def test_a_file_forecasts_as_the_fit_does(tmp_path, kernel):
     assert read.params_.keys() == model.params_.keys()
     with pytest.raises(ValueError, match="files do not keep the result"):
         _ = read.result
-    with np.load(tmp_path / "model.npz") as file:
-        arrays = dict(file)
-    np.savez(tmp_path / "bad.npz", **{**arrays, "posterior.mean": arrays["posterior.mean"][:, :2]})
-    with pytest.raises(ValueError, match="bad.npz is not a state .* do not fit together"):
-        LabelRanker.load(tmp_path / "bad.npz")
 
 
 def test_smooth_utilities_and_averaging():

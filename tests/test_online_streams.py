@@ -11,6 +11,7 @@ from sklearn import base
 from sklearn.exceptions import NotFittedError
 from tinygp.kernels import ExpSquared, Polynomial
 
+from bayesrank._states import write_state
 from bayesrank.online import (
     OAPBPM,
     OAPBagging,
@@ -22,7 +23,6 @@ from bayesrank.online import (
     rank_loss,
     round_levels,
 )
-from bayesrank.online._storage import write_state
 
 clone: Callable[[Any], Any] = base.clone  # what scikit-learn says of its result is too wide
 
@@ -207,13 +207,9 @@ def test_states_of_other_learners_are_refused(tmp_path):
         PRank(K, kernel=QUADRATIC).load(path)
     with pytest.raises(ValueError, match="one with seed=3, and this has seed=4; load"):
         OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC).load(path)
-    header = {
-        "learner": model._signature(),
-        "num_features": 2,
-        "feature_names": None,
-        "notes": None,
-    }
-    write_state(path, header, model.state_._replace(votes=np.zeros(3))._asdict())
+    arrays = model.state_._replace(votes=np.zeros(3))._asdict()
+    header = {"learner": model._signature(), "num_features": 2, "feature_names": None}
+    write_state(path, "OnlineLearner", {**header, "notes": None, "arrays": arrays})
     with pytest.raises(ValueError, match="holds other arrays"):
         clone(model).load(path)
     path.write_bytes(path.read_bytes()[:100])
@@ -221,16 +217,9 @@ def test_states_of_other_learners_are_refused(tmp_path):
         clone(model).load(path)
     with pytest.raises(FileNotFoundError):
         clone(model).load(tmp_path / "none.npz")
-    for name, content in (("array.npy", np.zeros(3)), ("text.npz", "1,2"), ("list.npz", [1])):
-        other = tmp_path / name
-        if isinstance(content, list):
-            write_state(other, content, {})  # pyright: ignore[reportArgumentType]
-        elif isinstance(content, str):
-            other.write_text(content)
-        else:
-            np.save(other, content)
-        with pytest.raises(ValueError, match=f"{name} is not a state that was saved"):
-            clone(model).load(other)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(ValueError, match="array.npy is not a state that was saved"):
+        clone(model).load(tmp_path / "array.npy")
     with pytest.raises(NotFittedError):
         clone(model).save(path)
     with pytest.raises(NotFittedError):

@@ -4,15 +4,55 @@ import io
 import json
 import struct
 import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy import sparse
+from test_saved_states import FILES, STATES, plain
 
-from bayesrank._states import read_arrays, write_arrays
-from bayesrank.online import OnlineBayesPoint, WidrowHoff
+from bayesrank._states import (
+    check_axes,
+    check_covariances,
+    read_arrays,
+    read_state,
+    write_arrays,
+    write_state,
+)
+from bayesrank.estimators import (
+    ArenaRanker,
+    LabelRanker,
+    LinkLearn,
+    OrderRanker,
+    PairwiseRanker,
+    load_ranker,
+)
+from bayesrank.online import OAPBPM, OnlineBayesPoint, WidrowHoff
 from bayesrank.solvers.collaborative import EMState
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "n": np.int64(3), "name": np.array("probit")}
+read = partial(read_state, owner="a test", restore={"Test": dict})
+
+# One file of each format of version 0.1, what loads it, and what shows that it is the same.
+KINDS: dict[str, tuple[Any, Any]] = {
+    "graph": (PairwiseRanker.load, lambda it: it.predict()),
+    "low_rank": (load_ranker, lambda it: it.predict()),
+    "orders": (OrderRanker.load, lambda it: it.predict()),
+    "arena_averaged": (load_ranker, lambda it: it.predict()),
+    "arena_learned": (ArenaRanker.load, lambda it: it.predict()),
+    "labels_rbf": (LabelRanker.load, lambda it: it.posterior_),
+    "links": (LinkLearn.load, lambda it: [it.index_.postings.toarray(), *it.collection_]),
+    "OAPBPM": (lambda path: OAPBPM(3, 5, 0.5, 3).load(path), lambda it: it.state_),
+    "em": (EMState.load, lambda it: it[:-2]),
+}
+each_kind = pytest.mark.parametrize("name", KINDS)
+
+
+class Pair(NamedTuple):
+    first: int
+    second: str
 
 
 def _npy(array):
@@ -27,22 +67,49 @@ def _archive(path, members, compression=zipfile.ZIP_STORED):
             archive.writestr(f"{name}.npy", raw)
 
 
-def _terabytes(path):
-    """An array of 8 TB, by its header; the file has 200 bytes."""
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117)
-    raw = b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header + b"\n"
+def _claims(path, shape):
+    """An array of this shape, by its header; the file has some 300 bytes."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117)
+    raw = b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() + b"\n"
     _archive(path, {"a": raw})
 
 
+def _twice(path):
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "w") as archive:
+        for _ in range(2):
+            archive.writestr("a.npy", _npy(np.zeros(3)))
+
+
 def test_what_is_written_is_read(tmp_path):
-    write_arrays(tmp_path / "s", ARRAYS)
-    found = read_arrays(tmp_path / "s", "a test")
-    assert found.keys() == ARRAYS.keys()
-    for name, value in ARRAYS.items():
-        np.testing.assert_array_equal(found[name], value)
+    state = {
+        "nothing": None,
+        "names": ("tea", 3, 2.5, True, np.str_("milk"), "\ud800"),
+        "numbers": [np.float32(0.5), np.int64(7), []],
+        "pair": Pair(1, "x"),
+        "table": {"a": np.arange(6.0).reshape(2, 3).T, "none": np.zeros((0, 4)), "0": np.array(1)},
+        "sparse": sparse.csr_array(([2.0], ([1], [2])), shape=(3, 4)),
+    }  # fmt: skip
+    write_state(tmp_path / "s", "Test", state)
+    found = read(tmp_path / "s")
+    np.testing.assert_array_equal(found["table"].pop("a"), state["table"].pop("a"))
+    assert found["table"]["none"].shape == (0, 4) and found["table"]["0"].shape == ()
+    np.testing.assert_array_equal(found["sparse"].toarray(), state["sparse"].toarray())
+    assert found["pair"] == {"first": 1, "second": "x"} and found["names"] == state["names"]
+    assert found["numbers"] == [0.5, 7, []] and found["nothing"] is None
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
     with pytest.raises(FileNotFoundError):
-        read_arrays(tmp_path / "none", "a test")
+        read(tmp_path / "none")
+    for value in ({1, 2}, {1: 2}, np.array([{}])):
+        with pytest.raises(ValueError, match="cannot be written: .* have to be text, numbers"):
+            write_state(tmp_path / "s", "Test", {"a": value})
+    with pytest.raises(ValueError, match=r"s is not a state .* a test \(it is of the class Other"):
+        write_state(tmp_path / "s", "Other", {})
+        read(tmp_path / "s")
+
+
+def _headed(path, header, **arrays):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    write_arrays(path, {"header": np.frombuffer(text, np.uint8), **arrays})
 
 
 @pytest.mark.parametrize(
@@ -52,56 +119,138 @@ def test_what_is_written_is_read(tmp_path):
         (lambda path: path.mkdir(), "Is a directory"),
         (lambda path: write_arrays(path, {"a": [1.0, np.nan]}), "'a' holds what is not a finite"),
         (lambda path: write_arrays(path, {"a": [-np.inf]}), "'a' holds what is not a finite"),
-        (_terabytes, "'a' claims a shape that it does not have"),
+        (lambda path: _claims(path, (10**12,)), "'a' claims a shape that it does not have"),
+        (lambda path: _claims(path, (10**6, 0)), "'a' claims to be larger than the file"),
+        (_twice, "it holds 'a' twice"),
         (lambda path: _archive(path, {"a": _npy(np.zeros(9**5))}, zipfile.ZIP_DEFLATED), "larger"),
         (lambda path: _archive(path, {"a": b"no array"}), "the magic string is not correct"),
         (lambda path: _archive(path, {"a": b"\x93NUMPY\x09\x00"}), "only|another way|version"),
         (lambda path: _archive(path, {"a": _npy(np.zeros(3))[:-1]}), "claims a shape"),
         (lambda path: _archive(path, {"a": _npy(np.array([{}]))}), "claims a shape"),
+        (lambda path: write_arrays(path, {"a": 1.0}), "it has no header"),
+        (lambda path: _headed(path, b"\xff"), "can't decode"),
+        (lambda path: _headed(path, b"[" * 100_000), "recursion"),
+        (lambda path: _headed(path, b"7"), "its header is another's"),
+        (lambda path: _headed(path, {"bayesrank": "Test"}), "'format'"),
+        (lambda path: _headed(path, {"bayesrank": "Test", "format": 4}), "its format is 4, and 3"),
+        (lambda path: _headed(path, {"format": 9}), "its format is 9, and 1 and 3 are read"),
+        (
+            lambda path: _headed(path, {"bayesrank": "Test", "format": 3, "checksum": "0"}),
+            "its content has changed",
+        ),
     ],
 )
 def test_what_is_no_state_is_refused_and_named(tmp_path, make, reason):
     path = tmp_path / "s"
     make(path)
     with pytest.raises(ValueError, match=rf"s is not a state .* by a test \(.*({reason})"):
-        read_arrays(path, "a test")
+        read(path)
 
 
-def test_files_cut_or_changed_at_any_byte_are_refused_or_the_same(tmp_path):
-    write_arrays(tmp_path / "s", ARRAYS)
-    raw = (tmp_path / "s").read_bytes()
-    for cut in range(0, len(raw), 7):
-        (tmp_path / "s").write_bytes(raw[:cut])
-        with pytest.raises(ValueError, match="s is not a state"):
-            read_arrays(tmp_path / "s", "a test")
+def test_trees_of_version_0_1_are_not_deep_and_have_no_lengths_that_the_file_has_not(tmp_path):
+    tree: Any = 1
+    for _ in range(100):
+        tree = {"tuple": [tree]}
+    huge = {"csr": [10**9, 10**9, *({"array": name} for name in "abc")]}
+    for state, reason in ((tree, "in depth 33"), (huge, "larger than the file"), ({"x": 1}, "'x'")):
+        arrays = {"a": np.ones(1), "b": np.zeros(1, int), "c": np.zeros(2, int)}
+        _headed(tmp_path / "s", {"format": 1, "class": "Test", "ranker": state}, **arrays)
+        with pytest.raises(ValueError, match=f"s is not a state .*{reason}"):
+            read(tmp_path / "s")
+
+
+def test_arrays_that_cannot_be_what_they_are_said_to_be():
+    arrays = {"mean": np.zeros(2), "spread": np.eye(2), "none": None}
+    assert check_axes(arrays, {"mean": "n", "spread": "nn", "other": "q"}) == {"n": 2}
+    check_covariances(arrays, "spread", "none")
+    for axes, kinds in (({"mean": "nn"}, "f"), ({"mean": "n", "spread": "nm"}, "iu")):
+        with pytest.raises(ValueError, match="its array 'mean' has another shape or kind"):
+            check_axes(arrays, axes, kinds=kinds)
+    lopsided = np.array([[1.0, 0.3], [0.0, 1.0]])
+    for changed in (-np.eye(2), np.zeros((2, 2)), lopsided, np.eye(2) + 2 * np.eye(2)[::-1]):
+        with pytest.raises(ValueError, match="its array 'spread' (is no covariance|.*positive)"):
+            check_covariances({"spread": changed}, "spread")
+
+
+def _same(found, told):
+    for one, other in zip(found, told, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def _mutations(name: str, count: int, path: Path) -> int:
+    """Change bytes of a file of this kind, in both formats, `count` times; return refusals."""
+    load, answer = KINDS[name]
+    whole = load(STATES / f"{name}.npz")
+    told = answer(whole)
     rng, refused = np.random.default_rng(0), 0
-    for place in rng.integers(len(raw), size=300):
-        changed = bytearray(raw)
-        changed[place] ^= 1 << rng.integers(8)
-        (tmp_path / "s").write_bytes(changed)
-        try:
-            found = read_arrays(tmp_path / "s", "a test")
-        except ValueError as error:
-            assert f"{tmp_path / 's'} is not a state that was saved by a test" in str(error)
-            refused += 1
-        else:  # what changed was no number: a date, or a name of an array
-            for name in found.keys() & ARRAYS.keys():
-                np.testing.assert_array_equal(found[name], ARRAYS[name])
-    assert refused > 150
+    whole.save(path)
+    _same(answer(load(path)), told)
+    for raw in ((STATES / f"{name}.npz").read_bytes(), path.read_bytes()):
+        for number in range(count // 2):
+            changed = bytearray(raw)
+            for place in rng.integers(len(raw), size=1 + number % 3):
+                changed[place] = rng.integers(256)
+            path.write_bytes(changed[: rng.integers(len(raw))] if number % 7 == 0 else changed)
+            try:
+                found = answer(load(path))
+            except ValueError as error:
+                assert f"{path} is not a state that was saved by" in str(error)
+                assert "\n" not in str(error)
+                refused += 1
+            else:  # what changed was no number: a date, say
+                _same(found, told)
+    return refused
 
 
-@pytest.fixture
-def saved(tmp_path):
-    path = tmp_path / "state.npz"
-    WidrowHoff(3).partial_fit([[0.5, 1.0], [1.0, 0.0]], [1, 3]).save(path)
-    return path
+@each_kind
+def test_changed_bytes_are_refused_or_mean_nothing(name, tmp_path):
+    assert _mutations(name, 20, tmp_path / "s") > 10
 
 
-def _with_header(path, **changes):
-    arrays = read_arrays(path, "a test")
-    header = json.loads(arrays["header"].tobytes()) | changes
-    header = {name: value for name, value in header.items() if value is not ...}
-    write_arrays(path, arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+@pytest.mark.slow
+@each_kind
+def test_many_changed_bytes_are_refused_or_mean_nothing(name, tmp_path):
+    assert _mutations(name, 500, tmp_path / "s") > 250
+
+
+@each_kind
+def test_values_that_were_changed_are_refused(name, tmp_path):
+    """By the checksum in files of now; in those of version 0.1 by what they can be."""
+    load, _ = KINDS[name]
+    path = tmp_path / "s"
+    load(STATES / f"{name}.npz").save(path)
+    kept = read_arrays(path, "a test")
+    for array in kept:
+        if kept[array].size and array != "header":
+            changed = kept[array].copy()
+            changed.flat[-1] += 1
+            write_arrays(path, kept | {array: changed})
+            with pytest.raises(ValueError, match="s is not a state .*its content has changed"):
+                load(path)
+    kept = read_arrays(STATES / f"{name}.npz", "a test")
+    for array, value in kept.items():
+        square = value.ndim > 1 and value.shape[-1] == value.shape[-2] and value.dtype.kind == "f"
+        if square and np.allclose(value, np.swapaxes(value, -1, -2)):
+            for changed in (-value, value[..., :1], value + np.tri(value.shape[-1])):
+                write_arrays(path, kept | {array: changed})
+                with pytest.raises(ValueError, match="s is not a state that was saved by"):
+                    load(path)
+
+
+def test_the_kind_is_in_the_file(tmp_path):
+    kinds = {"pairs": PairwiseRanker, "orders": OrderRanker, "arena_learned": ArenaRanker}
+    for name, kind in kinds.items():
+        ranker = load_ranker(STATES / f"{name}.npz")
+        assert type(ranker) is kind
+        ranker.save(tmp_path / f"{name}.npz")
+        assert type(load_ranker(tmp_path / f"{name}.npz")) is kind
+        again = FILES[name](tmp_path / f"{name}.npz")
+        told = plain(FILES[name](STATES / f"{name}.npz"))
+        assert plain(again) == told
+    with pytest.raises(ValueError, match=r"by a PairwiseRanker \(it is of the class OrderRanker\)"):
+        PairwiseRanker.load(tmp_path / "orders.npz")
+    with pytest.raises(ValueError, match="labels_rbf.npz .* by a ranker .*class LabelRanker"):
+        load_ranker(STATES / "labels_rbf.npz")
 
 
 @pytest.mark.parametrize(
@@ -116,49 +265,36 @@ def _with_header(path, **changes):
         ({"feature_names": 7}, "names other features"),
     ],
 )
-def test_headers_of_online_learners(saved, changes, reason):
-    _with_header(saved, **changes)
-    with pytest.raises(
-        ValueError, match=rf"state.npz is not a state .* online ranker \(.*{reason}"
-    ):
-        WidrowHoff(3).load(saved)
+def test_headers_of_online_learners(changes, reason, tmp_path):
+    arrays = read_arrays(STATES / "WidrowHoff.npz", "a test")
+    header = json.loads(arrays.pop("header").tobytes()) | changes
+    state = {name: value for name, value in header.items() if value is not ...}
+    _headed(tmp_path / "old.npz", state, **arrays)
+    write_state(tmp_path / "new.npz", "OnlineLearner", state | {"arrays": arrays})
+    for path in tmp_path.iterdir():
+        with pytest.raises(ValueError, match=rf"{path.name} is not .* online ranker \(.*{reason}"):
+            WidrowHoff(3, 0.05).load(path)
 
 
-def test_values_of_online_learners(saved):
-    arrays = read_arrays(saved, "a test")
-    name = next(name for name, value in arrays.items() if value.dtype.kind == "f" and value.size)
-    for value in (np.nan, np.inf):
-        arrays[name] = np.full_like(arrays[name], value)
-        write_arrays(saved, arrays)
-        with pytest.raises(ValueError, match=rf"state.npz is not .* \('{name}' holds what is not"):
-            WidrowHoff(3).load(saved)
-    for header in (b"\xff", b"[" * 100_000, b"7"):
-        write_arrays(saved, arrays | {name: 0.0, "header": np.frombuffer(header, np.uint8)})
-        with pytest.raises(ValueError, match="state.npz is not a state"):
-            WidrowHoff(3).load(saved)
-    write_arrays(saved, {"a": 1.0})
-    with pytest.raises(ValueError, match="it has no header"):
-        WidrowHoff(3).load(saved)
-
-
-def test_features_that_there_is_no_room_for(saved, monkeypatch):
+def test_features_that_there_is_no_room_for(monkeypatch):
     def too_many(self, num_features):
         raise MemoryError
 
     monkeypatch.setattr(OnlineBayesPoint, "_init_state", too_many)
-    _with_header(saved, learner=OnlineBayesPoint(3)._signature())
-    with pytest.raises(ValueError, match="state.npz is not a state .* features are too many"):
-        OnlineBayesPoint(3).load(saved)
+    with pytest.raises(ValueError, match="OnlineBayesPoint.npz is not a state .*features are too"):
+        OnlineBayesPoint(3, noise=(0.1, 0.5)).load(STATES / "OnlineBayesPoint.npz")
 
 
 def test_states_of_em(tmp_path):
     path = tmp_path / "em.npz"
-    write_arrays(path, {name: 1.0 for name in EMState._fields if name != "tau"})
-    with pytest.raises(ValueError, match=r"em.npz is not a state .* by EM \(it lacks tau\)"):
-        EMState.load(path)
-    write_arrays(path, {name: np.inf for name in EMState._fields})
-    with pytest.raises(ValueError, match="em.npz is not a state .* by EM .*not a finite"):
-        EMState.load(path)
-    _terabytes(path)
-    with pytest.raises(ValueError, match="em.npz is not a state .* by EM .*claims a shape"):
-        EMState.load(path)
+    whole = read_arrays(STATES / "em.npz", "a test")
+    for changes, reason in (
+        ({"tau": None}, "it lacks tau"),
+        ({"tau": np.full(12, np.inf)}, "not a finite"),
+        ({"tau": np.zeros(3)}, "'nu' has another shape"),
+        ({"scales": -whole["scales"]}, "'scales' has numbers that are not positive"),
+    ):
+        fields = {k: v for k, v in (whole | changes).items() if v is not None}
+        write_arrays(path, fields)
+        with pytest.raises(ValueError, match=rf"em.npz is not a state .* by EM .*{reason}"):
+            EMState.load(path)

@@ -8,6 +8,7 @@ from bayesrank.estimators.cone_rank import ConeRank as ConeRank
 from bayesrank.estimators.label_ranking import LabelRanker as LabelRanker
 from bayesrank.estimators.lambda_rank import LambdaRank as LambdaRank
 from bayesrank.estimators.link_learn import LinkLearn as LinkLearn
+from bayesrank.estimators.load import load_ranker as load_ranker
 from bayesrank.estimators.orders import OrderRanker as OrderRanker
 from bayesrank.estimators.ordinal import OrdinalGP as OrdinalGP
 from bayesrank.estimators.pairwise import PairwiseRanker as PairwiseRanker
@@ -31,5 +32,6 @@ __all__ = [
     "RankRLS",
     "absolute_error_score",
     "correlation_kernel",
+    "load_ranker",
     "log_score",
 ]

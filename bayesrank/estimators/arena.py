@@ -14,13 +14,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._forks import refuse_forked_child
+from bayesrank._states import read_state
 from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.arena_effects import Effect, effects_of, judges_of, sentences_on
 from bayesrank.estimators.arena_log import read_log
 from bayesrank.estimators.arena_posterior import ArenaPosterior
 from bayesrank.estimators.arena_scales import fit_posterior
-from bayesrank.estimators.arena_storage import read_arena, write_arena
+from bayesrank.estimators.arena_storage import restored, write_arena
 from bayesrank.estimators.comparisons import numbers_of, read_pairs
 from bayesrank.estimators.skills import OUTCOMES, Outcome, at_mean, moments_of
 from bayesrank.infer import IntegratedEPResult
@@ -428,7 +429,11 @@ class ArenaRanker(BaseEstimator):
         FileNotFoundError
             If there is no file.
         """
-        return read_arena(path, cls)
+        return read_state(path, f"an {cls.__name__}", {cls.__name__: cls._restored})
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        return restored(cls, state)
 
     def _known(self) -> dict[Hashable, int]:
         return {name: number for number, name in enumerate(self.names_)}

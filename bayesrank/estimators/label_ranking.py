@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from bayesrank._states import read_state
 from bayesrank._validate import check_count
 from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
@@ -23,7 +25,7 @@ from bayesrank.estimators.label_posterior import (
     SampledRankings,
     label_posterior,
 )
-from bayesrank.estimators.label_storage import named_array, read_labels, write_labels
+from bayesrank.estimators.label_storage import named_array, restored, write_labels
 from bayesrank.estimators.label_targets import read_targets
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
@@ -507,7 +509,7 @@ class LabelRanker(EPEstimator):
         FileNotFoundError
             If there is no file.
         """
-        return read_labels(path, cls)
+        return read_state(path, f"a {cls.__name__}", {cls.__name__: partial(restored, cls)})
 
     def _utilities(self, X: ArrayLike) -> LabelUtilities:
         check_is_fitted(self, "posterior_")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._states import no_state, read_arrays, write_arrays
+from bayesrank._states import read_state, write_state
 from bayesrank._validate import check_count
 from bayesrank.retrieval import (
     Collection,
@@ -26,9 +24,6 @@ from bayesrank.retrieval import (
 from bayesrank.solvers.link_learn import FORMS, LOSSES, TermWeight, Texts, fit_link_learn, weigh
 
 __all__ = ["LinkLearn"]
-
-_OWNER = "LinkLearn"
-_FORMAT = 1
 
 
 class LinkLearn(SearchEngine):
@@ -182,22 +177,17 @@ class LinkLearn(SearchEngine):
         """
         check_is_fitted(self, "params_")
         options = {k: v for k, v in self.get_params().items() if k != "random_state"}
-        header = {"format": _FORMAT, "options": options, "validation": self.validation_}
-        flat = _flattened(self.params_)
-        postings, known = self.index_.postings, self.collection_
-        write_arrays(
-            path,
-            {
-                **{f"params.{name}": value for name, value in flat.items()},
-                "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
-                "shape": np.array(postings.shape),
-                "data": postings.data,
-                "indices": postings.indices,
-                "indptr": postings.indptr,
-                "document_frequency": known.document_frequency,
-                "collection": np.array([known.num_documents, known.mean_length]),
-            },
-        )
+        known = self.collection_
+        state = {
+            "options": options,
+            "validation": self.validation_,
+            "params": _flattened(self.params_),
+            "postings": self.index_.postings,
+            "num_documents": known.num_documents,
+            "mean_length": known.mean_length,
+            "document_frequency": known.document_frequency,
+        }
+        write_state(path, type(self).__name__, state)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -210,28 +200,22 @@ class LinkLearn(SearchEngine):
         FileNotFoundError
             If there is no file.
         """
-        arrays = read_arrays(path, _OWNER)
-        try:
-            header = json.loads(arrays["header"].tobytes().decode())
-            if header["format"] != _FORMAT:
-                raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
-            engine = cls(**header["options"])
-            engine._form = engine._check_options()
-            engine.validation_ = [float(value) for value in header["validation"]]
-            flat = {k[7:]: v for k, v in arrays.items() if k.startswith("params.")}
-            engine.params_ = _restored(engine._form, flat)
-            shape = tuple(int(size) for size in arrays["shape"])
-            parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-            postings: Any = sparse.csr_array(parts, shape=shape)
-            postings.check_format()
-            number, mean_length = arrays["collection"]
-            frequency = arrays["document_frequency"]
-            if frequency.shape != shape[:1] or int(number) != shape[1]:
-                raise ValueError("its parts do not fit together")
-            engine.collection_ = Collection(int(number), float(mean_length), frequency)
-            engine.index_ = Index(postings.T)
-        except (LookupError, TypeError, ValueError) as error:
-            raise no_state(path, _OWNER, " ".join(str(error).split())) from None
+        return read_state(path, "LinkLearn", {cls.__name__: cls._restored})
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        engine = cls(**state["options"])
+        engine._form = engine._check_options()
+        engine.validation_ = [float(value) for value in state["validation"]]
+        engine.params_ = _restored(engine._form, state["params"])
+        postings, frequency = state["postings"], state["document_frequency"]
+        number, mean_length = state["num_documents"], float(state["mean_length"])
+        if frequency.shape != postings.shape[:1] or number != postings.shape[1]:
+            raise ValueError("its parts do not fit together")
+        if not (0.0 <= mean_length < np.inf and (frequency >= 0).all()):
+            raise ValueError("its counts are not those of documents")
+        engine.collection_ = Collection(number, mean_length, frequency)
+        engine.index_ = Index(postings.T)
         return engine
 
     def _check_options(self) -> TermWeight:

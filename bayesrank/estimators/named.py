@@ -9,11 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._states import read_state
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.comparisons import numbers_of
 from bayesrank.estimators.skills import SkillEstimator
-from bayesrank.estimators.storage import read_ranker, write_ranker
+from bayesrank.estimators.storage import restored, write_ranker
 
 __all__ = ["NamedSkillEstimator"]
 
@@ -64,7 +65,11 @@ class NamedSkillEstimator(SkillEstimator):
         FileNotFoundError
             If there is no file.
         """
-        return read_ranker(path, cls)
+        return read_state(path, f"a {cls.__name__}", {cls.__name__: cls._restored})
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        return restored(cls, state)
 
     def _names(self) -> list[Hashable]:
         return self.names_

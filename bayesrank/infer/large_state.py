@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bayesrank._states import check_axes
 from bayesrank.infer.gaussian.links import LinkedGaussian
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
@@ -70,12 +71,12 @@ def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
     """
     if state["structure"] not in _MAKERS:
         raise ValueError(f"its structure is {state['structure']!r}")
-    arrays = {name: _checked(name, state[name]) for name in _AXES if name in state}
-    sizes: dict[str, int] = {}
-    for name, array in arrays.items():
-        for axis, length in zip(_AXES[name], array.shape, strict=True):
-            if sizes.setdefault(axis, length) != length:
-                raise ValueError(f"its array {name!r} has the shape {array.shape}")
+    arrays = {name: state[name] for name in _AXES if name in state}
+    sizes = check_axes({"columns": arrays["columns"]}, {"columns": "gr"}, kinds="iu")
+    check_axes(arrays, {name: axes for name, axes in _AXES.items() if name != "columns"}, sizes)
+    for name in ("variances", "own"):
+        if name in arrays and not (arrays[name] > 0.0).all():
+            raise ValueError(f"its array {name!r} has a variance that is not positive")
     columns = arrays["columns"]
     if columns.size and not 0 <= columns.min() <= columns.max() < sizes["n"]:
         raise ValueError("its rows name latents that it does not have")
@@ -91,13 +92,6 @@ def _of_sites(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseS
         "tau": sites.tau,
         "nu": sites.nu,
     }
-
-
-def _checked(name: str, array: Any) -> Any:
-    kinds = "iu" if name == "columns" else "f"
-    if array.ndim != len(_AXES[name]) or array.dtype.kind not in kinds:
-        raise ValueError(f"its array {name!r} has the shape {array.shape} and type {array.dtype}")
-    return array
 
 
 def _factorised(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:

@@ -1,5 +1,6 @@
 """Learners whose state goes to a file and comes back, to be continued exactly."""
 
+import json
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -12,10 +13,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank._states import no_state
-from bayesrank.online._storage import OWNER, read_state, write_state
+from bayesrank._states import no_state, read_state, write_state
 
 __all__ = ["SavedLearner"]
+
+_OWNER, _KIND = "an online ranker", "OnlineLearner"
+_FIELDS = ("learner", "num_features", "feature_names", "notes")
 
 
 class SavedLearner(BaseEstimator, ABC):
@@ -57,13 +60,14 @@ class SavedLearner(BaseEstimator, ABC):
         """
         check_is_fitted(self, "state_")
         names = self.feature_names_in_
-        header = {
+        state = {
             "learner": self._signature(),
             "num_features": self.n_features_in_,
             "feature_names": None if names is None else names.tolist(),
-            "notes": notes,
+            "notes": json.dumps(notes),
+            "arrays": {name: np.asarray(each) for name, each in self.state_._asdict().items()},
         }
-        write_state(path, header, self.state_._asdict())
+        write_state(path, _KIND, state)
 
     def load(self, path: str | Path) -> Self:
         """Take up the state of a file, and continue exactly as the learner that saved it.
@@ -86,42 +90,31 @@ class SavedLearner(BaseEstimator, ABC):
             If there is no file.
         """
         self._check_options()
-        header, arrays = read_state(path)
-        saved, here = _parts(str(header["learner"])) - self._implied, _parts(self._signature())
-        if saved != here:
+        saved = read_state(path, _OWNER, {_KIND: _checked})
+        there, here = _parts(saved["learner"]) - self._implied, _parts(self._signature())
+        if there != here:
             raise ValueError(
-                f"{path} was saved by one with {_join(saved - here)}, and this has "
-                f"{_join(here - saved)}; load it into a learner with the same options."
+                f"{path} was saved by one with {_join(there - here)}, and this has "
+                f"{_join(here - there)}; load it into a learner with the same options."
             )
-        num_features = self._recorded_width(path, header, arrays)
         with jax.enable_x64(True):
             try:
-                empty = self._init_state(num_features)
+                empty = self._init_state(saved["num_features"])
             except MemoryError:
-                raise no_state(path, OWNER, f"{num_features} features are too many") from None
-        if arrays.keys() != empty._asdict().keys() or not all(
-            _fits(arrays[name], np.asarray(value)) for name, value in empty._asdict().items()
+                reason = f"{saved['num_features']} features are too many"
+                raise no_state(path, _OWNER, reason) from None
+        arrays, wanted = saved["arrays"], empty._asdict()
+        if arrays.keys() != wanted.keys() or not all(
+            _fits(arrays[name], np.asarray(value)) for name, value in wanted.items()
         ):
             raise ValueError(
                 f"{path} holds other arrays than this learner's; it was not saved by it."
             )
-        names = header["feature_names"]
+        names = saved["feature_names"]
         names = None if names is None else np.array(names, object)
-        self._take(num_features, names, type(empty)(**arrays))
-        self.notes_ = header["notes"]
+        self._take(saved["num_features"], names, type(empty)(**arrays))
+        self.notes_ = saved["notes"]
         return self
-
-    def _recorded_width(
-        self, path: str | Path, header: dict[str, Any], arrays: dict[str, Any]
-    ) -> int:
-        """Number of features that a saved state speaks of, if there can be so many."""
-        widest = max((length for array in arrays.values() for length in array.shape), default=0)
-        num_features, names = header["num_features"], header["feature_names"]
-        if type(num_features) is not int or not 1 <= num_features <= widest:
-            raise no_state(path, OWNER, f"its header speaks of {num_features!r} features")
-        if names is not None and (not isinstance(names, list) or len(names) != num_features):
-            raise no_state(path, OWNER, "its header names other features than it has")
-        return num_features
 
     def _take(self, num_features: int, names: Any, state: Any) -> None:
         self.n_features_in_, self.feature_names_in_, self.state_ = num_features, names, state
@@ -130,6 +123,20 @@ class SavedLearner(BaseEstimator, ABC):
         options = sorted(self.get_params(deep=False).items())
         parts = (f"{name}={_describe(value)}" for name, value in options)
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _checked(state: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a header that does not fit its arrays, before a learner is made room for."""
+    if missing := {*_FIELDS, "arrays"} - state.keys():
+        raise ValueError(f"its header lacks {', '.join(sorted(missing))}")
+    learner, num_features, names, notes = (state[name] for name in _FIELDS)
+    lengths = [length for array in state["arrays"].values() for length in array.shape]
+    if type(num_features) is not int or not 1 <= num_features <= max(lengths, default=0):
+        raise ValueError(f"its header speaks of {num_features!r} features")
+    if names is not None and (not isinstance(names, list) or len(names) != num_features):
+        raise ValueError("its header names other features than it has")
+    notes = json.loads(notes) if isinstance(notes, str) else notes  # version 0.1 has no text
+    return state | {"learner": str(learner), "notes": notes}
 
 
 def _describe(option: Any) -> str:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesrank._states import no_state, read_arrays, write_arrays
+from bayesrank._states import check_axes, check_covariances, read_state, write_state
 from bayesrank.solvers.collaborative.blocks import restore, take
 from bayesrank.solvers.collaborative.types import (
     Base,
@@ -32,6 +32,20 @@ __all__ = [
     "to_coordinates",
     "unpack",
 ]
+
+_AXES = {
+    "mean": "m",
+    "kernel": "mm",
+    "level": "",
+    "scales": "c",
+    "shared_theta": "p",
+    "spread": "p",
+    "tau": "k",
+    "nu": "k",
+    "theta": "np",
+    "user_level": "n",
+    "user_scale": "n",
+}
 
 Array = Any  # float64: NumPy's on the host, JAX's on devices
 
@@ -73,7 +87,7 @@ class EMState(NamedTuple):
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file (NumPy's .npz); a file that is there is replaced at once."""
-        write_arrays(path, self._asdict())
+        write_state(path, "EM", self._asdict())
 
     @classmethod
     def load(cls, path: str | Path) -> EMState:
@@ -84,11 +98,20 @@ class EMState(NamedTuple):
         ValueError
             If the file holds none.
         """
-        fields = read_arrays(path, "EM")
+        return read_state(path, "EM", {"EM": cls._restored})
+
+    @classmethod
+    def _restored(cls, fields: dict[str, Any]) -> EMState:
         if set(fields) != set(cls._fields):
             lacking = ", ".join(sorted(set(cls._fields) - set(fields))) or "nothing, but holds more"
-            raise no_state(path, "EM", f"it lacks {lacking}")
-        return cls(**fields)
+            raise ValueError(f"it lacks {lacking}")
+        check_axes(fields, _AXES)
+        check_covariances(fields, "kernel")
+        for name in ("scales", "user_scale"):
+            if not (fields[name] > 0.0).all():
+                raise ValueError(f"its array {name!r} has numbers that are not positive")
+        texts = {name: str(fields[name]) for name in ("model", "fingerprint")}
+        return cls(**fields | texts)
 
     def check(
         self, observations: Observations, setting: Setting, num_kernels: int, user_spread: float

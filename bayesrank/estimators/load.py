@@ -1,0 +1,37 @@
+"""`load_ranker`: any ranker of named items, of the class that its file names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bayesrank._states import read_state
+from bayesrank.estimators.arena import ArenaRanker
+from bayesrank.estimators.orders import OrderRanker
+from bayesrank.estimators.pairwise import PairwiseRanker
+
+__all__ = ["load_ranker"]
+
+_RANKERS = (ArenaRanker, OrderRanker, PairwiseRanker)
+
+
+def load_ranker(path: str | Path) -> ArenaRanker | OrderRanker | PairwiseRanker:
+    """Read a ranker that `save` wrote, of whatever class it is.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    ArenaRanker, OrderRanker or PairwiseRanker
+        The fitted ranker; the file names its class.
+
+    Raises
+    ------
+    ValueError
+        If the file is none, or damaged; the message names it.
+    FileNotFoundError
+        If there is no file.
+    """
+    return read_state(path, "a ranker", {kind.__name__: kind._restored for kind in _RANKERS})
