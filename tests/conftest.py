@@ -1,9 +1,10 @@
 """Settings and fixtures shared by the tests."""
 
 import os
-import tempfile
 import warnings
 from importlib.metadata import version
+
+import compiled_code
 
 # Tests compile much and compute little: XLA spends less time on optimising, here and in the
 # processes that tests start, unless it is told to work as it does for users
@@ -17,11 +18,9 @@ if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").sta
         f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
         " --xla_cpu_parallel_codegen_split_count=1"
     )
-# The processes of one session, those that tests start among them, share what one has compiled; the
-# directory is removed when the first of them, which is the one that makes it, ends.
+# All processes of a session, and the sessions of a week, share what one has compiled.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    _compiled = tempfile.TemporaryDirectory(prefix="bayesrank-tests-", ignore_cleanup_errors=True)
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compiled_code.folder())
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Two processes share the work already, and the matrices are small: threads within one of them would
