@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from bayesrank._validate import check_count
 from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
 from bayesrank.active.acquisition.pairs import bald_of_margin
+from bayesrank.active.selection import check_pairs
 
 __all__ = ["BestPair", "FactoredBeliefs", "best_pair", "best_pair_batch"]
 
@@ -163,8 +164,8 @@ def best_pair_batch(
     mean, factor, diagonal, noise = _checked(beliefs)
     q, max_scored = check_count(q, "q"), check_count(max_scored, "max_scored")
     n, rank = len(mean), factor.shape[1]
-    pairs = None if candidates is None else _pairs(candidates, "candidates", n)
-    out = _keys(_pairs(exclude, "exclude", n), n)
+    pairs = None if candidates is None else check_pairs(candidates, "candidates", n)
+    out = _keys(check_pairs(exclude, "exclude", n), n)
     if q > 1:
         # Columns of zeros, which change nothing: compiled code sees one shape.
         factor = np.pad(factor, ((0, 0), (0, 2 * (q - 1))))
@@ -323,6 +324,7 @@ def _best_of_some(
 
 def _keys(pairs: Array, n: int) -> Array:
     """One number a pair, whatever the order of its items."""
+    pairs = pairs.astype(np.int64)
     return pairs.min(axis=1, initial=n) * n + pairs.max(axis=1, initial=0)
 
 
@@ -347,20 +349,3 @@ def _checked(beliefs: FactoredBeliefs) -> tuple[Array, Array, Array, float]:
     if not 0 < noise < np.inf:
         raise ValueError(f"`beliefs` has a noise of {noise}; pass a positive standard deviation.")
     return mean, factor, diagonal, noise
-
-
-def _pairs(pairs: ArrayLike | None, name: str, n: int) -> Array:
-    array = (
-        np.zeros((0, 2), np.int64) if pairs is None or np.size(pairs) == 0 else np.asarray(pairs)
-    )
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass pairs of items, "
-            "integers of shape (k, 2)."
-        )
-    if array.size and not 0 <= array.min() <= array.max() < n:
-        raise ValueError(
-            f"`{name}` holds items from {array.min()} to {array.max()}; items are numbered from 0 "
-            f"to {n - 1}."
-        )
-    return array.astype(np.int64)

@@ -1,15 +1,12 @@
 """Which questions to ask next: the best of all pairs, without holding all their scores.
 
-The ``n (n - 1) / 2`` pairs of n items are walked through by distance round a circle: the pairs
-``(i, i + d mod n)`` with ``d = 1, 2, ..., n // 2`` are each pair once. A chunk is a few distances;
-its scores are compared with the best so far and forgotten, so that memory does not grow with the
-number of pairs. Criteria that look at all items for each pair are walked through in blocks of
-neighbours on the circle instead, ``(i + r, i + 1 + c)``.
+A chunk of pairs is a few first items with all second ones; its scores are compared with the best so
+far and forgotten, so that memory does not grow with the number of pairs.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +20,12 @@ from bayesrank._memory import check_room
 from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
-from bayesrank.active.acquisition.blocks import BlockForm, block_form
+from bayesrank.active.acquisition.blocks import block_form
 
-__all__ = ["best_batch", "best_pairs"]
+__all__ = ["best_batch", "best_pairs", "check_pairs"]
 
 _CHUNK = 65_536
-# Items whose pairs with half the circle make a block: few, so that its arrays stay in the cache.
+# Items whose pairs with all others make a block: few, so that its arrays stay in the cache.
 _HEIGHT = 32
 
 
@@ -89,18 +86,7 @@ def best_pairs(
     >>> pairs.tolist()
     [[1, 2], [0, 2]]
     """
-    beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
-    q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
-    n = beliefs.mean.shape[0]
-    blocks = candidates is None and block_form(acquisition) is not None
-    _check_room(beliefs, q, chunk, blocks)
-    excluded = _check_pairs(exclude, "exclude", n)
-    if candidates is None:
-        best = _best_of_all(acquisition, beliefs, excluded, q, chunk)
-    else:
-        pairs = _check_pairs(candidates, "candidates", n)
-        best = _best_of_some(acquisition, beliefs, pairs, excluded, q, chunk)
-    return _checked(best)
+    return _checked(_best(*_arguments(acquisition, beliefs, candidates, exclude, q, chunk)))
 
 
 def best_batch(
@@ -139,14 +125,7 @@ def best_batch(
     ValueError
         If an argument cannot be used, or memory is too small; the message says what to do.
     """
-    beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
-    q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
-    n = beliefs.mean.shape[0]
-    blocks = candidates is None and block_form(acquisition) is not None
-    _check_room(beliefs, q, chunk, blocks)
-    excluded = _check_pairs(exclude, "exclude", n)
-    pairs = None if candidates is None else _check_pairs(candidates, "candidates", n)
-    return _checked(_greedy(acquisition, beliefs, pairs, excluded, q, chunk))
+    return _checked(_greedy(*_arguments(acquisition, beliefs, candidates, exclude, q, chunk)))
 
 
 @partial(jax.jit, static_argnums=(4, 5))
@@ -158,13 +137,12 @@ def _greedy(
     q: int,
     chunk: int,
 ) -> _Best:
+    """The best pair, q times, each under what the ones before it are expected to tell."""
+
     def choose(carry: tuple[Beliefs, Array], place: Array) -> tuple[tuple[Beliefs, Array], _Best]:
         beliefs, chosen = carry
         taken = jnp.concatenate([excluded, chosen])
-        if candidates is None:
-            best = _best_of_all(acquisition, beliefs, taken, 1, chunk)
-        else:
-            best = _best_of_some(acquisition, beliefs, candidates, taken, 1, chunk)
+        best = _best(acquisition, beliefs, candidates, taken, 1, chunk)
         pair = best.pairs[0]
         return (anticipate(beliefs, pair), chosen.at[place].set(pair)), _Best(best.scores[0], pair)
 
@@ -172,104 +150,49 @@ def _greedy(
     return lax.scan(choose, (beliefs, none), jnp.arange(q))[1]
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def _best_of_all(
-    acquisition: Partial, beliefs: Beliefs, excluded: Array, q: int, chunk: int
-) -> _Best:
-    """The best of all pairs, a few distances round the circle at a time."""
-    form = block_form(acquisition)
-    if form is not None:
-        return _best_of_blocks(form, beliefs, excluded, q, chunk)
-    n = beliefs.mean.shape[0]
-    furthest = n // 2
-    lengths = min(max(1, chunk // n), max(1, furthest))
-    first = jnp.arange(n, dtype=excluded.dtype)
-    distance_out, first_out = _place_on_circle(excluded, n)
-
-    def score(start: Array) -> _Best:
-        distance = start + jnp.arange(lengths, dtype=excluded.dtype)[:, None]
-        second = (first + distance) % n
-        counted = _is_counted(distance, first, second, n)
-        pairs = jnp.stack(jnp.broadcast_arrays(first, second), axis=-1).reshape(-1, 2)
-        scores = _scores(acquisition, beliefs, pairs).reshape(lengths, n)
-        scores = jnp.where(counted, scores, -jnp.inf)
-        row = distance_out - start
-        row = jnp.where((row >= 0) & (row < lengths), row, lengths)
-        scores = scores.at[row, first_out].set(-jnp.inf, mode="drop")
-        return _Best(scores.reshape(-1), pairs)
-
-    starts = jnp.arange(1, max(furthest, 1) + 1, lengths, dtype=excluded.dtype)
-    best = _running_best(score, starts, q)
-    return best._replace(pairs=jnp.sort(best.pairs, axis=-1))
-
-
-def _best_of_blocks(
-    form: BlockForm, beliefs: Beliefs, excluded: Array, q: int, chunk: int
-) -> _Best:
-    """The best of all pairs, a few first items and all distances at a time."""
-    n = beliefs.mean.shape[0]
-    furthest = max(n // 2, 1)
-    height = max(1, min(_HEIGHT, n, chunk // furthest))
-    width = furthest + height - 1
-    table = form.table(jnp.asarray(beliefs.covariance))
-    table = table[..., jnp.arange(n + height + width) % n]
-    distance_out, first_out = _place_on_circle(excluded, n)
-
-    def score(start: Array) -> _Best:
-        first = start + jnp.arange(height, dtype=excluded.dtype)[:, None]
-        second = start + 1 + jnp.arange(width, dtype=excluded.dtype)
-        pairs = jnp.stack(jnp.broadcast_arrays(first % n, second % n), axis=-1)
-        rows = lax.dynamic_slice_in_dim(table, start, height, axis=-1)
-        columns = lax.dynamic_slice_in_dim(table, start + 1, width, axis=-1)
-        counted = (first < n) & _is_counted(second - first, pairs[..., 0], pairs[..., 1], n)
-        scores = jnp.where(counted, form.scores(beliefs, pairs, rows, columns), -jnp.inf)
-        row = first_out - start
-        row = jnp.where((row >= 0) & (row < height) & (distance_out > 0), row, height)
-        scores = scores.at[row, row + distance_out - 1].set(-jnp.inf, mode="drop")
-        return _Best(scores.reshape(-1), pairs.reshape(-1, 2))
-
-    best = _running_best(score, jnp.arange(0, n, height, dtype=excluded.dtype), q)
-    return best._replace(pairs=jnp.sort(best.pairs, axis=-1))
-
-
-def _is_counted(distance: Array, first: Array, second: Array, n: int) -> Array:
-    """Whether a pair at a distance round the circle is to be counted here."""
-    # Halfway round an even circle each pair is met from both its ends.
-    halfway = (2 * distance < n) | (first < second)
-    return (distance > 0) & (distance <= n // 2) & halfway
-
-
-def _place_on_circle(pairs: Array, n: int) -> tuple[Array, Array]:
-    """Distance round the circle and first item with which a pair is met; distance 0 is no pair."""
-    low, high = jnp.min(pairs, axis=-1), jnp.max(pairs, axis=-1)
-    ahead = high - low
-    return jnp.minimum(ahead, n - ahead), jnp.where(2 * ahead <= n, low, high)
-
-
 @partial(jax.jit, static_argnums=(4, 5))
-def _best_of_some(
+def _best(
     acquisition: Partial,
     beliefs: Beliefs,
-    candidates: Array,
+    candidates: Array | None,
     excluded: Array,
     q: int,
     chunk: int,
 ) -> _Best:
-    """The best of given pairs, a chunk at a time."""
+    """The q best of the candidates (m, 2), or of all pairs."""
     n = beliefs.mean.shape[0]
-    chunk = max(1, min(chunk, candidates.shape[0]))
-    rows = max(1, -(-candidates.shape[0] // chunk))
-    padding = ((0, rows * chunk - candidates.shape[0]), (0, 0))
-    chunks = jnp.pad(candidates, padding).reshape(rows, chunk, 2)
-    distance_out, first_out = _place_on_circle(excluded, n)
+    low, high = jnp.min(excluded, axis=-1), jnp.max(excluded, axis=-1)
 
-    def score(pairs: Array) -> _Best:
-        distance, first = _place_on_circle(pairs, n)
-        met = (distance[:, None] == distance_out) & (first[:, None] == first_out)
-        unusable = (distance == 0) | jnp.any(met, axis=1)
-        return _Best(jnp.where(unusable, -jnp.inf, _scores(acquisition, beliefs, pairs)), pairs)
+    def of_rows(start: Array) -> _Best:
+        first, second = start + jnp.arange(height)[:, None], jnp.arange(n)
+        pairs = jnp.stack(jnp.broadcast_arrays(jnp.minimum(first, n - 1), second), axis=-1)
+        if form is None:
+            scores = _scores(acquisition, beliefs, pairs)
+        else:
+            rows = lax.dynamic_slice_in_dim(table, start, height, axis=-1)
+            scores = form.scores(beliefs, pairs, rows, table[..., :n])
+        scores = jnp.where(first < second, scores, -jnp.inf)
+        row = jnp.where((low >= start) & (low < start + height), low - start, height)
+        scores = scores.at[row, high].set(-jnp.inf, mode="drop")
+        return _Best(scores.ravel(), pairs.reshape(-1, 2).astype(excluded.dtype))
 
-    return _running_best(score, chunks, q)
+    def of_chunk(pairs: Array) -> _Best:
+        first, second = jnp.min(pairs, axis=-1), jnp.max(pairs, axis=-1)
+        out = jnp.any((first[:, None] == low) & (second[:, None] == high), axis=1)
+        scores = _scores(acquisition, beliefs, pairs)
+        return _Best(jnp.where(out | (first == second), -jnp.inf, scores), pairs)
+
+    if candidates is None:
+        form, height = block_form(acquisition), max(1, min(n, chunk // n))
+        if form is not None:
+            height = min(height, _HEIGHT)
+            table = form.table(jnp.asarray(beliefs.covariance))
+            table = jnp.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, height)])
+        return _running_best(of_rows, jnp.arange(0, n, height), q)
+    size = max(1, min(chunk, candidates.shape[0]))
+    count = max(1, -(-candidates.shape[0] // size))
+    padding = ((0, count * size - candidates.shape[0]), (0, 0))
+    return _running_best(of_chunk, jnp.pad(candidates, padding).reshape(count, size, 2), q)
 
 
 def _scores(acquisition: Partial, beliefs: Beliefs, pairs: Array) -> Array:
@@ -302,14 +225,25 @@ def _running_best(score: Callable[[Array], _Best], chunks: Array, q: int) -> _Be
     return best._replace(pairs=jnp.where(best.scores[:, None] == -jnp.inf, 0, best.pairs))
 
 
-def _check_room(beliefs: Beliefs, q: int, chunk: int, blocks: bool) -> None:
-    """Refuse what needs more memory than there is, by a bound of what it needs at the least."""
+def _arguments(
+    acquisition: Acquisition,
+    beliefs: Beliefs,
+    candidates: ArrayLike | None,
+    exclude: ArrayLike | None,
+    q: int,
+    chunk: int,
+) -> tuple[Partial, Beliefs, Array | None, Array, int, int]:
+    """The arguments of compiled code, checked, unless what they ask for needs too much memory."""
+    beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
+    q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n, size = beliefs.mean.shape[0], beliefs.covariance.dtype.itemsize
-    # Pairs and scores of a chunk and of the best ones, twice; in blocks also the covariances, laid
-    # round the circle one and a half times.
-    need = 6 * (q + min(chunk, n**2)) + (1.5 * n**2 if blocks else 0)
     what = f"the scores of pairs of {n:,} items, {q:,} of them to be chosen,"
-    check_room(size * need, what, "pass fewer items or `candidates`, or a smaller `q` or `chunk`")
+    cure = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
+    check_room(6 * size * (q + min(chunk, n**2)), what, cure)  # of a chunk and of the best, twice
+    pairs = None if candidates is None else check_pairs(candidates, "candidates", n)
+    excluded = check_pairs(exclude, "exclude", n)
+    pairs, excluded = jax.tree.map(lambda a: jnp.asarray(a, jnp.int32), (pairs, excluded))
+    return acquisition, beliefs, pairs, excluded, q, chunk
 
 
 def _checked(best: _Best) -> tuple[Array, Array]:
@@ -358,14 +292,18 @@ def _as_tree(acquisition: Acquisition) -> Partial:
     return acquisition if isinstance(acquisition, Partial) else Partial(acquisition)
 
 
-def _check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Array:
-    """Pairs as integers of shape (k, 2); None is no pair."""
-    if pairs is None:
-        return jnp.zeros((0, 2), jnp.int32)
+def check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Any:
+    """Pairs of n items as integers (k, 2), in NumPy unless they are traced; None is no pair.
+
+    Raises
+    ------
+    ValueError
+        If they are not such pairs.
+    """
+    if pairs is None or np.shape(pairs) == (0,):
+        return np.zeros((0, 2), np.int64)
     known = not_jax_tracer(pairs)
-    array = np.asarray(pairs) if known else jnp.asarray(pairs)
-    if array.shape == (0,):  # an empty list
-        return jnp.zeros((0, 2), jnp.int32)
+    array: Any = np.asarray(pairs) if known else jnp.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ValueError(
             f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass pairs of items, "
@@ -376,4 +314,4 @@ def _check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Array:
             f"`{name}` holds items from {array.min()} to {array.max()}; items are numbered from 0 "
             f"to {n - 1}."
         )
-    return jnp.asarray(array, jnp.int32)
+    return array
