@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._arviz import import_arviz
 from bayesrank.solvers.collaborative import EM
 from benchmarks.ratings import STRENGTH, Ratings, load
 
@@ -111,6 +112,36 @@ def _surprise(train: Ratings, test: Ratings) -> Iterator[tuple[str, Array]]:
 # ---------------------------------------------------------------- calibration
 
 
+def _draw_pit(values: Array, seed: int) -> Any:
+    """Draw the share of `values` (K,) below each quantile, less the quantile: zero if uniform."""
+    arviz = import_arviz()
+    if "InferenceData" in vars(arviz):
+        from matplotlib import pyplot as plt
+        from scipy.stats import uniform
+
+        ax = plt.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
+        return arviz.plot_ecdf(
+            values,
+            cdf=uniform.cdf,
+            rvs=lambda size, random_state=None: uniform.rvs(size=size, random_state=random_state),
+            difference=True,
+            confidence_bands="simulated",
+            ci_prob=0.94,
+            eval_points=np.linspace(0.0, 1.0, 101),
+            random_state=seed,
+            ax=ax,
+        )
+    tree = arviz.from_dict({"predictions": {"PIT": values[None]}})
+    collection = arviz.plot_ecdf_pit(
+        tree,
+        group="predictions",
+        envelope_prob=0.94,
+        backend="matplotlib",
+        figure_kwargs={"figsize": (6.0, 4.0)},
+    )
+    return collection.get_target("PIT", {})
+
+
 def draw_calibration(probability: Array, levels: Array, folder: Path, seed: int = 0) -> None:
     """Draw the PIT of held-out ratings by ArviZ, and the reliability of level probabilities.
 
@@ -128,12 +159,13 @@ def draw_calibration(probability: Array, levels: Array, folder: Path, seed: int 
     """
     from matplotlib import pyplot as plt
 
-    from bayesrank.plots import plot_pit, plot_reliability
+    from bayesrank.diagnostics import randomized_pit
+    from bayesrank.plots import plot_reliability
 
     folder.mkdir(parents=True, exist_ok=True)
     happened = levels[:, None] == np.arange(probability.shape[1])
     for name, ax in (
-        ("pit", plot_pit(probability, levels, seed=seed)),
+        ("pit", _draw_pit(randomized_pit(probability, levels, seed=seed), seed)),
         ("reliability", plot_reliability(probability, happened, bins=20)),
     ):
         figure: Any = ax.figure

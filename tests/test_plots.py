@@ -1,23 +1,33 @@
-"""Plots: what is on the axes, not how it looks."""
+"""Pictures: what is on the axes, not how it looks; axes, names and refusals that all share."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
+from scipy.special import ndtr
+from scipy.stats import beta
 
-from bayesrank.plots import plot_pairwise, plot_rank_distribution, plot_ranking
-from bayesrank.ranking import (
-    consensus_ranking,
-    pairwise_probability,
-    rank_distribution,
-    summarize,
-)
+from bayesrank import plots
+from bayesrank.bounds import ErrorInterval
+from bayesrank.ranking import pairwise_probability, summarize
+
+NAMES = ["$5 {a_ $", "a very long name, much too long 7b-instruct", "eve", "dan"]
+MEANS, SDS = np.array([1.0, -2.0, 4.0, 0.0]), np.array([1.0, 2.0, 0.5, 3.0])
+PAIRS, SCORES = np.array([[0, 1], [0, 3], [2, 1], [1, 3]]), np.array([0.1, 0.4, 0.0, 0.3])
+
+
+class Beliefs:
+    mean, covariance, noise = MEANS, np.diag(SDS**2), 0.5
+
+
+BELIEFS: Any = Beliefs()
 
 
 @pytest.fixture(autouse=True)
@@ -31,37 +41,105 @@ def make_draws(n, draws=200):
     return rng.permutation(n) * 0.3 + rng.normal(size=(draws, n))
 
 
-def tick_texts(axis):
+def texts(axis):
     return [tick.get_text() for tick in axis.get_ticklabels()]
 
 
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
 def heat(ax):
-    (image,) = [artist for artist in ax.get_children() if isinstance(artist, AxesImage)]
-    return np.asarray(image.get_array())
+    return np.asarray(ax.images[0].get_array())
 
 
-def test_names_with_dollars_are_no_formulas():
-    names = ["$5 {a_ $", "bob", "eve"]
-    draws = make_draws(3)
-    pictures = [plot_ranking(summarize(draws, names)), plot_pairwise(draws, names)]
-    for ax in (*pictures, plot_rank_distribution(draws, names)):
-        ax.figure.canvas.draw()
-        assert any(text.endswith(names[0]) for text in tick_texts(ax.yaxis))
+def intervals(name="b"):
+    pair = [ErrorInterval("bound", 0.2, 0.15, 0.3), ErrorInterval("bootstrap", 0.2, 0.18, 0.22)]
+    return {"a": [ErrorInterval("bound", 0.3, 0.1, 0.5)], name: pair}
+
+
+# Draws with names on axes that may be given; those of several panels make their figure.
+PICTURES: dict[str, Callable[..., Any]] = {
+    "ranking": lambda names, **ax: plots.plot_ranking(summarize(make_draws(4), names), **ax),
+    "pairs": lambda names, **ax: plots.plot_pairwise(make_draws(4), names, **ax),
+    "similarity": lambda names, **ax: plots.plot_similarity(np.eye(4), names, **ax),
+    "tastes": lambda names, **ax: plots.plot_tastes(MEANS, SDS, names, **ax),
+    "intervals": lambda names, **ax: plots.plot_error_intervals(intervals(names[0]), **ax),
+    "metrics": lambda names, **ax: plots.plot_figures(names, MEANS, MEANS - 1, MEANS + 1, **ax),
+    "curves": lambda names, **ax: plots.plot_learning_curves({names[0]: [[0.3, 0.2]]}, **ax),
+    "losses": lambda names, **ax: plots.plot_running_loss({names[0]: np.ones(20)}, **ax),
+    "reliability": lambda names, **ax: plots.plot_reliability([0.5], [True], **ax),
+    "question": lambda names: plots.plot_question(BELIEFS, PAIRS, SCORES, names=names),
+}
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_names_are_no_formulas_given_axes_are_used_and_settings_stay(picture):
+    draw = PICTURES[picture]
+    backend, settings = matplotlib.get_backend(), dict(matplotlib.rcParams)
+    drawn: Any = draw(NAMES)
+    (drawn if isinstance(drawn, Figure) else drawn.figure).canvas.draw()
+    if not isinstance(drawn, Figure):
+        before, ax = plt.get_fignums(), Figure().subplots()
+        assert draw(NAMES, ax=ax) is ax and plt.get_fignums() == before
+    assert matplotlib.get_backend() == backend and dict(matplotlib.rcParams) == settings
+
+
+def test_import_loads_neither_jax_nor_matplotlib():
+    code = "import sys, bayesrank.plots; sys.exit(bool({'matplotlib', 'jax'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
+    (plots.plot_ranking, (summarize(make_draws(3)),), {"max_items": 1}, "at least 2, got 1"),
+    (plots.plot_pairwise, (np.zeros(3),), {}, r"shape \(draws, n\)"),
+    (plots.plot_pairwise, (np.zeros((2, 3)), ["a"]), {}, "one name per item"),
+    (plots.plot_pairwise, (make_draws(3),), {"max_items": 0}, "max_items must be at least 1"),
+    (plots.plot_similarity, (np.eye(2), ["a"]), {}, r"shape \(2, 2\) and there are 1 names"),
+    (plots.plot_similarity, (np.eye(1), ["a"]), {}, "of two items or more"),
+    (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is no covariance"),
+    (plots.plot_tastes, ([0.0], [1.0, 2.0], ["a"]), {}, "have 1, 2 and 1 entries; pass one of"),
+    (plots.plot_tastes, ([], [], []), {}, "have 0, 0 and 0 entries"),
+    (plots.plot_reliability, ([0.5], [1, 0]), {}, "probability has 1 entries, happened 2"),
+    (plots.plot_reliability, ([], []), {}, "probability has 0 entries"),
+    (plots.plot_reliability, ([1.5], [1]), {}, "an entry that is not from 0 to 1"),
+    (plots.plot_reliability, ([np.nan], [1]), {}, "an entry that is not from 0 to 1"),
+    (plots.plot_reliability, ([0.5], [1]), {"bins": 0}, "bins is 0; pass at least 1"),
+    (plots.plot_running_loss, ({},), {}, "losses is empty"),
+    (plots.plot_running_loss, ({"a": [1, 0]},), {}, r"\['a'\] has 2 examples, fewer than start"),
+    (plots.plot_learning_curves, ({},), {}, "curves is empty"),
+    (plots.plot_learning_curves, ({"a": [0.1]},), {}, r"curves\['a'\] has shape \(1,\)"),
+    (plots.plot_learning_curves, ({"a": [[np.nan]]},), {}, "give finite errors"),
+    (plots.plot_learning_curves, ({"a": [[1, 2], [1]]},), {}, "the same number of answers"),
+    (plots.plot_learning_curves, ({"a": [[1]]},), {"band": "range"}, "must be 'sd' or 'se'"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES[:3]), {}, r"scores \(3,\)"),
+    (plots.plot_question, (BELIEFS, PAIRS[:0], SCORES[:0]), {}, "no candidate"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"names": ["a"]}, "each of the 4 items"),
+    (plots.plot_question, (BELIEFS, PAIRS + 2, SCORES), {}, "pairs names an item that is not one"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"question": (0, -1)}, "question names an"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES * np.nan), {}, "not a finite number"),
+]
+
+
+@pytest.mark.parametrize(("plot", "args", "options", "message"), REFUSED)
+def test_what_cannot_be_drawn_is_refused(plot, args, options, message):
+    with pytest.raises(ValueError, match=message):
+        plot(*args, **options)
 
 
 def test_ranking_shows_every_item_with_its_numbers():
-    summary = summarize(make_draws(4), ["ann", "bob", "eve", "a very long name, much too long"])
-    ax = plot_ranking(summary)
-    dots: Any = ax.get_lines()[0]
-    np.testing.assert_allclose(dots.get_xdata(), summary.mean)
-    bars: Any = ax.collections[0]
-    ends = np.array(bars.get_segments())[:, :, 0]
+    summary = summarize(make_draws(4), NAMES)
+    ax = plots.plot_ranking(summary)
+    dots, bars = ax.get_lines()[0], ax.collections[0]
+    np.testing.assert_allclose(np.asarray(dots.get_xdata()), summary.mean)
+    ends = np.array(bars.get_segments())[:, :, 0]  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(ends, np.c_[summary.skill_lower, summary.skill_upper])
-    assert [text.split(". ")[0] for text in tick_texts(ax.yaxis)] == ["1", "2", "3", "4"]
-    assert sum("…" in text for text in tick_texts(ax.yaxis)) == 1
+    assert [text.split(". ")[0] for text in texts(ax.yaxis)] == ["1", "2", "3", "4"]
+    (long,) = [text for text in texts(ax.yaxis) if "…" in text]
+    assert "a very" in long and long.endswith("7b-instruct") and len(long) < 35
     (right,) = ax.child_axes
     ends = zip(summary.rank_lower, summary.rank_upper, strict=True)
-    assert tick_texts(right.yaxis) == [f"{a}" if a == b else f"{a} to {b}" for a, b in ends]
+    assert texts(right.yaxis) == [f"{a}" if a == b else f"{a} to {b}" for a, b in ends]
     top, bottom = ax.get_ylim()
     assert top > bottom, "the best item is not on top"
     assert "90%" in ax.get_title() and "higher is better" in ax.get_xlabel()
@@ -70,118 +148,145 @@ def test_ranking_shows_every_item_with_its_numbers():
 def test_provisional_items_have_hollow_dots():
     draws = np.random.default_rng(0).normal(size=(500, 5)) * [0.1, 0.1, 9.0, 0.1, 0.1]
     summary = summarize(draws + [5.0, 4.0, 3.0, 2.0, 1.0])
-    ax = plot_ranking(summary)
-    hollow: Any = ax.get_lines()[1]
-    np.testing.assert_array_equal(hollow.get_ydata(), np.flatnonzero(summary.provisional))
-    assert len(hollow.get_ydata()) == 1 and "hollow dot: provisional" in ax.get_title()
-    assert (
-        "hollow" not in plot_ranking(summarize(np.delete(draws, 2, 1) + np.arange(4))).get_title()
-    )
+    ax = plots.plot_ranking(summary)
+    hollow = np.asarray(ax.get_lines()[1].get_ydata())
+    np.testing.assert_array_equal(hollow, np.flatnonzero(summary.provisional))
+    assert len(hollow) == 1 and "hollow dot: provisional" in ax.get_title()
+    sure = plots.plot_ranking(summarize(np.delete(draws, 2, 1) + np.arange(4)))
+    assert "hollow" not in sure.get_title()
 
 
 def test_ranking_of_many_shows_both_ends():
-    summary = summarize(make_draws(300, 50))
-    ax = plot_ranking(summary, max_items=12)
-    texts = tick_texts(ax.yaxis)
-    places = [int(text.split(".")[0]) for text in texts]
-    assert places == [*range(1, 10), 298, 299, 300]
-    assert [text.split(". ")[1] for text in texts] == [summary.name[p - 1] for p in places]
-    assert any(text.get_text() == "… 288 more …" for text in ax.texts)
-    assert len(tick_texts(plot_ranking(summary, max_items=300).yaxis)) == 300
-    with pytest.raises(ValueError, match="max_items must be at least 2, got 1"):
-        plot_ranking(summary, max_items=1)
+    summary = summarize(make_draws(60, 50))
+    ax = plots.plot_ranking(summary, max_items=12)
+    places = [int(text.split(".")[0]) for text in texts(ax.yaxis)]
+    assert places == [*range(1, 10), 58, 59, 60]
+    assert [t.split(". ")[1] for t in texts(ax.yaxis)] == [summary.name[p - 1] for p in places]
+    assert any(text.get_text() == "… 48 more …" for text in ax.texts)
+    assert len(texts(plots.plot_ranking(summary, max_items=60).yaxis)) == 60
 
 
-@pytest.mark.parametrize("n", [1, 4, 30, 300])
-def test_heat_maps_hold_the_right_numbers_in_ranked_order(n):
-    samples = make_draws(n, 60)
-    names = [f"item {i}" for i in range(n)]
-    order = consensus_ranking(samples, "mean")
-    pairs = plot_pairwise(samples, names, max_items=n)
-    ranks = plot_rank_distribution(samples, names)
-    np.testing.assert_allclose(heat(pairs), pairwise_probability(samples)[order][:, order])
-    np.testing.assert_allclose(heat(ranks), rank_distribution(samples)[order])
-    for ax in (pairs, ranks):
-        rows = tick_texts(ax.yaxis)
-        assert len(rows) == min(n, 30) and rows[0] == f"1. {names[order[0]]}"
-        assert ax.get_title() and ax.get_xlabel() and ax.get_ylabel()
-        ax.figure.canvas.draw()
-    written = [text.get_text() for text in pairs.texts]
-    expected = [f"{100 * p:.0f}" for p in heat(pairs)[~np.eye(n, dtype=bool)]]
-    certain = {"0": "<1", "100": ">99"}
-    assert written == ([certain.get(text, text) for text in expected] if n == 4 else [])
-
-
-def test_no_number_of_draws_makes_a_chance_0_or_100():
-    samples = make_draws(4) + 50.0 * np.arange(4)
-    for ax, texts in (
-        (plot_pairwise(samples), {"<1", ">99"}),
-        (plot_rank_distribution(samples), {">99"}),
-    ):
-        assert {text.get_text() for text in ax.texts} == texts
-
-
-def test_pairs_of_many_items_are_those_of_the_ranking_and_say_what_is_left_out():
-    samples = make_draws(40)
-    names = [f"item {i}" for i in range(40)]
-    summary = summarize(samples, names)
-    ax = plot_pairwise(samples, names, max_items=25)
-    shown = [f"{r}. {name}" for r, name in zip(summary.rank, summary.name, strict=True)][:25]
-    assert tick_texts(ax.yaxis) == shown
-    probability = pairwise_probability(samples)
-    np.testing.assert_allclose(heat(ax), probability[np.ix_(summary.item[:25], summary.item[:25])])
-    assert "the best 25 of 40 items" in ax.get_title()
-    assert "left out" not in plot_pairwise(samples, names).get_title()
-    with pytest.raises(ValueError, match="max_items must be at least 1, got 0"):
-        plot_pairwise(samples, max_items=0)
+@pytest.mark.parametrize(("n", "most"), [(1, 1), (4, 150), (40, 25), (40, 40)])
+def test_pairs_are_those_of_the_ranking(n, most):
+    samples = make_draws(n, 60) + 30.0 * (np.arange(n) == 3)
+    summary = summarize(samples, [f"item {i}" for i in range(n)])
+    ax = plots.plot_pairwise(samples, [f"item {i}" for i in range(n)], max_items=most)
+    shown = summary.item[:most]
+    np.testing.assert_allclose(heat(ax), pairwise_probability(samples)[np.ix_(shown, shown)])
+    labels = [f"{r}. {name}" for r, name in zip(summary.rank, summary.name, strict=True)][:most]
+    assert texts(ax.yaxis) == labels[:: 2 if most == 40 else 1]
+    assert ("the best 25 of 40 items" in ax.get_title()) == (most < n)
+    written = [text.get_text() for text in ax.texts]
+    assert len(written) == (12 if n == 4 else 0) and (n != 4 or {"<1", ">99"} <= set(written))
 
 
 def test_nothing_is_drawn_of_pairs_that_no_comparison_links():
     samples, component = make_draws(5), np.array([0, 1, 0, 1, 0])
     summary = summarize(samples, components=component)
-    ax = plot_pairwise(samples, components=component)
+    ax = plots.plot_pairwise(samples, components=component)
     inside = summary.component[:, None] == summary.component
     np.testing.assert_array_equal(np.isfinite(heat(ax)), inside)
-    assert [text.split(".")[0] for text in tick_texts(ax.yaxis)] == ["1", "2", "3", "1", "2"]
+    assert [text.split(".")[0] for text in texts(ax.yaxis)] == ["1", "2", "3", "1", "2"]
     assert "grey: no comparison links them" in ax.get_title()
-    assert "no comparison links" in plot_ranking(summary).get_title()
+    assert "no comparison links" in plots.plot_ranking(summary).get_title()
 
 
-def test_long_names_keep_both_ends():
-    names = [f"a-model-of-a-very-long-name-{size}b-instruct" for size in (7, 70)]
-    (one, other) = tick_texts(plot_pairwise(make_draws(2), names).yaxis)
-    assert one != other and len(other) < 35
-    assert {text.split("name-")[-1] for text in (one, other)} != {""}
+def test_items_that_are_alike_stand_together():
+    rng = np.random.default_rng(1)
+    loading = np.repeat(np.eye(3), 4, axis=0) + 0.1 * rng.normal(size=(12, 3))
+    scale = np.diag(rng.uniform(0.5, 2.0, 12))
+    kernel, mixed = scale @ (loading @ loading.T + 0.2 * np.eye(12)) @ scale, rng.permutation(12)
+    ax = plots.plot_similarity(kernel[np.ix_(mixed, mixed)], [f"{i}$" for i in mixed])
+    order = [int(text[:-1]) for text in texts(ax.yaxis)]
+    kinds = [i // 4 for i in order]
+    assert kinds[::4] == kinds[3::4]
+    sd = np.sqrt(np.diag(kernel))
+    np.testing.assert_allclose(heat(ax), (kernel / np.outer(sd, sd))[np.ix_(order, order)])
+    assert len(ax.texts) == 144 and {"1.00"} <= {text.get_text() for text in ax.texts}
 
 
-def test_given_axes_are_used_and_no_figure_is_made():
-    before = plt.get_fignums()
-    for draw in (
-        lambda ax: plot_ranking(summarize(make_draws(5)), ax=ax),
-        lambda ax: plot_pairwise(make_draws(5), ax=ax),
-        lambda ax: plot_rank_distribution(make_draws(5), ax=ax),
-    ):
-        ax = Figure().subplots()
-        assert draw(ax) is ax
-    assert plt.get_fignums() == before
+def test_tastes_are_numbered_and_each_is_in_all_its_groups():
+    ax = plots.plot_tastes([2.0, 0.0, 3.0, 1.0], [3.0, 1.0, 1.0, 2.0], NAMES, labels=1)
+    beside, *numbers = (text.get_text() for text in ax.texts)
+    assert beside.splitlines() == ["1  eve", f"2  {NAMES[0]}", "3  a very long n…ng 7b-instruct"]
+    assert numbers == ["1", "2", "3"]
+    assert legend(ax) == ["liked best", "liked least", "most controversial"]
+    marked = [float(np.asarray(line.get_xdata())[0]) for line in ax.lines[1:]]
+    assert marked == [3.0, 0.0, 2.0]
+    assert len(plots.plot_tastes([0.0], [1.0], ["a"]).texts) == 2
 
 
-def test_backend_and_settings_stay_as_they_are(tmp_path):
-    backend, settings = matplotlib.get_backend(), dict(matplotlib.rcParams)
-    figure: Any = plot_ranking(summarize(make_draws(6))).figure
-    figure.savefig(tmp_path / "ranking.png")
-    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
-    assert matplotlib.get_backend() == backend and dict(matplotlib.rcParams) == settings
+def test_bars_say_how_sure_a_frequency_is():
+    rng = np.random.default_rng(0)
+    p = np.sort(rng.uniform(size=(200, 5)), axis=None)
+    ax = plots.plot_reliability(p, rng.uniform(size=p.size) < p, bins=4)
+    centre, share = (np.asarray(x) for x in ax.lines[1].get_data())
+    np.testing.assert_allclose(centre, p.reshape(4, 250).mean(axis=1))
+    bars = np.array([path.vertices for path in ax.collections[0].get_paths()])[:, :, 1]
+    exact = beta.ppf([[0.05], [0.95]], 250 * share, 250 * (1 - share)).T
+    np.testing.assert_allclose(bars, exact, atol=0.01)
+    never = plots.plot_reliability([0.1, 0.2, 0.3], [0, 0, 0], bins=10)
+    bars = np.array([path.vertices for path in never.collections[0].get_paths()])[:, :, 1]
+    assert bars.shape == (3, 2) and (bars[:, 1] > 0.5).all()
 
 
-def test_import_does_not_load_matplotlib():
-    code = "import sys, bayesrank.plots; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_intervals_are_drawn_from_end_to_end_in_their_group():
+    ax: Any = plots.plot_error_intervals(intervals(), truth=0.25)
+    drawn = [bar.get_segments()[0][:, 0] for bar in ax.collections]
+    np.testing.assert_allclose(drawn, [[0.1, 0.5], [0.15, 0.3], [0.18, 0.22]])
+    assert texts(ax.yaxis) == ["a", "b"]
+    assert legend(ax) == ["guaranteed (no assumption)", "bootstrap", "truth"]
+    assert ax.get_lines()[-1].get_xdata()[0] == 0.25
 
 
-@pytest.mark.parametrize("plot", [plot_pairwise, plot_rank_distribution])
-def test_bad_input_is_refused(plot):
-    with pytest.raises(ValueError, match=r"shape \(draws, n\)"):
-        plot(np.zeros(3))
-    with pytest.raises(ValueError, match="one name per item"):
-        plot(np.zeros((2, 3)), ["a"])
+@pytest.mark.parametrize("band", ["sd", "se"])
+def test_learning_curves_show_averages_and_bands(band):
+    rng = np.random.default_rng(0)
+    curves = {"random": rng.uniform(size=(6, 10)), "entropy": rng.uniform(size=(4, 8))}
+    ax: Any = plots.plot_learning_curves(curves, band=band, reference={"all answers": 0.2})
+    for line, area, table in zip(ax.get_lines(), ax.collections, curves.values(), strict=False):
+        np.testing.assert_array_equal(line.get_xdata(), np.arange(1, table.shape[1] + 1))
+        np.testing.assert_allclose(line.get_ydata(), table.mean(axis=0))
+        spread = table.std(axis=0, ddof=1) / (np.sqrt(len(table)) if band == "se" else 1)
+        top = area.get_paths()[0].vertices[:, 1].max()
+        assert top == pytest.approx((table.mean(axis=0) + spread).max())
+    assert legend(ax) == list(curves) and ax.get_lines()[2].get_ydata()[0] == 0.2
+    assert [text.get_text() for text in ax.texts] == ["all answers"]
+    assert "4 or 6 trials" in ax.get_title() and ax.get_xlabel() == "answers"
+    one: Any = plots.plot_learning_curves({"one": [[0.3, 0.2]]})
+    assert one.collections[0].get_paths()[0].vertices[:, 1].max() == 0.3
+    assert one.get_title() == "one trial"
+
+
+def test_a_question_stands_among_items_and_candidates():
+    figure: Any = plots.plot_question(BELIEFS, PAIRS, SCORES, names=list("abcd"))
+    left, right = figure.axes[:2]
+    assert figure.get_suptitle() == "Why ask: a or d?"
+    assert legend(left)[1:] == ["a: now rank 2", "d: now rank 3"]
+    np.testing.assert_allclose(left.lines[0].get_ydata(), [3.25, 0.25, -0.75, -2.75])
+    (dots,) = (c for c in right.collections if isinstance(c, PathCollection))
+    order, variance = np.argsort(SCORES), np.array([5.0, 10.0, 4.25, 13.0])
+    win = ndtr(np.array([3.0, 1.0, 6.0, -2.0]) / np.sqrt(0.5 + variance))
+    np.testing.assert_allclose(dots.get_offsets(), np.c_[win, np.sqrt(variance)][order])
+    np.testing.assert_allclose(np.asarray(dots.get_array()), SCORES[order])
+    star = next(line for line in right.lines if line.get_marker() == "*")
+    np.testing.assert_allclose(np.array(star.get_data(), float).ravel(), [win[1], np.sqrt(10.0)])
+    draws = np.random.default_rng(0).normal(MEANS, SDS, size=(50_000, 4))
+    draws -= draws.mean(axis=1, keepdims=True)
+    (bar,) = left.containers[0].lines[2][0].get_segments()
+    assert bar[1, 1] - bar[0, 1] == pytest.approx(2 * draws[:, 0].std(), rel=0.02)
+
+
+def test_running_losses_are_averages_so_far_of_the_mean_over_trials():
+    losses = np.random.default_rng(0).poisson(0.5, (3, 1000))
+    ax: Any = plots.plot_running_loss({"a": losses, "b": losses[0]}, floor=0.2, start=5)
+    first, second, floor = ax.get_lines()
+    shown = first.get_xdata().astype(int)
+    assert shown[0] == 5 and shown[-1] == 1000
+    expected = [losses[:, :count].mean() for count in shown]
+    np.testing.assert_allclose(first.get_ydata(), expected)
+    assert second.get_ydata()[-1] == pytest.approx(losses[0].mean())
+    np.testing.assert_allclose(floor.get_ydata(), 0.2)
+    names = [text.get_text() for text in ax.texts]
+    assert names == sorted(names, key=lambda text: float(text.split()[-1]))
+    assert ax.get_xscale() == "log" and ax.get_xlabel() == "examples"

@@ -5,6 +5,7 @@ from bayesrank.diagnostics.compare import compare as compare
 from bayesrank.diagnostics.crosscheck import crosscheck as crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck as CrossCheck
 from bayesrank.diagnostics.crosscheck_result import NUTSResult as NUTSResult
+from bayesrank.diagnostics.pit import randomized_pit as randomized_pit
 from bayesrank.diagnostics.transitivity import Transitivity as Transitivity
 from bayesrank.diagnostics.transitivity import transitivity as transitivity
 
@@ -15,5 +16,6 @@ __all__ = [
     "Transitivity",
     "compare",
     "crosscheck",
+    "randomized_pit",
     "transitivity",
 ]

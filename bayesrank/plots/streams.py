@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank.plots._figure import axes_or_new
+from bayesrank.plots.figure import axes_or_new, frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,9 +62,7 @@ def plot_running_loss(
         ax.axhline(floor, color="0.4", linestyle="--", linewidth=1)
         ends.append((floor, "the best possible", "0.4", ends[0][3]))
     ax.set_xscale("log")
-    ax.set_xlabel("examples")
-    ax.set_ylabel("average rank loss so far")
-    ax.spines[["top", "right"]].set_visible(False)
+    frame(ax, "examples", "average rank loss so far")
     ax.set_ylim(bottom=0.0)
     _name_lines(ax, ends)
     return ax
@@ -85,4 +83,5 @@ def _name_lines(ax: "Axes", ends: list[tuple[float, str, str, int]]) -> None:
             va="center",
             fontsize="small",
             annotation_clip=False,
+            parse_math=False,  # a name with dollars is no formula
         )

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayesrank.plots.figure import frame
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -48,10 +50,9 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     size = (9.0, 4.9 + 0.25 * len(sentence))
     figure, (left, right) = plt.subplots(1, 2, figsize=size, layout="constrained")
     pairs = any(c.reference.contrast.second is not None for c in comparisons)
-    dot = "each dot is the difference of two" if pairs else "each dot is one unknown"
+    alone = "the difference of two" if pairs else "one unknown"
     for comparison in comparisons:
         reference = comparison.reference
-        alone = "a difference of two" if pairs else "one unknown"
         label = comparison.site if len(comparisons) > 1 else alone
         style = {"s": 16, "alpha": 0.6, "linewidths": 0, "label": label}
         left.scatter(reference.mean, comparison.mean, **style)
@@ -60,8 +61,9 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
         (left, "Estimates", "Estimate"),
         (right, "Uncertainties", "Standard deviation"),
     ):
-        ax.set_title(f"{title}\n{dot}; on the line: the same answer", fontsize="small")
-        _frame(ax, what, name)
+        subtitle = f"{title}\neach dot is {alone}; on the line: the same answer"
+        ax.set_title(subtitle, fontsize="small")
+        _square(ax, f"{what} by NUTS", f"{what} by {name}")
     ends = np.array(right.get_xlim())
     band = check.tolerance * ends
     percent = f"within {100 * check.tolerance:g}%"
@@ -75,15 +77,13 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     return figure
 
 
-def _frame(ax: "Axes", what: str, name: str) -> None:
+def _square(ax: "Axes", xlabel: str, ylabel: str) -> None:
     """Draw the line of equality over a square that holds all dots."""
     low = min(ax.get_xlim()[0], ax.get_ylim()[0])
     high = max(ax.get_xlim()[1], ax.get_ylim()[1])
     ax.plot([low, high], [low, high], color="0.5", linewidth=1, zorder=1)
     ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
-    ax.set_xlabel(f"{what} by NUTS")
-    ax.set_ylabel(f"{what} by {name}")
-    ax.spines[["top", "right"]].set_visible(False)
+    frame(ax, xlabel, ylabel)
 
 
 def _note(ax: "Axes", text: str) -> None:

@@ -1,10 +1,10 @@
 """The ranking as a forest plot: one line an item, best on top."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesrank.plots._figure import axes_or_new, ranked_labels
+from bayesrank.plots.figure import axes_or_new, ranked_labels
 from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
@@ -52,24 +52,39 @@ def plot_ranking(
     shown = np.r_[0:head, n - tail : n]
     place = np.arange(head + tail) + np.r_[np.zeros(head), np.ones(tail)]
     ax = axes_or_new(ax, 7.5, 1.7 + 0.25 * (head + tail + (tail > 0)))
+    _draw_skills(ax, summary, shown, place)
+    if tail:
+        at = {"ha": "center", "va": "center", "transform": ax.get_yaxis_transform()}
+        ax.text(0.5, head, f"… {n - head - tail} more …", color="0.4", **at)
+    _name_rows(ax, summary, shown, place)
+    ax.set_xlabel(xlabel)
+    title = f"Posterior means and {100 * summary.prob:g}% credible intervals of skills and ranks"
+    if summary.provisional[shown].any():
+        title += "\nhollow dot: provisional, its rank interval is over half as wide as without data"
+    if summary.num_components > 1:
+        title += "\ndotted line: no comparison links the items above and below"
+    ax.set_title(title, fontsize="medium", pad=22)
+    return ax
 
+
+def _draw_skills(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> None:
+    """Dots and bars of the items `shown` (m,), at the heights `place` (m,)."""
     for row in place[::2]:
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=0)
     ax.hlines(place, summary.skill_lower[shown], summary.skill_upper[shown], "C0", lw=3, alpha=0.4)
     ax.plot(summary.mean[shown], place, "o", color="C0", markersize=5)
     unsure = summary.provisional[shown]
     ax.plot(summary.mean[shown][unsure], place[unsure], "o", color="white", markersize=2.5)
-    labels = ranked_labels(summary.name, summary.rank)
-    # Names with dollars are no formulas.
-    ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
     ax.set_ylim(place[-1] + 0.6, -0.6)
     for row in np.flatnonzero(np.diff(summary.component[shown])):
         ax.axhline((place[row] + place[row + 1]) / 2, color="0.3", lw=1, ls=":")
-    if tail:
-        at = {"ha": "center", "va": "center", "transform": ax.get_yaxis_transform()}
-        ax.text(0.5, head, f"… {n - head - tail} more …", color="0.4", **at)
 
-    percent = f"{100 * summary.prob:g}%"
+
+def _name_rows(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> None:
+    """Ranks and names at the left, likely ranks at the right."""
+    labels = ranked_labels(summary.name, summary.rank)
+    # Names with dollars are no formulas.
+    ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
     right = ax.secondary_yaxis("right")
     ends = zip(summary.rank_lower[shown], summary.rank_upper[shown], strict=True)
     right.set_yticks(place, [f"{a}" if a == b else f"{a} to {b}" for a, b in ends])
@@ -79,17 +94,3 @@ def plot_ranking(
         axis.tick_params(axis="y", length=0)
     ax.spines[["top", "left", "right"]].set_visible(False)
     right.spines["right"].set_visible(False)
-    ax.set_xlabel(xlabel)
-    title = f"Who is best, and how sure are we?\ndot: estimate; bar and ranks: {percent} sure"
-    if unsure.any():
-        title += (
-            "\nhollow dot: provisional, its rank is hardly better known than without comparisons"
-        )
-    if summary.num_components > 1:
-        title += "\ndotted line: no comparison links the items above and below"
-    ax.set_title(
-        title,
-        fontsize="medium",
-        pad=22,
-    )
-    return ax

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 from scipy import stats
 
-from bayesrank.plots import plot_pit, randomized_pit
+from bayesrank.diagnostics import randomized_pit
 
 RNG = np.random.default_rng(20)
 PROBABILITY = RNG.dirichlet(np.ones(4), 400)
@@ -20,16 +19,6 @@ def test_pit_is_within_its_level_and_uniform_if_predictions_are_right():
     assert stats.kstest(values, "uniform").pvalue > 0.05
     narrow = PROBABILITY**3 / (PROBABILITY**3).sum(axis=1, keepdims=True)
     assert stats.kstest(randomized_pit(narrow, LEVELS), "uniform").pvalue < 0.01
-
-
-def test_the_line_is_the_distribution_less_the_diagonal():
-    ax = plot_pit(PROBABILITY, LEVELS, seed=1)
-    values = randomized_pit(PROBABILITY, LEVELS, seed=1)
-    lines = [np.asarray(line.get_xydata()) for line in ax.lines]
-    x, y = max(lines, key=len).T
-    expected = np.array([(values <= at).mean() - at for at in x])
-    np.testing.assert_allclose(y, expected, atol=0.006)
-    plt.close("all")
 
 
 def test_what_does_not_fit_is_refused():

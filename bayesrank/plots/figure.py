@@ -1,0 +1,88 @@
+"""What the pictures share: a figure when none is given, labels that can be read, heat maps."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LONGEST = 28
+_WRITTEN = 12  # most rows whose cells hold their numbers
+
+
+def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
+    """Return ``ax``, or the axes of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def shorten(name: object) -> str:
+    """Cut a long name in the middle: long names often differ at their ends alone."""
+    text = str(name)
+    if len(text) <= _LONGEST:
+        return text
+    tail = _LONGEST // 2
+    return f"{text[: _LONGEST - 1 - tail].rstrip()}…{text[-tail:].lstrip()}"
+
+
+def ranked_labels(names: Sequence[str], ranks: Iterable[int]) -> list[str]:
+    """Put its rank in front of each name."""
+    return [f"{rank}. {shorten(name)}" for rank, name in zip(ranks, names, strict=True)]
+
+
+def frame(ax: "Axes", xlabel: str, ylabel: str | None, title: str | None = None) -> None:
+    """Name axes and picture, and leave out the lines above and at the right."""
+    ax.set_xlabel(xlabel)
+    if ylabel is not None:
+        ax.set_ylabel(ylabel)
+    if title is not None:
+        ax.set_title(title, fontsize="medium")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def plain_legend(ax: "Axes", **where: Any) -> None:
+    """A legend without a frame, whose names are no formulas."""
+    for text in ax.legend(frameon=False, **where).get_texts():
+        text.set_parse_math(False)
+
+
+def heat_map(
+    ax: "Axes",
+    values: NDArray[Any],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    low: float,
+    what: str,
+    write: Callable[[float], str],
+    most: int = 30,
+) -> Any:
+    """Draw cells (n, n) from `low` to 1, red to blue; of many rows some go without a label.
+
+    Numbers are written into the cells of few rows, but not of an item with itself if all of these
+    are the same. Returns the colour bar.
+    """
+    ax.set_facecolor("0.85")  # of what is not known
+    image = ax.imshow(values, cmap="RdBu", vmin=low, vmax=1.0, aspect="auto")
+    bar = ax.figure.colorbar(image, ax=ax)
+    bar.set_label(what)
+    n = len(values)
+    places = list(range(0, n, -(-n // most)))
+    style: dict[str, Any] = {"parse_math": False}
+    ax.set_xticks(places, [columns[place] for place in places], rotation=90, **style)
+    ax.set_yticks(places, [rows[place] for place in places], **style)
+    if n <= _WRITTEN:
+        middle = (low + 1.0) / 2
+        for (row, column), value in np.ndenumerate(values):
+            text = "" if np.isnan(value) else write(value)
+            if text and (row != column or low < 0.0):
+                color = "white" if abs(value - middle) > 0.7 * (1.0 - middle) else "black"
+                at = {"ha": "center", "va": "center", "fontsize": "small", "color": color}
+                ax.text(column, row, text, **at)
+    return bar

@@ -1,0 +1,141 @@
+"""Heat maps of pairs of items: who beats whom, and which of them the same people like."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayesrank.plots.figure import axes_or_new, heat_map, ranked_labels, shorten
+from bayesrank.ranking import pairwise_probability, summarize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_pairwise(
+    samples: ArrayLike,
+    names: Sequence[object] | None = None,
+    *,
+    components: ArrayLike | None = None,
+    max_items: int = 150,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw the probability that each item is better than each other, in ranked order.
+
+    Items stand in the order of `bayesrank.ranking.summarize`, with the ranks that it gives them.
+
+    Parameters
+    ----------
+    samples
+        Posterior draws of skill, shape ``(draws, n)``.
+    names
+        One name per item; the item's index if not given.
+    components
+        As for `bayesrank.ranking.summarize`. Nothing is drawn of two items of different ones.
+    max_items
+        Most items to draw: of more, the best are, and the title says so.
+    ax
+        Axes to draw on; a new figure if not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on. Of many items some labels are left out, but no item.
+
+    Raises
+    ------
+    ValueError
+        If ``max_items`` is not positive, or ``samples``, ``names`` or ``components`` do not fit,
+        see `bayesrank.ranking`.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    if max_items < 1:
+        raise ValueError(f"max_items must be at least 1, got {max_items}")
+    summary = summarize(samples, names, components=components)
+    drawn, component = summary.item[:max_items], summary.component[:max_items]
+    probability = pairwise_probability(np.asarray(samples)[:, drawn])
+    probability[component[:, None] != component] = np.nan
+    labels, n = [shorten(name) for name in summary.name[:max_items]], len(drawn)
+    rows = ranked_labels(summary.name[:max_items], summary.rank[:max_items])
+    side, longest = float(np.clip(0.5 * n, 3.5, 7.0)), 0.08 * max(map(len, labels))
+    ax = axes_or_new(ax, side + 2.2 + longest, side + 1.0 + longest)
+    what = "Probability that the row's item is better"
+    bar = heat_map(ax, probability, rows, labels, low=0.0, what=what, write=_percent)
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylabel("Rank and item")
+    ax.set_xlabel("… than this item (same order)")
+    title = "How sure are we of each pair?\nblue: row's item better, red: column's"
+    if component[-1] > 0:
+        title += "; grey: no comparison links them"
+    if n < len(summary):
+        title += f"\nthe best {n} of {len(summary)} items; the others are left out"
+    ax.set_title(title, fontsize="medium")
+    return ax
+
+
+def plot_similarity(
+    kernel: ArrayLike, names: Sequence[object], *, ax: "Axes | None" = None
+) -> "Axes":
+    """Draw the correlations of items over users, alike ones side by side.
+
+    Parameters
+    ----------
+    kernel
+        Covariance of the users' functions at the items, shape (m, m), of two items or more.
+    names
+        One name for each item.
+    ax
+        Axes to draw on; a new figure if not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on. Of many items some labels are left out, but no item.
+
+    Raises
+    ------
+    ValueError
+        If it is no covariance of as many items as there are names.
+    """
+    covariance = np.asarray(kernel, float)
+    m = len(names)
+    if covariance.shape != (m, m) or m < 2:
+        raise ValueError(
+            f"kernel has shape {covariance.shape} and there are {m} names; pass a covariance of "
+            "two items or more, and one name each"
+        )
+    sd = np.sqrt(np.diagonal(covariance))
+    if not (np.isfinite(covariance).all() and (sd > 0).all()):
+        raise ValueError("kernel is no covariance; it needs finite entries and positive variances")
+    correlation = covariance / np.outer(sd, sd)
+    order = _alike_together(correlation)
+    labels = [shorten(names[item]) for item in order]
+    side = float(np.clip(0.4 * m, 3.5, 9.0))
+    ax = axes_or_new(ax, side + 4.0, side + 2.5)
+    correlation = correlation[np.ix_(order, order)]
+    what = "Correlation over users"
+    heat_map(ax, correlation, labels, labels, low=-1.0, what=what, write="{:.2f}".format, most=40)
+    ax.set_title(
+        "What do the same people like?\nblue: liked by the same users; red: by different users",
+        fontsize="medium",
+    )
+    return ax
+
+
+def _alike_together(correlation: np.ndarray) -> np.ndarray:
+    """Order of items (m,) in which neighbours are alike, from a hierarchy of clusters."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    apart = 1.0 - 0.5 * (correlation + correlation.T)
+    np.fill_diagonal(apart, 0.0)
+    distance = squareform(np.maximum(apart, 0.0), checks=False)
+    return leaves_list(linkage(distance, method="average", optimal_ordering=True))
+
+
+def _percent(share: float) -> str:
+    """Return a share of draws as a whole percentage; no number of draws makes it 0 or 100."""
+    whole = f"{100 * share:.0f}"
+    return {"0": "<1", "100": ">99"}.get(whole, whole)

@@ -1,0 +1,138 @@
+"""Pictures of ratings: what users agree on, and whether predicted probabilities are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayesrank.plots.figure import axes_or_new, frame, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_tastes(
+    mean: ArrayLike,
+    spread: ArrayLike,
+    names: Sequence[object],
+    *,
+    ax: Axes | None = None,
+    labels: int = 4,
+) -> Axes:
+    """Draw how much items are liked, and how much users differ about them.
+
+    Parameters
+    ----------
+    mean
+        Shared mean of the users' functions at each item, shape (m,).
+    spread
+        Standard deviation of the users' functions at each item, shape (m,).
+    names
+        One name for each item.
+    ax
+        Axes to draw on; a new figure if not given.
+    labels
+        How many of the best liked, the least liked and the most controversial items are named, by
+        numbers that a list beside the picture explains, the best liked first.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many of each, or none.
+    """
+    x, y = np.asarray(mean, float), np.asarray(spread, float)
+    if not x.shape == y.shape == (len(names),) or not len(names):
+        raise ValueError(
+            f"mean, spread and names have {x.size}, {y.size} and {len(names)} entries; pass one of "
+            "each for an item"
+        )
+    ax = axes_or_new(ax, 8.0, 5.5)
+    ax.plot(x, y, "o", color="C0", alpha=0.3, markersize=5)
+    order = np.argsort(-x, kind="stable")
+    extremes = (
+        (order[:labels], "o", "C2", "C2", "liked best"),
+        (order[::-1][:labels], "o", "0.35", "0.35", "liked least"),
+        (np.argsort(-y, kind="stable")[:labels], "o", "none", "C3", "most controversial"),
+    )
+    for items, marker, face, edge, meaning in extremes:
+        style = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 2.0}
+        size = 11 if face == "none" else 6
+        ax.plot(x[items], y[items], marker, markersize=size, label=meaning, ls="", **style)
+    named = [int(i) for i in order if any(i in items for items, *_ in extremes)]
+    lines = [f"{number}  {shorten(names[i])}" for number, i in enumerate(named, start=1)]
+    beside = {"va": "top", "fontsize": "small", "transform": ax.transAxes, "parse_math": False}
+    ax.text(1.03, 1.0, "\n".join(lines), **beside)
+    for number, item in enumerate(named, start=1):
+        where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": "small"}
+        ax.annotate(str(number), (x[item], y[item]), **where)
+    ax.margins(x=0.12, y=0.12)
+    across = "How much it is liked on average (in units of a rating's noise)"
+    up = "How much users differ about it (sd)"
+    frame(ax, across, up, "What is liked, and what is controversial")
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": 3}
+    ax.legend(fontsize="small", frameon=False, **below)
+    return ax
+
+
+def plot_reliability(
+    probability: ArrayLike, happened: ArrayLike, *, ax: Axes | None = None, bins: int = 10
+) -> Axes:
+    """Draw how often things happened that were given a probability, against the probability.
+
+    Parameters
+    ----------
+    probability
+        Probabilities of events, any shape.
+    happened
+        Whether each happened, same shape.
+    ax
+        Axes to draw on; a new figure if not given.
+    bins
+        Number of bins, with as many events each; fewer, if there are fewer events.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on. Bars are 90% intervals of a frequency (Wilson's), events taken as
+        independent.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, there is no event, or something is no probability.
+    """
+    p, seen = np.ravel(np.asarray(probability, float)), np.ravel(np.asarray(happened, bool))
+    if p.shape != seen.shape or not p.size:
+        raise ValueError(
+            f"probability has {p.size} entries, happened {seen.size}; pass as many, one or more"
+        )
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        raise ValueError("probability has an entry that is not from 0 to 1; remove the event")
+    if bins < 1:
+        raise ValueError(f"bins is {bins}; pass at least 1")
+    ax = axes_or_new(ax, 5.0, 5.0)
+    groups = np.array_split(np.argsort(p, kind="stable"), min(bins, p.size))
+    centre = np.array([p[g].mean() for g in groups])
+    share = np.array([seen[g].mean() for g in groups])
+    ends = np.array([_wilson(int(seen[g].sum()), len(g)) for g in groups]).T
+    ax.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
+    ax.errorbar(centre, share, np.abs(ends - share), fmt="o-", color="C0", markersize=5)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    title = "Are the probabilities right? (on the line: yes)"
+    frame(ax, "Predicted probability of a level", "How often it was the rating", title)
+    return ax
+
+
+def _wilson(count: int, number: int) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
+    interval = binomtest(count, number).proportion_ci(0.9, method="wilson")
+    return interval.low, interval.high
