@@ -1,12 +1,92 @@
-"""Columns and tables of any library as plain arrays: pandas, polars, pyarrow, lists."""
+"""Columns and tables of any library as plain arrays: pandas, polars, pyarrow, lists.
 
+A `Column` is its distinct cells and, for each row, which of them it holds: a log of a million rows
+has few distinct names, and everything is checked once a distinct cell.
+"""
+
+import json
+from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column_names", "missing", "no_rank", "plain_array"]
+__all__ = ["Column", "column_names", "from_frame", "missing", "no_rank", "plain_array"]
+
+
+class Column(NamedTuple):
+    """One column of a table.
+
+    Attributes
+    ----------
+    name
+        As the table spells it.
+    values
+        The distinct cells in the order of their first appearance, blanks around them removed; a
+        cell that holds nothing is "".
+    codes
+        Which of them each row holds, shape (K,).
+    """
+
+    name: str
+    values: tuple[str, ...]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, name: str, cells: Iterable[Any]) -> "Column":
+        """Make one of its cells, row by row: texts, numbers, dates, lists or nothing."""
+        import pandas as pd  # what needs no tables does not wait for it
+
+        rows = np.fromiter(cells, object)
+        try:
+            codes, values = pd.factorize(rows)  # -1 for what holds nothing: the last text
+        except TypeError:  # lists
+            codes, values = pd.factorize(np.fromiter(map(_text, rows), object))
+        texts = np.array([*(_text(value).strip() for value in values), ""], object)
+        merged, distinct = pd.factorize(texts)
+        return cls(name, tuple(distinct.tolist()), merged[codes].astype(np.int64)).kept(slice(None))
+
+    def kept(self, rows: Any) -> "Column":
+        """Some of the rows, and of the cells those that they hold."""
+        import pandas as pd
+
+        codes, seen = pd.factorize(self.codes[rows])
+        return Column(self.name, tuple(self.values[i] for i in seen), codes.astype(np.int64))
+
+    def holds(self, cell: str) -> NDArray[np.bool_]:
+        """Rows that hold a cell, shape (K,)."""
+        number = self.values.index(cell) if cell in self.values else -1
+        return self.codes == number
+
+
+def from_frame(frame: Any) -> tuple[Column, ...]:
+    """Columns of a data frame: pandas, Polars, Arrow, or a mapping of names to cells.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    """
+    import narwhals as nw
+
+    if isinstance(frame, dict):
+        return tuple(Column.of(str(name), cells) for name, cells in frame.items())
+    table = nw.from_native(frame, eager_only=True)
+    return tuple(Column.of(str(name), table[name].to_list()) for name in table.columns)
+
+
+def _text(cell: Any) -> str:
+    """A cell as its text; lists as JSON, with the text of what JSON does not know."""
+    if cell is None:
+        return ""
+    if isinstance(cell, list | dict | np.ndarray):
+        return json.dumps(cell, ensure_ascii=False, default=_known)
+    return cell if isinstance(cell, str) else str(cell)
+
+
+def _known(cell: Any) -> Any:
+    return cell.tolist() if isinstance(cell, np.ndarray | np.generic) else str(cell)
 
 
 def missing(value: Any) -> bool:

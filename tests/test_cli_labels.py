@@ -63,8 +63,8 @@ def test_forecasts_are_those_of_the_estimator(folder, capsys):
     [
         ("x,rank:a", ["1,1"], "row 1: there are columns of 1 labels; name two or more"),
         ("rank:a,rank:b", ["1,2"], "row 1: there is no column of features"),
-        ("x,rank:a,rank:b", ["one,1,2"], "row 2, column 'x': 'one' is no number"),
-        ("x,rank:a,rank:b", ["1,1,inf"], "row 2, column 'rank:b': 'inf' is no number"),
+        ("x,rank:a,rank:b", ["one,1,2"], "row 2, column 'x': 'one' is not a finite number"),
+        ("x,rank:a,rank:b", ["1,1,inf"], "row 2, column 'rank:b': 'inf' is not a finite number"),
         ("x,rank:a,rank:b", ["1,1,2", "1,0,1"], "row 3, column 'rank:a': 0 is no rank among 2"),
         ("x,rank:a,rank:b", ["1,80,95"], "row 2, column 'rank:a': 80 is no rank among 2 labels"),
         ("x,rank:a,rank:", ["1,1,2"], "row 1: a column names no label"),

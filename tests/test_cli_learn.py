@@ -175,10 +175,13 @@ def test_what_will_not_fit_is_refused_once_it_is_read(
         ("1 qid:1\n", "no item has a feature"),
         ("1 1:2\n", "1 of its 1 lines have no qid"),
         ("query,label\nq,1\n", "there is no column of features"),
-        ("query,label,item,a\nq,1,x,1\nq,0,x,2\n", "row 3, column 'item': item 'x' is there twice"),
+        (
+            "query,label,item,a\nq,1,x,1\nq,0,x,2\n",
+            "row 3: query 'q', item 'x' is already in row 2",
+        ),
         ("query,label,item,a\nq,1,,1\n", "row 2, column 'item': an item has no name"),
         ("query,label,a\nq,1,x\n", "row 2, column 'a': 'x' is not a finite number"),
-        ("query,label,a\nq,0.5,1\n", "the grade '0.5' is no whole number"),
+        ("query,label,a\nq,0.5,1\n", "'0.5' is not a whole number"),
         ("query,label,a\n,1,1\n", "the query is empty"),
     ],
 )

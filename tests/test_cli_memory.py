@@ -45,16 +45,16 @@ def test_numbers_and_cure(args, said, monkeypatch, capsys):
 
 
 def test_a_file_whose_text_will_not_fit(monkeypatch, capsys):
-    monkeypatch.setattr(table, "available", lambda: 977)
+    monkeypatch.setattr(_memory, "available", lambda: 977)
     with pytest.raises(SystemExit, match="2"):
         main(["rank", "c.csv"])
-    said = r"c.csv: it has .* KiB, reading it takes at least .* KiB of memory, and 977 B are free"
+    said = r"c.csv: its text and its cells take .* KiB of memory, and 977 B are free; divide it"
     assert re.search(said, capsys.readouterr().err)
 
 
 def test_where_the_system_does_not_say_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(_room, "available", lambda: None)
-    monkeypatch.setattr(table, "available", lambda: None)
+    monkeypatch.setattr(_memory, "available", lambda: None)
     _room._refuse(Path("x"), 10**18, "all", "less")
     assert table.read_table("i.csv").header == ("item", "x")
 

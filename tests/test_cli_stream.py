@@ -260,7 +260,7 @@ def test_a_file_may_grow_but_not_change(capsys):
 # --- Bad lines --------------------------------------------------------------------------------
 
 BAD = [
-    ("x 1:1", SVM, "the level is 'x', not a number"),
+    ("x 1:1", SVM, "the level is 'x', not a finite number"),
     ("6 1:1", SVM, "the level is 6, not a whole number from 1 to 5"),
     ("0,1,2", TABLE, "the level is 0, not a whole"),
     ("2.5,1,2", TABLE, "the level is 2.5, not a whole"),
@@ -268,14 +268,14 @@ BAD = [
     ("2 1:nan", SVM, "feature 1 is 'nan', not a finite number"),
     ("2,1,-inf", TABLE, "feature 2 is '-inf', not a finite number"),
     ("2,1,1e31", TABLE, "feature 2 is 1e31, larger than 1e+30"),
-    ("2,1,", TABLE, "feature 2 is '', not a number"),
+    ("2,1,", TABLE, "feature 2 is '', not a finite number"),
     ("2,1", TABLE, "there are 1 features, not 2"),
     ("2,1,2,3", TABLE, "there are 3 features, not 2"),
     ("2 3:1", SVM, "there is a feature 3, but there are 2 features"),
     ("2 1:1 1:2", SVM, "feature 1 is given twice"),
     ("2 0:1", SVM, "'0:1' is not an index from 1 on"),
     ("2 one", SVM, "'one' is not an index"),
-    ("2 1:", SVM, "feature 1 is '', not a number"),
+    ("2 1:", SVM, "feature 1 is '', not a finite number"),
     ("2 1:1_0", SVM, "feature 1 is '1_0', not a finite number"),
 ]
 
@@ -331,7 +331,7 @@ def test_a_refused_line_ends_the_run_and_can_be_mended(capsys):
     options = ("data.csv", "--levels", "5", "--learner", "prank")
     assert _run(*options) == 2
     error = capsys.readouterr().err
-    assert "data.csv, row 34: feature 1 is 'oops', not a number" in error
+    assert "data.csv, row 34: feature 1 is 'oops', not a finite number" in error
     assert "--on-error skip" in error and error.count("\n") == 1
     assert _checkpoint()[1]["examples"] == 33
     _write("data.csv", CSV[:60])
@@ -384,7 +384,7 @@ def test_files_and_checkpoints_that_cannot_be_used(capsys):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (["2;0.5;1", "1;1;1"], " (row 1: the level is '2;0.5;1', not a number)"),
+        (["2;0.5;1", "1;1;1"], " (row 1: the level is '2;0.5;1', not a finite number)"),
         (["2\t0.5", "1\t1"], " (row 1: '0.5' is not an index from 1 on, a colon and a value)"),
         (["0 1:1", "-1 1:1"], " (row 1: the level is 0, not a whole number from 1 on)"),
         (["level,a,b"], ""),

@@ -200,7 +200,7 @@ BAD_ITEMS = {
     ),
     "NaN": (
         "item,x\nAda,NaN\nBob,1\n",
-        "i.csv, row 2, column 'x': 'NaN' stands for a missing number;",
+        "i.csv, row 2, column 'x': 'NaN' is not a finite number;",
     ),
     "inf": (
         "item,x\nAda,1\nBob,-inf\n",
@@ -212,7 +212,7 @@ BAD_ITEMS = {
     ),
     "too large": (
         "item,x\nAda,1\nBob,-2e200\n",
-        "i.csv, row 3, column 'x': '-2e200' is larger than 1e+100; give the feature in a ",
+        "i.csv, row 3, column 'x': '-2e200' is larger than 1e+100; give it in a larger unit",
     ),
     "words": (
         "item,x\nAda,1\nBob,tall\n",
@@ -287,7 +287,24 @@ def test_a_line_break_in_a_name_does_not_break_the_message(write):
     assert caught.value.row == 4
 
 
-def test_table_lookup_prefers_the_first_name_given(write):
+def test_equal_comparisons_are_one_with_a_weight(write):
+    text = "home,away,result,judge\nx,y,H,p\ny,x,D,p\nx,y,H,p\nx,y,D,p\nx,y,H,q\ny,x,A,p\n"
+    data = read_comparisons(write("c.csv", text)).distinct()
+    assert data.num_comparisons == 5 and data.weights is not None and data.position is not None
+    rows = zip(data.comparisons.tolist(), data.tied, data.position, data.weights, strict=True)
+    assert sorted(map(str, rows)) == sorted(
+        str(row)
+        for row in zip(
+            [[0, 1], [0, 1], [0, 1], [0, 1], [0, 1]],
+            np.array([False, True, True, False, False]),
+            np.array([1.0, -1.0, 1.0, -1.0, 1.0]),
+            np.array([2.0, 1.0, 1.0, 1.0, 1.0]),
+            strict=True,
+        )
+    )
+
+
+def test_the_first_usual_name_counts_whatever_the_order_of_columns(write):
     table = read_table(write("t.csv", "b,a\n1,2\n"))
-    assert table.position("a", "b", expected="a") == 1
-    assert table.rows[0].number == 2
+    found = table.column("a", "b")
+    assert found is not None and found.name == "a" and table.rows.tolist() == [2]

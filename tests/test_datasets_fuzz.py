@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bayesrank import _memory
 from bayesrank._states import read_arrays
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.cli import main
-from bayesrank.datasets import DataError, _comparisons, read_comparisons, read_lists, read_ratings
+from bayesrank.datasets import DataError, read_comparisons, read_lists, read_ratings
 from bayesrank.datasets.items import read_items
 from bayesrank.datasets.runs import read_qrels, read_run
 from bayesrank.datasets.stream import BadLine, parse_line, survey
@@ -95,7 +96,7 @@ READERS = {
 def test_every_reader_reads_or_refuses_in_one_line(name, tmp_path, monkeypatch):
     suffix, read, refusal = READERS[name]
     path = tmp_path / f"file.{suffix}"
-    monkeypatch.setattr(_comparisons, "available", lambda: 10**6)
+    monkeypatch.setattr(_memory, "available", lambda: 10**7)
 
     @settings(max_examples=150, deadline=None, derandomize=True, database=None,
               suppress_health_check=QUIET)  # fmt: skip
@@ -104,7 +105,7 @@ def test_every_reader_reads_or_refuses_in_one_line(name, tmp_path, monkeypatch):
         path.write_bytes(raw)
         try:
             read(path)
-        except refusal as error:
+        except (refusal, _memory.TooLargeError) as error:
             assert str(path) in str(error) and len(str(error).splitlines()) == 1
             assert len(str(error)) < 1500
 
@@ -174,7 +175,7 @@ def test_what_is_long_is_quoted_by_its_beginning(name, tmp_path):
 )  # fmt: skip
 def test_orders_that_are_doubtful_or_too_many(tmp_path, text, problem):
     (tmp_path / "x.toi").write_text(text)
-    with pytest.raises(DataError, match=problem):
+    with pytest.raises((DataError, _memory.TooLargeError), match=problem):
         read_comparisons(tmp_path / "x.toi")
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from bayesrank.datasets import ColumnNames, DataError, read_comparisons
-from bayesrank.datasets.columns import read_columns
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
+from bayesrank.datasets.table import read_table
 
 # One small table of battles: (first, second, outcome), in the words of each layout.
 BATTLES = [("Ada", "Bob", WIN), ("Cy", "Ada", LOSS), ("Bob", "Cy", TIE), ("Bob", "Ada", WIN)]
@@ -114,7 +114,7 @@ def test_the_fast_reader_and_the_strict_one_agree(tmp_path):
     for name, text in (("fast", plain), ("strict", plain.replace("k", '"k"'))):
         path = tmp_path / f"{name}.csv"
         path.write_text(text)
-        tables.append(read_columns(path))
+        tables.append(read_table(path))
     assert [c.values for c in tables[0].columns] == [c.values for c in tables[1].columns]
     np.testing.assert_array_equal(tables[0].rows, tables[1].rows)
     for one, other in zip(*(table.columns for table in tables), strict=True):
@@ -285,7 +285,7 @@ BAD = {
     ),
     "score": (
         "home,away,home_score,away_score\nx,y,1,two\n", {},
-        "row 2, column 'away_score': 'two' is no finite number; ",
+        "row 2, column 'away_score': 'two' is not a finite number; ",
     ),
     "only itself": ("model_a,model_b,winner\nx,x,a\n", {}, "every row compares an item with "),
     "no judge": ("winner,loser,judge\nx,y,\n", {}, "row 2, column 'judge': the judge has no name"),
@@ -298,10 +298,15 @@ BAD = {
         "model_a,model_b,winner,t\nx,y,a,0\n", {"tie": "t"}, "--tie does not go with the columns ",
     ),
     "ignored column not there": ("winner,loser\nx,y\n", {"ignore": ("z",)}, "there is no column "),
+    "header again": (
+        "winner,loser\na,b\nwinner,loser\n", {}, "row 3: the header is there again; remove",
+    ),
     "order": ("order\na > > b\n", {}, "row 2, column 'order': 'a > > b' is no order; "),
     "item twice": ("order\na > b > a\n", {}, "row 2, column 'order': item 'a' is in the order "),
     "no better": ("order\na = b\n", {}, "row 2, column 'order': no order puts one item above"),
-    "judged orders": ("order,j\na > b,x\n", {"judge": "j"}, "orders have no column of judges; "),
+    "judged orders": (
+        "order,j\na > b,x\n", {"judge": "j"}, "--judge does not go with the columns 'order', 'j'",
+    ),
 }  # fmt: skip
 
 
@@ -316,7 +321,30 @@ def test_bad_files_are_refused_in_one_line(tmp_path, name):
     assert said.startswith(message) and "\n" not in said
 
 
+def test_eight_digits_that_are_days_are_days(tmp_path):
+    path = tmp_path / "c.csv"
+    for cells, kind in (("20231231", "M"), ("20231332", "f"), ("2023123", "f")):
+        path.write_text(f"winner,loser,day\na,b,20240101\nb,a,{cells}\n")
+        times = read_comparisons(path, time="day").times
+        assert times is not None and times.dtype.kind == kind
+
+
+def test_a_frame_reads_as_its_file_does(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text(SIDES["football"])
+    frame = pd.read_csv(path)
+    assert in_battles(read_comparisons(frame)) == BATTLES
+    assert in_battles(read_comparisons(frame.to_dict("list"))) == BATTLES
+    with pytest.raises(DataError, match="the comparisons, row 3, column 'FTHG': the number is"):
+        read_comparisons(frame.drop(columns="FTR").assign(FTHG=[1, 2, None, 0]))
+    with pytest.raises(DataError, match="the comparisons: int is neither the path of a file nor"):
+        read_comparisons(3)
+
+
 BAD_FILES = {
+    "e.jsonl": (b'{"winner": "a", "loser": "b", "winner": "b"}\n', "row 1: this line is no JSON"),
+    "f.jsonl": (b'{"winner": "a", "loser": "\\ud800"}\n', "half of a character"),
+    "g.jsonl": (b"{}\n{}\n", "no cell holds anything"),
     "c.jsonl": (b'{"winner": "a"}\nnot json\n', "row 2: this line is no JSON object"),
     "d.jsonl": (b"[1]\n", "row 1: this line is no JSON object"),
     "c.csv.gz": (b"winner,loser\na,b\n", "this is no whole gzip file"),
@@ -330,6 +358,12 @@ def test_files_that_are_not_what_their_name_says(tmp_path, name):
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(DataError, match=message):
         read_comparisons(tmp_path / name)
+
+
+def test_an_array_of_json_is_read_as_its_lines_are(tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(records(SIDES["arena"]), indent=1))
+    assert in_battles(read_comparisons(path)) == BATTLES
 
 
 def test_without_pyarrow_one_line_says_what_to_do(tmp_path, monkeypatch):

@@ -116,11 +116,11 @@ def _read_pairs(path: Path) -> list[tuple[int, str, str]]:
     from bayesrank.datasets.table import read_table
 
     table = read_table(path)
-    if len(table.header) < 2:
-        raise DataError(
-            path, "there is one column", "name two items in each row, as in first,second", row=1
-        )
-    return [(row.number, row.cells[0], row.cells[1]) for row in table.rows]
+    if len(table.columns) < 2:
+        cure = "name two items in each row, as in first,second"
+        raise DataError(path, "there is one column", cure, row=1)
+    first, second = ([c.values[i] for i in c.codes] for c in table.columns[:2])
+    return list(zip(table.rows.tolist(), first, second, strict=True))
 
 
 def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) -> "Items":

@@ -1,9 +1,9 @@
 """Files in, plain arrays out: items ``0 .. n - 1`` and comparisons ``(winner, loser)``."""
 
-from bayesrank.datasets._comparisons import read_comparisons as read_comparisons
-from bayesrank.datasets._data import ComparisonData as ComparisonData
-from bayesrank.datasets._data import OrderEvents as OrderEvents
 from bayesrank.datasets._modechoice import load_modechoice as load_modechoice
+from bayesrank.datasets.comparisons import read_comparisons as read_comparisons
+from bayesrank.datasets.data import ComparisonData as ComparisonData
+from bayesrank.datasets.data import OrderEvents as OrderEvents
 from bayesrank.datasets.documents import TextData as TextData
 from bayesrank.datasets.documents import read_links as read_links
 from bayesrank.datasets.documents import read_texts as read_texts

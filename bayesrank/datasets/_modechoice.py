@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from bayesrank.datasets._comparisons import read_comparisons
-from bayesrank.datasets._data import ComparisonData
+from bayesrank.datasets.comparisons import read_comparisons
+from bayesrank.datasets.data import ComparisonData
 
 FOLDER = Path(__file__).parent / "data"
 

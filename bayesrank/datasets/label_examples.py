@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import no_rank
+from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Table, read_table
 
@@ -64,83 +65,39 @@ def read_label_examples(path: str | Path, features: tuple[str, ...] | None = Non
         If the file is not such a table, or a feature is missing.
     """
     table = read_table(path)
+    said = [name for name in table.header if name.startswith((_RANK, _RELEVANT))]
     if features is None:
-        prefixes = (_RANK, _RELEVANT)
-        features = tuple(name for name in table.header if not name.startswith(prefixes))
+        features = tuple(name for name in table.header if name not in said)
     if not features:
         raise DataError(path, "there is no column of features", "add some", row=1)
-    missing = next((name for name in features if name not in table.header), None)
+    known = {column.name: column for column in table.columns}
+    missing = next((name for name in features if name not in known), None)
     if missing is not None:
         raise DataError(path, f"there is no column {missing!r}", "add that feature", row=1)
-    X = np.stack([_numbers(table, name, empty=False) for name in features], axis=1)
-    labels = tuple(
-        dict.fromkeys(
-            name.removeprefix(prefix)
-            for prefix in (_RANK, _RELEVANT)
-            for name in table.header
-            if name.startswith(prefix)
-        )
-    )
-    ranks, relevant = (
-        np.stack(
-            [
-                _numbers(table, prefix + name)
-                if prefix + name in table.header
-                else np.full(len(table.rows), np.nan)
-                for name in labels
-            ],
-            axis=1,
-        )
-        if labels
-        else np.zeros((len(table.rows), 0))
-        for prefix in (_RANK, _RELEVANT)
-    )
+    X = np.stack([cells.number(table, known[name]) for name in features], axis=1)
+    named = [
+        n.removeprefix(kind) for kind in (_RANK, _RELEVANT) for n in said if n.startswith(kind)
+    ]
+    labels = tuple(dict.fromkeys(named))
     if "" in labels:
         raise DataError(path, "a column names no label", "as in rank:sea or relevant:sea", row=1)
-    _refuse_other_ranks(table, labels, ranks)
-    _refuse_other_flags(table, labels, relevant)
+    ranks, relevant = np.full((2, len(table.rows), len(labels)), np.nan)
+    for values, kind in ((ranks, _RANK), (relevant, _RELEVANT)):
+        for place, name in enumerate(labels):
+            if kind + name in known:
+                values[:, place] = cells.number(table, known[kind + name], gaps=True)
+    cure = "or leave it empty"
+    wrong = no_rank(ranks)
+    if wrong is not None:
+        problem = f"{ranks[wrong]:g} is no rank among {len(labels)} labels"
+        cure = f"give 1 for the best to {len(labels)} for the worst, {cure}"
+        raise _error(table, problem, cure, wrong[0], _RANK + labels[wrong[1]])
+    for k, place in np.argwhere(~(np.isnan(relevant) | (relevant == 0) | (relevant == 1))):
+        problem = f"{relevant[k, place]:g} says nothing of relevance"
+        cure = f"give 1 for relevant, 0 for irrelevant, {cure}"
+        raise _error(table, problem, cure, k, _RELEVANT + labels[place])
     return LabelExamples(Path(path), features, X, labels, ranks, relevant)
 
 
-def _numbers(table: Table, name: str, *, empty: bool = True) -> NDArray[np.float64]:
-    """A column of finite numbers, in which an empty cell may say nothing."""
-    column, values = table.header.index(name), np.full(len(table.rows), np.nan)
-    for number, row in enumerate(table.rows):
-        cell = row.cells[column]
-        if empty and not cell:
-            continue
-        try:
-            values[number] = float(cell)
-        except ValueError:
-            values[number] = np.inf
-        if not np.isfinite(values[number]):
-            cure = "give a finite number, or leave it empty" if empty else "give a finite number"
-            raise DataError(table.path, f"{cell!r} is no number", cure, row=row.number, column=name)
-    return values
-
-
-def _refuse_other_ranks(table: Table, labels: tuple[str, ...], ranks: NDArray[np.float64]) -> None:
-    wrong = no_rank(ranks)
-    if wrong is not None:
-        raise DataError(
-            table.path,
-            f"{ranks[wrong]:g} is no rank among {len(labels)} labels",
-            f"give 1 for the best to {len(labels)} for the worst, or leave it empty",
-            row=table.rows[wrong[0]].number,
-            column=_RANK + labels[wrong[1]],
-        )
-
-
-def _refuse_other_flags(
-    table: Table, labels: tuple[str, ...], relevant: NDArray[np.float64]
-) -> None:
-    wrong = ~np.isnan(relevant) & (relevant != 0) & (relevant != 1)
-    if wrong.any():
-        number, label = np.argwhere(wrong)[0]
-        raise DataError(
-            table.path,
-            f"{relevant[number, label]:g} says nothing of relevance",
-            "give 1 for relevant, 0 for irrelevant, or leave it empty",
-            row=table.rows[number].number,
-            column=_RELEVANT + labels[label],
-        )
+def _error(table: Table, problem: str, cure: str, k: int, column: str) -> DataError:
+    return table.error(problem, cure, table.column(column), np.arange(len(table.rows)) == k)

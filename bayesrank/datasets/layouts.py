@@ -1,24 +1,255 @@
-"""How files of comparisons are laid out: each layout knows its columns and how to read them."""
+"""How files are laid out: one table of layouts, their roles, and the usual names of their columns.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+Every command and every face finds its columns here. A new layout is a row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from bayesrank.datasets.columns import Column, ColumnTable
 from bayesrank.datasets.errors import DataError
-from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
+from bayesrank.datasets.table import Column, Table
 
-__all__ = ["LAYOUTS", "ColumnNames", "Layout", "Sides"]
+__all__ = ["COMPARISONS", "ColumnNames", "Found", "Layout", "ColumnRole", "find", "overlooked"]
 
-TRUTH = {
-    **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
-    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
+
+class ColumnRole(NamedTuple):
+    """What a column may hold.
+
+    Attributes
+    ----------
+    usual
+        Names by which it is recognised, whatever the case; the first that is there counts.
+    says
+        What it holds, as the help of an option has it.
+    optional
+        Whether a file of the layout may be without it.
+    alike
+        Names that look like it; where such a column is passed over, a sentence says so.
+    plural
+        What it holds, in that sentence.
+    also
+        Another option that names it.
+    """
+
+    usual: tuple[str, ...] = ()
+    says: str = ""
+    optional: bool = False
+    alike: tuple[str, ...] = ()
+    plural: str = ""
+    also: str = ""
+
+
+class Layout(NamedTuple):
+    """One way to write a kind of data down.
+
+    Attributes
+    ----------
+    example
+        How its header looks.
+    roles
+        Its columns.
+    together
+        Pairs of roles whose usual names belong together, place by place.
+    options
+        Whether options name its columns, so that messages may speak of these.
+    """
+
+    example: str
+    roles: Mapping[str, ColumnRole]
+    together: tuple[tuple[str, str], ...] = ()
+    options: bool = False
+
+
+class Found(NamedTuple):
+    """The columns of a table by what they hold, and those that are left."""
+
+    layout: Layout
+    table: Table
+    columns: dict[str, Column]
+
+    @property
+    def rest(self) -> tuple[Column, ...]:
+        """Columns that hold none of it."""
+        taken = {column.name for column in self.columns.values()}
+        return tuple(column for column in self.table.columns if column.name not in taken)
+
+
+_JUDGE = ColumnRole(
+    ("judge",),
+    "Column of who compared: each has an order bias and a reliability.",
+    True,
+    (
+        *("judge", "annotator", "rater", "assessor", "reviewer", "evaluator", "voter", "user"),
+        *("user_id", "judge_id", "judge_name", "judge_model", "annotator_id", "judges"),
+    ),
+    "judges",
+)
+_GROUP = ColumnRole(
+    ("group", "category"),
+    "Column of the category: items have a skill in each.",
+    True,
+    ("group", "category", "categories", "groups", "topic", "task", "domain", "language", "surface"),
+    "categories",
+)
+_TIME = ColumnRole(
+    (),  # never recognised, because skills that move are another model
+    "Let skills move with time, which this column holds (numbers, or dates such as 2024-05-31), "
+    "and rank the items as of its last entry.",
+    True,
+    ("time", "date", "datetime", "timestamp", "tstamp", "tourney_date"),
+    "times",
+)
+_WEIGHT = ColumnRole(
+    ("weight", "count"),
+    "Column of how often a row counts.",
+    True,
+    ("weight", "count", "weights", "counts", "votes", "frequency", "num_votes"),
+    "weights",
+)
+_BESIDE = {"judge": _JUDGE, "group": _GROUP, "weight": _WEIGHT, "time": _TIME}
+_PAIRS = (
+    ("model_a", "model_b"),
+    ("item_a", "item_b"),
+    ("option_a", "option_b"),
+    ("response_a", "response_b"),
+    ("system_a", "system_b"),
+    ("home", "away"),
+    ("home_team", "away_team"),
+    ("hometeam", "awayteam"),
+    ("white", "black"),
+    ("left", "right"),
+)
+_SCORES = (
+    ("home_score", "away_score"),
+    ("home_goals", "away_goals"),
+    ("home_points", "away_points"),
+    ("score_home", "score_away"),
+    ("fthg", "ftag"),
+    ("score_a", "score_b"),
+)
+OUTCOME = ColumnRole(
+    ("winner", "preference", "outcome", "result", "ftr"),
+    "Column that says which side won: words, names or numbers.",
+    alike=("preference", "outcome", "result"),
+    plural="outcomes",
+    also="winner",
+)
+_FIRST = ColumnRole(tuple(a for a, _ in _PAIRS), "Column of the items shown first or at home.")
+_SECOND = ColumnRole(tuple(b for _, b in _PAIRS), "Column of the items shown second or away.")
+_NEUTRAL = ColumnRole(("neutral",), optional=True)
+
+WINNER_LOSER = Layout(
+    "winner,loser",
+    {
+        "winner": ColumnRole(
+            ("winner", "winner_name"),
+            "Column of the items that won, or of what says which side did.",
+        ),
+        "loser": ColumnRole(("loser", "loser_name"), "Column of the items that lost."),
+        "tie": ColumnRole(
+            ("tie", "ties", "tied", "draw"),
+            "Column with 1 where the two were judged equal.",
+            True,
+            ("tie", "ties", "tied", "draw", "draws", "is_tie"),
+            "ties",
+        ),
+        **_BESIDE,
+    },
+    options=True,
+)
+SCORES = Layout(
+    "home,away,home_score,away_score",
+    {
+        "first": _FIRST,
+        "second": _SECOND,
+        "first_score": ColumnRole(
+            tuple(a for a, _ in _SCORES), "Column of the points of the first side."
+        ),
+        "second_score": ColumnRole(
+            tuple(b for _, b in _SCORES), "Column of the points of the second side."
+        ),
+        "neutral": _NEUTRAL,
+        **_BESIDE,
+    },
+    (("first", "second"), ("first_score", "second_score")),
+    options=True,
+)
+SIDES = Layout(
+    "model_a,model_b,winner",
+    {
+        "first": _FIRST,
+        "second": _SECOND,
+        "outcome": OUTCOME,
+        "neutral": _NEUTRAL,
+        **_BESIDE,
+    },
+    (("first", "second"),),
+    options=True,
+)
+ORDER = Layout(
+    "order",
+    {
+        "order": ColumnRole(
+            ("order",),
+            "Column of orders, such as a > b = c.",
+            alike=("order", "ranking"),
+            plural="orders",
+        ),
+        "weight": _WEIGHT,
+    },
+    options=True,
+)
+COMPARISONS = (WINNER_LOSER, SCORES, SIDES, ORDER)
+_COMPARED = {name: role for layout in COMPARISONS for name, role in layout.roles.items()}
+OPTIONS = {
+    name: _COMPARED[name].says
+    for name in (
+        *("winner", "loser", "tie", "first", "second", "outcome", "first_score", "second_score"),
+        *("order", "judge", "group", "time", "weight"),
+    )
 }
-_OUTCOMES = ("winner", "preference", "outcome", "result", "ftr")
+
+_QUERY = ColumnRole(("query", "qid", "topic"))
+_LABEL = ColumnRole(("label", "relevance", "rel", "grade"))
+_DOCUMENT = ColumnRole(("item", "docno", "doc", "document"))
+ITEMS = Layout("item,price,weight", {"item": ColumnRole(("item", "name"))})
+RATINGS = Layout(
+    "user,item,rating",
+    {
+        "user": ColumnRole(("user", "userid", "user_id", "reader")),
+        "item": ColumnRole(("item", "itemid", "item_id", "movieid", "movie_id")),
+        "rating": ColumnRole(("rating", "level", "stars")),
+    },
+)
+RUN = Layout(
+    "query,item,score",
+    {
+        "query": _QUERY,
+        "item": _DOCUMENT,
+        "score": ColumnRole(("score",)),
+        "draw": ColumnRole(("draw",), optional=True),
+    },
+)
+QRELS = Layout("query,item,label", {"query": _QUERY, "item": _DOCUMENT, "label": _LABEL})
+LISTS = Layout(
+    "query,label,feature1,feature2",
+    {"query": _QUERY, "label": _LABEL, "item": ColumnRole(("item", "name"), optional=True)},
+)
+TEXTS = Layout(
+    "id,title,text",
+    {
+        "id": ColumnRole(("id", "_id", "docno", "query", "qid")),
+        "text": ColumnRole(("text",)),
+        "title": ColumnRole(("title",), optional=True),
+    },
+)
+LINKS = Layout(
+    "from,to",
+    {"from": ColumnRole(("from", "source", "citing")), "to": ColumnRole(("to", "target", "cited"))},
+)
 
 
 @dataclass(frozen=True)
@@ -65,307 +296,133 @@ class ColumnNames:
     ignore: tuple[str, ...] = ()
     positive: Literal["first", "second"] = "first"
 
+    @property
+    def named(self) -> dict[str, str]:
+        """Columns that were named, by what they hold."""
+        chosen = {each.name: getattr(self, each.name) for each in fields(self)}
+        del chosen["ignore"], chosen["positive"]
+        return {role: name for role, name in chosen.items() if name is not None}
 
-class Sides(NamedTuple):
-    """Comparisons as a layout reads them.
 
-    Attributes
+def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | None = None) -> Found:
+    """Find the layout of a table, and the columns that hold what it speaks of.
+
+    Parameters
     ----------
-    first, second
-        Columns of the two items, of the rows that are comparisons.
-    outcome
-        `WIN` of the first, `TIE` or `LOSS`, shape (K,).
-    position
-        1 where the first item has the advantage of its position, 0 where neither has, shape (K,);
-        None if the file does not say who was shown first.
-    position_label
-        What the position is: "being shown first" or "playing at home".
     table
-        The rows, without those that were left out.
-    used
-        Positions of the columns that were read.
-    notes
-        Sentences on what was left out or how it was understood.
-    """
-
-    first: Column
-    second: Column
-    outcome: NDArray[np.int64]
-    position: NDArray[np.float64] | None
-    position_label: str
-    table: ColumnTable
-    used: frozenset[int]
-    notes: tuple[str, ...] = ()
-
-
-class Layout(Protocol):
-    """One way to write comparisons down."""
-
-    @property
-    def example(self) -> str:
-        """How its header looks."""
-        ...
-
-    @property
-    def takes(self) -> frozenset[str]:
-        """The fields of `ColumnNames` that it makes use of."""
-        ...
-
-    def find(self, table: ColumnTable, names: ColumnNames) -> dict[str, int] | None:
-        """Positions of its columns by what they hold, or None if this is another layout."""
-        ...
-
-    def read(self, table: ColumnTable, at: dict[str, int], names: ColumnNames) -> Sides:
-        """Read the comparisons of a table that it has recognised."""
-        ...
-
-
-def _named(table: ColumnTable, name: str | None, *usual: str) -> int | None:
-    """Position of the column that was named, or of one with a usual name."""
-    if name is None:
-        return table.position(*usual)
-    position = table.position(name)
-    if position is None:
-        header = ", ".join(map(repr, table.header))
-        raise table.error(f"there is no column {name!r} among {header}", "name one of these")
-    return position
-
-
-class WinnerLoser:
-    """A row names who won and who lost; which was shown first is not known."""
-
-    example = "winner,loser"
-    takes = frozenset(("winner", "loser", "tie"))
-
-    def find(self, table: ColumnTable, names: ColumnNames) -> dict[str, int] | None:
-        """Both columns, and perhaps that of ties."""
-        winner = _named(table, names.winner, "winner", "winner_name")
-        loser = _named(table, names.loser, "loser", "loser_name")
-        if winner is None or loser is None:
-            return None
-        at = {"winner": winner, "loser": loser}
-        tie = _named(table, names.tie, "tie", "ties", "tied", "draw")
-        return at if tie is None else {**at, "tie": tie}
-
-    def read(self, table: ColumnTable, at: dict[str, int], names: ColumnNames) -> Sides:
-        """Refuse a winner that is its own loser: one of the two names is wrong."""
-        first, second = (table.columns[at[side]] for side in ("winner", "loser"))
-        itself = _itself(first, second)
-        if itself.any():
-            name = second.values[second.codes[int(np.argmax(itself))]]
-            problem = f"item {name!r} is compared with itself"
-            raise table.error(problem, "remove the row", second, itself)
-        outcome = np.full(len(table.rows), WIN)
-        if "tie" in at:
-            outcome[truths(table, table.columns[at["tie"]])] = TIE
-        return Sides(first, second, outcome, None, "", table, frozenset(at.values()))
-
-
-class Battle:
-    """A row names two items side by side, and which of them was better, or their points."""
-
-    example = "model_a,model_b,winner"
-    takes = frozenset(("first", "second", "outcome", "winner", "first_score", "second_score"))
-    _PAIRS = (
-        ("model_a", "model_b"),
-        ("item_a", "item_b"),
-        ("option_a", "option_b"),
-        ("response_a", "response_b"),
-        ("system_a", "system_b"),
-        ("home", "away"),
-        ("home_team", "away_team"),
-        ("hometeam", "awayteam"),
-        ("white", "black"),
-        ("left", "right"),
-    )
-    _SCORES = (
-        ("home_score", "away_score"),
-        ("home_goals", "away_goals"),
-        ("home_points", "away_points"),
-        ("score_home", "score_away"),
-        ("fthg", "ftag"),
-        ("score_a", "score_b"),
-    )
-
-    def find(self, table: ColumnTable, names: ColumnNames) -> dict[str, int] | None:
-        """Both sides, and an outcome or both scores."""
-        first, second = _both(table, (names.first, names.second), self._PAIRS)
-        if first is None or second is None:
-            return None
-        scores = _both(table, (names.first_score, names.second_score), self._SCORES)
-        at = {"first": first, "second": second}
-        neutral = table.position("neutral")
-        if neutral is not None:
-            at["neutral"] = neutral
-        if names.outcome is None and scores[0] is not None and scores[1] is not None:
-            return {**at, "first_score": scores[0], "second_score": scores[1]}
-        outcome = _named(table, names.outcome or names.winner, *_OUTCOMES)
-        return None if outcome is None else {**at, "outcome": outcome}
-
-    def read(self, table: ColumnTable, at: dict[str, int], names: ColumnNames) -> Sides:
-        """Leave out comparisons of an item with itself, which say nothing of skills."""
-        notes: tuple[str, ...] = ()
-        itself = _itself(table.columns[at["first"]], table.columns[at["second"]])
-        if itself.all():
-            raise table.error("every row compares an item with itself", "give other comparisons")
-        if itself.any():
-            notes = (f"Comparisons of an item with itself, left out: {itself.sum():,}.",)
-            table = table.kept(~itself)
-        first, second = table.columns[at["first"]], table.columns[at["second"]]
-        if "outcome" in at:
-            outcome, said = _outcomes(table, table.columns[at["outcome"]], (first, second), names)
-            notes += said
-        else:
-            points = [numbers(table, table.columns[at[f"{side}_score"]]) for side in _SIDES]
-            outcome = np.where(
-                points[0] > points[1], WIN, np.where(points[0] < points[1], LOSS, TIE)
-            )
-            _refuse_contradiction(table, (first, second), outcome, names)
-        position = np.ones(len(table.rows))
-        if "neutral" in at:
-            position[truths(table, table.columns[at["neutral"]])] = 0.0
-        label = _position_label(first.name.lower())
-        return Sides(first, second, outcome, position, label, table, frozenset(at.values()), notes)
-
-
-_SIDES = ("first", "second")
-LAYOUTS: tuple[Layout, ...] = (WinnerLoser(), Battle())
-
-
-def _position_label(first: str) -> str:
-    if "home" in first:
-        return "playing at home"
-    return "playing white" if first == "white" else "being shown first"
-
-
-def _both(
-    table: ColumnTable,
-    named: tuple[str | None, str | None],
-    usual: Sequence[tuple[str, str]],
-) -> tuple[int | None, int | None]:
-    """Positions of two columns that belong together."""
-    if named != (None, None):
-        first, second = (_named(table, name) for name in named)
-        return first, second
-    for pair in usual:
-        first, second = (table.position(name) for name in pair)
-        if first is not None and second is not None:
-            return first, second
-    return None, None
-
-
-def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
-    """Rows whose two items have one name."""
-    number = {name: i for i, name in enumerate(first.values)}
-    same = np.array([number.get(name, -1) for name in second.values])
-    return same[second.codes] == first.codes
-
-
-def truths(table: ColumnTable, column: Column) -> NDArray[np.bool_]:
-    """Whether each row says yes.
+        The table.
+    layouts
+        What it may be, best known first. One that makes use of all `named` columns is preferred.
+    named
+        Columns that go by other names, by what they hold.
 
     Raises
     ------
     DataError
-        If a cell is neither yes nor no.
+        If it is none of them, if a named column is not there or of no use, or if a row repeats the
+        header.
     """
-    for number, cell in enumerate(column.values):
-        if cell.lower() not in TRUTH:
-            cure = "write 1 for a tie" if column.name.lower() != "neutral" else "write 1 for yes"
-            where = column.codes == number
-            raise table.error(f"{cell!r} is neither 0 nor 1", cure, column, where)
-    return np.array([TRUTH[cell.lower()] for cell in column.values])[column.codes]
+    named = dict(named or {})
+    fitting = []
+    for layout in layouts:
+        columns = _columns(table, layout, named)
+        if all(name in columns or role.optional for name, role in layout.roles.items()):
+            fitting.append(Found(layout, table, columns))
+    if not fitting:
+        raise _unrecognised(table, layouts, named)
+    used = next((f for f in fitting if not named.keys() - _options(f.layout)), None)
+    if used is None:
+        raise _unused(fitting[0], named)
+    _refuse_second_header(used)
+    return used
 
 
-def numbers(table: ColumnTable, column: Column) -> NDArray[np.float64]:
-    """Finite numbers of a column, shape (K,).
-
-    Raises
-    ------
-    DataError
-        If a cell is none.
-    """
-    found: Any = pd.to_numeric(np.array(column.values, object), errors="coerce")
-    values = np.asarray(found, float)
-    bad = ~np.isfinite(values)
-    if bad.any():
-        number = int(np.argmax(bad))
-        cell = column.values[number]
-        problem = f"{cell!r} is no finite number" if cell else "the number is missing"
-        where = column.codes == number
-        raise table.error(problem, "write a number, or remove the row", column, where)
-    return values[column.codes]
+def _options(layout: Layout) -> set[str]:
+    """Options that name its columns."""
+    return {*layout.roles, *(role.also for role in layout.roles.values() if role.also)}
 
 
-def _outcomes(
-    table: ColumnTable, column: Column, sides: tuple[Column, Column], names: ColumnNames
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Read a column of outcomes: numbers, words, or the names of the items themselves."""
-    first, second = sides
-    by_number = numbers_mean(column.values, names.positive)
-    named = np.full(len(table.rows), -1)
-    named[_itself(first, column)] = WIN
-    named[_itself(second, column)] = LOSS
-    if isinstance(by_number, list):
-        outcome = np.array(by_number)[column.codes]
-        clash = (named >= 0) & (named != outcome)
-        if clash.any():
-            cell = column.values[column.codes[int(np.argmax(clash))]]
-            problem = f"{cell!r} is the name of an item and also a number for another outcome"
-            cure = f"write {first.name}, {second.name} or tie"
-            raise table.error(problem, cure, column, clash)
-        return outcome, _rule(column, first, second, names)
-    meant = [words_mean(cell, first.name, second.name) for cell in column.values]
-    words = np.array([-1 if each is None else each for each in meant])[column.codes]
-    clash = (words >= 0) & (named >= 0) & (words != named)
-    if clash.any():
-        cell = column.values[column.codes[int(np.argmax(clash))]]
-        problem = f"{cell!r} is the name of an item and also a word for another outcome"
-        raise table.error(problem, "rename the item", column, clash)
-    outcome = np.where(words >= 0, words, named)
-    unclear = outcome < 0
-    if unclear.any():
-        cell = column.values[column.codes[int(np.argmax(unclear))]]
-        problem = f"{cell!r} is no outcome" if cell else "the outcome is missing"
-        if by_number is not None:
-            problem = f"it {by_number}, which may mean several things"
+def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str, Column]:
+    """Columns of a layout that are there: the named ones first, then those with a usual name."""
+    found: dict[str, Column] = {}
+    for name, role in layout.roles.items():
+        chosen = named.get(name, named.get(role.also))
+        if chosen is None:
+            continue
+        column = table.column(chosen)
+        if column is None:
+            problem = f"there is no column {chosen!r} among {table.quoted}"
+            raise table.error(problem, f"name one of these with --{_option(name)}")
+        found[name] = column
+    for pair in layout.together:
+        if not found.keys() & set(pair):
+            names = zip(*(layout.roles[side].usual for side in pair), strict=True)
+            both = ([table.column(name) for name in each] for each in names)
+            found.update(next((dict(zip(pair, b, strict=True)) for b in both if all(b)), {}))
+    taken = {column.name for column in found.values()}
+    paired = {name for pair in layout.together for name in pair}
+    for name, role in layout.roles.items():
+        column = None if name in found or name in paired else table.column(*role.usual)
+        if column is not None and column.name not in taken:
+            found[name] = column
+            taken.add(column.name)
+    return found
+
+
+def _option(role: str) -> str:
+    return role.replace("_", "-")
+
+
+def _unused(found: Found, named: Mapping[str, str]) -> DataError:
+    option = next(_option(name) for name in named if name not in _options(found.layout))
+    others = ", ".join(f"--{_option(name)}" for name in sorted(_options(found.layout)))
+    problem = f"--{option} does not go with the columns {found.table.quoted}"
+    return found.table.error(problem, f"which are read by {others}")
+
+
+def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, str]) -> DataError:
+    """What is lacking of the layout that comes closest, and how the columns may be called."""
+
+    def needed(layout: Layout) -> list[str]:
+        return [name for name, role in layout.roles.items() if not role.optional]
+
+    there = {layout.example: _columns(table, layout, named) for layout in layouts}
+    closest = max(
+        layouts,
+        key=lambda each: sum(n in there[each.example] for n in needed(each)) / len(needed(each)),
+    )
+    lacking = next(name for name in needed(closest) if name not in there[closest.example])
+    if not closest.options:
+        wanted = " or ".join(map(repr, closest.roles[lacking].usual))
+        cure = f"the first line must name the columns, as in {closest.example}"
+    else:
+        wanted = repr("winner" if lacking == "outcome" else lacking)
+        examples = "; ".join(layout.example for layout in layouts)
         cure = (
-            f"write {first.name}, {second.name} or tie, the name of the winner, 'A is better', or "
-            "numbers from -2 to 2"
+            f"name the columns as in {examples}, or say which they are: --winner and --loser, or "
+            "--first, --second and --outcome, or --order"
         )
-        raise table.error(problem, cure, column, unclear)
-    return outcome, ()
+    problem = f"there is no column {wanted} among {table.quoted}"
+    return DataError(table.path, problem, cure, row=1)
 
 
-def _refuse_contradiction(
-    table: ColumnTable,
-    sides: tuple[Column, Column],
-    by_points: NDArray[np.int64],
-    names: ColumnNames,
-) -> None:
-    """Refuse points of which a column of outcomes says otherwise, unless they were named."""
-    position = table.position(*_OUTCOMES)
-    if position is None or names.first_score is not None:
-        return
-    column = table.columns[position]
-    try:
-        said, _ = _outcomes(table, column, sides, names)
-    except DataError:  # not outcomes, but such as 2-1
-        return
-    other = said != by_points
-    if other.any():
-        cure = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
-        raise table.error("the scores say that the outcome is another", cure, column, other)
+def _refuse_second_header(found: Found) -> None:
+    """Refuse a row that says what the header says, as where files were put together."""
+    where = np.all([column.holds(column.name) for column in found.table.columns], axis=0)
+    if where.any():
+        raise found.table.error("the header is there again", "remove the row", None, where)
 
 
-def _rule(column: Column, first: Column, second: Column, names: ColumnNames) -> tuple[str, ...]:
-    """How numbers were understood, unless they are the points of a game."""
-    if not any(cell.startswith("-") for cell in column.values):
-        return ()
-    side, other = (first, second) if names.positive == "first" else (second, first)
-    opposite = "second" if names.positive == "first" else "first"
-    return (
-        f"Above 0, numbers in {column.name!r} say that {side.name} is better, and below 0 that "
-        f"{other.name} is (if it is the other way round: --positive {opposite}); how far they are "
-        "from 0 is not used.",
-    )
+def overlooked(rest: Sequence[Column]) -> tuple[str, ...]:
+    """A sentence on each column that was not used and looks as if it should have been."""
+    sentences = []
+    for name in (column.name for column in rest):
+        for role, (_, _, _, alike, what, _) in _COMPARED.items():
+            if name.lower() in alike:
+                option = f"--{_option(role)} {name}"
+                sentences.append(
+                    f"Column {name!r} looks like {what} and is not used: add {option}, or --ignore "
+                    f"{name}."
+                )
+                break
+    return tuple(sentences)

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.layouts import LISTS, find
 from bayesrank.datasets.table import Table, read_table, read_text
 
 __all__ = ["ListData", "align", "read_lists"]
 
-_QUERY = ("query", "qid", "topic")
-_LABEL = ("label", "relevance", "rel", "grade")
-_ITEM = ("item", "name")
 _LARGEST = 2**31
 # Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
 _LARGEST_FEATURE = 1e30
@@ -114,7 +113,7 @@ def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, L
         raise DataError(path, problem, cure)
     odd = set(data.names) ^ set(like.names)
     if odd:
-        problem = f"the feature {_start(min(odd))} is in one of the two files only"
+        problem = f"the feature {cells.quoted(min(odd))} is in one of the two files only"
         raise DataError(path, problem, cure)
     places = [data.names.index(name) for name in like.names]
     return replace(data, X=data.X[:, places], names=like.names), like
@@ -155,33 +154,21 @@ def read_lists(path: str | Path) -> ListData:
     path = Path(path)
     text = read_text(path)
     first = next(line for line in _LINE.split(text) if line.strip())
-    if ":" not in first and "," in first:
+    if first.lstrip()[0] == "{" or (":" not in first and "," in first):
         return _from_table(read_table(path, text))
     return _from_svmlight(path, text)
 
 
 def _grade(path: Path, row: int, cell: str) -> float:
-    value = _number(cell)
+    value = cells.finite(cell)
     if not math.isfinite(value) or value != round(value) or not 0 <= value < _LARGEST:
         raise DataError(
             path,
-            f"the grade {_start(cell)} is no whole number from 0 on",
+            f"the grade {cells.quoted(cell)} is no whole number from 0 on",
             "number the grades",
             row=row,
         )
     return value
-
-
-def _number(cell: str) -> float:
-    try:
-        return math.nan if "_" in cell else float(cell)
-    except ValueError:
-        return math.nan
-
-
-def _start(text: str) -> str:
-    """A text as it is quoted in a message, which has no room for thousands of letters."""
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _from_svmlight(path: Path, text: str) -> ListData:
@@ -224,12 +211,14 @@ def _from_svmlight(path: Path, text: str) -> ListData:
 def _feature(path: Path, row: int, field: str) -> tuple[int, float]:
     """Number and value of a feature."""
     index, _, cell = field.partition(":")
-    value = _number(cell)
+    value = cells.finite(cell)
     if not (index.isascii() and index.isdigit()) or not abs(value) <= _LARGEST_FEATURE:
         cure = "write grade qid:name index:number ..."
-        raise DataError(path, f"{_start(field)} is no feature", cure, row=row)
+        raise DataError(path, f"{cells.quoted(field)} is no feature", cure, row=row)
     if len(index) > _LONGEST or int(index) >= _LARGEST:
-        raise DataError(path, f"{_start(index)} is no number of a feature", "correct it", row=row)
+        raise DataError(
+            path, f"{cells.quoted(index)} is no number of a feature", "correct it", row=row
+        )
     return int(index), value
 
 
@@ -249,7 +238,9 @@ def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
         cell = line.strip()
         if cell:
             if not (cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST):
-                raise DataError(beside, f"{_start(cell)} is no length", "give numbers", row=row)
+                raise DataError(
+                    beside, f"{cells.quoted(cell)} is no length", "give numbers", row=row
+                )
             lengths.append(int(cell))
     if sum(lengths) != num_rows:
         raise DataError(
@@ -261,54 +252,22 @@ def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
 
 
 def _from_table(table: Table) -> ListData:
-    expected = "query,label,feature1,feature2"
-    query = table.position(*_QUERY, expected=expected)
-    label = table.position(*_LABEL, expected=expected)
-    named = [i for i, name in enumerate(table.header) if name.lower() in _ITEM]
-    kept = [i for i in range(len(table.header)) if i not in (query, label, *named)]
-    if not kept:
-        raise DataError(table.path, "there is no column of features", f"see {expected}", row=1)
-    X = np.empty((len(table.rows), len(kept)))
-    grades = []
-    for k, row in enumerate(table.rows):
-        grades.append(_grade(table.path, row.number, row.cells[label]))
-        if not row.cells[query]:
-            raise DataError(table.path, "the query is empty", "name it", row=row.number)
-        for place, column in enumerate(kept):
-            X[k, place] = _number(row.cells[column])
-            if not abs(X[k, place]) <= _LARGEST_FEATURE:
-                raise DataError(
-                    table.path,
-                    f"{_start(row.cells[column])} is not a finite number up to {_LARGEST_FEATURE}",
-                    "give one",
-                    row=row.number,
-                    column=table.header[column],
-                )
+    found = find(table, (LISTS,))
+    if not found.rest:
+        problem, cure = "there is no column of features", f"see {LISTS.example}"
+        raise DataError(table.path, problem, cure, row=1)
+    query, label = found.columns["query"], found.columns["label"]
+    queries = tuple(cells.text(table, query, "the query is empty", "name it"))
+    grades = cells.whole(table, label, least=0, most=_LARGEST, cure="number the grades from 0 on")
+    X = np.stack(
+        [cells.number(table, each, largest=_LARGEST_FEATURE) for each in found.rest], axis=1
+    )
+    items: tuple[str, ...] = ()
+    if "item" in found.columns:
+        item = found.columns["item"]
+        items = tuple(cells.text(table, item, "an item has no name", "name it"))
+        table.refuse_twice(query, item)
     from scipy import sparse
 
-    queries = tuple(row.cells[query] for row in table.rows)
-    names = tuple(table.header[column] for column in kept)
-    items = _items(table, queries, named[0]) if named else ()
-    return ListData(sparse.csr_array(X), np.array(grades), queries, items, names)
-
-
-def _items(table: Table, queries: tuple[str, ...], column: int) -> tuple[str, ...]:
-    """Names of the items, different within a query."""
-    seen: set[tuple[str, str]] = set()
-    for row, query in zip(table.rows, queries, strict=True):
-        name = row.cells[column]
-        if not name or (query, name) in seen:
-            problem = (
-                f"item {_start(name)} is there twice in its query"
-                if name
-                else "an item has no name"
-            )
-            raise DataError(
-                table.path,
-                problem,
-                "give each item of a query a name of its own",
-                row=row.number,
-                column=table.header[column],
-            )
-        seen.add((query, name))
-    return tuple(row.cells[column] for row in table.rows)
+    names = tuple(column.name for column in found.rest)
+    return ListData(sparse.csr_array(X), grades.astype(float), queries, items, names)

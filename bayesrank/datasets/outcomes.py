@@ -12,6 +12,8 @@ from typing import Literal
 
 import numpy as np
 
+from bayesrank.datasets.cells import finite
+
 __all__ = ["LOSS", "TIE", "WIN", "numbers_mean", "words_mean"]
 
 LOSS, TIE, WIN = 0, 1, 2
@@ -110,11 +112,8 @@ def numbers_mean(
         `WIN`, `TIE` or `LOSS` of the first side for each cell; what is not clear about the
         numbers; or None if some are no numbers.
     """
-    try:
-        values = np.array([float(cell) for cell in cells])
-    except ValueError:
-        return None
-    if not np.isfinite(values).all():
+    values = np.array([finite(cell) for cell in cells])
+    if np.isnan(values).any():
         return None
     if (values < 0).any():
         sign = np.sign(values) if positive == "first" else -np.sign(values)

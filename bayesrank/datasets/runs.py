@@ -2,19 +2,17 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from bayesrank.datasets import DataError
+import numpy as np
+
+from bayesrank._tables import Column
+from bayesrank.datasets import cells
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.layouts import QRELS, RUN, Found, Layout, find
 from bayesrank.datasets.table import Table, read_table, read_text
 
-_QUERY = ("query", "qid", "topic")
-_ITEM = ("item", "docno", "doc", "document")
-_SCORE = ("score",)
-_LABEL = ("label", "relevance", "rel", "grade")
-_DRAW = "draw"
-_LARGEST = 10**9
 # Lines and fields of TREC files end here alone: Python's own ideas of what ends a line, or is a
 # blank, include some that names contain, such as \x1c and \x85.
 _LINE = re.compile(r"\r\n|\n|\r")
@@ -35,26 +33,18 @@ class Qrels(NamedTuple):
     labels: dict[tuple[str, str], int]  #: by query and item
 
 
-class _Record(NamedTuple):
-    row: int
-    query: str
-    item: str
-    value: str
-    draw: str = ""
+class _Trec(NamedTuple):
+    """Where a line of TREC's has the query, the item and the value, of so many fields."""
+
+    width: int
+    value: int
+    line: str
 
 
-class _Columns(NamedTuple):
-    """Where a kind of file keeps what, and what to call it."""
-
-    value: tuple[str, ...]
-    expected: str
-    trec_width: int
-    trec_value: int
-    trec_line: str
-
-
-_RUN = _Columns(_SCORE, "query,item,score", 6, 4, "query Q0 item rank score tag")
-_QRELS = _Columns(_LABEL, "query,item,label", 4, 3, "query 0 item label")
+_TREC = {
+    RUN.example: _Trec(6, 4, "query Q0 item rank score tag"),
+    QRELS.example: _Trec(4, 3, "query 0 item label"),
+}
 
 
 def read_run(path: str | Path) -> Run:
@@ -90,17 +80,16 @@ def read_run(path: str | Path) -> Run:
     ...     read_run(path).scores
     {('', 'q1', 'a'): 0.9, ('', 'q1', 'b'): 0.4}
     """
-    path = Path(path)
-    scores: dict[tuple[str, str, str], float] = {}
-    for record, fail in _records(path, _RUN):
-        value = _number(record.value)
-        if not math.isfinite(value):
-            raise fail(f"the score {record.value!r} is not a finite number", "give one, or no row")
-        key = (record.draw, record.query, record.item)
-        if key in scores:
-            raise fail(f"item {record.item!r} is in query {record.query!r} twice", "remove one")
-        scores[key] = value
-    return Run(path, scores)
+    found = _read(Path(path), RUN)
+    table, columns = found.table, found.columns
+    scores = cells.number(table, columns["score"], largest=math.inf)
+    keys = [columns[role] for role in ("query", "item")]
+    table.refuse_twice(*keys, *([columns["draw"]] if "draw" in columns else []))
+    texts = [np.array(column.values, object)[column.codes].tolist() for column in keys]
+    draws = [""] * len(scores)
+    if "draw" in columns:
+        draws = np.array(columns["draw"].values, object)[columns["draw"].codes].tolist()
+    return Run(Path(path), dict(zip(zip(draws, *texts, strict=True), scores.tolist(), strict=True)))
 
 
 def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refuse") -> Qrels:
@@ -131,90 +120,50 @@ def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refus
     """
     if negative not in ("refuse", "zero"):
         raise ValueError(f"negative must be 'refuse' or 'zero', got {negative!r}")
-    path = Path(path)
-    labels: dict[tuple[str, str], int] = {}
-    for record, fail in _records(path, _QRELS):
-        value = _number(record.value)
-        if not math.isfinite(value) or value != round(value):
-            raise fail(f"the label {record.value!r} is not a whole number", "number the levels")
-        if abs(value) > _LARGEST:
-            raise fail(f"{record.value!r} is no label", "number the levels 0, 1, 2, ...")
-        if value < 0 and negative == "refuse":
-            raise fail(
-                f"the label {record.value} is below zero",
-                "write 0, or take them as 0 by --negative-labels zero",
-            )
-        key = (record.query, record.item)
-        if key in labels:
-            raise fail(
-                f"item {record.item!r} is judged twice in query {record.query!r}", "keep one"
-            )
-        labels[key] = max(int(value), 0)
-    return Qrels(path, labels)
+    found = _read(Path(path), QRELS)
+    table, column = found.table, found.columns["label"]
+    labels = cells.whole(table, column, cure="number the levels 0, 1, 2, ...")
+    if negative == "refuse" and (labels < 0).any():
+        cure = "write 0, or take them as 0 by --negative-labels zero"
+        lowest = column.values[column.codes[int(np.argmax(labels < 0))]]
+        raise table.error(f"the label {lowest} is below zero", cure, column, labels < 0)
+    keys = [found.columns[role] for role in ("query", "item")]
+    table.refuse_twice(*keys)
+    texts = [np.array(key.values, object)[key.codes].tolist() for key in keys]
+    judged = np.maximum(labels, 0).tolist()
+    return Qrels(Path(path), dict(zip(zip(*texts, strict=True), judged, strict=True)))
 
 
-def _number(text: str) -> float:
-    try:
-        return math.nan if "_" in text else float(text)
-    except ValueError:
-        return math.nan
-
-
-def _records(
-    path: Path, columns: _Columns
-) -> Iterator[tuple[_Record, Callable[[str, str], DataError]]]:
-    """Give each record, and how to refuse it at its place."""
+def _read(path: Path, layout: Layout) -> Found:
+    """Columns of a file of either kind; a query or an item without a name is refused."""
     text = read_text(path)
-    if _is_trec(text, columns):
-        names = ("query", "item", columns.value[0])
-        records = _from_trec(path, text, columns)
-    else:
-        table = read_table(path, text)
-        wanted = (_QUERY, _ITEM, columns.value)
-        places = [table.position(*known, expected=columns.expected) for known in wanted]
-        names = tuple(table.header[place] for place in places)
-        records = _from_table(table, places, with_draw=columns is _RUN)
-    for record in records:
-
-        def fail(
-            problem: str, cure: str, column: str = names[2], row: int = record.row
-        ) -> DataError:
-            return DataError(path, problem, cure, row=row, column=column)
-
-        for name, cell in zip(names, (record.query, record.item), strict=False):
-            if not cell:
-                raise fail("the cell is empty", "fill it, or remove the row", name)
-        yield record, fail
+    table = _from_trec(path, text, layout) if _is_trec(text, layout) else read_table(path, text)
+    found = find(table, (layout,))
+    for role in ("query", "item"):
+        cells.text(table, found.columns[role])
+    return found
 
 
-def _is_trec(text: str, columns: _Columns) -> bool:
+def _is_trec(text: str, layout: Layout) -> bool:
     """Whether the first line is one of a TREC file, right or wrong, and no header."""
     first = next(line for line in _LINE.split(text) if line.strip())
-    fields = _FIELD.findall(first)
-    if len(fields) == columns.trec_width and not math.isnan(_number(fields[columns.trec_value])):
+    fields, trec = _FIELD.findall(first), _TREC[layout.example]
+    if len(fields) == trec.width and not math.isnan(cells.finite(fields[trec.value])):
         return True
-    names = {*_QUERY, *_ITEM, *columns.value}
-    return len(fields) > 1 and not set(",;") & set(first) and not names & set(first.lower().split())
+    names = {name for role in layout.roles.values() for name in role.usual}
+    other = set(",;") & set(first) or names & set(first.lower().split())
+    return len(fields) > 1 and not other and not first.startswith("{")
 
 
-def _from_trec(path: Path, text: str, columns: _Columns) -> Iterator[_Record]:
+def _from_trec(path: Path, text: str, layout: Layout) -> Table:
+    trec, rows, kept = _TREC[layout.example], [], []
     for row, line in enumerate(_LINE.split(text), start=1):
         fields = _FIELD.findall(line)
-        if not fields:
-            continue
-        if len(fields) != columns.trec_width:
-            raise DataError(
-                path,
-                f"{len(fields)} fields where a TREC line has {columns.trec_width}",
-                f"write {columns.trec_line}",
-                row=row,
-            )
-        yield _Record(row, fields[0], fields[2], fields[columns.trec_value])
-
-
-def _from_table(table: Table, places: list[int], with_draw: bool) -> Iterator[_Record]:
-    lowered = [name.lower() for name in table.header]
-    draw = lowered.index(_DRAW) if with_draw and _DRAW in lowered else None
-    for row in table.rows:
-        query, item, value = (row.cells[place] for place in places)
-        yield _Record(row.number, query, item, value, "" if draw is None else row.cells[draw])
+        if fields and len(fields) != trec.width:
+            problem = f"{len(fields)} fields where a TREC line has {trec.width}"
+            raise DataError(path, problem, f"write {trec.line}", row=row)
+        if fields:
+            rows.append(row)
+            kept.append((fields[0], fields[2], fields[trec.value]))
+    columns = map(Column.of, layout.example.split(","), zip(*kept, strict=True))
+    return Table(path, tuple(columns), np.array(rows))

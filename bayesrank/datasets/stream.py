@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank.datasets.cells import finite, quoted
 from bayesrank.datasets.errors import DataError
-from bayesrank.datasets.ratings import LEVEL_COLUMNS
+from bayesrank.datasets.layouts import RATINGS
 
 __all__ = ["BadLine", "Example", "StreamLayout", "parse_line", "sniff", "survey"]
 
@@ -80,7 +81,8 @@ def parse_line(raw: bytes, number: int, layout: StreamLayout) -> Example | None:
     if not cells:
         return None
     if number == 1 and layout.form == "csv" and _is_header(cells):
-        place = next((i for i, cell in enumerate(cells) if cell.lower() in LEVEL_COLUMNS), 0)
+        levels = RATINGS.roles["rating"].usual
+        place = next((i for i, cell in enumerate(cells) if cell.lower() in levels), 0)
         if place:
             raise BadLine(f"column {place + 1} is {cells[place]!r}, but the level goes first")
         return None
@@ -185,22 +187,13 @@ def _cells(text: str, form: str) -> list[str]:
 
 def _is_header(cells: list[str]) -> bool:
     """Whether no cell is a number."""
-    for cell in cells:
-        try:
-            float(cell)
-        except ValueError:
-            continue
-        return False
-    return True
+    return not any(math.isfinite(finite(cell)) for cell in cells)
 
 
 def _number(text: str, what: str) -> float:
-    try:
-        number = math.nan if "_" in text else float(text)
-    except ValueError:
-        raise BadLine(f"{what} is {_start(text)}, not a number") from None
-    if not math.isfinite(number):
-        raise BadLine(f"{what} is {_start(text)}, not a finite number")
+    number = finite(text)
+    if math.isnan(number):
+        raise BadLine(f"{what} is {quoted(text)}, not a finite number")
     return number
 
 
@@ -209,11 +202,6 @@ def _feature(text: str, index: int) -> float:
     if abs(value) > LARGEST:
         raise BadLine(f"feature {index} is {text}, larger than {LARGEST:g}")
     return value
-
-
-def _start(text: str) -> str:
-    """A text as it is quoted in a message, which has no room for thousands of digits."""
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _pairs(cells: list[str]) -> Iterable[str]:
@@ -225,7 +213,7 @@ def _pair(cell: str) -> tuple[int, str]:
     index, colon, value = cell.partition(":")
     whole = colon and index.isascii() and index.isdigit() and len(index) <= _LONGEST
     if not whole or int(index) < 1:
-        raise BadLine(f"{_start(cell)} is not an index from 1 on, a colon and a value")
+        raise BadLine(f"{quoted(cell)} is not an index from 1 on, a colon and a value")
     return int(index), value
 
 

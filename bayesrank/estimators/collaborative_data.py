@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, missing, plain_array
 from bayesrank._validate import check_count
-from bayesrank.datasets.ratings import ITEM_COLUMNS, LEVEL_COLUMNS, USER_COLUMNS
+from bayesrank.datasets.layouts import RATINGS
 
 __all__ = ["Labels", "check_triples", "id_list", "level_numbers"]
 
@@ -139,7 +139,8 @@ def check_triples(
 def _columns(table: Any, columns: list[Any]) -> tuple[Any, Any, Any]:
     names = [str(name).strip().lower() for name in columns]
     found = []
-    for wanted in (USER_COLUMNS, ITEM_COLUMNS, ("level", *LEVEL_COLUMNS)):
+    user, item, level = (role.usual for role in RATINGS.roles.values())
+    for wanted in (user, item, ("level", *level)):
         known = [name for name in wanted if name in names]
         if not known:
             raise ValueError(

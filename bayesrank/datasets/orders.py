@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from bayesrank.datasets.columns import Column, ColumnTable
+from bayesrank.datasets.preflib import NamedOrder
+from bayesrank.datasets.table import Column, Table
 
 __all__ = ["read_order_cells"]
 
 _SAME = re.compile(r"[=~]")
 
 
-def read_order_cells(table: ColumnTable, column: Column) -> list[tuple[tuple[str, ...], ...]]:
+def read_order_cells(table: Table, column: Column) -> list[NamedOrder]:
     """Names of the items of each distinct order, group by group, best first.
 
     Raises
@@ -28,8 +29,8 @@ def read_order_cells(table: ColumnTable, column: Column) -> list[tuple[tuple[str
         If a cell is no order, names nothing, or an item twice.
     """
     orders = []
-    for number, cell in enumerate(column.values):
-        where = column.codes == number
+    for cell in column.values:
+        where = column.holds(cell)
         groups = _groups(cell)
         if groups is None or not all(name for group in groups for name in group):
             problem = f"{cell[:60]!r} is no order"
@@ -46,7 +47,7 @@ def read_order_cells(table: ColumnTable, column: Column) -> list[tuple[tuple[str
     return orders
 
 
-def _groups(cell: str) -> tuple[tuple[str, ...], ...] | None:
+def _groups(cell: str) -> NamedOrder | None:
     if not cell.startswith("["):
         return tuple(
             tuple(name.strip() for name in _SAME.split(group)) for group in cell.split(">")

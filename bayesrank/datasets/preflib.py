@@ -20,6 +20,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesrank.datasets.cells import quoted
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import read_text
 
@@ -32,13 +33,15 @@ _ORDER = re.compile(rf"([0-9]+):({_GROUPS}(?:,{_GROUPS})*)")
 _GROUP = re.compile(r"\{([0-9,]+)\}|([0-9]+)")
 _LONGEST = 15  # digits of a number
 
+NamedOrder = tuple[tuple[str, ...], ...]  # names, best group first
+
 
 class Order(NamedTuple):
-    """One distinct order of a PrefLib file."""
+    """One distinct order of a file."""
 
     row: int
     voters: int  #: number of voters who gave it
-    groups: tuple[tuple[str, ...], ...]  #: names, best group first
+    groups: NamedOrder
 
 
 def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
@@ -63,6 +66,7 @@ def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
             orders.append(_read_order(path, row, line, names))
     if not orders:
         raise DataError(path, "there is a header but no order below it", "add the data")
+    _refuse_incomplete(path, names, orders)
     held = {
         "alternatives": len(names),
         "voters": sum(order.voters for order in orders),
@@ -77,6 +81,16 @@ def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
                 row=row,
             )
     return tuple(names.values()), orders
+
+
+def _refuse_incomplete(path: Path, names: dict[int, str], orders: list[Order]) -> None:
+    """Refuse orders that leave out alternatives in a file whose ending says that none does."""
+    for order in orders if path.suffix.lower() in (".soc", ".toc") else ():
+        left = len(names) - sum(map(len, order.groups))
+        if left:
+            problem = f"the order leaves out {left:,} of {len(names):,} alternatives"
+            cure = f"let the file's name end in {path.suffix[:-1]}i, for incomplete orders"
+            raise DataError(path, problem, cure, row=order.row)
 
 
 def _read_name(path: Path, row: int, line: str, names: dict[int, str]) -> None:
@@ -102,8 +116,7 @@ def _read_count(path: Path, row: int, line: str, promised: dict[str, tuple[int, 
 
 def _whole_number(path: Path, row: int, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
-        short = text if len(text) <= 40 else f"{text[:40]}..."
-        raise DataError(path, f"{short!r} is no count or number", "correct it", row=row)
+        raise DataError(path, f"{quoted(text)} is no count or number", "correct it", row=row)
     return int(text)
 
 

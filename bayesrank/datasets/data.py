@@ -102,6 +102,23 @@ class ComparisonData:
         rows = {name: getattr(self, name) for name in _BY_ROW}
         return replace(self, **{n: v if v is None else v[mask] for n, v in rows.items()})
 
+    def distinct(self) -> "ComparisonData":
+        """Equal comparisons as one, whose weight says how often they came; a tie has no winner."""
+        turned = self.tied & (self.comparisons[:, 0] > self.comparisons[:, 1])
+        pairs = np.where(turned[:, None], self.comparisons[:, ::-1], self.comparisons)
+        position = (
+            None if self.position is None else np.where(turned, -self.position, self.position)
+        )
+        columns = (*pairs.T, self.tied, position, self.times, self.judges, self.groups)
+        codes = np.zeros(self.num_comparisons, np.int64)
+        for column in (column for column in columns if column is not None):
+            values, own = np.unique(column, return_inverse=True)
+            codes = np.unique(codes * len(values) + own, return_inverse=True)[1]
+        _, first = np.unique(codes, return_index=True)
+        weights = np.bincount(codes, self.weights).astype(np.float64)
+        whole = replace(self, comparisons=pairs, position=position)
+        return replace(whole.where(first), weights=weights)
+
     @property
     def num_items(self) -> int:
         """Number of items."""

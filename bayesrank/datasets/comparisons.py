@@ -1,0 +1,411 @@
+"""Comparisons read into arrays, from files and data frames of every layout."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank._memory import check_room
+from bayesrank._tables import Column
+from bayesrank.datasets import cells
+from bayesrank.datasets.data import ComparisonData, OrderEvents
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.items import Items, read_items
+from bayesrank.datasets.layouts import (
+    COMPARISONS,
+    OUTCOME,
+    ColumnNames,
+    Found,
+    find,
+    overlooked,
+)
+from bayesrank.datasets.orders import read_order_cells
+from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
+from bayesrank.datasets.preflib import SUFFIXES, NamedOrder, Order, read_orders
+from bayesrank.datasets.table import Source, Table, read_table
+
+
+def read_comparisons(
+    source: Source,
+    items: str | Path | None = None,
+    *,
+    time: str | None = None,
+    columns: ColumnNames | None = None,
+) -> ComparisonData:
+    r"""Read comparisons, and the features of the items if there is a file of them.
+
+    **Comparisons** are comma-separated UTF-8 text with a header, JSON lines (.jsonl, .ndjson) or
+    Parquet (.parquet, with pyarrow); text may be compressed (.gz). The layout is recognised by its
+    columns, in any order and case, or named by `columns`:
+
+    - ``winner,loser`` and optionally ``tie`` (1, true or yes where the two were judged equal; 0,
+      false, no or nothing otherwise);
+    - ``model_a,model_b,winner``, ``item_a,item_b,preference``, ``home,away,result`` and their like:
+      the outcome is one of the two columns' names, ``tie``, ``tie (bothbad)``, ``both_bad``, the
+      name of the winner, an answer such as "A is much better" (how much is not used), or a number
+      around zero;
+    - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was
+      at home. Where a column of outcomes
+      contradicts the scores, the file is refused until one of them is named;
+    - ``order``, with cells like ``a > b = c``.
+
+    Each may have columns ``judge``, ``group`` or ``category``, and ``weight`` or ``count``. Other
+    columns are not used, and are listed in ``ignored_columns``; where one looks as if it should
+    have been, a sentence of ``overlooked`` says so. The same comparison may come any number of
+    times: each row is evidence of its own. A row that compares an item with itself is a mistake
+    between ``winner`` and ``loser``, and is refused; in the other layouts it is left out, and a
+    sentence of ``notes`` counts them.
+
+    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders, and ``orders`` has them, as it
+    has those of a column. An item beats every item of every later group, once a voter; items in one
+    tied group, or left out of an order, are not compared.
+
+    **Items** are comma-separated, too: the first column, ``item`` or ``name``, holds the names,
+    each once, and all others are numeric features. Without the file, the items are those that are
+    compared, in the order of their first appearance (in PrefLib's files: of the header).
+
+    Parameters
+    ----------
+    source
+        The comparisons: a file, or a data frame of pandas, Polars or Arrow.
+    items
+        The file of the items.
+    time
+        Column of the comparisons that says when each was: numbers, or dates such as 2024-05-31, or
+        2024-05-31T18:00 without a time zone.
+    columns
+        Columns that go by other names, or are not to be used.
+
+    Returns
+    -------
+    ComparisonData
+        Arrays over items ``0 .. n - 1``.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be used as it is. The message is one line: file, row, column, what is
+        wrong, and the cure.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "games.csv"
+    ...     _ = path.write_text("winner,loser\nAda,Bob\nAda,Cy\nBob,Cy\n")
+    ...     data = read_comparisons(path)
+    >>> data.names
+    ('Ada', 'Bob', 'Cy')
+    >>> data.comparisons.tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    """
+    chosen = ColumnNames() if columns is None else columns
+    chosen = chosen if time is None else replace(chosen, time=time)
+    known = None if items is None else read_items(items)
+    if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() in SUFFIXES:
+        if chosen.time is not None:
+            raise DataError(source, "orders have no column of times", "leave out --time")
+        names, orders = read_orders(source)
+        return _from_orders(Path(source), names, orders, known)
+    table = read_table(source, name="the comparisons").without(chosen.ignore)
+    found = find(table, COMPARISONS, chosen.named)
+    if "order" in found.columns:
+        return _from_order_cells(found, known)
+    outcomes = _wins(found) if "winner" in found.columns else _sides(found, chosen)
+    return _from_outcomes(found, outcomes, known)
+
+
+@dataclass(frozen=True)
+class _Battles:
+    """What rows say: the rows that are used, their two items, and which of these was better.
+
+    `position` is 1 where the first item has the advantage of its position and 0 where neither has,
+    or None if the file does not say who was shown first.
+    """
+
+    found: Found
+    first: Column
+    second: Column
+    outcome: NDArray[np.int64]
+    position: NDArray[np.float64] | None = None
+    position_label: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _kept(found: Found, mask: NDArray[np.bool_]) -> Found:
+    """Some of the rows."""
+    columns = {role: column.kept(mask) for role, column in found.columns.items()}
+    return found._replace(table=found.table.kept(mask), columns=columns)
+
+
+def _wins(found: Found) -> _Battles:
+    """Rows that name who won and who lost; a winner that is its own loser is a mistake."""
+    first, second = found.columns["winner"], found.columns["loser"]
+    itself = _itself(first, second)
+    if itself.any():
+        name = second.values[second.codes[int(np.argmax(itself))]]
+        problem = f"item {name!r} is compared with itself"
+        raise found.table.error(problem, "remove the row", second, itself)
+    outcome = np.full(len(itself), WIN)
+    if "tie" in found.columns:
+        outcome[cells.truth(found.table, found.columns["tie"])] = TIE
+    return _Battles(found, first, second, outcome)
+
+
+def _sides(found: Found, chosen: ColumnNames) -> _Battles:
+    """Rows that name two items side by side; those of one item alone say nothing of skills."""
+    notes: tuple[str, ...] = ()
+    itself = _itself(found.columns["first"], found.columns["second"])
+    if itself.all():
+        cure = "give other comparisons"
+        raise found.table.error("every row compares an item with itself", cure)
+    if itself.any():
+        notes = (f"Comparisons of an item with itself, left out: {itself.sum():,}.",)
+        found = _kept(found, ~itself)
+    table, first, second = found.table, found.columns["first"], found.columns["second"]
+    if "outcome" in found.columns:
+        outcome, said = _told(found, found.columns["outcome"], chosen)
+        notes += said
+    else:
+        points = [
+            cells.number(table, found.columns[f"{side}_score"]) for side in ("first", "second")
+        ]
+        outcome = np.sign(points[0] - points[1]).astype(int) + TIE
+        _refuse_contradiction(found, outcome, chosen)
+    position = np.ones(len(table.rows))
+    if "neutral" in found.columns:
+        position[cells.truth(table, found.columns["neutral"])] = 0.0
+    name = first.name.lower()
+    label = "playing white" if name == "white" else "being shown first"
+    label = "playing at home" if "home" in name else label
+    return _Battles(found, first, second, outcome, position, label, notes)
+
+
+def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
+    """Rows whose two items have one name."""
+    number = {name: i for i, name in enumerate(first.values)}
+    same = np.array([number.get(name, -1) for name in second.values])
+    return same[second.codes] == first.codes
+
+
+def _told(
+    found: Found, column: Column, chosen: ColumnNames
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Read a column of outcomes: numbers, words, or the names of the items themselves."""
+    first, second = found.columns["first"], found.columns["second"]
+    sides = f"{first.name}, {second.name} or tie"
+    by_number = numbers_mean(column.values, chosen.positive)
+    named = np.full(len(column.codes), -1)
+    named[_itself(first, column)] = WIN
+    named[_itself(second, column)] = LOSS
+    meant: Any = by_number
+    if not isinstance(by_number, list):
+        words = [words_mean(cell, first.name, second.name) for cell in column.values]
+        meant = [-1 if each is None else each for each in words]
+    outcome = np.array(meant)[column.codes]
+    clash = (outcome >= 0) & (named >= 0) & (outcome != named)
+    if clash.any():
+        cell = column.values[column.codes[int(np.argmax(clash))]]
+        by = "a number" if isinstance(by_number, list) else "a word"
+        problem = f"{cell!r} is the name of an item and also {by} for another outcome"
+        cure = f"write {sides}" if isinstance(by_number, list) else "rename the item"
+        raise found.table.error(problem, cure, column, clash)
+    if isinstance(by_number, list):
+        return outcome, _rule(column, first, second, chosen)
+    outcome = np.where(outcome >= 0, outcome, named)
+    unclear = outcome < 0
+    if unclear.any():
+        cell = column.values[column.codes[int(np.argmax(unclear))]]
+        problem = f"{cell!r} is no outcome" if cell else "the outcome is missing"
+        if by_number is not None:
+            problem = f"it {by_number}, which may mean several things"
+        cure = f"write {sides}, the name of the winner, 'A is better', or numbers from -2 to 2"
+        raise found.table.error(problem, cure, column, unclear)
+    return outcome, ()
+
+
+def _refuse_contradiction(found: Found, by_points: NDArray[np.int64], chosen: ColumnNames) -> None:
+    """Refuse points of which a column of outcomes says otherwise, unless they were named."""
+    column = found.table.column(*OUTCOME.usual)
+    if column is None or chosen.first_score is not None:
+        return
+    try:
+        said, _ = _told(found, column, chosen)
+    except DataError:  # not outcomes, but such as 2-1
+        return
+    other = said != by_points
+    if other.any():
+        cure = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
+        raise found.table.error("the scores say that the outcome is another", cure, column, other)
+
+
+def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) -> tuple[str, ...]:
+    """How numbers were understood, unless they are the points of a game."""
+    if not any(cell.startswith("-") for cell in column.values):
+        return ()
+    side, other = (first, second) if chosen.positive == "first" else (second, first)
+    opposite = "second" if chosen.positive == "first" else "first"
+    return (
+        f"Above 0, numbers in {column.name!r} say that {side.name} is better, and below 0 that "
+        f"{other.name} is (if it is the other way round: --positive {opposite}); how far they are "
+        "from 0 is not used.",
+    )
+
+
+def _from_outcomes(whole: Found, said: _Battles, known: Items | None) -> ComparisonData:
+    found = said.found
+    times = found.columns.get("time")
+    weight = _weight(found)
+    numbers, names = _numbered(found.table, (said.first, said.second), known)
+    lost = said.outcome == LOSS
+    numbers[lost] = numbers[lost, ::-1]
+    position = said.position
+    if position is not None:
+        position = np.where(lost, -position, position)
+    data = ComparisonData(
+        names,
+        numbers,
+        said.outcome == TIE,
+        None if known is None else known.features,
+        () if known is None else known.feature_names,
+        ignored_columns=tuple(column.name for column in whole.rest),
+        times=None if times is None else cells.time(found.table, times),
+        weights=weight,
+        position=position,
+        position_label=said.position_label,
+        notes=said.notes,
+        overlooked=overlooked(whole.rest),
+        **_labelled(found),
+    )
+    return data if weight is None else data.where(weight > 0)
+
+
+def _labelled(found: Found) -> dict[str, Any]:
+    """Judges and categories as numbers and names, of those that some row has."""
+    labelled: dict[str, Any] = {}
+    for role in ("judge", "group"):
+        column = found.columns.get(role)
+        if column is not None:
+            cure = f"name it, or leave the column out with --ignore {column.name}"
+            cells.text(found.table, column, f"the {role} has no name", cure)
+            labelled[f"{role}s"], labelled[f"{role}_names"] = column.codes, column.values
+    if "group" in found.columns:
+        labelled["group_column"] = found.columns["group"].name
+    return labelled
+
+
+def _weight(found: Found) -> NDArray[np.float64] | None:
+    """How often each row counts."""
+    column = found.columns.get("weight")
+    if column is None:
+        return None
+    weight = cells.number(found.table, column)
+    if (weight < 0).any():
+        cure = "write how often the row counts, from 0 on"
+        raise found.table.error("the weight is negative", cure, column, weight < 0)
+    if not weight.any():
+        raise found.table.error("all weights are 0", "give some row a weight above 0", column)
+    return weight
+
+
+def _numbered(
+    table: Table, sides: tuple[Column, Column], known: Items | None
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Numbers of the items of each row, and their names in the order of first appearance."""
+    for column in sides:
+        cells.text(table, column, "the item has no name", "name it")
+    names = (
+        known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
+    )
+    index = {name: i for i, name in enumerate(names)}
+    numbers = np.empty((len(table.rows), 2), np.int64)
+    for side, column in enumerate(sides):
+        for name in column.values:
+            if known is not None and name not in index:
+                row = int(table.rows[int(np.argmax(column.holds(name)))])
+                raise known.unknown(name, table.path, row, column.name)
+        numbers[:, side] = np.array([index[name] for name in column.values])[column.codes]
+    if known is not None:
+        return numbers, known.names
+    seen, first, inverse = np.unique(numbers.ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    texts = list(index)
+    place = np.argsort(order)  # the inverse of a permutation
+    return place[inverse].reshape(-1, 2), tuple(texts[int(i)] for i in seen[order])
+
+
+def _from_order_cells(found: Found, known: Items | None) -> ComparisonData:
+    table, column = found.table, found.columns["order"]
+    orders = read_order_cells(table, column)
+    weight = _weight(found)
+    weight = np.ones(len(table.rows)) if weight is None else weight
+    voters = np.bincount(column.codes, weight, minlength=len(orders))
+    if (voters % 1 != 0).any():
+        raise table.error("orders have whole numbers as weights", "count people", column)
+    _, first = np.unique(column.codes, return_index=True)
+    rows = table.rows[first].tolist()
+    said = [Order(*each) for each in zip(rows, voters.astype(int).tolist(), orders, strict=True)]
+    names = tuple(dict.fromkeys(name for order in orders for group in order for name in group))
+    data = _from_orders(table.path, names, said, known)
+    ignored = tuple(column.name for column in found.rest)
+    return replace(data, ignored_columns=ignored, overlooked=overlooked(found.rest))
+
+
+def _from_orders(
+    path: Path, names: tuple[str, ...], orders: list[Order], known: Items | None
+) -> ComparisonData:
+    """Comparisons that orders imply."""
+    if known is not None:
+        names = known.names
+    index = {name: i for i, name in enumerate(names)}
+    for order in orders:
+        for name in (name for group in order.groups for name in group):
+            if known is not None and name not in index:
+                raise known.unknown(name, path, order.row)
+    count = sum(order.voters * _num_pairs(order.groups) for order in orders)
+    check_room(  # two copies are made of them
+        32 * count,
+        f"{path}: its orders make {count:,} comparisons, which",
+        "see whether the counts of voters are right, or give fewer orders",
+    )
+    numbered = [
+        tuple(tuple(index[name] for name in group) for group in order.groups) for order in orders
+    ]
+    blocks = [
+        np.tile(np.array([*_pairs(groups)], np.int64).reshape(-1, 2), (order.voters, 1))
+        for order, groups in zip(orders, numbered, strict=True)
+    ]
+    comparisons = np.concatenate(blocks)
+    if not len(comparisons):
+        raise DataError(path, "no order puts one item above another", "give orders of two or more")
+    said = [
+        (order.voters, groups)
+        for order, groups in zip(orders, numbered, strict=True)
+        if len(groups) > 1 and order.voters
+    ]
+    voters, groups = zip(*said, strict=True)
+    return ComparisonData(
+        names,
+        comparisons,
+        np.zeros(len(comparisons), bool),
+        None if known is None else known.features,
+        () if known is None else known.feature_names,
+        orders=OrderEvents(groups, np.array(voters, np.int64)),
+    )
+
+
+def _num_pairs(order: NamedOrder) -> int:
+    sizes = [len(group) for group in order]
+    return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+
+
+def _pairs(order: tuple[tuple[int, ...], ...]) -> Iterator[tuple[int, int]]:
+    """(winner, loser) of every pair of items in different groups."""
+    for place, group in enumerate(order):
+        for worse in order[place + 1 :]:
+            yield from ((winner, loser) for winner in group for loser in worse)
