@@ -28,6 +28,7 @@ def answered(loop, answers=40, seed=0):
     return loop
 
 
+@pytest.mark.slow
 def test_the_noise_is_that_under_which_the_answers_are_most_probable():
     loop = answered(QueryLoop(N, hyperparameters=FIXED, annotator_noise="learn"))
     loop.learn()
@@ -50,6 +51,7 @@ def test_the_noise_is_that_under_which_the_answers_are_most_probable():
         assert abs(0.5 * (down - up) / (up - 2 * here + down)) < 0.1
 
 
+@pytest.mark.slow
 def test_a_careless_annotator_counts_for_less():
     loop = answered(QueryLoop(N, annotator_noise="learn", learn_from=60), 90)
     assert set(loop.annotator_noise.values()) == {1.0}

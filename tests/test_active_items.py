@@ -22,6 +22,7 @@ def study(path=None, count=N):
     return loop
 
 
+@pytest.mark.slow
 def test_items_are_added_and_no_answer_is_lost(tmp_path):
     path, fresh = tmp_path / "a.jsonl", study(count=9)
     with study(path) as loop:
@@ -59,6 +60,7 @@ def test_items_at_the_end_of_the_list_are_added_when_a_journal_is_opened(tmp_pat
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_retired_items_are_asked_about_no_more(tmp_path):
     path = tmp_path / "a.jsonl"
     loop = QueryLoop(4, journal=path, hyperparameters="prior", stop_top=2)

@@ -68,6 +68,7 @@ def test_annotators_who_are_noisier_count_for_less():
     assert len(asked) == 13 and {0, 1} in asked and {2, 3} not in asked
 
 
+@pytest.mark.slow
 def test_ranking_and_a_graph():
     laplacian = np.diag(np.full(N, 2.0)) - np.roll(np.eye(N), 1, 0) - np.roll(np.eye(N), -1, 0)
     loop = answered(prior_loop(laplacian=laplacian), 12)
@@ -113,6 +114,7 @@ def test_no_pair_is_asked_twice_and_the_questions_end():
     assert loop.progress().done and loop.progress().reason == "every question has been asked"
 
 
+@pytest.mark.slow
 def test_a_batch_is_chosen_jointly():
     twins = np.array([[0.0], [0.001], [1.0], [1.001], [3.0]])
     loop = QueryLoop(5, twins, hyperparameters={"amplitude": 2.0, "lengthscale": 0.3, "noise": 0.3})
@@ -237,6 +239,7 @@ def test_nothing_compiles_as_answers_grow(monkeypatch):
         jax.monitoring.clear_event_listeners()
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
     path = tmp_path / "a.jsonl"
     with QueryLoop(6, journal=path, learn_from=3) as loop:
@@ -410,6 +413,7 @@ def test_a_record_of_the_future_is_refused(tmp_path):
             QueryLoop(3, hyperparameters="prior", journal=path)
 
 
+@pytest.mark.slow
 def test_what_is_left_to_ask_differs_by_annotator():
     loop = QueryLoop(2, hyperparameters={"scale": 1.0}, stop_gain=0.15, annotator_noise={"Bo": 9})
     loop.tell(0, 1)
@@ -420,6 +424,7 @@ def test_what_is_left_to_ask_differs_by_annotator():
     assert loop.progress(annotator="Bo").reason == "no question would tell more than 0.15"
 
 
+@pytest.mark.slow
 def test_the_last_ranking_averages_over_hyperparameters():
     """It is that of the integration of the same program; told to take them as known, it does."""
     rounds = [(0, 1), (0, 2), (1, 2), (0, 3), (2, 3), (1, 3), (3, 2), (0, 1)]

@@ -131,6 +131,7 @@ def test_batch_is_chosen_one_by_one_under_what_answers_will_tell(given):
         left.remove(tuple(pair))
 
 
+@pytest.mark.slow
 def test_batch_does_not_ask_the_same_thing_twice():
     # Items 0, 1, 2 are all but the same, and so are 3, 4, 5: nine pairs ask one question, the
     # pair (6, 7) asks another one.

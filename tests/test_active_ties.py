@@ -32,6 +32,7 @@ def told(loop):
     return loop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [{}, {"Bo": 2.0}])
 def test_result_is_that_of_ep_on_the_program_with_ties(noise):
     loop = told(QueryLoop(N, X, hyperparameters="prior", annotator_noise=noise))
@@ -46,6 +47,7 @@ def test_result_is_that_of_ep_on_the_program_with_ties(noise):
     assert ours.log_evidence == pytest.approx(theirs.log_evidence, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_ties_are_kept_and_undone(tmp_path):
     path = tmp_path / "a.jsonl"
     with QueryLoop(4, journal=path, hyperparameters="prior") as loop:
@@ -69,6 +71,7 @@ def test_ties_are_kept_and_undone(tmp_path):
     assert read_journal(path).header["version"] == 2
 
 
+@pytest.mark.slow
 def test_the_width_of_ties_is_learned_and_can_be_given():
     loop = QueryLoop(5, learn_from=100)
     for first, second in ((0, 1), (1, 2), (2, 3), (3, 4)):
@@ -109,7 +112,9 @@ def test_bald_with_ties_is_the_mutual_information(mean, variance, error):
     z = np.linspace(-9, 9, 20_001)
     given = np.average(entropy(mean + sd * z), weights=np.exp(-0.5 * z**2))
     expected = entropy(mean, variance) - given
-    assert float(bald(of_margin(mean, variance), PAIR)) == pytest.approx(expected, abs=error)
+    assert float(jax.jit(bald)(of_margin(mean, variance), PAIR)) == pytest.approx(
+        expected, abs=error
+    )
 
 
 @pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (1.2, 0.5), (-2.0, 4.0)])
@@ -127,8 +132,8 @@ def test_what_an_answer_with_ties_leaves_on_average(mean, variance):
         gain += probability * 0.5 * np.log(variance / after)
         left += probability * after
     beliefs = of_margin(mean, variance)
-    assert float(entropy_gain(beliefs, PAIR)) == pytest.approx(gain, abs=1e-6)
-    expected = anticipate(beliefs, PAIR).covariance
+    assert float(jax.jit(entropy_gain)(beliefs, PAIR)) == pytest.approx(gain, abs=1e-6)
+    expected = jax.jit(anticipate)(beliefs, PAIR).covariance
     assert float(expected[0, 0]) == pytest.approx(left, abs=1e-6)
 
 
@@ -139,11 +144,13 @@ def test_ties_hardly_ever_told_are_no_ties(score):
     beliefs = Beliefs(jnp.asarray(rng.normal(size=6)), jnp.asarray(factor @ factor.T), 1.0)
     rare = beliefs._replace(tie_width=1e-7)
     pairs = np.stack(np.triu_indices(6, 1), axis=1)
-    np.testing.assert_allclose(score(rare, pairs), score(beliefs, pairs), atol=2e-5)
+    several = jax.jit(score)
+    np.testing.assert_allclose(several(rare, pairs), several(beliefs, pairs), atol=2e-5)
     found, scores = best_pairs(score, rare, 2)
     assert found.shape == (2, 2) and np.all(np.diff(scores) <= 0)
 
 
+@pytest.mark.slow
 def test_a_pool_of_answers_with_ties():
     """An answer tells of a pool of its own kind, and most of itself."""
     beliefs = Beliefs(

@@ -105,6 +105,7 @@ def test_an_averaged_ranker_is_kept_in_a_file(averaged, tmp_path):
     assert "position_effect" in again.to_arviz()["posterior"]
 
 
+@pytest.mark.slow
 def test_skills_in_categories_are_averaged_too():
     games, given = league(2, 60)
     group = np.where(np.arange(60) % 3 == 0, "code", "maths")

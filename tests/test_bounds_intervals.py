@@ -64,6 +64,7 @@ def test_stratified_bootstrap_keeps_the_skew():
     assert np.isnan(loose).any()
 
 
+@pytest.mark.slow
 def test_intervals_cover_and_the_free_one_is_widest():
     """Over 150 held-out samples of 120: 90 per cent intervals, error known exactly."""
     rng = np.random.default_rng(3)

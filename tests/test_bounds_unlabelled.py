@@ -21,6 +21,7 @@ def labellings(size):
             yield np.array(labels)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=7))
 def test_distance_is_the_largest_difference_of_losses_over_all_labellings(rows):

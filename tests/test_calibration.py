@@ -119,6 +119,7 @@ def test_monte_carlo_of_a_version_space_is_that_of_a_grid():
     assert abs(draws.std() / sd - 1.0) < 0.1
 
 
+@pytest.mark.slow
 def test_estimates_of_disjoint_groups_spread_as_is_said():
     assert (np.sort(people("two camps", 30, 0), axis=1) == np.arange(10)).all()
     found = spread("same taste", 600, 30, 1.0, seeds=1)

@@ -56,6 +56,7 @@ def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
     assert "tie_width" not in notes
 
 
+@pytest.mark.slow
 def test_covariates_may_be_left_out(log, tmp_path, capsys):
     args = ("rank", log, "--no-crosscheck", "--quiet", "--hyperparameters", "prior")
     leave = ("--no-home", "--ignore", "judge", "--ignore", "category", "--ignore", "annotator")

@@ -108,6 +108,7 @@ def found():
     return solve(), widths, degrees
 
 
+@pytest.mark.slow
 def test_rows_are_jacobians(found):
     rows, widths, _ = found
     zeros = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
@@ -163,6 +164,7 @@ def test_no_dense_rows(likelihood):
 # ---------------------------------------------------------------- factors that share a predictor
 
 
+@pytest.mark.slow
 def test_elements_of_one_factor():
     """Alternatives of a choice see one margin, at their own rates; one is the reference."""
     choice = np.array([0, 1, 2, 1])
@@ -217,6 +219,7 @@ def gaussian_priors(y):
     numpyro.sample("y", dist.Normal(total, 0.6), obs=y)
 
 
+@pytest.mark.slow
 def test_priors_in_every_form():
     """Against the Hessian of NumPyro's own joint density."""
     model = handlers.reparam(gaussian_priors, config={"level": LocScaleReparam(0)})

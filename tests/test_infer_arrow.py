@@ -78,6 +78,7 @@ def test_its_prior_alone_is_the_prior():
     assert prior.size == SIZE
 
 
+@pytest.mark.slow
 def test_its_normaliser_has_the_derivative_of_the_dense_one():
     prior, dense, terms = problem()
 

@@ -71,7 +71,11 @@ def nearly_equal(X, y):
 
 @pytest.mark.parametrize(
     ("program", "settings"),
-    [(thurstone, {"damping": 0.6}), (poisson, {"power": 0.5}), (levels, {})],
+    [
+        (thurstone, {"damping": 0.6}),
+        pytest.param(poisson, {"power": 0.5}, marks=pytest.mark.slow),
+        pytest.param(levels, {}, marks=pytest.mark.slow),
+    ],
     ids=["thurstone", "poisson", "levels"],
 )
 def test_equal_rows_cost_one_site_and_change_nothing(monkeypatch, program, settings):

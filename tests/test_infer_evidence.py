@@ -54,6 +54,7 @@ def program(x, winner, loser, y):
     numpyro.sample("total", dist.Normal(jnp.sum(f), 3.0 * noise), obs=1.0)
 
 
+@pytest.mark.slow
 def test_gradient():
     """With the sites held fixed it is the total derivative: that of whole solutions."""
     engine = EP(program, tol=1e-10)
@@ -157,6 +158,7 @@ def test_against_a_grid(engine, amplitude, error):
     assert_allclose(result.log_evidence, exact.log_evidence, atol=error)
 
 
+@pytest.mark.slow
 def test_against_nuts_and_importance_sampling(engine):
     root = np.linalg.cholesky(rbf(X, 0.5, 2.0))
     args = root, WINNER, LOSER
@@ -197,6 +199,7 @@ def student_t_factors():
     return [lambda x, v=v: t.logpdf(v, 2.0, x, 0.1) for v in Y]
 
 
+@pytest.mark.slow
 def test_power_ep():
     """Data that contradict each other, and a site removed by half."""
     exact = sequential_ep(np.zeros(3), 4 * K3, np.eye(3), student_t_factors(), power=0.5)
@@ -238,6 +241,7 @@ def spreads(y):
     numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_the_maximum_is_that_in_closed_form_and_an_edge_is_told():
     def loss(t):
         log_prior = norm.logpdf(np.log(t), scale=0.2) - np.log(t)

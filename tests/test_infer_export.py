@@ -31,6 +31,7 @@ def result():
     return EP(model).run(KEY, Y)
 
 
+@pytest.mark.slow
 def test_a_guide_starts_at_the_posterior(result):
     guide = result.autoguide()
     svi = SVI(result.held_fixed, guide, optim.Adam(1e-3), Trace_ELBO(num_particles=2))
@@ -41,6 +42,7 @@ def test_a_guide_starts_at_the_posterior(result):
     assert_allclose(np.mean(drawn["y"], 0), result.mean["level"] + result.mean["effect"], atol=0.1)
 
 
+@pytest.mark.slow
 def test_nuts_starts_at_the_posterior(result):
     settings = result.nuts_settings()
     names = settings["dense_mass"][0]
@@ -54,6 +56,7 @@ def test_nuts_starts_at_the_posterior(result):
     assert_allclose(mass[2, 2], result.stddev["level"] ** 2, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_bounded_latents_are_carried_to_their_unconstrained_scale():
     def bounded():
         share: Any = numpyro.sample("share", dist.Beta(4.0, 2.0))
@@ -73,6 +76,7 @@ class Unsettled(EP):
         return state if self.power < 1 else state._replace(delta=jnp.ones_like(state.delta))
 
 
+@pytest.mark.slow
 def test_power_a_half_is_tried_where_ep_does_not_settle():
     assert type(Unsettled(model).with_settings(power=0.5)) is Unsettled
     found = Unsettled(model).run(KEY, Y)
@@ -88,6 +92,7 @@ def levels(y):
     numpyro.sample("y", dist.Normal(f, 0.5), obs=y)
 
 
+@pytest.mark.slow
 def test_integrated_results_say_how_far_to_trust_them(capsys):
     good = IntegratedEP(levels).run(KEY, Y)
     assert good.trust.is_good

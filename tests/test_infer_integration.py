@@ -100,6 +100,7 @@ def test_has_the_interface_of_a_result(result, capsys):
     assert_allclose(data.posterior.attrs["log_evidence"], result.log_evidence)
 
 
+@pytest.mark.slow
 def test_an_engine_lends_its_settings_and_its_code():
     engine = EP(regression, power=0.5)
     assert IntegratedEP(engine).engine is engine
@@ -109,12 +110,14 @@ def test_an_engine_lends_its_settings_and_its_code():
         IntegratedEP(engine, power=0.5)
 
 
+@pytest.mark.slow
 def test_holds_fixed_what_it_is_given():
     result = IntegratedEP(regression).run(KEY, Y, params={"noise": 0.5}, num_samples=10)
     assert set(result.points) == {"scale"} and result.params["noise"] == 0.5
     assert "noise" not in result.hyperparameters
 
 
+@pytest.mark.slow
 def test_warns_where_few_points_count():
     with pytest.warns(ConvergenceWarning, match="stands on few points"):
         result = IntegratedEP(funnel).run(KEY, Y)

@@ -55,6 +55,7 @@ def inverted_prior(covariance):
     return prior
 
 
+@pytest.mark.slow
 def test_the_inverse_by_halves_and_its_determinant(small_blocks):
     root = np.random.default_rng(1).normal(size=(SIZE, SIZE))
     matrix = root @ root.T + np.eye(SIZE)
@@ -65,6 +66,7 @@ def test_the_inverse_by_halves_and_its_determinant(small_blocks):
 
 
 # One site has a negative precision, as where a likelihood is not log-concave.
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.3, 50.0])
 def test_it_gives_what_the_solution_by_lu_gives(small_blocks, tau):
     prior = inverted_prior(smooth())
@@ -108,6 +110,7 @@ def evidence_and_slope(scale):
     return jax.value_and_grad(lambda scale: engine.log_evidence({}, scale, PAIRS))(scale)
 
 
+@pytest.mark.slow
 def test_ep_its_derivative_and_batches_are_those_of_lu(request):
     scales = jnp.array([0.5, 2.0])
     by_lu = jax.jit(evidence_and_slope)(scales[1])
@@ -149,6 +152,7 @@ def of_differences(variance, precision, dtype):
     return told, known, log_normaliser, rows
 
 
+@pytest.mark.slow
 def test_digits_are_not_lost_twice():
     told, known, log_normaliser, rows = of_differences(1e5, 1.0, jnp.float64)
     expected = rows.quadratic(jnp.asarray(known - 1e5))
@@ -157,6 +161,7 @@ def test_digits_are_not_lost_twice():
 
 
 # The data say nothing of the level, and far more of differences than the prior says of it.
+@pytest.mark.slow
 @pytest.mark.parametrize(("variance", "precision"), [(1.0, 30.0), (20.0, 30.0), (40.0, 0.1)])
 def test_what_the_data_do_not_tell_is_left_as_it_was_in_single_precision(variance, precision):
     told, known, log_normaliser, _ = of_differences(variance, precision, jnp.float32)

@@ -124,6 +124,7 @@ def test_draws_have_the_moments_of_the_posterior(graph):
         assert abs(np.mean(moved.std(0)[known] / stddev[known]) - 1) < 0.01
 
 
+@pytest.mark.slow
 def test_on_a_tree_messages_are_exact():
     rng = np.random.default_rng(0)
     parents = [rng.integers(k) for k in range(1, 60)]
@@ -148,6 +149,7 @@ def with_field_and_ties(columns, levels, counts):
     numpyro.sample("count", dist.Poisson(jnp.exp(0.5 * skill)), obs=counts)
 
 
+@pytest.mark.slow
 def test_rows_of_several_latents_and_several_kinds_of_data():
     rng = np.random.default_rng(0)
     columns = np.stack([*rng.integers(40, size=(2, 300)), rng.integers(6, size=300)], axis=1)
@@ -200,6 +202,7 @@ def test_sparse_precision_against_matrices():
     assert error < 1
 
 
+@pytest.mark.slow
 def test_bethes_evidence_and_its_slope():
     pairs = games("random", 60, 400)
     engine = EP(thurstone, structure="factorised", tol=1e-9)
@@ -212,6 +215,7 @@ def test_bethes_evidence_and_its_slope():
         assert_allclose(slope, (height(1.301) - height(1.299)) / 0.002, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "leagues"])
 def test_the_scale_is_learned_as_with_a_dense_posterior(kind):
     pairs = games(kind, 300, 1500)
@@ -222,6 +226,7 @@ def test_the_scale_is_learned_as_with_a_dense_posterior(kind):
     assert_allclose(found[1], found[0], rtol=0.02)
 
 
+@pytest.mark.slow
 def test_which_structure_is_found(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 59)
     pairs = games("random", 59, 300)
@@ -259,6 +264,7 @@ def heavy_tails(y):
     numpyro.sample("y", dist.StudentT(2.0, f[np.zeros(len(y), int)], 0.3), obs=y)
 
 
+@pytest.mark.slow
 def test_likelihoods_that_are_not_log_concave_leave_each_latent_alone(monkeypatch):
     y = np.array([1.0, 1.1, 0.9, 1.2, 4.0])
     dense = EP(heavy_tails).run(KEY, y)
@@ -271,6 +277,7 @@ def test_likelihoods_that_are_not_log_concave_leave_each_latent_alone(monkeypatc
     assert_allclose(result.stddev["f"], dense.stddev["f"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_what_a_structure_cannot_take_is_refused():
     with pytest.raises(ValueError, match="choose one of .'auto', 'dense'"):
         EP(thurstone, structure="sparse")
@@ -285,6 +292,7 @@ def test_what_a_structure_cannot_take_is_refused():
         EP(heavy_tails, structure="probes").run(KEY, np.array([9.0, 9.1, 8.9, 9.0, 0.0]))
 
 
+@pytest.mark.slow
 def test_what_needs_all_covariances_is_refused_before_it_takes_time(monkeypatch):
     """Of the same latents a search for hyperparameters, NUTS or a guide would take minutes."""
     monkeypatch.setattr("bayesrank.infer.large._MOST_TOGETHER", 30)

@@ -154,7 +154,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+def _case(name: str) -> Any:
+    general = ("bernoulli_ndtr", "binomial", "poisson", "student_t", "laplace")
+    return pytest.param(name, marks=[pytest.mark.slow] if name in general else [])
+
+
+@pytest.mark.parametrize("name", [_case(name) for name in CASES])
 def test_moments(name):
     case = CASES[name]
     cavities = np.array(ORDINARY + case.far)
@@ -187,6 +192,7 @@ def test_moments(name):
     assert_allclose(found[2] / variance, 1.0, atol=50 * case.error)
 
 
+@pytest.mark.slow
 def test_numpyros_distributions_with_logistic_noise_are_met_without_search():
     """A Bernoulli and an ordered logistic, against the same densities that nobody knows."""
     x = np.linspace(-2.0, 2.0, 7)
@@ -212,6 +218,7 @@ def test_numpyros_distributions_with_logistic_noise_are_met_without_search():
         assert_allclose(found.log_evidence, expected.log_evidence, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_narrow_spike_on_a_broad_shoulder():
     """Nothing in the shoulder's slope tells of it: the quadrature looks at a residual of zero."""
 
@@ -230,6 +237,7 @@ def test_a_narrow_spike_on_a_broad_shoulder():
     assert_allclose(result.mean["f"], (1 - share) * 8.0 + share * 5.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_quantile_regression_converges():
     """A rule with the kink inside a panel kept the sweeps from settling."""
     rng = np.random.default_rng(0)

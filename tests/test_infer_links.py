@@ -93,6 +93,7 @@ def summed(pairs, period):
 PROGRAMS = (walks, teams_that_drift, scanned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=["walks", "teams", "scanned"])
 def test_the_sparse_precision_is_the_dense_posterior(program, monkeypatch):
     dense = EP(program).run(KEY, *games())
@@ -167,6 +168,7 @@ def test_solutions_that_take_too_long_are_refused(monkeypatch):
         EP(walks, structure="probes").run(KEY, *games())
 
 
+@pytest.mark.slow
 def test_slopes_are_those_of_the_dense_integral(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.gaussian.links.SLOPE_ROUNDS", 60)
     rng, size, count = np.random.default_rng(0), 12, 30
@@ -215,6 +217,7 @@ def drifting_teams(pairs, period, scores):
     numpyro.sample("score", dist.Normal(skill[:, -1], noise), obs=scores)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned_as_with_all_covariances():
     pairs, period = games()
     scores = 1.0 + np.random.default_rng(2).normal(size=PLAYERS)
@@ -235,6 +238,7 @@ def test_hyperparameters_are_learned_as_with_all_covariances():
     assert not nowhere.usable and np.isnan(slope).all()
 
 
+@pytest.mark.slow
 def test_a_point_without_a_proper_posterior_is_stepped_back_from(monkeypatch):
     engine, args = EP(drifting_teams, structure="probes"), (*games(), np.ones(PLAYERS))
     params = {"step": 0.4, "share": 0.5, "noise": 1.0}

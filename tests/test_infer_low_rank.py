@@ -53,6 +53,7 @@ def results():
     }
 
 
+@pytest.mark.slow
 def test_ep_is_the_dense_posterior(results):
     dense, low_rank = results["dense"], results["low_rank"]
     assert type(dense) is EPResult and isinstance(low_rank, LargeEPResult) and low_rank.converged
@@ -76,6 +77,7 @@ def test_ep_is_the_dense_posterior(results):
     assert np.mean(shares) > 0.05
 
 
+@pytest.mark.slow
 def test_what_a_result_of_low_rank_tells(results):
     dense, low_rank = results["dense"], results["low_rank"]
     draws = low_rank.get_samples()["f"]
@@ -121,6 +123,7 @@ def test_algebra_against_matrices():
     assert_allclose(kept.residuals_seen, np.mean(told / (1 + told)))
 
 
+@pytest.mark.slow
 def test_features_are_the_process_where_inducing_points_are_all_items():
     X, pairs = field()
     kernel = gp.rbf(2.0, 0.4)
@@ -138,6 +141,7 @@ def test_features_are_the_process_where_inducing_points_are_all_items():
         gp.features(kernel, jnp.asarray(X), 0)
 
 
+@pytest.mark.slow
 def test_enough_rank_leaves_little_to_be_seen():
     X, _ = field()
     kernel, precision = gp.rbf(2.0, 0.35), np.linspace(0.0, 2.0, ITEMS)
@@ -162,6 +166,7 @@ def test_enough_rank_leaves_little_to_be_seen():
         EP(smooth_skills).run(KEY, *field(), rank="auto")
 
 
+@pytest.mark.slow
 def test_the_structure_is_found(monkeypatch):
     X, pairs = field()
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 100)
@@ -171,6 +176,7 @@ def test_the_structure_is_found(monkeypatch):
         EP(smooth_skills).solve({}, X, pairs, RANK)
 
 
+@pytest.mark.slow
 def test_slopes_are_those_of_the_dense_integral():
     rng = np.random.default_rng(0)
     seen = np.array([rng.choice(30, 3, replace=False) for _ in range(60)])
@@ -207,6 +213,7 @@ def learned(X, pairs, scores):
     numpyro.sample("score", dist.Normal(f[: len(scores)], noise), obs=scores)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned_as_with_all_covariances():
     X, pairs = field()
     scores = 2 * np.sin(6 * X[:40]).sum(axis=1) + 0.5 * np.random.default_rng(3).normal(size=40)
@@ -221,12 +228,14 @@ def test_hyperparameters_are_learned_as_with_all_covariances():
     assert abs(off) < 4 * low_rank.log_evidence_error < 4
 
 
+@pytest.mark.slow
 def test_an_integral_over_hyperparameters_is_refused():
     X, pairs = field()
     with pytest.raises(ValueError, match="only EP.run and maximize_evidence do without"):
         IntegratedEP(learned, structure="low_rank").run(KEY, X, pairs, np.zeros(4))
 
 
+@pytest.mark.slow
 def test_what_has_no_such_structure_or_no_room_is_refused(monkeypatch):
     X, pairs = field()
     with pytest.raises(ValueError, match="structure='low_rank' needs a Gaussian prior of low rank"):

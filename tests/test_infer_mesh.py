@@ -61,6 +61,7 @@ def answers(mesh):
     return found | {"learned": learned.params["scale"], "calls": np.array(calls)}
 
 
+@pytest.mark.slow
 def test_two_processes_with_two_devices_each_agree_with_one(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -47,6 +47,7 @@ def log_odds(loc: float, scale: float, first: float, second: float) -> float:
 CASES = {two_peaks: log_odds(0.3, 5.0, 0.0, 4.0), both_roots: log_odds(0.1, 1.0, 9.975, -9.975)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", CASES, ids=lambda program: program.__name__)
 def test_a_peak_that_is_missed_is_said_to_be(program):
     with pytest.warns(AccuracyWarning, match="missed at least .*% of the mass of a factor of 'y'"):
@@ -61,6 +62,7 @@ def test_a_peak_that_is_missed_is_said_to_be(program):
             assert not result.trust.is_good
 
 
+@pytest.mark.slow
 def test_wrong_moments_of_the_right_mass_are_said_to_be():
     with pytest.warns(AccuracyWarning, match="mean or the standard deviation of a factor of 'y'"):
         result = EP(many_roots).run(KEY)
@@ -82,6 +84,7 @@ def test_wrong_moments_of_the_right_mass_are_said_to_be():
         assert not result.trust.is_good
 
 
+@pytest.mark.slow
 def test_random_mixtures_that_are_missed_are_flagged_and_no_others():
     rng = np.random.default_rng(0)
     share, width = rng.dirichlet(np.ones(PARTS), COUNT), 10 ** rng.uniform(-2, 1, (COUNT, PARTS))

@@ -40,6 +40,7 @@ def closed_form():
     return total, d1, np.sum(share * ((slope - d1[:, None]) ** 2 - 1 / variance), 1)
 
 
+@pytest.mark.slow
 def test_random_mixtures_against_the_closed_form():
     with jax.enable_x64(True):
         found = jax.jit(lambda m, v: mixture_moments(log_parts, None, m, v))(MEAN, SD**2)
@@ -97,6 +98,7 @@ def result():
     return EP(program).run(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_programs_against_a_grid(result):
     expected = [
         by_grid(lambda x: halves(x, 0.1, 0.1)),

@@ -134,6 +134,7 @@ def governed(y):
     numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_a_prior_that_hangs_on_a_latent():
     counts: dict[str, Any] = {"num_warmup": 200, "num_samples": 600, "num_chains": 2}
     found = NestedEP(governed).run(jax.random.key(0), 1.0, target_accept_prob=0.95, **counts)
@@ -155,6 +156,7 @@ def test_a_prior_that_hangs_on_a_latent():
     assert abs(found.log_evidence - evidence) < 4 * found.log_evidence_error
 
 
+@pytest.mark.slow
 def test_a_short_walk_is_told_with_the_cure(capsys):
     with pytest.warns(ConvergenceWarning, match=r"Give it target_accept_prob=0\.95"):
         found = NestedEP(regression).run(jax.random.key(0), Y, num_warmup=1, num_samples=4)

@@ -265,7 +265,14 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+FAST = ["dense_rows", "skill_and_offset", "hierarchical", "masked"]
+
+
+def _problem(name: str) -> Any:
+    return pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("name", [_problem(name) for name in PROBLEMS])
 def test_fixed_point(name):
     problem = PROBLEMS[name]()
     result = EP(problem.model, tol=1e-8).run(KEY, *problem.args)

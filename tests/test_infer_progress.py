@@ -26,6 +26,7 @@ def line(value: Any) -> None:
     numpyro.sample("y", dist.Normal(f, 1.0), obs=value)
 
 
+@pytest.mark.slow
 def test_every_sweep_is_reported_and_the_answer_is_the_same():
     engine = EP(counts)
     seen: list[tuple[int, float]] = []
@@ -50,7 +51,7 @@ def test_every_sweep_is_reported_and_the_answer_is_the_same():
         engine.run(KEY, COUNT, callback=fail)
 
 
-@pytest.mark.parametrize("structure", ["dense", "factorised"])
+@pytest.mark.parametrize("structure", ["dense", pytest.param("factorised", marks=pytest.mark.slow)])
 def test_programs_that_take_one_sweep_and_those_of_many_latents_report_too(structure):
     program = line if structure == "dense" else counts_apart
     seen: list[int] = []

@@ -74,6 +74,7 @@ def test_steps_under_scan(engine, result):
     assert_allclose(state.posterior.covariance, result.covariance["f"], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_vmap_is_a_loop(engine):
     """Problems of one shape in one call: each is what it is alone, however long the others take."""
     winner, loser = problems(4, seed=1)
@@ -94,6 +95,7 @@ def test_vmap_is_a_loop(engine):
         assert_allclose(covariance[k], alone.covariance["f"], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_warm_start(engine):
     """From the sites of the answer there is nothing left to do."""
 
@@ -111,6 +113,7 @@ def test_warm_start(engine):
 # ---------------------------------------------------------------- compilation
 
 
+@pytest.mark.slow
 def test_compiles_once_for_a_shape(engine, result):
     """Other data, other hyperparameters, another key: no compilation, and a look at the data."""
     events: list[str] = []
@@ -156,6 +159,7 @@ def test_params(engine, result):
     assert_allclose(fixed.log_evidence, norm.logcdf(margin).sum(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_prior_medians():
     """By the quantile function where there is one, else by draws on the unconstrained scale."""
 
@@ -241,6 +245,7 @@ def test_print_summary(result, capsys):
     assert "noise  fixed: at 0.7, median of its prior" in sites
 
 
+@pytest.mark.slow
 def test_failure_to_converge_is_seen():
     """And pointed at in the caller's file, though an estimator's was between."""
     between: dict[str, Any] = {}
@@ -282,6 +287,7 @@ np.save({file!r}, np.append(result.joint_mean, result.log_evidence))
 """
 
 
+@pytest.mark.slow
 def test_double_precision_without_asking_jax(result, tmp_path, request):
     """In a process of JAX's own configuration: float64 results, and the configuration as it was."""
     file = tmp_path / "mean.npy"

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import numpyro.distributions as dist
+import pytest
 from jax.scipy.special import log_ndtr
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr as log_ndtr_scipy
@@ -59,6 +60,7 @@ VARIANCES = np.array([1e-8, 1e-4, 0.1, 1.0, 30.0, 1e4, 1e8])
 GRID = np.array([(m * np.sqrt(1 + v), v) for m in MARGINS for v in VARIANCES]).T
 
 
+@pytest.mark.slow
 def test_probit_by_quadrature():
     """Margins from -40 to 40 of their scale, cavity variances from 1e-8 to 1e8."""
     log_z, d1, d2 = run(PROBIT, *GRID)
@@ -70,6 +72,7 @@ def test_probit_by_quadrature():
     assert_allclose((d2 - exact[2]) * variance**2 / tilted_variance, 0.0, atol=5e-5)
 
 
+@pytest.mark.slow
 def test_probit_by_quadrature_in_single_precision():
     inside = np.abs(GRID[0] / np.sqrt(1 + GRID[1])) <= 12
     mean, variance = GRID[:, inside]
@@ -138,6 +141,7 @@ EXTREMES = [
 ]
 
 
+@pytest.mark.slow
 def test_extremes_against_mpmath():
     kind, mean, variance, _ = zip(*EXTREMES, strict=True)
     kind, mean, variance = np.array(kind), np.array(mean), np.array(variance)

@@ -86,6 +86,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow
 def test_gaussian_families():
     """Each is inferred as the Gaussian that it is, singular ones too; with all in one program."""
 
@@ -113,6 +114,7 @@ def test_gaussian_families():
 # ---------------------------------------------------------------- fixed sites
 
 
+@pytest.mark.slow
 def test_density_of_a_fixed_site_is_a_factor():
     """A truncation whose mean is a latent: fixed at 2, it says where that latent is."""
 
@@ -148,6 +150,7 @@ def noise_with_a_latent_mean(y: np.ndarray) -> None:
     numpyro.sample("y", dist.Normal(f, noise), obs=y)
 
 
+@pytest.mark.slow
 def test_prior_of_a_hyperparameter_counts_once():
     """The level is integrated out of the density of noise and data, which is known then."""
     best = maximize_evidence(noise_with_a_latent_mean, Y)
@@ -165,6 +168,7 @@ def test_prior_of_a_hyperparameter_counts_once():
 # ---------------------------------------------------------------- sites without children
 
 
+@pytest.mark.slow
 def test_positive_sites_without_children_are_dropped():
     def model(y):
         f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([3]))
@@ -185,6 +189,7 @@ def test_positive_sites_without_children_are_dropped():
 # ---------------------------------------------------------------- directions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_a_direction_hidden_by_its_scale(precision):
     """A coefficient is small or not on the scale of what it multiplies."""
@@ -226,6 +231,7 @@ PRIORS = {
 }
 
 
+@pytest.mark.slow
 def test_latents_that_are_not_gaussian():
     """With a Gaussian measurement of each element, one factor is left, and EP is exact."""
 
@@ -253,6 +259,7 @@ def test_latents_that_are_not_gaussian():
     assert_allclose(result.log_evidence, log_evidence, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_roles_of_positive_sites():
     """Effects are inferred; a scale, a rate and a factor of other latents are not."""
 

@@ -150,6 +150,7 @@ def test_reparam_refuses(fn, obs, message):
         traced(handlers.reparam(model, config={"a": WhitenReparam()}))
 
 
+@pytest.mark.slow
 def test_nuts_mixes_where_the_centred_form_does_not():
     x = np.linspace(0.0, 1.0, 20)
     covariance = np.exp(-((x[:, None] - x) ** 2) / 0.5) + 1e-6 * np.eye(20)

@@ -52,6 +52,7 @@ def two_gigabytes(monkeypatch):
     monkeypatch.setattr(room, "available", lambda: 2 * 10**9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_of_many_latents_the_trace_tells(case, two_gigabytes, monkeypatch):
     monkeypatch.setattr(jax.stages.Lowered, "compile", None)  # so nothing is compiled, or run
@@ -97,6 +98,7 @@ def test_what_nothing_depends_on_is_not_counted():
     assert bytes_at_once(jax.jit(wasteful).trace(1.0).jaxpr.jaxpr) < 100
 
 
+@pytest.mark.slow
 def test_the_search_for_hyperparameters_refuses_too(two_gigabytes):
     def model(pairs):
         scale = numpyro.sample("scale", dist.HalfNormal(1.0))
@@ -108,6 +110,7 @@ def test_the_search_for_hyperparameters_refuses_too(two_gigabytes):
         maximize_evidence(model, pairs)
 
 
+@pytest.mark.slow
 def test_what_an_integration_would_keep_is_refused_before_it(monkeypatch):
     def model(y):
         scale = numpyro.sample("scale", dist.HalfNormal(1.0))

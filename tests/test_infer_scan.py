@@ -73,6 +73,7 @@ def the_same_written_out(y: np.ndarray) -> None:
         numpyro.sample(f"y_{t}", dist.Poisson(jnp.exp(level)), obs=now)
 
 
+@pytest.mark.slow
 def test_sites_that_depend_on_one_another():
     y = np.array([0, 2, 1, 4])
     together, apart = EP(local_linear_trend).run(KEY, y), EP(the_same_written_out).run(KEY, y)
@@ -86,6 +87,7 @@ def test_sites_that_depend_on_one_another():
     assert_allclose(together.log_evidence, apart.log_evidence, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_volatility_by_jax_scan_and_by_sums():
     """Nonlinear results of each step are factors of their own, under a mask and weights too."""
 
@@ -124,6 +126,7 @@ def test_a_carry_that_is_not_affine_is_refused():
         EP(model).run(KEY, Y)
 
 
+@pytest.mark.slow
 def test_steps_that_are_not_gaussian():
     """The dependence of elements on one another counts in the wide Gaussian, too."""
 
@@ -163,6 +166,7 @@ def test_a_reversed_scan_is_refused():
         EP(model).run(KEY, Y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_that_forgets_is_mapped(reverse):
     """What it carries follows from few latents: rows stay short, and their values are the same."""

@@ -86,6 +86,7 @@ def truncated(y):
     numpyro.sample("y", dist.Normal(normal("a") + b, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_fixed_sites_that_latents_reach_count_in_a_cross_check():
     result = EP(truncated).run(KEY, 1.0, params={"b": 2.0})
     assert result.given_factors == ("b",)
@@ -100,6 +101,7 @@ def governed(y):
     numpyro.sample("y", dist.Normal(normal("a"), noise), obs=y)
 
 
+@pytest.mark.slow
 def test_a_hyperparameter_that_latents_govern_is_not_integrated():
     with pytest.raises(ValueError, match="several modes, of which IntegratedEP would find one"):
         IntegratedEP(governed).run(KEY, 1.0)
@@ -107,6 +109,7 @@ def test_a_hyperparameter_that_latents_govern_is_not_integrated():
         EP(governed).run(KEY, 1.0)
 
 
+@pytest.mark.slow
 def test_its_evidence_is_that_of_its_prior_and_the_data():
     mu, b = np.linspace(-8.0, 8.0, 40_001), 0.7
     log_density = (
@@ -137,6 +140,7 @@ def sum_to_zero():
     numpyro.sample("y", dist.Normal(normal("m", 2.0) + effect, 0.5), obs=np.arange(4.0))
 
 
+@pytest.mark.slow
 def test_a_singular_gaussian_is_whitened():
     result = EP(sum_to_zero).run(KEY)
     program = white_posterior(result)
@@ -160,6 +164,7 @@ def bounded(y):
     numpyro.sample("y", dist.Normal(scale, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_draws_stay_in_the_support():
     result = EP(bounded).run(KEY, np.array([0.1, -0.5]), num_samples=4000)
     draws = result.get_samples()["scale"]
@@ -206,6 +211,7 @@ def closed():
     numpyro.sample("y", dist.Normal(f, 1e-3), obs=DATA["y"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_closure_used_in_single_precision_is_not_rounded_afterwards():
     result = EP(closed).run(KEY, num_samples=10)

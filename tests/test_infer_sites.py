@@ -209,6 +209,7 @@ def test_improper_product_is_seen(diagonal):
     assert not bool(found.valid)
 
 
+@pytest.mark.slow
 def test_margins_and_covariance_of_predictors():
     rows = RNG.normal(size=(9, 4))
     found = prior_of([0.4, 1.0, 2.0, 0.1], False).times([term(rows, np.ones(9), np.ones(9))])
@@ -253,6 +254,7 @@ def test_improper_cavity_is_left_out():
 # ---------------------------------------------------------------- rows
 
 
+@pytest.mark.slow
 def test_sparse_rows_are_dense_rows():
     """Columns may come in any order, and more than once."""
     columns = np.array([[0, 3, 1], [2, 2, 4], [4, 0, 0]])

@@ -75,6 +75,7 @@ def close_over_what_single_precision_would_round():
     np.testing.assert_allclose(mean - 2.0**24, [0.5, 1.5], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "job", [run_elsewhere_after_ep_and_before, close_over_what_single_precision_would_round]
 )
@@ -160,6 +161,7 @@ def test_changed_values_that_a_program_closes_over_are_seen():
     np.testing.assert_allclose(means, [0.0, 2.0, 8.0 / 3.0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_threads_may_share_an_engine():
     """NumPyro's handlers and its switch of validation are one for the whole process."""
 

@@ -268,6 +268,7 @@ def centred_by_hand():
     games(f - f.mean())
 
 
+@pytest.mark.slow
 def test_the_structure_is_found(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 10)
     result = EP(with_home, max_sweeps=6, tol=10.0, precision="float32").run(KEY)
@@ -292,6 +293,7 @@ def learned():
     games(PHI @ weights(scale) + own())
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned():
     found = maximize_evidence(EP(learned, structure="low_rank"))
     dense, best = EP(learned, structure="dense"), float(found.params["scale"])
@@ -303,6 +305,7 @@ def test_hyperparameters_are_learned():
     assert abs(found.log_evidence + found.log_prior - at) < 4 * found.log_evidence_error
 
 
+@pytest.mark.slow
 def test_weights_too_wide_for_the_algebra_are_refused():
     def vague(scale):
         w = numpyro.sample("w", dist.Normal(0, scale).expand([RANK]))

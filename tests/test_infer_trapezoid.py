@@ -66,6 +66,7 @@ def exact(log_likelihood: Any, mean: float, variance: float) -> tuple[float, flo
         return float(log_z), float(centre - m), float(integral(2, centre) / mass)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_against_mpmath(family):
     """To 1e-8, from cavities much narrower than the likelihood to much wider ones."""
@@ -96,6 +97,7 @@ def step(x):
     return jnp.where(x > 0.3, 0.0, -5.0)
 
 
+@pytest.mark.slow
 def test_a_bend_beyond_the_middle_of_the_cavity_is_seen():
     """Within a standard deviation of the cavity's mean, the log likelihood is a straight line."""
     bend = 4.6
@@ -125,6 +127,7 @@ def test_other_shapes_are_left_to_the_panels(log_likelihood):
         assert_allclose(found, np.logaddexp(*parts), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_of_the_integral():
     """In a parameter of the likelihood, in the mean and in the variance, in reverse mode."""
     at = jnp.array([0.4, -1.0]), jnp.array([0.3, 2.0])
@@ -146,6 +149,7 @@ def poisson(y):
     numpyro.sample("y", dist.Poisson(jnp.exp(f[jnp.arange(8) % 4] + 0.3 * f[0])), obs=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [1.0, 0.5])
 def test_the_evidence_needs_no_further_quadrature(power):
     """What the last sweep integrated gives the same evidence as integrating anew."""

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np, numpyro, numpyro.distributions as dist
 from bayesrank.infer import EP
@@ -26,5 +28,6 @@ assert np.isfinite(jax.block_until_ready(jax.jit(evidence)(lengths))).all()
 """
 
 
+@pytest.mark.slow
 def test_vmap_over_48_parameters_returns():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=120)

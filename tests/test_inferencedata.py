@@ -189,6 +189,7 @@ def test_ep_result():
     np.testing.assert_allclose(elpd(data), left_out.sum(), atol=0.1)
 
 
+@pytest.mark.slow
 def test_ep_result_of_comparisons():
     """Outcomes 0/1, a hyperparameter with a prior, and an outcome yet to come."""
 
@@ -261,6 +262,7 @@ def start_svi():
     return svi, svi.get_params(svi.init(jax.random.key(0), PAIRS, MARGIN))
 
 
+@pytest.mark.slow
 def test_svi_draws_match_the_guide_and_stay_the_same():
     svi, params = start_svi()
     posterior = SVIPosterior(
