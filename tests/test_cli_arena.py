@@ -155,6 +155,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_written(name, tmp_path
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_with_features_judges_are_not_used_and_that_is_told(log, tmp_path, capsys):
     items = tmp_path / "items.csv"
     items.write_text("item,size\nx,1\ny,2\nz,3\nw,4\n")
@@ -172,6 +173,7 @@ GAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 def test_small_files_of_every_layout_are_ranked(name, tmp_path, capsys):
     path = tmp_path / "games.csv"

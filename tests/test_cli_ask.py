@@ -80,6 +80,7 @@ def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
     assert events()[1].annotator == "Ann" and "90% ranks" in out
 
 
+@pytest.mark.slow
 def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, ["=", "1", "q"], items)
     assert code == 0 and [event.kind for event in events()] == ["tie", "answer"]
@@ -142,6 +143,7 @@ def test_names_do_not_command_the_terminal(items, capsys, monkeypatch):
     assert "two lines" in out and "A [2J" in out
 
 
+@pytest.mark.slow
 def test_every_question_asked(items, capsys, monkeypatch):
     items.write_text("item\nA\nB\n")
     code, out, _ = run(capsys, monkeypatch, ["A"], items, "--top", "9", "--sure", "0.999")
@@ -329,6 +331,7 @@ def terminal(items, tmp_path):
     terminal.process.wait()
 
 
+@pytest.mark.slow
 def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal, tmp_path):
     before = terminal.before
     terminal.wait_for("Nothing is known of the ranking yet.")
@@ -343,6 +346,7 @@ def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal, tmp_path):
     assert len(events(tmp_path / "answers.jsonl")) == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
     terminal = Terminal(tmp_path, "items.csv", COLUMNS="", LINES="")
     try:
@@ -365,6 +369,7 @@ def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
     assert [event.kind for event in events(tmp_path / "answers.jsonl")] == ["tie"]
 
 
+@pytest.mark.slow
 def test_on_a_terminal_by_keys(terminal, tmp_path):
     question = terminal.wait_for("Nothing is known of the ranking yet.")
     assert "\x1b[?1049h" in question and "Which is better?" in question and "price" in question

@@ -29,6 +29,7 @@ def fitted(data):
     return PairwiseRanker(hyperparameters="prior").fit(pairs, ties=tied)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("features", [None, np.arange(8.0).reshape(4, 2)])
 def test_equal_rows_as_one_are_the_same_posterior(data, weighted, features):
@@ -54,6 +55,7 @@ def test_distinct_rows_are_left_as_they_are():
     assert _with_distinct_rows(result) is result
 
 
+@pytest.mark.slow
 def test_the_heaviest_component_is_one_of_the_mixture(data):
     result: Any = PairwiseRanker(num_samples=50).fit(data[0]).result
     heaviest, number = _heaviest(result), int(np.argmax(result.weights))
@@ -61,12 +63,14 @@ def test_the_heaviest_component_is_one_of_the_mixture(data):
     assert heaviest.params["scale"] == result.points["scale"][number]
 
 
+@pytest.mark.slow
 def test_nuts_is_given_up_when_its_time_is_over(fitted, monkeypatch):
     monkeypatch.setattr(_crosscheck, "BUDGET", 0.0)
     found = crosschecked(fitted.result, "quick", 0, lambda share: None)
     assert found.check is None and found.ran_out and found.trust is not None
 
 
+@pytest.mark.slow
 def test_full_runs_to_its_end(fitted, monkeypatch):
     monkeypatch.setattr(_crosscheck, "BUDGET", 0.0)
     monkeypatch.setattr(_crosscheck, "NUTS", {"num_warmup": 50, "num_samples": 50})

@@ -155,6 +155,7 @@ def test_patience_has_an_end(folder):
     assert err.startswith("\nInterrupted; ending. Ctrl-C again ends at once.\n\nError: Inter")
 
 
+@pytest.mark.slow
 def test_a_draft_of_a_killed_run_is_removed_by_the_next(folder):
     process = rank(folder)
     process.kill()
@@ -167,6 +168,7 @@ def test_a_draft_of_a_killed_run_is_removed_by_the_next(folder):
     assert (folder / "out" / "posterior.nc").read_text() == "new"
 
 
+@pytest.mark.slow
 def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     (folder / "slow.py").write_text(
         textwrap.dedent("""
@@ -211,6 +213,7 @@ def test_ctrl_c_during_imports_shows_no_traceback(folder, module):
     assert "Traceback" not in err and untouched(folder)
 
 
+@pytest.mark.slow
 def test_what_the_shell_has_it_ignore_is_ignored(folder):
     code = RANK.format(work="time.sleep(0.3)", before="pass")
     process = start(folder, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"

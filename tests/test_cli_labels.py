@@ -31,6 +31,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_forecasts_are_those_of_the_estimator(folder, capsys):
     out = folder / "out"
     files = (folder / "train.csv", "--predict", folder / "new.csv", "--out", out)

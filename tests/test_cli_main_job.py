@@ -142,6 +142,7 @@ def test_the_pictures_are_pictures(job):
         assert len(np.unique(picture[::7, ::7].reshape(-1, picture.shape[2]), axis=0)) > 20
 
 
+@pytest.mark.slow
 def test_items_without_features_and_without_a_cross_check(files, tmp_path, monkeypatch, capsys):
     folder, strength = files
     monkeypatch.chdir(folder)
@@ -169,6 +170,7 @@ ORDERS = """# ALTERNATIVE NAME 1: Ada
 """
 
 
+@pytest.mark.slow
 def test_an_order_is_one_event(tmp_path, monkeypatch, capsys):
     """A PrefLib file gives what the estimator gives, and wider intervals than its pairs would."""
     monkeypatch.chdir(tmp_path)
@@ -223,6 +225,7 @@ def test_the_unit_of_skill_in_words(files, tmp_path):
     np.testing.assert_allclose(numbers[3], tie, atol=0.7)
 
 
+@pytest.mark.slow
 def test_components_that_no_comparison_links_are_ranked_each_by_itself(
     tmp_path, monkeypatch, capsys
 ):

@@ -90,6 +90,7 @@ def test_new_items_by_their_features(at, capsys):
     assert _printed(capsys)[-1]["item"] == "fay"
 
 
+@pytest.mark.slow
 def test_pairs_of_a_log_with_positions(at, capsys):
     rows = [f"{NAMES[i]},{NAMES[j]},{'tie' if tie else 'model_a'}" for i, j, tie in 4 * GAMES]
     Path("log.csv").write_text("\n".join(["model_a,model_b,winner", *rows]))

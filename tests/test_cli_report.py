@@ -99,6 +99,7 @@ def test_the_page_needs_nothing_from_elsewhere():
     assert not any(name.startswith("on") for name, _ in page.attributes)
 
 
+@pytest.mark.slow
 def test_a_long_ranking_says_where_the_rest_is():
     _, text = make(2003)
     assert len(Page(text).rows) == 2001

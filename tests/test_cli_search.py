@@ -83,6 +83,7 @@ def test_judged_queries_choose_the_weight_of_links(folder, capsys):
     assert "fewer than two of the queries have a relevant document" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_learns_from_links(folder):
     words = ["apple", "pear", "stone", "brick"]
     documents = [

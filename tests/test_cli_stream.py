@@ -51,6 +51,7 @@ def _write(name, lines):
 # --- A whole run ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_is_prequential_learning(capsys):
     _write("data.svm", LINES[:400])
     assert _run("data.svm", "--every", "150") == 0
@@ -101,6 +102,7 @@ def test_two_runs_on_one_checkpoint_are_refused(capsys):
 # --- Killed and resumed -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_exactly(capsys):
     """A real process, killed with SIGKILL while it learns; a bad line on each side of the kill."""
     lines = LINES.copy()

@@ -102,6 +102,7 @@ def test_accelerated_and_with_a_prior_the_objective_never_falls(with_prior):
     assert np.diff(with_prior.trace).min() > -1e-9 * abs(with_prior.trace[0])
 
 
+@pytest.mark.slow
 def test_em_ends_where_direct_maximisation_does(data, with_prior):
     """In mean, kernel, level and scale of the base, noise, and each user's noise and scale."""
     users, items, ratings = data
@@ -202,6 +203,7 @@ def _evidence_of_the_program(result):
     return result.log_evidence + result.log_prior - deviations
 
 
+@pytest.mark.slow
 def test_ordinal_em_is_ep_on_the_program(data, ordinal):
     users, items, _ = data
     levels, _, result = ordinal
@@ -237,6 +239,7 @@ def test_em_settles_where_users_with_few_ratings_differ(data, ordinal):
     assert result.converged and result.state.theta[:, 0].std() > 0.1
 
 
+@pytest.mark.slow
 def test_two_levels_have_one_threshold(data):
     users, items, ratings = data
     levels = (ratings > np.median(ratings)).astype(int)
@@ -251,6 +254,7 @@ def test_two_levels_have_one_threshold(data):
     np.testing.assert_allclose(result.predict_proba(users, items)[:, 1], chance, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
     """Finite differences of EP's evidence of the program, thresholds of all users alike."""
     users, items, _ = data
@@ -321,6 +325,7 @@ def test_individual_models_are_those_of_one_user_at_a_time(data):
             assert evidence(*other) < evidence(*at) + 1e-3
 
 
+@pytest.mark.slow
 def test_comparisons_are_ep_on_the_program():
     rng = np.random.default_rng(2)
     users = np.repeat(np.arange(4), 5)
@@ -335,6 +340,7 @@ def test_comparisons_are_ep_on_the_program():
     np.testing.assert_allclose(ep.mean["f"], result.functions()[0], atol=5e-3)
 
 
+@pytest.mark.slow
 def test_comparisons_say_nothing_of_a_users_level():
     pairs = np.array([[0, 1], [2, 1], [1, 2], [2, 0]])
     engine = EM("pairwise", collaborative=False, max_iterations=3)
@@ -368,6 +374,7 @@ def test_unknown_numbers_are_refused(plain):
         result.draw([3], 2.5)
 
 
+@pytest.mark.slow
 def test_few_users_are_predicted_with_the_doubt_that_is_due():
     """30 users of 12 items, half of them told; with a prior worth 12 users the power was .65."""
     probs, levels = [], []

@@ -86,6 +86,7 @@ def _transcription(users, items, ratings, base, core, steps):
     return h, _joint(kernel, base, core, rest), variance, np.array(trace)
 
 
+@pytest.mark.slow
 def test_iterations_are_those_of_dense_algebra(data):
     observations, kernel = data
     engine = EM(**SETTINGS, accelerate=False, max_iterations=15)
@@ -164,6 +165,7 @@ def test_a_run_goes_on_from_its_state(data, converged):
     np.testing.assert_allclose(seen[0] * len(observations[0]), result.trace[-1], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_levels_of_items_outside_of_the_core_are_learned_from(data):
     (users, items, ratings), kernel = data
     levels = np.digitize(ratings, np.quantile(ratings, [0.3, 0.7]))

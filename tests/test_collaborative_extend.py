@@ -64,6 +64,7 @@ def test_scale_and_noise_of_a_new_user_maximise_the_density(data, numbers):
     np.testing.assert_allclose(new.log_evidence + new.log_prior, total, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_new_users_are_the_gaussian_conditional_where_nobody_differs(data):
     engine = EM("gaussian", user_scales=0, max_iterations=3)
     result = engine.run(*data, progress_bar=False)
@@ -78,6 +79,7 @@ def test_new_users_are_the_gaussian_conditional_where_nobody_differs(data):
     np.testing.assert_allclose(variance, np.diagonal(result.kernel - weights @ across.T))
 
 
+@pytest.mark.slow
 def test_a_new_item_equal_to_a_known_one_is_rated_like_it(data):
     X = np.random.default_rng(1).normal(size=(ITEMS, 2))
     kernel = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) + 1e-9 * np.eye(ITEMS)
