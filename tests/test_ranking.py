@@ -2,6 +2,7 @@
 
 import builtins
 import itertools
+import subprocess
 import sys
 
 import jax.numpy as jnp
@@ -9,14 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata
 
 from bayesrank import ranking
 from bayesrank.ranking import (
-    consensus_ranking,
     expected_rank,
     pairwise_probability,
-    pairwise_probability_gaussian,
     prob_best,
     prob_top_k,
     rank_distribution,
@@ -24,6 +23,7 @@ from bayesrank.ranking import (
     rank_samples,
     summarize,
 )
+from bayesrank.ranking.columns import columns_of
 
 
 def make_draws(draws=200, n=7, seed=0, ties=False):
@@ -83,25 +83,6 @@ def test_expected_rank_is_borda_on_pairwise_probabilities():
     samples = make_draws(150, 8, ties=True)
     losses = pairwise_probability(samples).sum(axis=0) - 0.5
     np.testing.assert_allclose(expected_rank(samples), 1.0 + losses, atol=1e-12)
-
-
-def test_gaussian_pairwise_closed_form_and_draws():
-    rng = np.random.default_rng(3)
-    root = rng.normal(size=(4, 4))
-    mean, cov = rng.normal(size=4), root @ root.T
-    exact = pairwise_probability_gaussian(mean, cov)
-    for i, j in itertools.combinations(range(4), 2):
-        sd = np.sqrt(cov[i, i] + cov[j, j] - 2 * cov[i, j])
-        np.testing.assert_allclose(exact[i, j], norm.cdf((mean[i] - mean[j]) / sd), rtol=1e-12)
-    np.testing.assert_allclose(exact + exact.T, 1.0, atol=1e-15)
-    counted = pairwise_probability(rng.multivariate_normal(mean, cov, size=20_000))
-    np.testing.assert_allclose(counted, exact, atol=4.5 * 0.5 / np.sqrt(20_000))
-
-
-def test_gaussian_pairwise_of_certain_differences():
-    cov = np.ones((3, 3))
-    got = pairwise_probability_gaussian([1.0, 0.0, 0.0], cov)
-    np.testing.assert_array_equal(got, [[0.5, 1, 1], [0, 0.5, 0.5], [0, 0.5, 0.5]])
 
 
 def test_rank_interval_is_equal_tailed_and_as_narrow_as_allowed():
@@ -169,66 +150,11 @@ def test_accepts_jax_float32_lists_and_integers():
     np.testing.assert_array_equal(expected_rank(np.array([[True, False]])), [1, 2])
 
 
-def kendall_cost(probability, order):
-    ordered = probability[np.ix_(order, order)]
-    return np.triu(ordered.T, 1).sum()
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_consensus_orders_are_optimal_where_promised(seed):
-    rng = np.random.default_rng(seed)
-    samples = rng.normal(size=(9, 5)) ** 3
-    orders = [np.array(p) for p in itertools.permutations(range(5))]
-    places = [np.argsort(order) + 1 for order in orders]
-    ranks = rank_samples(samples)
-    spearman = [((ranks - place) ** 2).sum(1).mean() for place in places]
-    chosen = consensus_ranking(samples)
-    np.testing.assert_allclose(
-        ((ranks - np.argsort(chosen) - 1) ** 2).sum(1).mean(), min(spearman), rtol=1e-12
-    )
-    probability = pairwise_probability(samples)
-    least = min(kendall_cost(probability, order) for order in orders)
-    copeland = kendall_cost(probability, consensus_ranking(samples, "copeland"))
-    kemeny = kendall_cost(probability, consensus_ranking(samples, "kemeny"))
-    bound = np.triu(np.minimum(probability, probability.T), 1).sum()
-    assert least - 1e-12 <= kemeny <= copeland + 1e-12
-    if np.isclose(least, bound):  # the majority relation is transitive
-        np.testing.assert_allclose([copeland, kemeny], least)
-
-
-def test_kemeny_improves_on_copeland_in_a_cycle():
-    votes = [[0, 1, 2, 3]] * 4 + [[1, 2, 0, 3]] * 3 + [[2, 0, 1, 3]] * 2
-    samples = -np.argsort(votes, axis=1).astype(float)
-    probability = pairwise_probability(samples)
-    assert probability[0, 1] > 0.5 and probability[1, 2] > 0.5 and probability[2, 0] > 0.5
-    orders = map(np.array, itertools.permutations(range(4)))
-    least = min(kendall_cost(probability, order) for order in orders)
-    kemeny = consensus_ranking(samples[:, [2, 0, 1, 3]], "kemeny")
-    np.testing.assert_allclose(kendall_cost(probability, np.array([2, 0, 1, 3])[kemeny]), least)
-    assert kendall_cost(probability, np.array([2, 0, 1, 3])) > least
-
-
-def test_mean_order_is_kemeny_optimal_for_a_gaussian():
-    rng = np.random.default_rng(5)
-    root = rng.normal(size=(6, 6))
-    mean = rng.normal(size=6)
-    probability = pairwise_probability_gaussian(mean, root @ root.T)
-    order = consensus_ranking(mean[None], "mean")
-    orders = map(np.array, itertools.permutations(range(6)))
-    least = min(kendall_cost(probability, other) for other in orders)
-    np.testing.assert_allclose(kendall_cost(probability, order), least)
-
-
-def test_consensus_ties_go_to_the_smaller_index():
-    for method in ("expected_rank", "mean", "copeland", "kemeny"):
-        np.testing.assert_array_equal(consensus_ranking(np.ones((3, 4)), method), range(4))
-
-
 def test_summary_collects_the_single_functions():
     samples = make_draws(300, 6)
     names = [f"item {c}" for c in "abcdef"]
     summary = summarize(samples, names, prob=0.8, k=2)
-    order = consensus_ranking(samples, "mean")
+    order = np.argsort(-samples.mean(0), kind="stable")
     np.testing.assert_array_equal(summary.item, order)
     assert summary.name == [names[i] for i in order]
     np.testing.assert_allclose(summary.mean, samples.mean(0)[order])
@@ -242,15 +168,26 @@ def test_summary_collects_the_single_functions():
     np.testing.assert_allclose(inside.mean(0), 0.8, atol=0.01)
 
 
-def test_summary_data_frame_and_text():
-    pytest.importorskip("pandas")
-    summary = summarize(make_draws(100, 3), ["ann", "bob", "eve"])
+def test_files_screens_and_text_have_one_list_of_columns():
+    summary = summarize(make_draws(100, 3) * [1, 1, 99], ["ann", "bob\x1b[2J", "eve"])
     frame = summary.to_dataframe()
+    assert frame.columns.tolist() == [
+        "rank", "item", "skill_mean", "skill_sd", "skill_lower", "skill_upper", "prob_best",
+        "prob_top_3", "prob_better_than_next", "expected_rank", "rank_lower", "rank_upper", "tier",
+        "provisional",
+    ]  # fmt: skip
     assert list(frame["item"]) == summary.name and list(frame["rank"]) == [1, 2, 3]
-    assert "prob_top_3" in frame.columns and len(summary) == 3
     lines = str(summary).splitlines()
-    assert len(lines) == 4 and lines[0].endswith("90% rank interval")
-    assert [line.split()[1] for line in lines[1:]] == summary.name
+    assert lines[0].split("  ")[-1] == "90% ranks" and len(lines) == 4
+    assert "\x1b" not in str(summary) and "\x1b" in "".join(summary.name)
+    assert [column.title for column in columns_of(summary)] == [
+        "Rank", "Item", "Tier", "Skill ± sd", "P(best)", "P(> next)", "90% ranks",
+    ]  # fmt: skip
+
+
+def test_no_number_of_draws_makes_a_probability_0_or_100_percent():
+    text = str(summarize(make_draws(100, 3) + [0.0, 50.0, 100.0]))
+    assert ">99.9%" in text and "<0.1%" in text and "100.0%" not in text
 
 
 def test_long_table_says_what_it_leaves_out():
@@ -272,6 +209,19 @@ def test_data_frame_without_pandas_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match="pip install pandas"):
         summarize(make_draws(10, 2)).to_dataframe()
+
+
+def test_pairs_of_very_many_items_are_refused(monkeypatch):
+    monkeypatch.setattr("bayesrank._memory.available", lambda: 100 * 2**20)
+    for ask in (pairwise_probability, rank_distribution):
+        with pytest.raises(ValueError, match=r"of 3,000 items take 275 MiB of memory, and 100"):
+            ask(np.zeros((2, 3000)))
+    assert len(expected_rank(np.zeros((2, 3000)))) == 3000
+
+
+def test_import_loads_no_jax():
+    code = "import sys, bayesrank.ranking; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 BAD_SAMPLES = [
@@ -296,7 +246,6 @@ BAD_SAMPLES = [
         rank_interval,
         rank_distribution,
         pairwise_probability,
-        consensus_ranking,
         summarize,
     ],
 )
@@ -322,28 +271,9 @@ def test_bad_prob_is_refused(prob):
 def test_other_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="'average', 'min' or 'max', got 'first'"):
         rank_samples(np.zeros((1, 2)), ties="first")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="or 'kemeny', got 'best'"):
-        consensus_ranking(np.zeros((1, 2)), "best")  # type: ignore[arg-type]
     for names in (["a"], "ab"):
         with pytest.raises(ValueError, match="one name per item, 2 in all"):
             summarize(np.zeros((1, 2)), names)
-
-
-@pytest.mark.parametrize(
-    ("mean", "covariance", "message"),
-    [
-        (np.zeros((2, 1)), np.eye(2), r"shape \(n,\)"),
-        (np.zeros(2), np.eye(3), r"got \(2,\) and \(3, 3\)"),
-        (np.zeros(0), np.zeros((0, 0)), r"shape \(n,\)"),
-        ([0.0, np.nan], np.eye(2), "finite"),
-        ([0.0, 0.0], [[1.0, np.inf], [np.inf, 1.0]], "finite"),
-        ([0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]], "symmetric"),
-        ([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], "items 0 and 1 the negative variance -2"),
-    ],
-)
-def test_bad_gaussian_is_refused(mean, covariance, message):
-    with pytest.raises(ValueError, match=message):
-        pairwise_probability_gaussian(mean, covariance)
 
 
 def test_all_names_are_there():

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesrank.active import Progress
-from bayesrank.cli._conclusion import percent
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
+from bayesrank.ranking.columns import columns_of
 
 __all__ = [
     "WIDE",
@@ -202,22 +202,11 @@ def _leaders(view: View, rows: int, width: int) -> RenderableType:
 
 def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
     """The best items, one line each, with as many figures as a width allows."""
-    mean, sd, best, low, high = (
-        values[:rows].tolist()
-        for values in (
-            ranking.mean,
-            ranking.sd,
-            ranking.prob_best,
-            ranking.rank_lower,
-            ranking.rank_upper,
-        )
-    )
+    count = min(rows, len(ranking))
     figures = {
-        "Skill ± sd": [f"{m:+z.2f} ± {s:.2f}" for m, s in zip(mean, sd, strict=True)],
-        "P(best)": [percent(p) for p in best],
-        f"{100 * ranking.prob:g}% ranks": [
-            f"{a:.0f} to {b:.0f}" for a, b in zip(low, high, strict=True)
-        ],
+        column.title: [column.cell(i).removesuffix(" *") for i in range(count)]
+        for column in columns_of(ranking)
+        if column.title.endswith(("± sd", "(best)", "ranks"))
     }
     if width < WIDE:
         figures = {"P(best)": figures["P(best)"]}
@@ -228,6 +217,6 @@ def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
     table.add_column("Best so far", overflow="ellipsis", no_wrap=True, max_width=max(left, 4))
     for head, size in sizes.items():
         table.add_column(head, justify="right", no_wrap=True, min_width=size)
-    for i in range(len(mean)):
+    for i in range(count):
         table.add_row(str(i + 1), Text(ranking.name[i]), *(cells[i] for cells in figures.values()))
     return table

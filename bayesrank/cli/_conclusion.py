@@ -6,6 +6,7 @@ import numpy as np
 
 from bayesrank._names import shown
 from bayesrank.ranking import RankSummary, comparisons_to_settle
+from bayesrank.ranking.columns import percent
 
 _MOST = 100_000  # beyond this, a number of comparisons is no help
 _NAMED = 5
@@ -57,10 +58,3 @@ def _what_would_tell(skills: np.ndarray, chance: Callable[[float], float]) -> st
         f"Roughly {rough:,} more {more} of the first with the others would tell, if they "
         "differ by what is estimated now."
     )
-
-
-def percent(share: float) -> str:
-    """Return a share of draws as a percentage; no number of draws makes it 0 or 100."""
-    if share < 0.001:
-        return "<0.1%"
-    return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"

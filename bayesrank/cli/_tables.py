@@ -1,16 +1,13 @@
 """The ranking as a person reads it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bayesrank._names import shown
-from bayesrank.cli._conclusion import percent
-from bayesrank.cli._unit import ELO_MEAN
 from bayesrank.ranking import RankSummary
+from bayesrank.ranking.columns import columns_of
 
 _WIDE = 10_000  # a file or a pipe has no edge to fold at
 
@@ -35,7 +32,7 @@ def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None
         Elo points of a unit of skill: skills are shown on that scale, with intervals.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, _ in _columns(summary, elo):
+    for title in ranking_titles(summary, elo):
         if title == "Item":
             table.add_column(title, overflow="fold")
         else:
@@ -52,16 +49,16 @@ def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None
 
 def ranking_titles(summary: RankSummary, elo: float | None = None) -> list[str]:
     """Titles of the columns of a ranking."""
-    return [title for title, _ in _columns(summary, elo)]
+    return [column.title for column in columns_of(summary, elo)]
 
 
 def ranking_cells(
     summary: RankSummary, places: range, elo: float | None = None
 ) -> Iterator[list[str]]:
     """Cells of the rows at these places of a ranking, as text."""
-    columns = _columns(summary, elo)
+    columns = columns_of(summary, elo)
     for i in places:
-        yield [cell(i) for _, cell in columns]
+        yield [column.cell(i) for column in columns]
 
 
 def legend(
@@ -91,43 +88,6 @@ def legend(
 def count_of(number: int, thing: str) -> str:
     """Return a number with what it counts, in the plural unless it is one."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
-
-
-def _columns(summary: RankSummary, elo: float | None) -> list[tuple[str, Callable[[int], str]]]:
-    """Title of each column, and what gives its cell in a row."""
-    alone = np.bincount(summary.component)[summary.component] == 1
-
-    def skill(i: int) -> str:
-        return f"{summary.mean[i]:+z.2f} ± {summary.sd[i]:.2f}"
-
-    def points(i: int) -> str:
-        numbers = [summary.mean[i], summary.skill_lower[i], summary.skill_upper[i]]
-        mean, low, high = (ELO_MEAN + (elo or 0.0) * number for number in numbers)
-        return f"{mean:.0f} ({low:.0f} to {high:.0f})"
-
-    def ranks(i: int) -> str:
-        ends = "-" if alone[i] else f"{summary.rank_lower[i]} to {summary.rank_upper[i]}"
-        return ends + (" *" if summary.provisional[i] else "")
-
-    def chance(shares: np.ndarray) -> Callable[[int], str]:
-        return lambda i: "-" if alone[i] or np.isnan(shares[i]) else percent(float(shares[i]))
-
-    columns: list[tuple[str, Callable[[int], str]]] = [
-        ("Rank", lambda i: str(summary.rank[i])),
-        ("Item", lambda i: shown(summary.name[i])),
-        ("Tier", lambda i: str(summary.tier[i])),
-        ("Skill ± sd", skill) if elo is None else ("Elo", points),
-        ("P(best)", chance(summary.prob_best)),
-        ("P(> next)", chance(summary.prob_better_than_next)),
-        (f"{100 * summary.prob:g}% ranks", ranks),
-    ]
-    if summary.num_components > 1:
-        columns.insert(0, ("Component", lambda i: str(summary.component[i] + 1)))
-    if summary.records is not None:
-        wins, losses, ties = summary.records
-        parts = (wins, losses, ties) if ties.any() else (wins, losses)
-        columns.append(("Record", lambda i: "-".join(f"{part[i]:g}" for part in parts)))
-    return columns
 
 
 def _shown(n: int, rows: int) -> tuple[int, int]:

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-ELO_MEAN = 1500.0  # of the average item
-
 # The logistic curve of this slope is nowhere further than 0.01 from the normal one.
 _LOGITS_PER_PROBIT = 1.702
 

@@ -360,7 +360,7 @@ def _frame(ranking: Ranking) -> Any:
 
 def _columns_of(summary: RankSummary, elo: float | None) -> Any:
     """The table of one ranking; skills also on the scale of chess where that is asked for."""
-    from bayesrank.cli._unit import ELO_MEAN
+    from bayesrank.ranking.columns import ELO_MEAN
 
     frame = summary.to_dataframe()
     if elo is not None:

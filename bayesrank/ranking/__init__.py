@@ -10,11 +10,7 @@ draw and half a chance of being best. Nothing depends on the order in which item
 """
 
 from bayesrank.ranking._components import connected_components as connected_components
-from bayesrank.ranking._consensus import consensus_ranking as consensus_ranking
 from bayesrank.ranking._pairwise import pairwise_probability as pairwise_probability
-from bayesrank.ranking._pairwise import (
-    pairwise_probability_gaussian as pairwise_probability_gaussian,
-)
 from bayesrank.ranking._ranks import expected_rank as expected_rank
 from bayesrank.ranking._ranks import prob_best as prob_best
 from bayesrank.ranking._ranks import prob_top_k as prob_top_k
@@ -35,12 +31,10 @@ __all__ = [
     "RankSummary",
     "comparisons_to_settle",
     "connected_components",
-    "consensus_ranking",
     "count_records",
     "expected_rank",
     "is_provisional",
     "pairwise_probability",
-    "pairwise_probability_gaussian",
     "prob_best",
     "prob_better_than_next",
     "prob_top_k",

@@ -1,12 +1,8 @@
-r"""The matrix of P(i beats j): the probability that the skill of ``i`` exceeds that of ``j``.
+"""The matrix of P(i beats j): the probability that the skill of ``i`` exceeds that of ``j``.
 
 From draws it is a count over all pairs, ``n^2 / 2`` comparisons a draw. Skills are replaced by
 their ranks in 16 bits, which keeps order and ties, so that comparisons run on whole vector
 registers; the results are added up in bytes and emptied into wide counters every 255 draws.
-
-For a Gaussian posterior no draws are needed:
-
-.. math:: P(f_i > f_j) = \Phi\Big(\frac{m_i - m_j}{\sqrt{C_{ii} + C_{jj} - 2 C_{ij}}}\Big).
 """
 
 import os
@@ -14,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from bayesrank._memory import check_room
 from bayesrank.ranking._ranks import rank_bounds
@@ -91,71 +86,12 @@ def pairwise_probability(samples: ArrayLike) -> Array:
     """
     low, high = rank_bounds(check_samples(samples))
     draws, n = low.shape
-    _check_pairs(n)
-    wins = _wins(low)
-    losses = np.triu(draws - wins, 1) if low is high else _wins((n + 1 - low).astype(low.dtype))
-    margin = wins - losses
-    return (draws + margin - margin.T) / (2.0 * draws)
-
-
-def pairwise_probability_gaussian(mean: ArrayLike, covariance: ArrayLike) -> Array:
-    r"""P(i beats j) of a Gaussian posterior, exact: no draws, no Monte Carlo error.
-
-    Parameters
-    ----------
-    mean
-        Posterior mean of the skills, shape ``(n,)``.
-    covariance
-        Posterior covariance of the skills, shape ``(n, n)``.
-
-    Returns
-    -------
-    Array
-        Shape ``(n, n)``, diagonal one half. Where a difference has no variance the entry is 1,
-        0 or (equal means) one half.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, an entry is not finite, the covariance is not symmetric, a
-        difference of two skills would have a negative variance, or memory is too small.
-
-    Examples
-    --------
-    >>> pairwise_probability_gaussian([1.0, 0.0], [[0.5, 0.0], [0.0, 0.5]]).round(4)
-    array([[0.5   , 0.8413],
-           [0.1587, 0.5   ]])
-    """
-    m = np.asarray(mean, np.float64)
-    c = np.asarray(covariance, np.float64)
-    if m.ndim != 1 or m.size == 0 or c.shape != (m.size, m.size):
-        raise ValueError(
-            f"mean must have shape (n,) and covariance (n, n), got {m.shape} and {c.shape}"
-        )
-    _check_pairs(m.size)
-    if not (np.isfinite(m).all() and np.isfinite(c).all()):
-        raise ValueError("mean and covariance must be finite; look for a fit that diverged")
-    variance = np.diag(c)[:, None] + np.diag(c)[None, :] - c - c.T
-    scale = np.abs(c).max()
-    if not np.allclose(c, c.T, rtol=0.0, atol=1e-5 * scale):
-        raise ValueError("covariance must be symmetric; use (covariance + covariance.T) / 2")
-    rounding = 1e-6 * scale
-    if variance.min() < -rounding:
-        i, j = np.unravel_index(np.argmin(variance), variance.shape)
-        raise ValueError(
-            f"covariance gives the difference of items {i} and {j} the negative variance "
-            f"{variance.min():.3g}; it must be positive semi-definite"
-        )
-    difference = m[:, None] - m[None, :]
-    spread = variance > 0.0
-    z = np.divide(difference, np.sqrt(variance, where=spread, out=np.ones_like(variance)))
-    step = np.where(difference == 0.0, 0.5, (difference > 0.0).astype(np.float64))
-    return np.where(spread, ndtr(z), step)
-
-
-def _check_pairs(n: int) -> None:
     check_room(
         _COPIES * 8.0 * n**2,
         f"probabilities of all pairs of {n:,} items",
         "pass the draws of fewer items; a result's `difference` tells single pairs",
     )
+    wins = _wins(low)
+    losses = np.triu(draws - wins, 1) if low is high else _wins((n + 1 - low).astype(low.dtype))
+    margin = wins - losses
+    return (draws + margin - margin.T) / (2.0 * draws)

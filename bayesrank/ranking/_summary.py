@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank._names import check_names, shown
+from bayesrank._names import check_names
 from bayesrank.ranking._ranks import by_mean, equal_tailed, mean_rank, rank_bounds, top_k_share
 from bayesrank.ranking._records import ItemRecords
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
 from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
+from bayesrank.ranking.columns import file_columns, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,66 +106,11 @@ class RankSummary:
             raise ImportError(
                 "to_dataframe needs pandas: pip install pandas (print the summary to do without)"
             ) from error
-        columns: dict[str, Any] = {
-            "rank": self.rank,
-            "item": self.name,
-            "skill_mean": self.mean,
-            "skill_sd": self.sd,
-            "skill_lower": self.skill_lower,
-            "skill_upper": self.skill_upper,
-            "prob_best": self.prob_best,
-            f"prob_top_{self.k}": self.prob_top_k,
-            "prob_better_than_next": self.prob_better_than_next,
-            "expected_rank": self.expected_rank,
-            "rank_lower": self.rank_lower,
-            "rank_upper": self.rank_upper,
-            "tier": self.tier,
-            "provisional": self.provisional,
-        }
-        if self.records is not None:
-            columns |= {**self.records._asdict(), "comparisons": self.records.comparisons}
-        if self.num_components > 1:
-            columns["component"] = self.component + 1
-        return pd.DataFrame(columns)
-
-    def _row(self, i: int) -> tuple[str, ...]:
-        """Return the cells of row ``i`` as text."""
-        return (
-            str(self.rank[i]),
-            shown(self.name[i]),
-            str(self.tier[i]),
-            f"{self.mean[i]:z.3f} ± {self.sd[i]:.3f}",
-            f"{self.prob_best[i]:.1%}",
-            f"{self.prob_top_k[i]:.1%}",
-            f"{self.rank_lower[i]} to {self.rank_upper[i]}",
-        )
+        return pd.DataFrame(file_columns(self))
 
     def __str__(self) -> str:
         """Return a text table; the middle of a long one is left out, and that is said."""
-        n = len(self)
-        head = n if n <= _MAX_ROWS else _MAX_ROWS - 10
-        shown = [*range(head), *range(max(head, n - 10), n)]
-        titles = (
-            "rank",
-            "item",
-            "tier",
-            "skill ± sd",
-            "P(best)",
-            f"P(top {self.k})",
-            f"{100 * self.prob:g}% rank interval",
-        )
-        rows = [titles, *(self._row(i) for i in shown)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(titles))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if column == 1 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
-        if len(shown) < n:
-            lines.insert(head + 1, f"... {n - len(shown)} more ...")
-        return "\n".join(lines)
+        return text_table(self, _MAX_ROWS)
 
 
 def summarize(

@@ -1,0 +1,116 @@
+"""The columns of a ranking: the one list that screens, pages, files and `print` read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bayesrank._names import shown
+
+if TYPE_CHECKING:
+    from bayesrank.ranking._summary import RankSummary
+
+__all__ = ["ELO_MEAN", "RankingColumn", "columns_of", "file_columns", "percent", "text_table"]
+
+ELO_MEAN = 1500.0  # of the average item
+
+
+class RankingColumn(NamedTuple):
+    """A column: its title and the text of its cell in a row, and what files hold in its place."""
+
+    title: str
+    cell: Callable[[int], str]
+    files: Mapping[str, Any]
+
+
+def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingColumn]:
+    """Columns of a ranking from the left; with `elo`, points of a unit of skill, on that scale."""
+    s = summary
+    alone = np.bincount(s.component)[s.component] == 1
+
+    def ranks(i: int) -> str:
+        ends = "-" if alone[i] else f"{s.rank_lower[i]} to {s.rank_upper[i]}"
+        return ends + (" *" if s.provisional[i] else "")
+
+    def chance(shares: np.ndarray) -> Callable[[int], str]:
+        return lambda i: "-" if alone[i] or np.isnan(shares[i]) else percent(float(shares[i]))
+
+    best = {"prob_best": s.prob_best, f"prob_top_{s.k}": s.prob_top_k}
+    next_one = {"prob_better_than_next": s.prob_better_than_next, "expected_rank": s.expected_rank}
+    ends = {"rank_lower": s.rank_lower, "rank_upper": s.rank_upper, "tier": s.tier}
+    columns = [
+        RankingColumn("Rank", lambda i: str(s.rank[i]), {"rank": s.rank}),
+        RankingColumn("Item", lambda i: shown(s.name[i]), {"item": s.name}),
+        RankingColumn("Tier", lambda i: str(s.tier[i]), {}),
+        _skill(s, elo),
+        RankingColumn("P(best)", chance(s.prob_best), best),
+        RankingColumn("P(> next)", chance(s.prob_better_than_next), next_one),
+        RankingColumn(f"{100 * s.prob:g}% ranks", ranks, ends | {"provisional": s.provisional}),
+    ]
+    if s.records is not None:
+        wins, losses, ties = s.records
+        parts = (wins, losses, ties) if ties.any() else (wins, losses)
+        kept = s.records._asdict() | {"comparisons": s.records.comparisons}
+        columns.append(
+            RankingColumn("Record", lambda i: "-".join(f"{n[i]:g}" for n in parts), kept)
+        )
+    if s.num_components > 1:
+        number = {"component": s.component + 1}
+        columns.insert(0, RankingColumn("Component", lambda i: str(s.component[i] + 1), number))
+    return columns
+
+
+def file_columns(summary: RankSummary) -> dict[str, Any]:
+    """Columns of files by name, shape (n,) each; the component comes last."""
+    columns: dict[str, Any] = {}
+    for column in columns_of(summary):
+        columns |= column.files
+    if "component" in columns:
+        columns["component"] = columns.pop("component")
+    return columns
+
+
+def text_table(summary: RankSummary, most: int) -> str:
+    """A table of at most `most` rows; the middle of a longer one is left out, and that is said."""
+    n = len(summary)
+    head = n if n <= most else most - 10
+    rows = [*range(head), *range(max(head, n - 10), n)]
+    columns = [_padded(column, rows) for column in columns_of(summary)]
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    if len(rows) < n:
+        lines.insert(head + 1, f"... {n - len(rows)} more ...")
+    return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """Return a share of draws as a percentage; no number of draws makes it 0 or 100."""
+    if share < 0.001:
+        return "<0.1%"
+    return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"
+
+
+def _skill(s: RankSummary, elo: float | None) -> RankingColumn:
+    def skill(i: int) -> str:
+        return f"{s.mean[i]:+z.2f} ± {s.sd[i]:.2f}"
+
+    def points(i: int) -> str:
+        numbers = [s.mean[i], s.skill_lower[i], s.skill_upper[i]]
+        mean, low, high = (ELO_MEAN + (elo or 0.0) * number for number in numbers)
+        return f"{mean:.0f} ({low:.0f} to {high:.0f})"
+
+    ends = {"skill_lower": s.skill_lower, "skill_upper": s.skill_upper}
+    files = {"skill_mean": s.mean, "skill_sd": s.sd} | ends
+    return (
+        RankingColumn("Skill ± sd", skill, files)
+        if elo is None
+        else RankingColumn("Elo", points, files)
+    )
+
+
+def _padded(column: RankingColumn, rows: Sequence[int]) -> list[str]:
+    """Title and cells of one width; names stand at the left."""
+    cells = [column.title, *map(column.cell, rows)]
+    width = max(map(len, cells))
+    return [c.ljust(width) if column.title == "Item" else c.rjust(width) for c in cells]
