@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -111,70 +109,13 @@ def test_right_order_is_best(rows):
         assert np.all(np.isnan(values) | (np.abs(values) < 1e-12))
 
 
-def test_traced_equals_concrete():
-    rng = np.random.default_rng(9)
-    scores, labels = rng.integers(0, 6, 30).astype(float), rng.integers(0, 3, 30)
-    query, where = rng.integers(0, 4, 30), rng.random(30) < 0.8
-
-    def every(scores, where):
-        figures = {**FIGURES, **RATINGS}
-        return {k: f(scores, labels, query=query, where=where) for k, f in figures.items()}
-
-    concrete, traced = every(scores, where), jax.jit(every)(scores, where)
-    for name, result in traced.items():
-        assert result.query.tolist() == concrete[name].query.tolist()
-        np.testing.assert_allclose(result.values, concrete[name].values, atol=1e-9, err_msg=name)
-        np.testing.assert_allclose(result.mean, concrete[name].mean, atol=1e-9, err_msg=name)
-
-
-def test_traced_labels_and_batches():
+def test_draws_and_labels_of_draws_are_one_call_each():
     rng = np.random.default_rng(10)
     scores, labels = rng.normal(size=(6, 12)), rng.integers(0, 3, (6, 12))
     labels[:, :2] = [0, 2]
     for figure in (metrics.ndcg, metrics.pairwise_error):
-        batched = jax.jit(jax.vmap(lambda s, y, f=figure: f(s, y).mean))(scores, labels)
-        np.testing.assert_allclose(batched, figure(scores, labels).mean, atol=1e-12)
-
-
-@pytest.mark.parametrize("ties", ["trec", "input"])
-def test_traced_ties(ties):
-    scores, labels = np.array([1.0, 1.0, 0.0, 1.0, 0.0]), np.array([0, 1, 2, 1, 0])
-    item = np.array(["e", "b", "c", "d", "a"])
-    figure = partial(metrics.ndcg, labels=labels, ties=ties, item=item)
-    np.testing.assert_allclose(jax.jit(figure)(scores).values, figure(scores).values, atol=1e-12)
-
-
-def test_traced_nan_becomes_nan_and_mean_is_of_the_others():
-    scores = jnp.array([1.0, jnp.nan, 2.0, 1.0])
-    query = np.array([0, 0, 1, 1])
-    result = jax.jit(partial(metrics.auc, labels=np.array([0, 1, 1, 0]), query=query))(scores)
-    np.testing.assert_array_equal(result.values, [np.nan, 1.0])
-    assert result.mean == 1.0
-
-
-def test_traced_refusals():
-    with pytest.raises(ValueError, match="query must be concrete"):
-        jax.jit(lambda q: metrics.ndcg(jnp.ones(2), np.ones(2), query=q).mean)(jnp.arange(2))
-    with pytest.raises(ValueError, match="undefined='raise' cannot be kept"):
-        jax.jit(lambda s: metrics.ndcg(s, np.ones(2), undefined="raise").mean)(jnp.ones(2))
-    with pytest.raises(ValueError, match="needs concrete labels"):
-        jax.jit(lambda y: metrics.k_partite_error(jnp.ones(2), y, 1.0).mean)(jnp.arange(2))
-
-
-def test_single_precision_under_tracing():
-    rng = np.random.default_rng(11)
-    scores, labels = rng.integers(0, 50, 300), rng.integers(0, 4, 300)
-
-    def every(scores):
-        names = ("k_partite_error", "ndcg", "average_precision", "reciprocal_rank", "footrule")
-        return {name: FIGURES[name](scores, labels).mean for name in names}
-
-    double = every(scores)
-    with jax.enable_x64(False):
-        single = jax.jit(every)(jnp.asarray(scores, jnp.float32))
-    for name, value in single.items():
-        assert value.dtype == jnp.float32, name
-        assert float(value) == pytest.approx(double[name], rel=2e-4), name
+        each = [figure(s, y).mean for s, y in zip(scores, labels, strict=True)]
+        np.testing.assert_allclose(figure(scores, labels).mean, each, atol=1e-12)
 
 
 def test_many_scores_are_within_reach():

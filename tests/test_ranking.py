@@ -220,7 +220,7 @@ def test_pairs_of_very_many_items_are_refused(monkeypatch):
 
 
 def test_import_loads_no_jax():
-    code = "import sys, bayesrank.ranking; sys.exit('jax' in sys.modules)"
+    code = "import sys, bayesrank.ranking, bayesrank.metrics; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

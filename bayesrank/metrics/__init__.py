@@ -57,10 +57,8 @@ Rules for awkward input
 
 Cost and arithmetic
     ``O(n log n)`` time and ``O(n)`` memory, pairwise figures included (`k_partite_error` with
-    ``alpha > 0``: ``O(n log n + n k)`` for ``k`` levels); draws are worked off in blocks. Concrete
-    arrays, numpy or JAX, are computed in float64 by numpy. Under ``jax.jit``, ``vmap`` and so on,
-    the same formulas run in JAX, in the precision that JAX is set to; there a NaN score makes its
-    query NaN, `query` and `item` must be concrete, and ``undefined="raise"`` is refused.
+    ``alpha > 0``: ``O(n log n + n k)`` for ``k`` levels); draws are worked off in blocks. Arrays,
+    NumPy's or JAX's, are computed in float64 by NumPy.
 """
 
 from bayesrank.metrics._distances import kendall_distance as kendall_distance

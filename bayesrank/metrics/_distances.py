@@ -13,6 +13,7 @@ References
 
 from typing import Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank.metrics._relevance import check_k
@@ -78,7 +79,7 @@ def kendall_distance(
         a, b = (cut.total(place < limit) for place in (cut.score_key, -cut.label))
         largest = a * b + penalty * (a * (a - 1) + b * (b - 1)) / 2
         everything = lists.size * (lists.size - 1) / 2
-        return _scale(lists, distance, lists.xp.minimum(largest, everything), normalize)
+        return _scale(lists, distance, np.minimum(largest, everything), normalize)
 
     return per_query(kernel, scores, labels, query=query, where=where, **options)
 
@@ -122,12 +123,11 @@ def spearman_footrule(
     limit = check_k(k)
 
     def kernel(lists: Lists) -> Array:
-        xp = lists.xp
         other = _by_label(lists, _expected_place(lists, limit))
         distance = lists.total(abs(_expected_place(other, limit) - other.label), other.list_id)
-        largest = xp.floor(lists.size**2 / 2)
+        largest = np.floor(lists.size**2 / 2)
         if k is not None:
-            largest = xp.minimum(largest, k * (k + 1.0))
+            largest = np.minimum(largest, k * (k + 1.0))
         return _scale(lists, distance, largest, normalize)
 
     return per_query(kernel, scores, labels, query=query, where=where, **options)
@@ -144,20 +144,19 @@ def _cut(lists: Lists, limit: float) -> Lists:
 
     Items in neither top list go to the last list of all, which is one of masked items.
     """
-    xp = lists.xp
     last = int(min(limit, len(lists.label)))
     other = _by_label(lists, lists.group_place)
-    by_score, by_label = (xp.minimum(place, last) for place in (other.label, other.group_place))
-    kept = xp.where((by_score < last) | (by_label < last), other.list_id, lists.num_lists - 1)
+    by_score, by_label = (np.minimum(place, last) for place in (other.label, other.group_place))
+    kept = np.where((by_score < last) | (by_label < last), other.list_id, lists.num_lists - 1)
     return arrange(kept, by_score, last + 1, -by_label, other.score, lists.num_lists, None)
 
 
 def _expected_place(lists: Lists, limit: float) -> Array:
-    places = lists.xp.minimum(lists.place * 1.0, limit)
+    places = np.minimum(lists.place * 1.0, limit)
     return lists.within(places) / lists.group_size
 
 
 def _scale(lists: Lists, distance: Array, largest: Array, normalize: bool) -> Array:
     defined = lists.size > 1
     divisor = largest if normalize else 1.0
-    return ratio(lists.xp, distance, lists.xp.where(defined, divisor, 0.0))
+    return ratio(distance, np.where(defined, divisor, 0.0))

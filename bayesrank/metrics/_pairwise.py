@@ -11,6 +11,7 @@ References
 
 from typing import Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank.metrics._result import PerQuery
@@ -105,8 +106,7 @@ def k_partite_error(
     ----------
     scores, labels, query, where, **options
         As in `bayesrank.metrics`. Labels are whole numbers, and their differences count: a level
-        that does not occur still lies between its neighbours. Under ``jax.jit`` the labels must be
-        concrete unless `alpha` is 0.
+        that does not occur still lies between its neighbours.
     alpha
         0 counts all mistakes alike, 1 by the distance of the ratings.
 
@@ -126,11 +126,9 @@ def k_partite_error(
     def kernel(lists: Lists) -> Array:
         if alpha == 0:
             return _pairwise_error(lists)
-        if lists.levels is None:
-            raise ValueError("k_partite_error needs concrete labels under jax.jit if alpha > 0")
         pairs = sum(lists.total(lists.label == level) ** 2 for level in lists.levels)
         loss = lists.total(item_losses(lists, lists.levels, alpha)) / 2
-        return ratio(lists.xp, loss, (lists.size**2 - pairs) / 2)
+        return ratio(loss, (lists.size**2 - pairs) / 2)
 
     return per_query(kernel, scores, labels, query=query, where=where, kind="level", **options)
 
@@ -163,7 +161,7 @@ def disagreement_error(
     def kernel(lists: Lists) -> Array:
         pairs = count_pairs(lists)
         one_sided = pairs.tied_score + pairs.tied_label - 2 * pairs.tied_both
-        return ratio(lists.xp, pairs.discordant + one_sided / 2, pairs.total)
+        return ratio(pairs.discordant + one_sided / 2, pairs.total)
 
     return per_query(kernel, scores, labels, query=query, where=where, **options)
 
@@ -196,9 +194,7 @@ def kendall_tau(
         untied_score = pairs.total - pairs.tied_score
         untied_label = pairs.total - pairs.tied_label
         difference = untied_score - pairs.tied_label + pairs.tied_both - 2 * pairs.discordant
-        return ratio(
-            lists.xp, difference, lists.xp.sqrt(untied_score) * lists.xp.sqrt(untied_label)
-        )
+        return ratio(difference, np.sqrt(untied_score) * np.sqrt(untied_label))
 
     return per_query(kernel, scores, labels, query=query, where=where, **options)
 
@@ -206,4 +202,4 @@ def kendall_tau(
 def _pairwise_error(lists: Lists) -> Array:
     pairs = count_pairs(lists)
     wrong = pairs.discordant + (pairs.tied_score - pairs.tied_both) / 2
-    return ratio(lists.xp, wrong, pairs.total - pairs.tied_label)
+    return ratio(wrong, pairs.total - pairs.tied_label)

@@ -120,6 +120,6 @@ def _mean(
     options: Options,
 ) -> PerQuery:
     def kernel(lists: Lists) -> Array:
-        return ratio(lists.xp, lists.total(loss(lists)), lists.size)
+        return ratio(lists.total(loss(lists)), lists.size)
 
     return per_query(kernel, predicted, labels, query=query, where=where, kind="rating", **options)

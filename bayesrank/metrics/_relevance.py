@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Unpack
 
 import numpy as np
-from jax.scipy.special import gammaln as jax_gammaln
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
@@ -69,13 +68,13 @@ def average_precision(
     limit = check_k(k)
 
     def kernel(lists: Lists) -> Array:
-        xp, rank = lists.xp, lists.place + 1
+        rank = lists.place + 1
         tied_relevant = lists.within(lists.label)
-        inside = (lists.place - lists.group_place) / xp.maximum(lists.group_size - 1, 1)
+        inside = (lists.place - lists.group_place) / np.maximum(lists.group_size - 1, 1)
         found = lists.before(lists.label) + 1 + inside * (tied_relevant - 1)
         gain = tied_relevant / lists.group_size * found / rank
         total = lists.total(gain * (rank <= limit) * lists.held)
-        return ratio(xp, total, lists.total(lists.label))
+        return ratio(total, lists.total(lists.label))
 
     return _relevance(kernel, scores, labels, query, where, min_relevant, options)
 
@@ -112,7 +111,7 @@ def reciprocal_rank(
         rank = lists.place + 1
         counts = _first_relevant(lists) * (rank <= limit) * lists.held
         relevant = lists.total(lists.label)
-        return lists.xp.where(relevant > 0, lists.total(counts / rank), lists.xp.nan)
+        return np.where(relevant > 0, lists.total(counts / rank), np.nan)
 
     return _relevance(kernel, scores, labels, query, where, min_relevant, options)
 
@@ -178,13 +177,12 @@ def coverage_error(
     """
 
     def kernel(lists: Lists) -> Array:
-        xp = lists.xp
         tied, relevant = lists.within(lists.label), lists.total(lists.label)
         last = (tied > 0) & (lists.before(lists.label) + tied == relevant[lists.list_id])
         # The last of r places drawn from t is r (t + 1) / (r + 1) on average.
         depth = lists.group_place + tied * (lists.group_size + 1) / (tied + 1)
-        found = lists.total(xp.where(last, depth / lists.group_size, 0.0))
-        return xp.where(relevant > 0, found, xp.nan)
+        found = lists.total(np.where(last, depth / lists.group_size, 0.0))
+        return np.where(relevant > 0, found, np.nan)
 
     return _relevance(kernel, scores, labels, query, where, min_relevant, options)
 
@@ -252,7 +250,7 @@ def break_even_point(
     def kernel(lists: Lists) -> Array:
         relevant = lists.total(lists.label)
         counted = lists.place < relevant[lists.list_id]
-        return ratio(lists.xp, lists.total(_share(lists) * counted), relevant)
+        return ratio(lists.total(_share(lists) * counted), relevant)
 
     return _relevance(kernel, scores, labels, query, where, min_relevant, options)
 
@@ -288,14 +286,12 @@ def _first_relevant(lists: Lists) -> Array:
 
     In the first tie group that has any, ``C(t - j, r - 1) / C(t, r)`` for its ``j``-th place.
     """
-    xp = lists.xp
-    log_gamma = gammaln if xp is np else jax_gammaln
     relevant, size = lists.within(lists.label), lists.group_size
     position = lists.place - lists.group_place + 1
     possible = (lists.before(lists.label) == 0) & (relevant > 0) & (position <= size - relevant + 1)
-    r, t, j = (xp.where(possible, x, 1.0) for x in (relevant, size, position))
+    r, t, j = (np.where(possible, x, 1.0) for x in (relevant, size, position))
 
     def log_choose(n: Array, m: Array) -> Array:
-        return log_gamma(n + 1.0) - log_gamma(m + 1.0) - log_gamma(n - m + 1.0)
+        return gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
 
-    return xp.where(possible, xp.exp(log_choose(t - j, r - 1.0) - log_choose(t, r)), 0.0)
+    return np.where(possible, np.exp(log_choose(t - j, r - 1.0) - log_choose(t, r)), 0.0)

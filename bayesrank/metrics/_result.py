@@ -1,19 +1,10 @@
 """What a figure returns: one value a query, and the mean on top."""
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from numpy.typing import NDArray
-
-
-def namespace(*arrays: Any) -> ModuleType:
-    """Return ``jax.numpy`` if any array is being traced, else ``numpy``."""
-    return jnp if any(isinstance(array, Tracer) for array in arrays) else np
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +38,11 @@ class PerQuery:
 
         NaN if there is no such query.
         """
-        xp = namespace(self.values)
-        kept = ~xp.isnan(self.values)
+        kept = ~np.isnan(self.values)
         count = kept.sum(axis=-1)
-        total = xp.where(kept, self.values, 0.0).sum(axis=-1)
-        mean = xp.where(count > 0, total / xp.where(count > 0, count, 1), xp.nan)
-        return float(mean) if xp is np and self.values.ndim == 1 else mean
+        total = np.where(kept, self.values, 0.0).sum(axis=-1)
+        mean = np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)
+        return float(mean) if self.values.ndim == 1 else mean
 
     @property
     def num_undefined(self) -> int:
@@ -100,8 +90,6 @@ class PerQuery:
 
     def __repr__(self) -> str:
         shape = list(self.values.shape)
-        if isinstance(self.values, Tracer):
-            return f"PerQuery(traced, shape={shape})"
         parts = [f"mean={np.mean(self.mean):.6g}"]
         if len(shape) > 1:
             parts.append(f"draws={int(np.prod(shape[:-1]))}")
@@ -109,14 +97,3 @@ class PerQuery:
         if self.num_undefined:
             parts.append(f"undefined={self.num_undefined}")
         return f"PerQuery({', '.join(parts)})"
-
-
-def _flatten(result: PerQuery) -> tuple[tuple[Any], tuple[Any, ...]]:
-    return (result.values,), tuple(np.asarray(result.query).tolist())
-
-
-def _unflatten(query: tuple[Any, ...], values: tuple[Any]) -> PerQuery:
-    return PerQuery(values[0], np.asarray(query))
-
-
-jax.tree_util.register_pytree_node(PerQuery, _flatten, _unflatten)

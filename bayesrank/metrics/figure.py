@@ -1,14 +1,12 @@
 """From a kernel to a figure: check, rank, apply block by block, name the queries."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Literal
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank.metrics._result import PerQuery, namespace
+from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, arrange, rank_codes
 from bayesrank.metrics.problem import Array, LabelKind, ScoredLists, Ties, check
 
@@ -55,11 +53,8 @@ def per_query(
     problem = check(scores, labels, query, where, kind, ties, item)
     if min_relevant is not None:
         problem = _binarize(problem, min_relevant)
-    xp = namespace(problem.scores, problem.labels, problem.where)
-    if xp is jnp and undefined == "raise":
-        raise ValueError("undefined='raise' cannot be kept under jax.jit; use 'skip' or a number")
-    values = xp.concatenate([_block(kernel, part) for part in _blocks(xp, problem)])
-    values = _fill(xp, values, problem, undefined)
+    values = np.concatenate([_block(kernel, part) for part in _blocks(problem)])
+    values = _fill(values, problem, undefined)
     return PerQuery(values.reshape(*problem.lead, len(problem.names)), problem.names)
 
 
@@ -73,10 +68,10 @@ def _binarize(problem: ScoredLists, min_relevant: float) -> ScoredLists:
     return problem._replace(labels=labels, levels=(0.0, 1.0))
 
 
-def _blocks(xp: ModuleType, problem: ScoredLists) -> list[ScoredLists]:
+def _blocks(problem: ScoredLists) -> list[ScoredLists]:
     """Cut a problem into blocks of draws that fit into memory."""
     draws, n = problem.scores.shape
-    step = max(1, _BLOCK // max(n, 1)) if xp is np else max(draws, 1)
+    step = max(1, _BLOCK // max(n, 1))
 
     def part(array: Array, start: int) -> Array:
         return array if len(array) == 1 else array[start : start + step]
@@ -93,22 +88,16 @@ def _blocks(xp: ModuleType, problem: ScoredLists) -> list[ScoredLists]:
 
 def _block(kernel: Callable[[Lists], Array], problem: ScoredLists) -> Array:
     """Values of one block, shape ``(draws, queries)``."""
-    xp = namespace(problem.scores, problem.labels, problem.where)
     draws, n = problem.scores.shape
     if draws * n == 0:
-        return xp.full((draws, len(problem.names)), xp.nan)
+        return np.full((draws, len(problem.names)), np.nan)
     lists = _ranked(problem)
-    values = xp.where(lists.size > 0, kernel(lists), xp.nan)
-    values = values.reshape(draws, -1)[:, :-1]
-    if xp is np:
-        return values
-    odd = problem.where & (jnp.isnan(problem.scores) | jnp.isnan(problem.labels))
-    count = jnp.zeros(values.shape, int).at[:, problem.query].add(odd)
-    return jnp.where(count > 0, jnp.nan, values)
+    values = np.where(lists.size > 0, kernel(lists), np.nan)
+    return values.reshape(draws, -1)[:, :-1]
 
 
 def _fill(
-    xp: ModuleType, values: Array, problem: ScoredLists, undefined: float | Literal["skip", "raise"]
+    values: Array, problem: ScoredLists, undefined: float | Literal["skip", "raise"]
 ) -> Array:
     if undefined == "skip":
         return values
@@ -123,28 +112,28 @@ def _fill(
         return values
     if isinstance(undefined, str):
         raise ValueError(f"undefined must be 'skip', 'raise' or a number, got {undefined!r}")
-    return xp.where(xp.isnan(values), float(undefined), values)
+    return np.where(np.isnan(values), float(undefined), values)
 
 
 def _ranked(problem: ScoredLists) -> Lists:
     """Rank all draws of a problem; the masked items of each go to one more list at its end."""
-    xp = namespace(problem.scores, problem.labels, problem.where)
     draws, n = problem.scores.shape
     spare = len(problem.names)
     list_id = (
-        xp.where(problem.where, problem.query, spare) + (spare + 1) * xp.arange(draws)[:, None]
+        np.where(problem.where, problem.query, spare) + (spare + 1) * np.arange(draws)[:, None]
     )
-    scores = xp.where(problem.where, problem.scores, 0.0).ravel()
-    labels = xp.broadcast_to(xp.where(problem.where, problem.labels, 0.0), (draws, n)).ravel()
-    key, num_keys = rank_codes(xp, -scores)
+    scores = np.where(problem.where, problem.scores, 0.0).ravel()
+    labels = np.broadcast_to(np.where(problem.where, problem.labels, 0.0), (draws, n)).ravel()
+    key, num_keys = rank_codes(-scores)
     if problem.tiebreak is not None:
-        tiebreak = xp.where(scores > -xp.inf, xp.tile(problem.tiebreak, draws), 0)
-        if xp is np and num_keys * n < 2**62:
+        tiebreak = np.where(scores > -np.inf, np.tile(problem.tiebreak, draws), 0)
+        if num_keys * n < 2**62:
             key = key.astype(np.int64) * n + tiebreak
             num_keys *= n
         else:
-            place = xp.lexsort((tiebreak, key))
-            key = xp.zeros_like(key).at[place].set(xp.arange(draws * n, dtype=key.dtype))
+            place = np.lexsort((tiebreak, key))
+            key = np.empty_like(key)
+            key[place] = np.arange(draws * n)
             num_keys = draws * n
     return arrange(
         list_id.ravel(), key, num_keys, labels, scores, draws * (spare + 1), problem.levels

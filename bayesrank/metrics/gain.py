@@ -70,7 +70,7 @@ def ndcg(
         raise ValueError(f"gain must be 'exponential' or 'linear', got {gain!r}")
 
     def kernel(lists: Lists) -> Array:
-        if gain == "exponential" and lists.xp is np and lists.label.max() > LARGEST_EXPONENT:
+        if gain == "exponential" and lists.label.max() > LARGEST_EXPONENT:
             top = lists.label.max()
             raise ValueError(f"labels go up to {top:g}: 2**label overflows; use gain='linear'")
         return _ndcg(lists, limit, gain == "exponential")
@@ -79,15 +79,14 @@ def ndcg(
 
 
 def _ndcg(lists: Lists, limit: float, exponential: bool) -> Array:
-    xp = lists.xp
     gain = 2.0**lists.label - 1.0 if exponential else lists.label
     rank = np.arange(1, len(lists.label) + 1)
-    discount = xp.asarray(np.where(rank <= limit, 1.0 / np.log2(1.0 + rank), 0.0))[lists.place]
+    discount = np.where(rank <= limit, 1.0 / np.log2(1.0 + rank), 0.0)[lists.place]
     share = lists.within(discount) / lists.group_size
     code = lists.num_codes - 1 - lists.label_code
-    if xp is np and lists.num_lists * lists.num_codes < 2**62:
+    if lists.num_lists * lists.num_codes < 2**62:
         best = np.argsort(lists.list_id.astype(np.int64) * lists.num_codes + code)
     else:
-        best = xp.lexsort((code, lists.list_id))
+        best = np.lexsort((code, lists.list_id))
     ideal = lists.total(gain[best] * discount)
-    return ratio(xp, lists.total(gain * share * lists.held), ideal)
+    return ratio(lists.total(gain * share * lists.held), ideal)

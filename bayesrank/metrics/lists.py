@@ -2,18 +2,14 @@
 
 All queries of all draws lie in one flat array, sorted by list, then best score first, then label
 from high to low among equal scores. Figures are sums over such arrays: sorting apart, everything
-is a cumulative sum, so the same kernel runs in numpy and, traced, in JAX.
+is a cumulative sum.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bayesrank.metrics._result import namespace
 from bayesrank.metrics.problem import Array
 
 
@@ -44,21 +40,13 @@ class Lists:
     num_codes: int
     levels: tuple[float, ...] | None
 
-    @property
-    def xp(self) -> ModuleType:
-        """The array namespace: ``numpy``, or ``jax.numpy`` under tracing."""
-        return namespace(self.list_id, self.label, self.score_key, self.score)
-
     def total(self, values: Array, ids: Array | None = None, length: int | None = None) -> Array:
         """Sum `values` by list, or by `ids` below `length`."""
         if length is None and self._alone:
             return np.array([np.sum(values, dtype=np.float64), 0.0])
         where = self.list_id if ids is None else ids
         length = self.num_lists if length is None else length
-        if self.xp is np:
-            return np.bincount(np.asarray(where), weights=values, minlength=length)
-        values = jnp.asarray(values).astype(float)
-        return jnp.zeros(length, values.dtype).at[where].add(values)
+        return np.bincount(where, weights=values, minlength=length)
 
     def within(self, values: Array) -> Array:
         """Sum `values` by tie group, given to each member."""
@@ -68,18 +56,18 @@ class Lists:
 
     def before(self, values: Array) -> Array:
         """Sum `values` over the items of the list that stand strictly above the tie group."""
-        sums = self.xp.cumsum(values) - values
+        sums = np.cumsum(values) - values
         return sums[self._group_first] - sums[self._first]
 
     @cached_property
     def size(self) -> Array:
         """Number of items of each list, shape ``(num_lists,)``."""
-        return self.total(self.xp.ones(self.label.shape))
+        return self.total(np.ones(self.label.shape))
 
     @cached_property
     def held(self) -> Array:
         """Whether the item holds a place: its score is above ``-inf``."""
-        return self.score > -self.xp.inf
+        return self.score > -np.inf
 
     @cached_property
     def place(self) -> Array:
@@ -94,64 +82,62 @@ class Lists:
     @cached_property
     def group_size(self) -> Array:
         """Number of items in the item's tie group."""
-        return self.within(self.xp.ones(self.label.shape))
+        return self.within(np.ones(self.label.shape))
 
     @cached_property
     def tie_free(self) -> bool:
-        """Whether no list has equal scores (False under tracing, where it is not known)."""
-        return self.xp is np and bool(self._new_group.all())
+        """Whether no list has equal scores."""
+        return bool(self._new_group.all())
 
     @cached_property
     def _alone(self) -> bool:
         """Whether all items are in the first list of two, as those of one query are."""
-        return self.xp is np and self.num_lists == 2 and not self.list_id[-1:].any()
+        return self.num_lists == 2 and not self.list_id[-1:].any()
 
     @cached_property
     def _index(self) -> Array:
-        return self.xp.arange(len(self.label))
+        return np.arange(len(self.label))
 
     @cached_property
     def _first(self) -> Array:
         size = self.size.astype(int)
-        return (self.xp.cumsum(size) - size)[self.list_id]
+        return (np.cumsum(size) - size)[self.list_id]
 
     @cached_property
     def _new_group(self) -> Array:
-        return starts(self.xp, self.list_id) | starts(self.xp, self.score_key)
+        return starts(self.list_id) | starts(self.score_key)
 
     @cached_property
     def _group(self) -> Array:
-        return self.xp.cumsum(self._new_group) - 1
+        return np.cumsum(self._new_group) - 1
 
     @cached_property
     def _group_first(self) -> Array:
         if self.tie_free:
             return self._index
-        return running_max(self.xp, self.xp.where(self._new_group, self._index, 0))
+        return running_max(np.where(self._new_group, self._index, 0))
 
 
-def starts(xp: ModuleType, values: Array) -> Array:
+def starts(values: Array) -> Array:
     """Mark the items that differ from the one before them; the first does."""
-    return xp.concatenate([xp.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
+    return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
 
 
-def running_max(xp: ModuleType, values: Array) -> Array:
+def running_max(values: Array) -> Array:
     """Largest value so far."""
-    return np.maximum.accumulate(values) if xp is np else jax.lax.cummax(values)
+    return np.maximum.accumulate(values)
 
 
-def ratio(xp: ModuleType, numerator: Array, denominator: Array) -> Array:
+def ratio(numerator: Array, denominator: Array) -> Array:
     """Quotient, NaN where the denominator is zero."""
     zero = denominator == 0
-    return xp.where(zero, xp.nan, numerator / xp.where(zero, 1, denominator))
+    return np.where(zero, np.nan, numerator / np.where(zero, 1, denominator))
 
 
-def rank_codes(xp: ModuleType, values: Array) -> tuple[Array, int]:
+def rank_codes(values: Array) -> tuple[Array, int]:
     """Whole numbers in the order of `values`, equal for equal values, and a bound on them."""
-    if xp is np:
-        unique, codes = np.unique(values, return_inverse=True)
-        return codes, max(len(unique), 1)
-    return jnp.searchsorted(jnp.sort(values), values), max(len(values), 1)
+    unique, codes = np.unique(values, return_inverse=True)
+    return codes, max(len(unique), 1)
 
 
 def arrange(
@@ -164,13 +150,12 @@ def arrange(
     levels: tuple[float, ...] | None,
 ) -> Lists:
     """Sort items into `Lists`; `score_key` is a whole number below `num_keys`, low is best."""
-    xp = namespace(list_id, score_key, label, score)
-    code, num_codes = rank_codes(xp, label)
-    if xp is np and num_lists * num_keys * num_codes < 2**62:
+    code, num_codes = rank_codes(label)
+    if num_lists * num_keys * num_codes < 2**62:
         key = (list_id.astype(np.int64) * num_keys + score_key) * num_codes - code
         order = np.argsort(key)
     else:
-        order = xp.lexsort((-code, score_key, list_id))
+        order = np.lexsort((-code, score_key, list_id))
     return Lists(
         list_id[order],
         score_key[order],

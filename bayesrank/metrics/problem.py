@@ -3,13 +3,10 @@
 import math
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
-import jax
 import numpy as np
-from jax.core import Tracer
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._tables import missing, plain_array
-from bayesrank.metrics._result import namespace
 
 Array = Any
 Ties = Literal["expected", "trec", "input"]
@@ -47,24 +44,22 @@ def check(
     item: ArrayLike | None,
 ) -> ScoredLists:
     """Check the arrays of a figure against each other and against the rules for labels."""
-    scores_like, labels_like = _known(scores_like), _known(labels_like)
-    where_like = True if where_like is None else _known(where_like)
-    xp = namespace(scores_like, labels_like, where_like)
-    scores, labels = _real(xp, "scores", scores_like), _real(xp, "labels", labels_like)
-    where: Array = xp.asarray(where_like)
+    scores_like, labels_like = plain_array(scores_like), plain_array(labels_like)
+    where_like = True if where_like is None else plain_array(where_like)
+    scores, labels = _real("scores", scores_like), _real("labels", labels_like)
+    where: Array = np.asarray(where_like)
     _check_shapes(scores, labels, where)
-    used = True if isinstance(where_like, Tracer) else where_like
-    _check_values("scores", scores_like, used, kind)
-    _check_values("labels", labels_like, used, kind)
+    _check_values("scores", scores_like, where_like, kind)
+    _check_values("labels", labels_like, where_like, kind)
     codes, names = number_queries(query, scores.shape[-1])
     if ties == "trec":
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32).astype(scores.dtype)
     lead = np.broadcast_shapes(scores.shape[:-1], labels.shape[:-1], where.shape[:-1])
     return ScoredLists(
-        scores=_draws(xp, xp.broadcast_to(scores, (*lead, scores.shape[-1]))),
-        labels=_draws(xp, labels, lead),
-        where=_draws(xp, xp.broadcast_to(where, (*where.shape[:-1], scores.shape[-1])), lead),
+        scores=_draws(np.broadcast_to(scores, (*lead, scores.shape[-1]))),
+        labels=_draws(labels, lead),
+        where=_draws(np.broadcast_to(where, (*where.shape[:-1], scores.shape[-1])), lead),
         query=codes,
         names=names,
         tiebreak=_tiebreak(ties, item, scores.shape[-1]),
@@ -73,18 +68,10 @@ def check(
     )
 
 
-def _known(values: ArrayLike) -> Any:
-    """Return values as an array, unless JAX has them already."""
-    return values if isinstance(values, jax.Array) else plain_array(values)
-
-
-def _real(xp: Any, name: str, values: Any) -> Array:
+def _real(name: str, values: Any) -> Array:
     if np.dtype(values.dtype).kind not in "biuf":
         raise ValueError(f"{name} must be real numbers, got dtype {values.dtype}; convert them")
-    array: Array = xp.asarray(values)
-    if xp is np:
-        return array.astype(np.float64)
-    return array if np.dtype(array.dtype).kind == "f" else array.astype(float)
+    return np.asarray(values).astype(np.float64)
 
 
 def _check_shapes(scores: Array, labels: Array, where: Array) -> None:
@@ -101,23 +88,19 @@ def _check_shapes(scores: Array, labels: Array, where: Array) -> None:
             )
 
 
-def _draws(xp: Any, array: Array, lead: tuple[int, ...] | None = None) -> Array:
+def _draws(array: Array, lead: tuple[int, ...] | None = None) -> Array:
     """Flatten leading axes, of the shape `lead`, into draws; an array without any gets one."""
     axes: tuple[int, ...] = array.shape[:-1] if lead is None or array.ndim == 1 else lead
     n = array.shape[-1]
-    return xp.broadcast_to(array, (*axes, n)).reshape(math.prod(axes), n)
+    return np.broadcast_to(array, (*axes, n)).reshape(math.prod(axes), n)
 
 
 def _levels(labels: ArrayLike) -> tuple[float, ...] | None:
-    if isinstance(labels, Tracer):
-        return None
     known = np.asarray(labels, np.float64)
     return tuple(np.unique(known[~np.isnan(known)]).tolist())
 
 
 def _check_values(name: str, values: ArrayLike, used: Any, kind: LabelKind) -> None:
-    if isinstance(values, Tracer):
-        return
     array, used = np.broadcast_arrays(np.asarray(values, np.float64), used)
 
     def refuse(bad: NDArray[np.bool_], what: str, cure: str) -> None:
@@ -153,8 +136,6 @@ def number_queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], N
     """
     if query is None:
         return np.zeros(n, np.intp), np.zeros(1, np.intp)
-    if isinstance(query, Tracer):
-        raise ValueError("query must be concrete: close over it rather than pass it through jit")
     names = np.asarray(query)
     if names.shape != (n,):
         raise ValueError(f"query has shape {names.shape} and there are {n} items; give one an item")
