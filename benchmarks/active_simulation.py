@@ -31,7 +31,7 @@ from bayesrank.active import (
     pool_variance,
     random_gain,
 )
-from bayesrank.active.posterior.update import Answers, SkillPrior, fit_answers
+from bayesrank.active.settle import Answers, SkillPrior, settle
 
 __all__ = ["WAYS", "Model", "Task", "Trial", "pair_error", "run_trials", "simulate"]
 
@@ -100,7 +100,7 @@ def simulate(
         asked[t] = pair if first_wins else pair[::-1]
         known = Answers(asked[: t + 1], np.full(t + 1, model.noise))
         tau, nu = np.pad(sites, ((0, 0), (0, 1)))
-        fit = fit_answers(prior, known, (tau, nu), tol=1e-5)
+        fit = settle(prior, known, (tau, nu), tol=1e-5)
         mean, covariance, sites = fit.mean, fit.covariance, np.stack([fit.tau, fit.nu])
         error[t] = pair_error(mean, task.target)
         spread[t] = _total_spread(covariance) / _total_spread(model.covariance)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from bayesrank.active import QueryLoop
-from bayesrank.active.posterior.program import AnsweredProgram
+from bayesrank.active.program import answered as program
 from bayesrank.infer import EP
-from bayesrank.models import thurstone
 
 N = 8
 FIXED = {"scale": 2.0}
@@ -35,7 +34,7 @@ def test_the_noise_is_that_under_which_the_answers_are_most_probable():
     found, names = loop.annotator_noise, ["Ann", "Cy", "Di"]
     assert [*found] == names
     who = np.array([names.index(str(answer.annotator)) for answer in loop.answers])
-    engine = EP(AnsweredProgram(thurstone), tol=1e-10)
+    engine = EP(program, tol=1e-10)
 
     def objective(logs):
         result = engine.run(

@@ -5,11 +5,13 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+from compilations import compilations
 
 from bayesrank.active import QueryLoop, bald
 from bayesrank.active.acquisition.beliefs import Beliefs
-from bayesrank.active.posterior.program import AnsweredProgram, bucket_of
-from bayesrank.active.posterior.update import Answers, SkillPrior, fit_answers
+from bayesrank.active.program import answered as answered_program
+from bayesrank.active.program import bucket_of
+from bayesrank.active.settle import Answers, SkillPrior, settle
 from bayesrank.active.stopping import top_settled
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP
@@ -42,7 +44,7 @@ def test_result_is_that_of_ep_on_the_same_program(count, noise):
     loop = answered(prior_loop(annotator_noise=noise), count - 1)
     loop.tell("item 0", "item 8", annotator="Bo")
     ours = loop.result
-    assert isinstance(ours.model, AnsweredProgram) if noise else ours.model is preference_gp
+    assert ours.model is (answered_program if noise else preference_gp)
     theirs = EP(ours.model, tol=1e-10).run(
         jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
     )
@@ -217,26 +219,18 @@ def test_names_of_any_kind(tmp_path):
 # ---------------------------------------------------------------- learning, compiling, stopping
 
 
-def test_nothing_compiles_as_answers_grow(monkeypatch):
+def test_nothing_compiles_as_answers_grow():
     loop = answered(prior_loop(candidates=20), 2)
     loop.ask(annotator="Ann")
-    compiled = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda event, duration_secs, **kwargs: (
-            compiled.append(event) if "compile" in event else None
-        )
-    )
-    try:
+    with compilations() as compiled:
         answered(loop, 20)  # past the number of items, where EP moves to another space
         for _ in range(60):
             loop.tell("item 1", "item 2", annotator="Ann")
         loop.undo()
         loop.ask(annotator="Ann")
-        assert compiled == []
+        assert not compiled
         jax.jit(lambda x: x + 1)(np.ones(N + 1))
-        assert compiled != []  # the listener hears
-    finally:
-        jax.monitoring.clear_event_listeners()
+        assert compiled  # the listener hears
 
 
 @pytest.mark.slow
@@ -259,7 +253,7 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
             -0.5 * np.log(grid) ** 2
             - np.log(grid)
             + [
-                fit_answers(SkillPrior(np.zeros(6), scale**2 * np.eye(6)), answers).log_evidence
+                settle(SkillPrior(np.zeros(6), scale**2 * np.eye(6)), answers).log_evidence
                 for scale in grid
             ]
         )
@@ -294,11 +288,11 @@ def test_learning_compiles_once_a_bucket():
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)
     loop.learn()
-    size = len(loop._posterior._program._engine.compiled._entries)
     for winner, loser in ((3, 4), (4, 5), (0, 5), (0, 3)):
         loop.tell(winner, loser)
-    loop.learn()
-    assert len(loop._posterior._program._engine.compiled._entries) == size
+    with compilations() as compiled:
+        loop.learn()
+    assert not compiled
 
 
 def test_stopping_rules():
@@ -395,8 +389,7 @@ def test_what_cannot_be_told():
 
 
 def test_a_posterior_that_does_not_converge_is_said_to(monkeypatch):
-    hurried = partial(fit_answers, max_sweeps=1)
-    monkeypatch.setattr("bayesrank.active.posterior.skills.fit_answers", hurried)
+    monkeypatch.setattr("bayesrank.active.learning.settle", partial(settle, max_sweeps=1))
     loop = QueryLoop(3, hyperparameters="prior")
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)

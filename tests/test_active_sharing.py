@@ -143,11 +143,12 @@ def test_what_was_learned_meanwhile_from_more_answers_stays(monkeypatch):
     loop.tell(0, 1)
     started, go_on = threading.Event(), threading.Event()
 
-    def learn(comparisons, *args):
-        if len(comparisons) == 1:
+    def learn(told, *args):
+        count = len(told.comparisons)
+        if count == 1:
             started.set()
             go_on.wait(60)
-        return {"scale": np.array(1.0 + len(comparisons))}
+        return {"scale": np.array(1.0 + count)}
 
     monkeypatch.setattr(loop._posterior._program, "learn", learn)
     loop.ask()
@@ -162,7 +163,10 @@ def test_what_was_learned_meanwhile_from_more_answers_stays(monkeypatch):
 
 
 def test_more_items_than_memory_are_refused_before_they_take_it():
-    with pytest.raises(ValueError, match="300000 names, whose covariances take 2880 GB of the"):
+    with pytest.raises(
+        ValueError,
+        match="covariances of 300,000 items take 2.62 TiB of memory",
+    ):
         QueryLoop(300_000, hyperparameters="prior")
 
 

@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
+from bayesrank.active.annotators import AnnotatorNoise
 from bayesrank.active.history import Answer
 from bayesrank.active.items import NamedItems, as_items
+from bayesrank.active.learning import SkillPosterior, now
 from bayesrank.active.opening import open_journal
-from bayesrank.active.posterior.annotators import AnnotatorNoise
-from bayesrank.active.posterior.program import skill_program
-from bayesrank.active.posterior.skills import SkillPosterior, now
+from bayesrank.active.program import skill_program
 from bayesrank.active.questions import Question, QuestionChooser
 from bayesrank.active.session import Session
 from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.history import Answer, Event, History, replay
 from bayesrank.active.items import NamedItems
-from bayesrank.active.posterior.skills import SkillPosterior
-from bayesrank.active.posterior.update import SkillFit
+from bayesrank.active.learning import SkillPosterior
+from bayesrank.active.settle import Settled
 from bayesrank.active.store import Journal, MemoryLog
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.ranking import RankSummary, summarize
@@ -166,7 +166,7 @@ class Session:
         return self._remember("history", self._replayed)
 
     @property
-    def _fit(self) -> SkillFit:
+    def _fit(self) -> Settled:
         return self._remember("fit", lambda: self._posterior.fit(self._history))
 
     def _remember(self, name: str, compute: Callable[[], Any]) -> Any:

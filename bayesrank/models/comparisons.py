@@ -102,6 +102,7 @@ class ComparisonColumns(TypedDict, total=False):
 
     outcomes: ArrayLike | None
     weights: ArrayLike | None
+    counted: ArrayLike | None
     likelihood: Literal["probit", "logit"]
     position: ArrayLike | None
     judges: ArrayLike | None
@@ -258,6 +259,7 @@ def compare(
     period: ArrayLike | None = None,
     outcomes: ArrayLike | None = None,
     weights: ArrayLike | None = None,
+    counted: ArrayLike | None = None,
     likelihood: Literal["probit", "logit"] = "probit",
     position: ArrayLike | None = None,
     judges: ArrayLike | None = None,
@@ -289,7 +291,7 @@ def compare(
         Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
         it nothing is observed.
     noise : ArrayLike, default 1.0
-        Standard deviation of a performance; see `likelihood`.
+        Standard deviation of a performance, a scalar or one a comparison; see `likelihood`.
     period : ArrayLike, optional
         Which of the times each comparison was at, integers of shape (K,).
     outcomes : ArrayLike, optional
@@ -297,6 +299,8 @@ def compare(
         there is no difference, 0 if the second wins. Without it the first item of the row wins.
     weights : ArrayLike, optional
         How often each comparison counts, positive numbers of shape (K,). Without it, once.
+    counted : ArrayLike, optional
+        Shape (K,): False for rows that fill up a table, which say nothing.
     likelihood : {"probit", "logit"}
         Normal noise of standard deviation `noise` on each performance (Thurstone), or logistic
         noise of scale `noise` on their difference (Bradley-Terry).
@@ -337,13 +341,14 @@ def compare(
         margin = margin + first * effect
         if judges is not None and num_judges is not None:
             margin = margin + first * _varying("bias", "bias_scale", num_judges)[judges]
-    _observe(margin, outcomes, weights, PAIR_LIKELIHOODS[likelihood], noise)
+    _observe(margin, outcomes, weights, counted, PAIR_LIKELIHOODS[likelihood], noise)
 
 
 def _observe(
     margin: Array,
     outcomes: ArrayLike | None,
     weights: ArrayLike | None,
+    counted: ArrayLike | None,
     likelihood: tuple[Any, Any],
     noise: ArrayLike,
 ) -> None:
@@ -355,10 +360,12 @@ def _observe(
     else:
         observed = check_outcomes(outcomes, count)
         seen = with_ties(margin, draw_scale("tie_width"), noise)
-    counted = nullcontext()
+    if counted is not None:
+        seen = seen.mask(jnp.asarray(counted))
+    weighted = nullcontext()
     if weights is not None:
-        counted = handlers.scale(scale=check_weights(weights, count))
-    with counted, numpyro.plate("comparisons", count):
+        weighted = handlers.scale(scale=check_weights(weights, count))
+    with weighted, numpyro.plate("comparisons", count):
         numpyro.sample("comparison", seen, obs=observed)
 
 

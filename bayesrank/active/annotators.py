@@ -6,14 +6,9 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bayesrank.active.history import History
 
 __all__ = ["AnnotatorNoise"]
-
-Array = NDArray[np.float64]
 
 
 class AnnotatorNoise:
@@ -42,16 +37,19 @@ class AnnotatorNoise:
                 f"annotator_noise is {given!r}; pass 'learn', or a mapping from annotators to how "
                 "many times as noisy as the others they are"
             )
-        self._given = _checked(given) if isinstance(given, Mapping) else {}
+        self._given = dict(given) if isinstance(given, Mapping) else {}
+        for name, factor in self._given.items():
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"annotator_noise names {name!r}; annotators have names that are texts"
+                )
+            if not (isinstance(factor, Real) and 0 < factor < math.inf):
+                raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
 
     def of(self, history: History, annotator: str | None) -> float:
         """The factor of one annotator, or of nobody named."""
         known = history.learned_noise if self.learned else self._given
         return 1.0 if annotator is None else float(known.get(annotator, 1.0))
-
-    def factors(self, history: History) -> Array:
-        """The factor of each answer, shape (K,)."""
-        return np.array([self.of(history, event.annotator) for event in history.answers], float)
 
     def names(self, history: History) -> list[str]:
         """Annotators whose factors can be learned; none if all answers are of one."""
@@ -59,15 +57,3 @@ class AnnotatorNoise:
         if not self.learned or len(seen) < 2:
             return []
         return [name for name in seen if name is not None]
-
-
-def _checked(given: Mapping[str, float]) -> dict[str, float]:
-    factors = dict(given)
-    for name, factor in factors.items():
-        if not isinstance(name, str):
-            raise ValueError(
-                f"annotator_noise names {name!r}; annotators have names that are texts"
-            )
-        if not (isinstance(factor, Real) and 0 < factor < math.inf):
-            raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
-    return factors

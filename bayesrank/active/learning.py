@@ -12,10 +12,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank.active.annotators import AnnotatorNoise
 from bayesrank.active.history import History
-from bayesrank.active.posterior.annotators import AnnotatorNoise
-from bayesrank.active.posterior.program import SkillProgram
-from bayesrank.active.posterior.update import Answers, SkillFit, SkillPrior, fit_answers
+from bayesrank.active.program import SkillProgram, Told
+from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
 from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
 
 __all__ = ["SkillPosterior", "now"]
@@ -56,11 +56,10 @@ class SkillPosterior:
         seed: int,
     ) -> None:
         self._program, self.annotators, self._seed = program, annotators, seed
-        self._learn_from = learn_from
-        self._integrate, self._background = integrate, background
+        self._learn_from, self._integrate, self._background = learn_from, integrate, background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, SkillPrior] | None = None
-        self._last: tuple[SkillPrior, list[int], SkillFit] | None = None
+        self._last: tuple[SkillPrior, list[int], Settled] | None = None
 
     # ------------------------------------------------------------ the posterior
 
@@ -77,45 +76,22 @@ class SkillPosterior:
         """Largest difference of performances that counts as equal; None if nothing does so far."""
         return float(self.params(history)["tie_width"]) if _has_ties(history) else None
 
-    def _free(self, history: History) -> tuple[str, ...]:
-        """Names of what can be learned."""
-        return () if self._learn_from is None else self._program.free(_has_ties(history))
-
-    def _learned(self, history: History) -> dict[str, Array]:
-        """What was learned of this very program; nothing, if the last was learned of another."""
-        if history.learned is None:
-            return {}
-        found = {
-            name: np.array(history.learned.get(name, math.nan), float)
-            for name in self._free(history)
-            # Before the first tie there was no width to learn.
-            if name != "tie_width" or name in history.learned
-        }
-        fits = all(
-            value.shape == self._program.defaults[name].shape and np.isfinite(value).all()
-            for name, value in found.items()
-        )
-        return found if fits else {}
-
     def noise(self, history: History, annotator: str | None) -> float:
         """Standard deviation of a performance, as an annotator sees it."""
         own = self.annotators.of(history, annotator)
         return self._program.noise(self.params(history)) * own
 
-    def fit(self, history: History) -> SkillFit:
+    def fit(self, history: History) -> Settled:
         """The posterior, starting from the sites of the last one."""
-        params, prior = self.params(history), self._prior_at(history)
-        records = [event.record for event in history.answers]
-        noise = self._program.noise(params) * self.annotators.factors(history)
-        start = self._start(prior, records)
-        answers = Answers(history.compared, noise, history.tied, self.tie_width(history))
-        fit = fit_answers(prior, answers, start)
+        prior, records = self._prior_at(history), [event.record for event in history.answers]
+        told = self._told(history)
+        noise = self._program.noise(self.params(history)) * told.factors
+        answers = Answers(told.comparisons, noise, told.tied, self.tie_width(history))
+        fit = settle(prior, answers, self._start(prior, records))
         self._last = prior, records, fit
         return fit
 
-    def _start(
-        self, prior: SkillPrior, records: list[int]
-    ) -> tuple[Array, Array] | SkillFit | None:
+    def _start(self, prior: SkillPrior, records: list[int]) -> tuple[Array, Array] | Settled | None:
         """Where to start from: the last posterior, or those of its sites that are still there."""
         if self._last is None:
             return None
@@ -126,11 +102,9 @@ class SkillPosterior:
         found = np.array([sites.get(record, (0.0, 0.0)) for record in records]).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
-    def result(self, history: History, fit: SkillFit) -> EPResult:
+    def result(self, history: History, fit: Settled) -> EPResult:
         """The posterior in the engine's form."""
-        program, args, kwargs = self._program.call(
-            history.compared, history.tied, self.annotators.factors(history)
-        )
+        program, args, kwargs = self._program.call(self._told(history))
         if not fit.converged:
             warnings.warn(
                 f"EP has not converged after {fit.num_sweeps} sweeps; the scales of the skills may "
@@ -138,11 +112,12 @@ class SkillPosterior:
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        params, learned = self.params(history), self._learned(history)
         return EPResult(
             model=program,
             model_args=args,
             model_kwargs=kwargs,
-            params=self.params(history),
+            params=params,
             free_params=(),
             shapes={"f": fit.mean.shape},
             joint_mean=fit.mean,
@@ -154,7 +129,7 @@ class SkillPosterior:
             skipped_sites=0,
             delta=fit.delta,
             dropped_sites=(),
-            sources=self._sources(history),
+            sources={k: "by evidence" if k in learned else "given, or the default" for k in params},
             num_samples=_DRAWS,
             rng_key=jax.random.key(self._seed),
         )
@@ -163,20 +138,12 @@ class SkillPosterior:
         """The posterior whatever the free hyperparameters may be; None if they are not to be."""
         if not (self._integrate and history.answers and self._free(history)):
             return None
-        return self._program.integrate(
-            jax.random.key(self._seed),
-            history.compared,
-            history.tied,
-            self.annotators.factors(history),
-            _DRAWS,
-        )
+        return self._program.integrate(jax.random.key(self._seed), self._told(history), _DRAWS)
 
-    def _sources(self, history: History) -> dict[str, str]:
-        learned = self._learned(history).keys() & set(self._free(history))
-        return {
-            name: "by evidence" if name in learned else "given, or the default"
-            for name in self.params(history)
-        }
+    def _told(self, history: History) -> Told:
+        """The answers, with the factor of the noise of each."""
+        whose = [self.annotators.of(history, event.annotator) for event in history.answers]
+        return Told(history.compared, history.tied, np.array(whose, float))
 
     def _prior_at(self, history: History) -> SkillPrior:
         if self._prior is None or self._prior[0] is not history.learned:
@@ -231,6 +198,32 @@ class SkillPosterior:
         executor.shutdown(wait=False)
         return None
 
+    def _free(self, history: History) -> tuple[str, ...]:
+        """Names of the hyperparameters that can be learned."""
+        return () if self._learn_from is None else self._program.free(_has_ties(history))
+
+    def _to_learn(self, history: History) -> tuple[str, ...]:
+        """Names of hyperparameters and annotators of which anything is learned."""
+        if self._learn_from is None:
+            return ()
+        return (*self._free(history), *self.annotators.names(history))
+
+    def _learned(self, history: History) -> dict[str, Array]:
+        """What was learned of this very program; nothing, if the last was learned of another."""
+        if history.learned is None:
+            return {}
+        found = {
+            name: np.array(history.learned.get(name, math.nan), float)
+            for name in self._free(history)
+            # Before the first tie there was no width to learn.
+            if name != "tie_width" or name in history.learned
+        }
+        fits = all(
+            value.shape == self._program.defaults[name].shape and np.isfinite(value).all()
+            for name, value in found.items()
+        )
+        return found if fits else {}
+
     def _due(self, history: History) -> bool:
         if self._learn_from is None or not self._to_learn(history):
             return False
@@ -240,39 +233,25 @@ class SkillPosterior:
         fixed = history.learned is not None and not self._free(history)
         return history.learned_at if fixed or self._learned(history) else 0
 
-    def _to_learn(self, history: History) -> tuple[str, ...]:
-        """Names of hyperparameters and annotators of which anything is learned."""
-        if self._learn_from is None:
-            return ()
-        return (*self._free(history), *self.annotators.names(history))
-
     def _find(self, history: History) -> dict[str, Any]:
-        answers = history.compared, history.tied
-        record = {"event": "learned", "answers": len(history.answers)}
-        names = self.annotators.names(history)
+        """Search, and return a record for the journal."""
+        record: dict[str, Any] = {"event": "learned", "answers": len(history.answers)}
+        names, told = self.annotators.names(history), self._told(history)
+        start, whose = self.params(history), None
         if names:
-            found = self._program.learn(*answers, *self._start_with(history, names))
-            record["annotator_noise"] = {
-                name: float(factor)
-                for name, factor in zip(names, found["annotator_noise"], strict=False)
-            }
-        else:
-            factors = self.annotators.factors(history)
-            found = self._program.learn(*answers, factors, self.params(history))
+            number = {name: number for number, name in enumerate(names, 1)}
+            whose = np.array([number.get(e.annotator or "", 0) for e in history.answers], np.intp)
+            # Room for twice as many, so that few numbers of annotators are compiled.
+            noise = np.ones(1 << (len(names) - 1).bit_length())
+            noise[: len(names)] = [self.annotators.of(history, name) for name in names]
+            start = {**start, "annotator_noise": noise}
+            told = told._replace(factors=np.ones(len(told.factors)))
+        found = self._program.learn(told, start, whose)
+        if names:
+            noise = found["annotator_noise"][: len(names)].tolist()
+            record["annotator_noise"] = dict(zip(names, noise, strict=True))
         learned = {name: found[name].tolist() for name in self._free(history)}
         return {**record, "params": learned, "time": now()}
-
-    def _start_with(
-        self, history: History, names: list[str]
-    ) -> tuple[Array, dict[str, Array], NDArray[np.intp]]:
-        """Factors, a start and numbers of annotators, where their noise is to be learned."""
-        # Room for twice as many, so that few numbers of annotators are compiled.
-        noise = np.ones(1 << (len(names) - 1).bit_length())
-        noise[: len(names)] = [self.annotators.of(history, name) for name in names]
-        number = {name: number for number, name in enumerate(names, 1)}
-        whose = [number.get(event.annotator or "", 0) for event in history.answers]
-        start = {**self.params(history), "annotator_noise": noise}
-        return np.ones(len(history.answers)), start, np.array(whose, np.intp)
 
     def _find_quietly(self, history: History) -> dict[str, Any]:
         with warnings.catch_warnings():

@@ -1,0 +1,307 @@
+"""The program behind a loop of questions: its prior, and hyperparameters learned from answers.
+
+Learning pads the answers to a bucket, and rows of padding do not count, so that it compiles once
+for each bucket (64, 128, 256, ... answers) and not at every answer. Where skills are a Gaussian
+process without a graph, items that were never compared drop out of the evidence, and it is computed
+over the compared ones alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+from bayesrank._memory import check_room
+from bayesrank._validate import check_features, check_laplacian
+from bayesrank.active.settle import SkillPrior
+from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
+from bayesrank.infer.spi import Rows, take_inventory
+from bayesrank.models import preference_gp, thurstone
+from bayesrank.models.comparisons import (
+    compare,
+    feature_kernel,
+    independent_skills,
+    process_skills,
+)
+
+__all__ = ["SkillProgram", "Told", "answered", "bucket_of", "skill_program"]
+
+_SMALLEST_BUCKET = 64
+# Covariances of all items that a loop holds at a time: before and after the answers, and in JAX.
+_COVARIANCES = 4
+_CHOICES = ("integrate", "maximum", "prior")
+# Of the logarithm of annotators' noise: 9 of 10 are less than 2.3 times as noisy as the median.
+_SPREAD = 0.5
+
+Array = NDArray[np.float64]
+
+
+class Told(NamedTuple):
+    """K answers: two items each (K, 2), whether they are ties, and factors of their noise, (K,)."""
+
+    comparisons: NDArray[np.intp]
+    tied: NDArray[np.bool_]
+    factors: Array
+
+
+def answered(
+    about: Any,
+    comparisons: ArrayLike,
+    *,
+    noise_factor: ArrayLike = 1.0,
+    annotator: ArrayLike | None = None,
+    num_annotators: int = 0,
+    outcomes: ArrayLike | None = None,
+    counted: ArrayLike | None = None,
+    ard: bool = False,
+    laplacian: Any = None,
+) -> None:
+    """`bayesrank.models.preference_gp` or `thurstone`, with answers noisier than others.
+
+    Parameters
+    ----------
+    about
+        Features (n, d), or the number of items.
+    comparisons, outcomes, counted, ard, laplacian
+        As for those programs.
+    noise_factor
+        What the noise is multiplied with in each comparison, shape (K,).
+    annotator
+        Whose noise it is multiplied with, too: 1 to `num_annotators`, or 0 for that of nobody
+        named, which is 1, shape (K,).
+    num_annotators
+        Length of the site ``annotator_noise``, with the prior LogNormal(0.25, 0.5), whose mode is
+        1: until the answers say otherwise, nobody is noisier than the others.
+    """
+    noise: Any = noise_factor
+    if annotator is not None:
+        prior = dist.LogNormal(_SPREAD**2, _SPREAD).expand([num_annotators]).to_event(1)
+        own = jnp.asarray(numpyro.sample("annotator_noise", prior))
+        noise = noise * jnp.append(1.0, own)[annotator]
+    if isinstance(about, int):
+        skills = independent_skills(about)
+    else:
+        X = check_features(about, "X")
+        kernel = feature_kernel(X.shape[1], ard)
+        noise = noise * numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
+        skills = process_skills(X, kernel, laplacian=laplacian)
+    compare(skills, comparisons, noise=noise, outcomes=outcomes, counted=counted)
+
+
+@cache
+def _engine() -> EP:
+    """One engine for all loops, so that what is compiled once serves every one."""
+    return EP(answered)
+
+
+class SkillProgram:
+    """Skills of items before and after some answers.
+
+    Parameters
+    ----------
+    num_items, features
+        The items; with features (n, d) their skills are a Gaussian process, else independent.
+    options
+        Further arguments of `bayesrank.models.preference_gp`: ``ard``, ``laplacian``.
+
+    Attributes
+    ----------
+    defaults
+        Values of the hyperparameters until others are learned.
+    fixed
+        Those that are given and not learned.
+
+    Notes
+    -----
+    While no answer is a tie, the program knows of no ties, and has no ``tie_width``.
+    """
+
+    def __init__(self, num_items: int, features: Array | None, options: Mapping[str, Any]) -> None:
+        self.options, self.num_items = dict(options), num_items
+        self._about = num_items if features is None else StandardScaler().fit_transform(features)
+        self.defaults: dict[str, Array] = self._read({})[1]
+        self.fixed: dict[str, Array] = {}
+
+    def fix(self, given: Mapping[str, Any]) -> None:
+        """Hold some hyperparameters at given values.
+
+        Raises
+        ------
+        ValueError
+            If there is no such hyperparameter, or the value is not positive or of another shape.
+        """
+        for name, value in given.items():
+            if name not in self.defaults:
+                raise ValueError(f"hyperparameters names {name!r}; there are {(*self.defaults,)}")
+            shape = self.defaults[name].shape
+            try:
+                array = np.array(value, float)
+            except (TypeError, ValueError):
+                array = np.array(np.nan)
+            if array.shape != shape or not (np.isfinite(array) & (array > 0)).all():
+                wanted = f"{shape[0]} positive numbers" if shape else "a positive number"
+                raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
+            self.fixed[name] = array
+        self.defaults = {**self.defaults, **self.fixed}
+
+    def free(self, ties: bool) -> tuple[str, ...]:
+        """Names of the hyperparameters that can be learned, with ties or without."""
+        return tuple(name for name in self.used(self.defaults, ties) if name not in self.fixed)
+
+    def used(self, params: Mapping[str, Array], ties: bool) -> dict[str, Array]:
+        """Those hyperparameters that the program has, with ties or without."""
+        return {k: v for k, v in params.items() if ties or k != "tie_width"}
+
+    def call(self, told: Told) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
+        """The program and its arguments for some answers, as a person would call it."""
+        pairs = told.comparisons if len(told.comparisons) else None
+        options = self.options
+        if told.tied.any():
+            options = {**options, "outcomes": _outcomes(told.tied)}
+        if np.all(told.factors == 1.0):
+            program = thurstone if isinstance(self._about, int) else preference_gp
+            return program, (self._about, pairs), options
+        return answered, (self._about, pairs), {**options, "noise_factor": told.factors}
+
+    def prior(self, params: Mapping[str, Any]) -> SkillPrior:
+        """Skills before the first answer at some hyperparameters."""
+        return self._read(params)[0]
+
+    def noise(self, params: Mapping[str, Any]) -> float:
+        """Standard deviation of a performance."""
+        return float(params.get("noise", 1.0))
+
+    def learn(
+        self, told: Told, start: Mapping[str, Any], annotator: NDArray[np.intp] | None = None
+    ) -> dict[str, Array]:
+        """Hyperparameters under which the answers are most probable, from a start.
+
+        With annotators (K,), whose noise is to be learned, too, `start` and what is returned have
+        ``annotator_noise``. Warns where the search has not converged.
+        """
+        about, pairs = self._compared_only(told.comparisons)
+        ties = bool(told.tied.any())
+        names, options = self.free(ties), self._padded(told._replace(comparisons=pairs))
+        if annotator is not None:
+            padded = np.zeros(len(options["counted"]), np.intp)
+            padded[: len(annotator)] = annotator
+            names = (*names, "annotator_noise")
+            count = len(start["annotator_noise"])
+            options = {**options, "annotator": padded, "num_annotators": count}
+        return maximize_evidence(
+            _engine(),
+            about,
+            params=self.used(self.fixed, ties),
+            init={name: np.asarray(start[name], float) for name in names},
+            **options,
+        ).params
+
+    def integrate(self, rng_key: jax.Array, told: Told, num_samples: int) -> IntegratedEPResult:
+        """Skills of all items, whatever the hyperparameters that are free may be."""
+        return IntegratedEP(_engine()).run(
+            rng_key,
+            self._about,
+            params=self.used(self.fixed, bool(told.tied.any())),
+            num_samples=num_samples,
+            **self._padded(told),
+        )
+
+    def _padded(self, told: Told) -> dict[str, Any]:
+        """Arguments of the program for answers in a bucket."""
+        count, bucket = len(told.comparisons), bucket_of(len(told.comparisons))
+        rows = np.tile(np.array([0, 1]), (bucket, 1))
+        rows[:count] = told.comparisons
+        factor = np.ones(bucket)
+        factor[:count] = told.factors
+        options = {**self.options, "comparisons": rows, "noise_factor": factor}
+        if told.tied.any():
+            options["outcomes"] = np.full(bucket, 2)
+            options["outcomes"][:count] = _outcomes(told.tied)
+        return {**options, "counted": np.arange(bucket) < count}
+
+    def _compared_only(self, comparisons: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
+        """Leave out items that were never compared, down to a number that a bucket fixes."""
+        kept = min(self.num_items, 2 * bucket_of(len(comparisons)))
+        if "laplacian" in self.options or kept == self.num_items:
+            return self._about, comparisons
+        compared = np.unique(comparisons)
+        others = np.setdiff1d(np.arange(self.num_items), compared)[: kept - compared.size]
+        chosen = np.concatenate([compared, others])
+        number = np.zeros(self.num_items, np.intp)
+        number[chosen] = np.arange(kept)
+        about = kept if isinstance(self._about, int) else self._about[chosen]
+        return about, number[comparisons]
+
+    def _read(self, params: Mapping[str, Any]) -> tuple[SkillPrior, dict[str, Array]]:
+        """The prior at some hyperparameters, the others being medians; and all of these."""
+        # The prior does not depend on the comparison; without one there is no factor to read.
+        args = self._about, np.array([[0, 1]])
+        options = {**self.options, "outcomes": np.array([2])}
+        with jax.enable_x64(True):
+            (mean, covariance, values), _ = _engine().compiled(
+                _read_prior, dict(params), args, options
+            )
+        prior = SkillPrior(np.asarray(mean), np.asarray(covariance))
+        return prior, {k: np.array(v) for k, v in values.items()}
+
+
+def _read_prior(params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Mean (n,) and covariance (n, n) of the skills, and all hyperparameters."""
+    values = take_inventory(answered, args, kwargs, params).hyperparameters
+    program = _engine().read(values, *args, **kwargs)
+    skills = Rows.identity(program.mean.size, program.mean.dtype)
+    covariance = program.problem.prior.alone().covariance_of(skills, skills)
+    return (program.mean, covariance, program.hyperparameters), None
+
+
+def bucket_of(count: int) -> int:
+    """Return the number of rows to which `count` answers are padded: 64, 128, 256, ..."""
+    return max(_SMALLEST_BUCKET, 1 << (count - 1).bit_length()) if count else _SMALLEST_BUCKET
+
+
+def _outcomes(tied: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Outcomes as the programs have them: 1 is a tie, 2 says that the first item won."""
+    return np.where(tied, 1, 2)
+
+
+def skill_program(
+    num_items: int, features: Array | None, hyperparameters: Any, ard: bool, laplacian: Any
+) -> SkillProgram:
+    """The program for what a person asked for.
+
+    Raises
+    ------
+    ValueError
+        If the arguments make no sense, or not together, or do not fit into memory.
+    """
+    if not isinstance(hyperparameters, Mapping) and hyperparameters not in _CHOICES:
+        raise ValueError(
+            f"hyperparameters is {hyperparameters!r}; choose {', '.join(map(repr, _CHOICES))}, or "
+            "a mapping from names to values"
+        )
+    options: dict[str, Any] = {"ard": True} if ard else {}
+    if laplacian is not None:
+        options["laplacian"] = laplacian
+    if options and features is None:
+        raise ValueError(f"{next(iter(options))} is given without features; pass features")
+    if laplacian is not None:  # compiled code does not see its values
+        check_laplacian(laplacian, num_items)
+    cure = (
+        "make a loop of a few thousand of them, and carry its answers to the others by "
+        "PreferenceGP, whose predict takes any features"
+    )
+    check_room(_COVARIANCES * 8 * num_items**2, f"the covariances of {num_items:,} items", cure)
+    program = SkillProgram(num_items, features, options)
+    if isinstance(hyperparameters, Mapping):
+        program.fix(hyperparameters)
+    return program

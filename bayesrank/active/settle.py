@@ -1,0 +1,308 @@
+r"""The posterior after some answers, brought up to date in a few sweeps of EP.
+
+This is the fixed point of `bayesrank.infer.EP` on the same program, by the same sweeps, from the
+last posterior on. Moments are matched in code that is compiled for a number of answers that is
+rounded up, so that nothing compiles as answers grow. The Gaussian is made in NumPy, whose LAPACK
+takes matrices of any size as they come. Up to a thousand rows it keeps BLAS to one thread: a second
+one would gain little, and on a busy machine threads that wait for each other cost tens of times as
+much.
+
+With :math:`G = A K A^\top` the prior covariance of the K margins and :math:`r = \sqrt\tau`, margins
+take one Cholesky factorisation of :math:`I + r G r = L L^\top` and one triangular solve. The skills
+themselves come once, at the end:
+
+.. math:: C = K - W^\top W, \qquad W = L^{-1} r A K .
+
+Where there are more answers than items, the sites are gathered on the items first, and all matrices
+are n x n, however many the answers.
+
+References
+----------
+.. [1] Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
+.. [2] Rasmussen, C. E. and Williams, C. K. I. (2006). Gaussian Processes for Machine Learning,
+   sections 3.6 and 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
+from threadpoolctl import ThreadpoolController
+
+from bayesrank._forks import refuse_forked_child
+from bayesrank.distributions import Thurstone, ThurstoneTies, TiltedMoments
+from bayesrank.infer.spi import cavity, log_sites, match
+
+__all__ = ["Answers", "Settled", "SkillPrior", "settle"]
+
+Array = NDArray[np.float64]
+PairIndices = NDArray[np.intp]
+
+_ONE_THREAD = 1000
+# What counts as converged, as for `EP`: where the noise is tiny, rounding leaves a margin moving by
+# more than the tolerance that is aimed at.
+_CONVERGED = 1e-4
+_FURTHER = 30
+# Answers are padded to this many, twice as many, and so on. Scoring a thousand takes less than
+# starting compiled code does.
+_SMALLEST_BUCKET = 1024
+
+
+class SkillPrior(NamedTuple):
+    """A Gaussian over n skills: mean (n,), covariance (n, n)."""
+
+    mean: Array
+    covariance: Array
+
+
+class Answers(NamedTuple):
+    """K answers.
+
+    Attributes
+    ----------
+    comparisons
+        Two items each, shape (K, 2): the winner and the loser, or a pair that is about equal.
+    noise
+        Standard deviation of a performance in each, (K,).
+    tied
+        Whether the two are about equal, (K,); None for never.
+    tie_width
+        Largest difference of performances that counts as equal; None if there is no such answer.
+    """
+
+    comparisons: PairIndices
+    noise: Array
+    tied: NDArray[np.bool_] | None = None
+    tie_width: float | None = None
+
+
+class Settled(NamedTuple):
+    """The posterior of the skills, and the sites that make it.
+
+    Attributes
+    ----------
+    mean, covariance
+        Of the skills, shapes (n,) and (n, n).
+    tau, nu
+        Site precisions and precision-means of the margins, measured from the prior mean, (K,).
+    log_evidence
+        EP's log evidence, in nats.
+    delta
+        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard
+        deviations, or of its log variance.
+    converged
+        Whether `delta` is at most 1e-4.
+    num_sweeps
+        Number of sweeps made, each with a factorisation.
+    """
+
+    mean: Array
+    covariance: Array
+    tau: Array
+    nu: Array
+    log_evidence: float
+    delta: float
+    converged: bool
+    num_sweeps: int
+
+
+class _Made(NamedTuple):
+    """Means and variances of margins (2, K), and a function to the skills and ``log |I + S K|``."""
+
+    margins: Array
+    skills: Callable[[], tuple[Array, Array, float]]
+
+
+def settle(
+    prior: SkillPrior,
+    answers: Answers,
+    start: tuple[Array, Array] | Settled | None = None,
+    *,
+    tol: float = 1e-6,
+    max_sweeps: int = 200,
+) -> Settled:
+    """Sweep to EP's fixed point.
+
+    Parameters
+    ----------
+    prior
+        Skills before the first answer.
+    answers
+        The answers.
+    start
+        Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new. Or, which is
+        cheaper, the posterior after all answers but the last.
+    tol
+        Sweep until `Settled.delta` comes down to this,
+    max_sweeps
+        or there were so many sweeps.
+    """
+    refuse_forked_child()
+    size = min(len(answers.comparisons), len(prior.mean))
+    one = _threads().limit(limits=1, user_api="blas") if size <= _ONE_THREAD else None
+    with one or contextlib.nullcontext(), jax.enable_x64(True):
+        return _swept(prior, answers, start, tol, max_sweeps)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """The thread pools of this process; finding them takes some milliseconds."""
+    return ThreadpoolController()
+
+
+def _swept(
+    prior: SkillPrior,
+    answers: Answers,
+    start: tuple[Array, Array] | Settled | None,
+    tol: float,
+    max_sweeps: int,
+) -> Settled:
+    pairs, count = answers.comparisons, len(answers.comparisons)
+    few = count <= len(prior.mean)
+    times = (_by_margins if few else _by_items)(prior.covariance, pairs)
+    tied = np.zeros(count) if answers.tied is None else answers.tied
+    told = _padded(_differences(prior.mean, pairs), answers.noise, tied)
+    width = None if answers.tie_width is None else np.float64(answers.tie_width)
+
+    sites, made = np.zeros((2, count)), None
+    if isinstance(start, Settled):
+        sites[:, :-1] = start.tau, start.nu
+        margins = _margins(start.mean - prior.mean, start.covariance, prior.covariance, pairs)
+    else:
+        sites[:] = 0.0 if start is None else start
+        made = times(sites)
+        margins = made.margins
+    damping, delta, sweep = 1.0, math.inf, 0
+    while delta > tol and sweep < max_sweeps:
+        proposed, _ = _proposed(_padded(*sites, *margins), told, width, damping)
+        sites = np.asarray(proposed)[:, :count]
+        made = times(sites)
+        damping, delta = _paced(margins, made.margins, damping, delta, sweep)
+        margins, sweep = made.margins, sweep + 1
+        if delta <= _CONVERGED:  # where rounding keeps it from the tolerance, it is enough
+            max_sweeps = min(max_sweeps, sweep + _FURTHER)
+    mean, covariance, log_det = (made or times(sites)).skills()
+    terms = np.asarray(_proposed(_padded(*sites, *margins), told, width, damping)[1])[:count]
+    evidence = float(terms.sum()) - 0.5 * log_det + 0.5 * float(sites[1] @ margins[0])
+    done = delta, delta <= _CONVERGED, sweep
+    return Settled(prior.mean + mean, covariance, *sites, evidence, *done)
+
+
+@jax.jit
+def _proposed(state: Any, told: Any, tie_width: Any, damping: Any) -> tuple[Any, Any]:
+    """Sites that a sweep steps to, (2, K), and what each gives to the evidence as it is, (K,)."""
+    tau, nu, mean, variance = state
+    offset, noise, tied = told
+
+    def moments(m: Any, v: Any) -> TiltedMoments:
+        if tie_width is None:
+            return Thurstone(0.0, noise).tilted_moments(1, m, v)
+        outcome = jnp.where(tied > 0, 1, 2)
+        return ThurstoneTies(0.0, tie_width, noise).tilted_moments(outcome, m, v)
+
+    m, v, _ = cavity(tau, nu, mean, variance)
+    found = moments(offset + m, v)
+    new_tau, new_nu, proper = match(found, m, v)
+    # The probability of an interval is log-concave in the margin: its site has no negative
+    # precision, and its cavity is proper, but for rounding.
+    matched = jnp.where(proper, jnp.stack([jnp.maximum(new_tau, 0.0), new_nu]), state[:2])
+    sites = state[:2] + damping * (matched - state[:2])
+    return sites, found.log_z - log_sites(tau, nu, m, v)
+
+
+def _paced(
+    before: Array, after: Array, damping: float, delta: float, sweep: int
+) -> tuple[float, float]:
+    """Damping of the next sweep, and how far this one has moved margins."""
+    (old_mean, old), (mean, variance) = before, after
+    change = np.maximum(np.abs(mean - old_mean) / np.sqrt(variance), np.abs(np.log(variance / old)))
+    moved = float(change.max(initial=0.0)) / damping
+    # A margin in between can only come to rest if steps grow short enough.
+    worse = moved > delta and sweep > 0
+    return max(0.05, damping / 2) if worse else min(1.0, 1.2 * damping), moved
+
+
+def _padded(*columns: Any) -> Array:
+    """Columns (K,) as rows of an array of one of a few sizes, filled up with ones."""
+    count = len(columns[0])
+    padded = np.ones((len(columns), max(_SMALLEST_BUCKET, 1 << (max(count, 1) - 1).bit_length())))
+    padded[:, :count] = columns
+    return padded
+
+
+def _by_margins(prior: Array, pairs: PairIndices) -> Callable[[Array], _Made]:
+    """Prior times sites (2, K) by matrices of K x K, for K <= n."""
+    across = _differences(prior, pairs)  # A K, shape (K, n)
+    # Contiguous rows are picked several times as fast.
+    gram = _differences(np.ascontiguousarray(across.T), pairs)  # A K A'
+    least = np.finfo(float).eps * np.diagonal(gram)
+
+    def times(sites: Array) -> _Made:
+        root, nu = np.sqrt(sites[0])[:, None], sites[1]
+        matrix = root * gram * root[:, 0]
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+        half = solve_triangular(factor, root * gram, lower=True, check_finite=False)
+        variance = np.diagonal(gram) - np.einsum("ij,ij->j", half, half)
+        mean = gram @ nu - half.T @ (half @ nu)
+
+        def skills() -> tuple[Array, Array, float]:
+            half = solve_triangular(factor, root * across, lower=True, check_finite=False)
+            mean = across.T @ nu - half.T @ (half @ _gathered(nu, pairs, len(prior)))
+            taken = half.T @ half  # large where there are many items: used again for what is left
+            log_det = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
+            return mean, np.subtract(prior, taken, out=taken), log_det
+
+        return _Made(np.stack([mean, np.maximum(variance, least)]), skills)
+
+    return times
+
+
+def _by_items(prior: Array, pairs: PairIndices) -> Callable[[Array], _Made]:
+    """Prior times sites (2, K) gathered on the items, by matrices of n x n, for K > n."""
+    n = len(prior)
+
+    def times(sites: Array) -> _Made:
+        crossed = np.zeros((n, n))
+        np.add.at(crossed, tuple(pairs.T), sites[0])
+        crossed = -(crossed + crossed.T)
+        crossed[np.diag_indices(n)] -= crossed.sum(axis=1)
+        factors = lu_factor(np.eye(n) + prior @ crossed, check_finite=False)
+        covariance = lu_solve(factors, prior, check_finite=False)
+        covariance = 0.5 * (covariance + covariance.T)
+        mean = covariance @ _gathered(sites[1], pairs, n)
+        log_det = float(np.sum(np.log(np.abs(np.diagonal(factors[0])))))
+        made = _margins(mean, covariance, prior, pairs)
+        return _Made(made, lambda: (mean, covariance, log_det))
+
+    return times
+
+
+def _margins(mean: Array, covariance: Array, prior: Array, pairs: PairIndices) -> Array:
+    """Means and variances of margins, (2, K), measured from the prior mean."""
+    first, second = pairs.T
+    own, scale = np.diagonal(covariance), np.diagonal(prior)
+    variance = own[first] + own[second] - 2.0 * covariance[first, second]
+    # Rounding is not to make the variance of a margin between near-duplicates negative.
+    least = np.finfo(float).eps * (scale[first] + scale[second])
+    return np.stack([mean[first] - mean[second], np.maximum(variance, least)])
+
+
+def _differences(rows: Array, pairs: PairIndices) -> Array:
+    """``A x``: rows of the first items less those of the second."""
+    return rows[pairs[:, 0]] - rows[pairs[:, 1]]
+
+
+def _gathered(weights: Array, pairs: PairIndices, n: int) -> Array:
+    """``A' w``: what the first items get, less what the second get, (n,)."""
+    first, second = pairs.T
+    return np.subtract(np.bincount(first, weights, n), np.bincount(second, weights, n), dtype=float)
