@@ -24,6 +24,7 @@ from bayesrank.distributions import (
     ThurstoneTies,
 )
 
+KEY = jax.random.key(7)
 MARGIN = np.array([-2.5, -0.3, 0.0, 0.8, 4.0])
 CUTPOINTS = np.array([-1.3, -0.2, 0.4, 2.0])
 
@@ -122,46 +123,52 @@ def _log_probs(d: Any) -> np.ndarray:
     return np.moveaxis(_log_prob(d, d.enumerate_support()), 0, -1)
 
 
-@every_case
-def test_probabilities_agree_with_scipy(case):
-    log_probs = _log_probs(case.make())
-    np.testing.assert_allclose(np.exp(log_probs), case.expected(), rtol=1e-12, atol=1e-15)
+@jax.jit
+def _moments(d: Any) -> tuple[jax.Array, ...]:
+    return d.probs, d.mean, d.variance
 
 
 @every_case
-def test_shapes(case):
-    d = case.make()
+def test_probabilities_mean_and_variance_agree_with_scipy(case):
+    d, probs = case.make(), case.expected()
+    np.testing.assert_allclose(np.exp(_log_probs(d)), probs, rtol=1e-12, atol=1e-15)
+    outcomes = np.arange(probs.shape[-1])
+    mean = probs @ outcomes
+    computed = _moments(d)
+    np.testing.assert_allclose(computed[0], probs, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(computed[1], mean, rtol=1e-11)
+    np.testing.assert_allclose(computed[2], probs @ outcomes**2 - mean**2, atol=1e-12)
+
+
+@every_case
+def test_shapes_and_support(case):
+    d, n = case.make(), case.expected().shape[-1]
     batch_shape = case.expected().shape[:-1]
     assert (d.batch_shape, d.event_shape, d.event_dim) == (batch_shape, (), 0)
+    assert d.to_event().event_shape == batch_shape
+    wide = d.expand((4, *batch_shape))
+    assert wide.batch_shape == jax.eval_shape(wide.sample, KEY).shape == (4, *batch_shape)
+    assert jax.eval_shape(wide.log_prob, case.outcomes(4)).shape == (4, *batch_shape)
     sample = jax.eval_shape(lambda key: d.sample(key, (3, 2)), jax.random.key(0))
     assert sample.shape == (3, 2, *batch_shape)
     assert jnp.issubdtype(sample.dtype, jnp.integer)
     assert jax.eval_shape(_log_prob, d, sample).shape == sample.shape
-    assert jax.eval_shape(lambda d: (d.mean, d.variance), d)[0].shape == batch_shape
-    assert d.to_event().event_shape == batch_shape
+    assert d.num_outcomes == n and d.has_enumerate_support
+    full, small = d.enumerate_support(), np.asarray(d.enumerate_support(expand=False))
+    assert small.shape == (n,) + (1,) * len(batch_shape)
+    np.testing.assert_array_equal(small.ravel(), np.arange(n))
+    np.testing.assert_array_equal(full, np.broadcast_to(small, (n, *batch_shape)))
+    assert bool(jnp.all(d.support(full))) and not bool(jnp.any(d.support(full + n)))
+    assert case.cls.predictor == next(iter(case.params))
+    np.testing.assert_array_equal(getattr(d, d.predictor), case.params[d.predictor])
 
 
-@every_case
-def test_enumerated_support_is_every_outcome_once(case):
-    d, n = case.make(), case.expected().shape[-1]
-    assert d.num_outcomes == n
-    assert d.has_enumerate_support
-    full = d.enumerate_support()
-    assert full.shape == (n, *d.batch_shape)
-    small = d.enumerate_support(expand=False)
-    assert small.shape == (n,) + (1,) * len(d.batch_shape)
-    assert np.array_equal(np.ravel(small), np.arange(n))
-    assert np.array_equal(full, np.broadcast_to(small, full.shape))
-    assert bool(jnp.all(d.support(full)))
-    assert not bool(jnp.any(d.support(full + n)))
-
-
-@every_case
+@every_class
 def test_samples_pass_a_chi_square_test(case):
-    d, draws, probs = case.make(), 20_000, case.expected()
-    sample = np.asarray(d.sample(jax.random.key(7), (draws,)))
-    assert bool(jnp.all(d.support(sample)))
+    draws, probs = 20_000, case.expected()
+    sample = np.asarray(jax.jit(lambda d, key: d.sample(key, (draws,)))(case.make(), KEY))
     counts = np.stack([(sample == y).sum(0) for y in range(probs.shape[-1])], -1)
+    assert np.all(counts.sum(-1) == draws)
     expected = draws * probs
     common = expected >= 5
     statistic = ((counts - expected) ** 2 / np.where(common, expected, np.inf)).sum(-1)
@@ -170,49 +177,17 @@ def test_samples_pass_a_chi_square_test(case):
 
 
 @every_class
-def test_mean_and_variance_agree_with_scipy_probabilities(case):
-    probs = case.expected()
-    outcomes = np.arange(probs.shape[-1])
-    mean = probs @ outcomes
-    computed = jax.jit(lambda d: (d.probs, d.mean, d.variance))(case.make())
-    np.testing.assert_allclose(computed[0], probs, rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(computed[1], mean, rtol=1e-11)
-    np.testing.assert_allclose(computed[2], probs @ outcomes**2 - mean**2, atol=1e-12)
-
-
-@every_class
-def test_expanding_repeats_the_batch(case):
-    wide = case.make().expand((4, *case.make().batch_shape))
-    key, shape = jax.random.key(1), (4, *case.expected().shape[:-1])
-    assert wide.batch_shape == shape
-    assert jax.eval_shape(wide.sample, key).shape == shape
-    assert jax.eval_shape(wide.log_prob, case.outcomes(4)).shape == shape
-
-
-@every_class
 def test_jit_of_the_whole_life_of_a_distribution(case):
     @jax.jit
     def life(params, key):
         d = case.cls(**params)
-        sample = d.sample(key)
-        return d.log_prob(sample), sample
+        return d, d.sample(key)
 
-    log_prob, sample = life(case.params, jax.random.key(2))
-    np.testing.assert_array_equal(sample, case.make().sample(jax.random.key(2)))
-    np.testing.assert_allclose(log_prob, _log_prob(case.make(), sample), rtol=1e-13)
-
-
-@every_case
-def test_pytree_round_trip(case):
-    d = case.make()
-    leaves, tree = jax.tree.flatten(d)
-    assert len(leaves) == len(case.cls.arg_constraints)
-    back = jax.tree.unflatten(tree, leaves)
-    assert type(back) is case.cls
-    assert (back.batch_shape, back.event_shape) == (d.batch_shape, d.event_shape)
-    passed = jax.jit(lambda x: x)(d)
-    for again in (back, passed):
-        np.testing.assert_array_equal(_log_probs(again), _log_probs(d))
+    d, sample = life(case.params, KEY)
+    assert type(d) is case.cls and len(jax.tree.leaves(d)) == len(case.cls.arg_constraints)
+    assert (d.batch_shape, d.event_shape) == (case.make().batch_shape, ())
+    np.testing.assert_array_equal(_log_probs(d), _log_probs(case.make()))
+    np.testing.assert_array_equal(sample, case.make().sample(KEY))
 
 
 @every_class
@@ -257,14 +232,6 @@ def test_single_precision_is_kept(case):
     np.testing.assert_allclose(np.exp(log_probs), case.expected(), rtol=2e-5, atol=1e-9)
 
 
-@every_case
-def test_predictor_names_an_argument(case):
-    assert case.cls.predictor == next(iter(case.params))
-    np.testing.assert_array_equal(
-        getattr(case.make(), case.cls.predictor), case.params[case.cls.predictor]
-    )
-
-
 @pytest.mark.parametrize("standard", [-1e4, -40.0, -5.0, 0.0, 5.0, 40.0, 1e4])
 @pytest.mark.parametrize("noise", [1e-3, 1.0, 1e3])
 def test_far_tails_are_finite_and_right(standard, noise):
@@ -287,12 +254,12 @@ def test_far_tails_are_finite_and_right(standard, noise):
 
 
 @every_case
-@pytest.mark.parametrize("shift", [-1e3, -40.0, 40.0, 1e3])
-def test_probabilities_add_up_to_one_in_the_tails(case, shift):
-    moved = np.asarray(case.params[case.cls.predictor]) + shift
-    d = case.make(**{case.cls.predictor: moved})
-    total = np.asarray(special.logsumexp(_log_probs(d), axis=-1))
-    np.testing.assert_allclose(total, 0.0, atol=1e-13)
+def test_probabilities_add_up_to_one_in_the_tails(case):
+    for shift in (-1e3, -40.0, 40.0, 1e3):
+        moved = np.asarray(case.params[case.cls.predictor]) + shift
+        d = case.make(**{case.cls.predictor: moved})
+        total = np.asarray(special.logsumexp(_log_probs(d), axis=-1))
+        np.testing.assert_allclose(total, 0.0, atol=1e-13)
 
 
 @every_case

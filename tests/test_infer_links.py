@@ -90,15 +90,19 @@ def summed(pairs, period):
     observed(scan(step, jnp.zeros(PLAYERS), None, length=PERIODS)[1].T, pairs, period)
 
 
-PROGRAMS = (walks, teams_that_drift, scanned)
+SLOW = [pytest.param(program, marks=pytest.mark.slow) for program in (teams_that_drift, scanned)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("program", PROGRAMS, ids=["walks", "teams", "scanned"])
-def test_the_sparse_precision_is_the_dense_posterior(program, monkeypatch):
-    dense = EP(program).run(KEY, *games())
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
-    sparse = EP(program).run(KEY, *games())
+@pytest.fixture(scope="module", params=[walks, *SLOW], ids=["walks", "teams", "scanned"])
+def results(request):
+    with pytest.MonkeyPatch.context() as patch:
+        dense = EP(request.param).run(KEY, *games())
+        patch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
+        return dense, EP(request.param).run(KEY, *games())
+
+
+def test_the_sparse_precision_is_the_dense_posterior(results):
+    dense, sparse = results
     assert type(dense) is EPResult and isinstance(sparse, LargeEPResult) and sparse.converged
     assert sparse.posterior.structure == "probes" and sparse.shapes == dense.shapes
     size = dense.joint_mean.size
