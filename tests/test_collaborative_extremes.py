@@ -11,6 +11,7 @@ USERS, ITEMS = np.divmod(np.arange(30), 5)
 RATINGS = np.random.default_rng(0).normal(size=30) + ITEMS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "shift"), [(1e8, 0.0), (1e-8, 0.0), (1.0, 1e6)])
 @pytest.mark.filterwarnings("ignore:EM has not converged")
 def test_units_of_numbers_mean_nothing(engine, factor, shift):
@@ -31,6 +32,7 @@ def engine():
     return EM("gaussian", max_iterations=15)
 
 
+@pytest.mark.slow
 def test_an_estimate_without_a_maximum_is_the_last_that_is_one():
     engine = EM("gaussian", strength=0, mean_strength=0, user_scales=0, max_iterations=3000)
     with pytest.warns(ConvergenceWarning, match="the objective was no longer a number"):

@@ -32,6 +32,7 @@ def _log_z(kind, theta, level, mean, sd):
     return np.log(quad(integrand, *ends, points=points, limit=200, epsabs=0, epsrel=1e-12)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["probit", "logit"])
 def test_moments_and_scores_are_those_of_quadrature(kind):
     likelihood = LIKELIHOODS[kind]
@@ -64,7 +65,9 @@ def test_moments_and_scores_are_those_of_quadrature(kind):
             np.testing.assert_allclose(score[row, k], np.diff(ends)[0] / 2e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [("probit", 1e-6), ("logit", 0.1)])
+@pytest.mark.parametrize(
+    ("kind", "tolerance"), [("probit", 1e-6), pytest.param("logit", 0.1, marks=pytest.mark.slow)]
+)
 def test_the_information_is_what_scores_are_expected_to_have(kind, tolerance):
     """Averaged over all levels; that of logistic noise is that of the normal noise most alike."""
     likelihood = LIKELIHOODS[kind]

@@ -48,6 +48,7 @@ def fits(engine):
     return fit
 
 
+@pytest.mark.slow
 def test_what_users_differ_in_is_found(fits):
     """Users' own gaps, drawn to the shared one as ten ratings deserve, rise with the true ones."""
     for true in (0.5, 0.0):
@@ -70,6 +71,7 @@ def new(fits):
     return levels[:5].ravel(), who, what, result.condition(who, what, levels[:5].ravel())
 
 
+@pytest.mark.slow
 def test_users_of_the_fit_would_get_the_same_as_new_ones(fits, new, monkeypatch):
     """Their own parameters, found together with what is shared, and now given that."""
     result, (levels, who, what, again) = fits(0.5)[1], new
@@ -120,6 +122,7 @@ def test_their_thresholds_and_noise_are_stationary(fits, new):
         assert abs(slope) < 2e-3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:EM has not converged")
 def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
     rng = np.random.default_rng(6)

@@ -63,7 +63,7 @@ def test_files_hold_nothing_that_nobody_has_looked_at(data, tmp_path):
     [
         ("gaussian", {"num_kernel_items": M - 1}),
         ("gaussian", {"collaborative": False}),
-        ("probit", {"num_kernel_items": 2, "learn_base": True}),
+        pytest.param("probit", {"num_kernel_items": 2, "learn_base": True}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_that_was_interrupted_goes_on(data, tmp_path, likelihood, options):

@@ -139,6 +139,7 @@ def ratings():
     return users, items, functions[seen] + 0.3 * rng.normal(size=len(users))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:EM has not converged")
 @pytest.mark.parametrize("size", [4, 6])
 def test_em_ends_at_a_stationary_point_of_the_program(ratings, size):

@@ -144,6 +144,7 @@ def test_gradient_methods_lower_the_objective(method, fold_in):
     assert (np.linalg.norm(after.atoms, axis=1) <= 4.0 + 1e-12).all()
 
 
+@pytest.mark.slow
 def test_log_density_of_the_program_is_minus_the_objective():
     pairs = _pairs()
     rng = np.random.default_rng(1)
@@ -168,6 +169,7 @@ def _well_told(noise=0.05):
     return Pairs(z, np.ones(25), np.arange(25)), atoms
 
 
+@pytest.mark.slow
 def test_nuts_on_the_program_agrees_with_the_solver_in_direction():
     noise = 0.02
     pairs, _ = _well_told(noise)

@@ -136,6 +136,7 @@ def test_pareto_k_is_that_of_zhang_and_stephens(spread, k):
     np.testing.assert_allclose(pareto_k(logs), k, atol=0.04)
 
 
+@pytest.mark.slow
 def test_pareto_k_brings_arviz_in_without_a_word():
     code = """import warnings; warnings.simplefilter("error")
 import sys, numpy as np
@@ -241,6 +242,7 @@ def test_plot_shows_every_pair_and_the_verdict(checked):
         plot_crosscheck(check, "nuts")
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_found_out(checked):
     ep = checked[0].ep
     wrong = dataclasses.replace(ep, joint_covariance=0.5 * ep.joint_covariance)

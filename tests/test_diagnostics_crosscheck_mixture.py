@@ -91,6 +91,7 @@ def test_draws_are_of_all_sites(check, result):
     assert "scale" in str(check) and len(check.to_dataframe()) == 4
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_found_out(result):
     lengths: dict[str, Any] = {"num_warmup": 200, "num_samples": 500, "num_chains": 2}
     narrow = dataclasses.replace(
@@ -103,6 +104,7 @@ def test_what_is_wrong_is_found_out(result):
     assert "the mean of scale" in check.verdict.sentence
 
 
+@pytest.mark.slow
 def test_bounded_latents_stay_in_their_support():
     def model(y: Any) -> None:
         noise: Any = numpyro.sample("noise", dist.LogNormal(0.0, 0.3))

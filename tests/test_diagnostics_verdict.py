@@ -121,6 +121,7 @@ def test_tolerance_is_the_callers():
     assert judge(case(error=0.3), SIZES, 0.5, None).status == "close"
 
 
+@pytest.mark.slow
 def test_noise_alone_is_agreement():
     contrast = contrast_of("f", (50,), False)
     statuses = []
