@@ -16,7 +16,8 @@ from bayesrank.cli._app import cli
 from bayesrank.datasets import DataError, read_comparisons
 from bayesrank.estimators.times import read_times
 from bayesrank.models.dynamic import PROCESSES
-from bayesrank.solvers.comparisons import check_room, move, steps_of
+from bayesrank.solvers.comparisons.dynamic import check_room
+from bayesrank.solvers.comparisons.process import move, steps_of
 
 NAMES = np.array(["ann", "bob", "cy", "dee"], object)
 RNG = np.random.default_rng(0)

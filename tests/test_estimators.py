@@ -20,9 +20,9 @@ from sklearn.utils import estimator_checks
 import bayesrank
 from bayesrank import PreferenceGP
 from bayesrank.estimators import skills
-from bayesrank.estimators.predict import outcome_probability
 from bayesrank.infer import EP, compiled
 from bayesrank.models import preference_gp
+from bayesrank.solvers.comparisons.posterior import outcome_chances
 
 PARAMS: dict[str, Any] = {"amplitude": 1.7, "lengthscale": [0.9, 2.0], "noise": 0.8}
 N_ITEMS, N_COMPARISONS = 20, 150
@@ -170,7 +170,7 @@ def test_logistic_wins_against_quadrature():
         quad(lambda z, m, s: expit((m + s * z) / 0.8) * norm.pdf(z), -9.0, 9.0, (m, s))[0]
         for m, s in zip(mean, sd, strict=True)
     ]
-    probability = outcome_probability("logit", params, 1, mean, sd**2)
+    probability = outcome_chances("logit", params, mean, sd**2)[:, 2]
     np.testing.assert_allclose(probability, expected, rtol=1e-6)
 
 

@@ -11,11 +11,10 @@ import pytest
 
 from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli import main
-from bayesrank.estimators.predict import new_items
-from bayesrank.estimators.skills import components
 from bayesrank.infer import EP, EPResult, LargeEPResult
 from bayesrank.infer.large_state import posterior_from, posterior_state
 from bayesrank.models import preference_gp, thurstone
+from bayesrank.solvers.comparisons.skills import with_new_items
 
 ITEMS, KEY = 60, jax.random.key(0)
 
@@ -36,7 +35,7 @@ def rankers():
     options = {"items": [f"i{k:02}" for k in range(ITEMS)], "num_samples": 500}
     dense = PairwiseRanker(hyperparameters="maximum", **options).fit(wins())
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("infer.reader.program", "estimators.skills"):
+        for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
         patch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
         return dense, PairwiseRanker(**options).fit(wins())
@@ -157,7 +156,7 @@ def test_a_seed_of_numpy_is_kept_and_a_damaged_file_refused_in_one_line(rankers,
 
 def many(monkeypatch):
     """Let 60 items count as too many for a covariance matrix."""
-    for place in ("infer.reader.program", "estimators.skills"):
+    for place in ("infer.reader.program", "solvers.comparisons.skills"):
         monkeypatch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
     monkeypatch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
 
@@ -204,10 +203,9 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     np.testing.assert_allclose(told, known, atol=0.01)
     told, stddev = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
     np.testing.assert_allclose(told, mean[ITEMS:] - mean[:ITEMS].mean(), atol=0.02)
-    [part] = components(dense.result)
-    scaled = (np.append(X, new, 0) - dense.feature_mean_) / dense.feature_scale_
-    given = part.params, part.mean, part.covariance, scaled[:ITEMS], scaled
-    covariance = new_items(*given, joint=True).covariance
+    scaled = (np.asarray(new) - dense.feature_mean_) / dense.feature_scale_
+    [part] = with_new_items(dense.posterior_, scaled)
+    covariance = np.asarray(part.covariance)
     contrast = np.eye(3, ITEMS + 3, ITEMS) - np.repeat([1 / ITEMS, 0], [ITEMS, 3])
     true = np.sqrt(np.diag(contrast @ covariance @ contrast.T))
     np.testing.assert_allclose(stddev, true, rtol=0.05)
@@ -229,7 +227,7 @@ def smooth():
     X, pairs = with_features()
     dense = PreferenceGP(hyperparameters="maximum", num_samples=500).fit(X, pairs)
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("infer.reader.program", "estimators.skills"):
+        for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
         patch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
         return dense, PreferenceGP(num_samples=500).fit(X, pairs)

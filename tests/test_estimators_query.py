@@ -1,12 +1,13 @@
 """`PreferenceGP.query`: the questions of a fit."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from bayesrank import PreferenceGP
 from bayesrank.active import Beliefs, bald
-from bayesrank.estimators.query import questions
 
 X = np.random.default_rng(1).normal(size=(7, 2))
 COMPARISONS = [(0, 1), (2, 3), (2, 1), (4, 0)]
@@ -50,4 +51,6 @@ def test_logistic_noise_counts_by_its_variance(fitted):
     scores = bald(Beliefs(result.mean["f"], result.covariance["f"], noise), pairs)
     compared = {frozenset(pair) for pair in COMPARISONS}
     order = [p for p in pairs[np.argsort(-scores)].tolist() if frozenset(p) not in compared]
-    assert questions(result, "logit", 1, None).tolist() == [order[0]]
+    logistic = copy.copy(fitted)
+    logistic.likelihood = "logit"
+    assert logistic.query().tolist() == [order[0]]

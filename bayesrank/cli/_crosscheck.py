@@ -138,7 +138,6 @@ def _heaviest(result: "IntegratedEPResult") -> "EPResult":
 
 def _with_distinct_rows(result: "Result") -> "Result":
     """The same posterior, of a program that gets equal comparisons as one with a weight."""
-    from bayesrank.estimators.skills import OUTCOMES
     from bayesrank.models import preference_gp, thurstone
 
     if result.model not in (preference_gp, thurstone):
@@ -147,7 +146,7 @@ def _with_distinct_rows(result: "Result") -> "Result":
     kwargs = dict(result.model_kwargs)
     outcomes = kwargs.get("outcomes")
     rows = np.column_stack([pairs, np.zeros(len(pairs), int) if outcomes is None else outcomes])
-    tied = (rows[:, 2] == OUTCOMES["tie"]) & (outcomes is not None)
+    tied = (rows[:, 2] == 1) & (outcomes is not None)
     rows[tied, :2] = np.sort(rows[tied, :2], axis=1)  # a tie has no winner
     distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
     if len(distinct) == len(rows):

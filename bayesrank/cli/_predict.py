@@ -93,7 +93,7 @@ def _refuse_to_replace(outputs: list[Path | None], inputs: list[Path | None]) ->
 def _load(results: Path) -> Any:
     """The ranker in a folder of results."""
     from bayesrank.cli.pipeline import RANKER
-    from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
+    from bayesrank.estimators import load_ranker
 
     path = results / RANKER
     if not path.is_file():
@@ -101,13 +101,10 @@ def _load(results: Path) -> Any:
             f"{results}: there is no {RANKER} in it; give the folder that `rank` wrote "
             "(beyond 200 MB it writes none)"
         )
-    problems = []
-    for kind in (PairwiseRanker, OrderRanker, ArenaRanker):
-        try:
-            return kind.load(path)
-        except ValueError as error:
-            problems.append(str(error))
-    raise OutputError(problems[0])
+    try:
+        return load_ranker(path)
+    except ValueError as error:
+        raise OutputError(str(error)) from None
 
 
 def _read_pairs(path: Path) -> list[tuple[int, str, str]]:
@@ -164,41 +161,22 @@ def _feature_names(results: Path) -> tuple[str, ...]:
 
 def _with_features(ranker: Any, features: Any) -> list[Any]:
     """What the posterior of all skills, those of new items at the end, is made of."""
-    from bayesrank.estimators.inducing import with_new_skills
-    from bayesrank.estimators.predict import new_items
-    from bayesrank.estimators.skills import components
-    from bayesrank.infer import LargeEPResult
+    from bayesrank.solvers.comparisons.skills import with_new_items
 
-    known = np.asarray(ranker.result.model_args[0])
-    scaled = (features - ranker.feature_mean_) / ranker.feature_scale_
-    if isinstance(ranker.result, LargeEPResult):
-        [part], everyone = components(ranker.result), with_new_skills(ranker.result, scaled)
-        return [part._replace(mean=everyone.mean, covariance=everyone)]
-    everything, parts = np.concatenate([known, scaled]), []
-    for part in components(ranker.result):
-        given = part.params, part.mean, part.covariance, known, everything
-        carried = new_items(*given, joint=True)
-        parts.append(part._replace(mean=carried.mean, covariance=carried.covariance))
-    return parts
+    return with_new_items(
+        ranker.posterior_, (features - ranker.feature_mean_) / ranker.feature_scale_
+    )
 
 
 def _above_average(parts: list[Any], num_known: int) -> tuple[np.ndarray, np.ndarray]:
     """Skills of the items after the known ones, from the average of these, as `rank` reports."""
-    from bayesrank.estimators.inducing import NewSkills
-    from bayesrank.estimators.skills import moments_of
+    from bayesrank.solvers.comparisons.posterior import moments_of
+    from bayesrank.solvers.comparisons.skills import above_average
+    from bayesrank.solvers.comparisons.terms import MarginRows
 
-    if isinstance(parts[0].covariance, NewSkills):
-        new = parts[0].covariance.above_average(num_known)
-        return new.mean, np.sqrt(new.variance)
-    size = len(parts[0].mean)
-    contrast = np.eye(size)
-    contrast[:, :num_known] -= 1.0 / num_known
-    moved = [
-        part._replace(mean=contrast @ part.mean, covariance=contrast @ part.covariance @ contrast.T)
-        for part in parts
-    ]
-    mean, sd = moments_of(moved)
-    return mean[num_known:], sd[num_known:]
+    new = [above_average(part, num_known) for part in parts]
+    each = np.arange(len(new[0].mean))
+    return moments_of(new, MarginRows.of(each.size, (1.0, each)))
 
 
 def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
@@ -221,39 +199,16 @@ def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) ->
 
 def _chances(ranker: Any, numbers: np.ndarray, parts: list[Any] | None) -> dict[str, np.ndarray]:
     """Probability of each possible outcome of each pair, for its first item."""
-    from bayesrank.estimators.predict import outcome_probability
-    from bayesrank.estimators.skills import OUTCOMES
+    from bayesrank.solvers.comparisons import Asked
+    from bayesrank.solvers.comparisons.posterior import OUTCOMES, chances_by
 
-    with_ties = "tie_width" in ranker.params_
-    possible = _OUTCOMES if with_ties else ("win", "loss")
-    pairs = [(ranker.names_[i], ranker.names_[j]) for i, j in numbers] if parts is None else []
-    chances = {}
-    for outcome in possible:
-        if parts is None and outcome == "win":
-            chances[outcome] = ranker.predict_proba(pairs)
-        elif parts is None and not with_ties:
-            chances[outcome] = 1.0 - chances["win"]
-        elif parts is None:
-            chances[outcome] = ranker.predict_proba(pairs, outcome=outcome)
-        else:
-            value = OUTCOMES[outcome] if with_ties else int(outcome == "win")
-            chances[outcome] = sum(
-                part.weight
-                * outcome_probability(
-                    ranker.likelihood, part.params, value, *_margin(part, numbers)
-                )
-                for part in parts
-            )
-    return chances
-
-
-def _margin(part: Any, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of how much higher the first item's skill is."""
-    from bayesrank.estimators.skills import variances_of_differences
-
-    first, second = numbers.T
-    variance = variances_of_differences(part.covariance, first, second)
-    return part.mean[first] - part.mean[second], variance
+    asked = Asked(*numbers.T)
+    if parts is None:
+        found = ranker.posterior_.chances(asked)
+    else:
+        found = chances_by(parts, {"f": np.arange(len(parts[0].mean))}, asked, ranker.likelihood)
+    possible = _OUTCOMES if "tie_width" in ranker.params_ else ("win", "loss")
+    return {outcome: found[:, OUTCOMES.index(outcome)] for outcome in possible}
 
 
 def _table(header: list[str], rows: Iterable[Sequence[Any]]) -> list[list[str]]:

@@ -222,36 +222,18 @@ def _fit(
     from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
 
     options: dict[str, Any] = {
-        "item_features": data.features,
-        "items": data.names,
-        "ard": True,
         "hyperparameters": settings.hyperparameters,
         "num_samples": num_draws(data.num_items),
         "random_state": settings.seed,
     }
-    names = data.names
+    if is_log(data):
+        ranker: Any = ArenaRanker(**options)
+    elif data.orders is None:
+        ranker = PairwiseRanker(**options, ard=True, time=None if data.times is None else PROCESS)
+    else:
+        ranker = OrderRanker(**options, ard=True)
     try:
-        if is_log(data):
-            log = ArenaRanker(
-                hyperparameters=settings.hyperparameters,
-                num_samples=num_draws(data.num_items),
-                random_state=settings.seed,
-            )
-            return log.fit(data, callback=callback)
-        if data.orders is None:
-            pairs = np.array(names, object)[data.comparisons]
-            process = None if data.times is None else PROCESS
-            ranker = PairwiseRanker(**options, time=process)
-            return ranker.fit(
-                pairs,
-                ties=data.tied,
-                sample_weight=data.weights,
-                time=data.times,
-                callback=callback,
-            )
-        orders = [[[names[i] for i in group] for group in order] for order in data.orders.groups]
-        counts = data.orders.counts
-        return OrderRanker(**options).fit(orders, sample_weight=counts, callback=callback)
+        return ranker.fit(data, callback=callback)
     except ValueError as error:
         if not isinstance(settings.hyperparameters, Mapping):
             raise

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._forks import refuse_forked_child
-from bayesrank._states import read_state
-from bayesrank._validate import check_count
-from bayesrank.datasets import ComparisonData
-from bayesrank.estimators.arena_effects import Effect, effects_of, judges_of, sentences_on
-from bayesrank.estimators.arena_log import read_log
-from bayesrank.estimators.arena_posterior import ArenaPosterior
-from bayesrank.estimators.arena_scales import fit_posterior
-from bayesrank.estimators.arena_storage import restored, write_arena
-from bayesrank.estimators.comparisons import numbers_of, read_pairs
-from bayesrank.estimators.skills import OUTCOMES, Outcome, at_mean, moments_of
-from bayesrank.infer import IntegratedEPResult
+from bayesrank.estimators.columns import numbers_of, read_pairs
+from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
+from bayesrank.estimators.ranker import NamedRanker, Outcome
+from bayesrank.estimators.skills import fit_log
+from bayesrank.estimators.states import log_ranker_state, restored_log_ranker
+from bayesrank.inferencedata import to_arviz
+from bayesrank.inferencedata.arena import arena_to_arviz
 from bayesrank.ranking import RankSummary, connected_components, summarize
-from bayesrank.solvers.comparisons import ArenaFit, arena_data
+from bayesrank.solvers.comparisons import ArenaFit, Asked
+from bayesrank.solvers.comparisons.judges import drawn
+from bayesrank.solvers.comparisons.skills import Independent
 
 __all__ = ["ArenaRanker", "Effect"]
 
 Array = NDArray[np.float64]
 
+_LONGEST_LIKELIHOOD = 10_000_000  # numbers, 80 MB
 
-class ArenaRanker(BaseEstimator):
+
+class ArenaRanker(NamedRanker):
     """Rank named items from a log of comparisons, by who judged, in which order and category.
 
     Every part is optional: being shown first (or playing at home) is worth something; ties are a
@@ -99,10 +95,6 @@ class ArenaRanker(BaseEstimator):
     ['Eve', 'Dan']
     """
 
-    result_: IntegratedEPResult | ArenaFit
-    posterior_: ArenaPosterior
-    names_: list[Hashable]
-
     def __init__(
         self,
         *,
@@ -162,61 +154,25 @@ class ArenaRanker(BaseEstimator):
         ConvergenceWarning
             If the fit has not converged.
         """
-        refuse_forked_child()
-        check_count(self.num_samples, "num_samples")
-        given = {"position": position, "judge": judge, "group": group}
-        if isinstance(comparisons, ComparisonData):
-            if any(value is not None for value in (ties, sample_weight, *given.values())):
-                raise ValueError("comparisons has its columns; give no others beside it")
-            log = comparisons
-        else:
-            log = read_log(comparisons, self.items, ties, sample_weight, given)
-        if log.num_items < 2:
-            raise ValueError("there are fewer than two items; compare two or more")
+        given = {"ties": ties, "sample_weight": sample_weight}
+        given |= {"position": position, "judge": judge, "group": group}
+        log = self._data(comparisons, given)
         if log.orders is not None or log.features is not None or log.times is not None:
             raise ValueError(
                 "comparisons has orders, features of items or times, which this model does not "
                 "take; use OrderRanker or PairwiseRanker"
             )
-        data = arena_data(
-            log.num_items,
-            log.comparisons,
-            outcomes=np.where(log.tied, 1, 2) if log.tied.any() else None,
-            position=log.position,
-            judges=log.judges,
-            groups=log.groups if len(log.group_names) > 1 else None,
-            num_judges=len(log.judge_names),
-            num_groups=len(log.group_names),
-            weights=log.weights,
-        )
-        self.posterior_, self.hyperparameters_ = fit_posterior(
-            data,
-            self.hyperparameters,
-            num_samples=self.num_samples,
-            seed=check_random_state(self.random_state).randint(2**31 - 1),
-            callback=callback,
-        )
-        self.names_ = list(log.names)
-        self.judge_names_ = list(log.judge_names)
+        fit = fit_log(log, Independent(log.num_items), self._settings(), callback)
+        self._keep(fit)
+        self.hyperparameters_ = fit.choice
+        self.names_, self.judge_names_ = list(log.names), list(log.judge_names)
         # One category alone cannot be told from the overall skill.
         self.group_names_ = list(log.group_names) if len(log.group_names) > 1 else []
         self.position_label_ = log.position_label or "being shown first"
         self.components_ = connected_components(log.comparisons, log.num_items)
-        self.num_judged_ = np.bincount(data.judge, data.counts, max(len(log.judge_names), 1))
-        self.result_, self.params_ = self.posterior_.result, self.posterior_.scales
+        judged = np.zeros(log.num_comparisons, int) if log.judges is None else log.judges
+        self.num_judged_ = np.bincount(judged, log.weights, max(len(log.judge_names), 1))
         return self
-
-    @property
-    def result(self) -> IntegratedEPResult | ArenaFit:
-        """The posterior.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
-        check_is_fitted(self)
-        return self.result_
 
     def samples(self, group: Hashable | None = None) -> Array:
         """Posterior draws of skills, the same at every call if `random_state` is a number.
@@ -232,10 +188,8 @@ class ArenaRanker(BaseEstimator):
             Their averages are the posterior means: what chance put between the two is taken off,
             so that items of the same evidence come out alike.
         """
-        check_is_fitted(self)
-        random = check_random_state(self.random_state)
-        draws = self.posterior_.samples(self._group(group), self.num_samples, random)
-        return at_mean(draws, self.predict(group=group)[0])
+        self._posterior()
+        return self._draws(self._group(group))
 
     def rank(
         self,
@@ -284,10 +238,8 @@ class ArenaRanker(BaseEstimator):
         ValueError
             If an item or a category is not known.
         """
-        check_is_fitted(self)
-        mean, sd = moments_of(self.posterior_.parts(self._group(group)))
-        ids: list[Hashable] = self.names_ if items is None else list(items)
-        at = numbers_of((ids, ids), self._known(), "it was not in fit")[:, 0]
+        mean, sd = self._posterior().skills(self._group(group))
+        at = self._numbers(items, "it was not in fit")
         return mean[at], sd[at]
 
     def predict_proba(
@@ -329,25 +281,19 @@ class ArenaRanker(BaseEstimator):
         ValueError
             If a name is not known, `outcome` is not possible, or nothing is known of positions.
         """
-        check_is_fitted(self)
-        if outcome not in OUTCOMES:
-            raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(OUTCOMES)}")
-        if outcome == "tie" and not self.posterior_.with_ties:
-            raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
+        posterior = self._posterior()
         if position not in (-1, 0, 1):
             raise ValueError(f"position is {position!r}; pass 1, 0 or -1")
-        if position != 0 and not self.posterior_.with_position:
+        if position != 0 and posterior.effects().position_effect is None:
             raise ValueError(
                 f"position is {position!r}, but no positions were given to fit, so that nothing is "
                 "known of what they are worth; leave it out"
             )
-        numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), "it was not in fit")
+        named = read_pairs(pairs, "pairs")
+        first, second = numbers_of(named, self.names_, "it was not in fit", "pairs").T
         number = None if judge is None else self._number(judge, self.judge_names_, "judge")
-        win, loss = np.zeros(len(numbers)), np.zeros(len(numbers))
-        for part in self.posterior_.parts(self._group(group), number):
-            won, lost = part.chances(numbers, position)
-            win, loss = win + part.weight * won, loss + part.weight * lost
-        return {"win": win, "loss": loss, "tie": 1.0 - win - loss}[outcome]
+        asked = Asked(first, second, position, self._group(group), number)
+        return self._chance(posterior.chances(asked), outcome)
 
     def effects(self, prob: float = 0.9) -> list[Effect]:
         """What the position and ties come to, with intervals.
@@ -360,8 +306,7 @@ class ArenaRanker(BaseEstimator):
         prob : float, default 0.9
             Probability of the intervals.
         """
-        check_is_fitted(self)
-        return effects_of(self.posterior_, self.position_label_, prob)
+        return effects_of(self._posterior(), self.position_label_, prob)
 
     def judges(self, prob: float = 0.9) -> pd.DataFrame:
         """Reliability and order bias of each judge, with intervals.
@@ -377,8 +322,7 @@ class ArenaRanker(BaseEstimator):
             A row for each judge, the least reliable first. Reliability 1 is the typical judge's, 0
             that of one who answers without regard to the items; biases are on the scale of skill.
         """
-        check_is_fitted(self)
-        return judges_of(self.posterior_, self.judge_names_, self.num_judged_, prob)
+        return judges_of(self._posterior(), self.judge_names_, self.num_judged_, prob)
 
     def notes(self, prob: float = 0.9) -> tuple[str, ...]:
         """Sentences on the effects, the judges and the categories, for a person."""
@@ -393,50 +337,44 @@ class ArenaRanker(BaseEstimator):
         arviz.InferenceData or xarray.DataTree
             ``InferenceData`` before ArviZ 1.0, else ``DataTree``.
         """
-        check_is_fitted(self)
+        result: Any = self.result
         coords = {"item": self.names_, "judge": self.judge_names_, "group": self.group_names_}
-        labels = {name: [str(each) for each in names] for name, names in coords.items()}
-        return self.posterior_.to_arviz(labels, check_random_state(self.random_state))
+        labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
+        if isinstance(result, ArenaFit):
+            return self._estimates(result, labels)
+        count = len(result.model_args[1])
+        dims = {"f": ["item"], "group_skill": ["group", "item"]}
+        return to_arviz(
+            result,
+            coords=labels,
+            dims={name: axes for name, axes in dims.items() if name in result.shapes},
+            num_predictive=0,
+            log_likelihood=result.num_samples * count <= _LONGEST_LIKELIHOOD,
+        )
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted ranker to a file, whole or not at all.
+    def _estimates(self, fit: ArenaFit, coords: Mapping[str, list[str]]) -> Any:
+        """Draws of overall skills and effects; of judges and scales, what was estimated."""
+        n, random = fit.num_items, check_random_state(self.random_state)
+        known = np.diagonal(fit.covariance) == 0.0
+        draws = np.tile(fit.mean, (self.num_samples, 1))
+        covariance = fit.covariance[np.ix_(~known, ~known)]
+        draws[:, ~known] = drawn(fit.mean[~known], covariance, self.num_samples, random)
+        named: dict[str, Any] = {"f": (("item",), draws[:, :n])}
+        if fit.with_position:
+            named["position_effect"] = ((), draws[:, n])
+        if fit.with_ties:
+            named["tie_width"] = ((), np.exp(draws[:, -1]))
+        judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
+        constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
+        constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
+        return arena_to_arviz(draws=named, constant=constant, coords=coords)
 
-        Parameters
-        ----------
-        path : str or Path
-            The file. Names have to be text or whole numbers.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If a name cannot be written.
-        OSError
-            If the file cannot be written.
-        """
-        check_is_fitted(self)
-        write_arena(path, self)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a ranker that `save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is none, or damaged; the message names it.
-        FileNotFoundError
-            If there is no file.
-        """
-        return read_state(path, f"an {cls.__name__}", {cls.__name__: cls._restored})
+    def _state(self) -> dict[str, Any]:
+        return log_ranker_state(self)
 
     @classmethod
     def _restored(cls, state: dict[str, Any]) -> Self:
-        return restored(cls, state)
-
-    def _known(self) -> dict[Hashable, int]:
-        return {name: number for number, name in enumerate(self.names_)}
+        return restored_log_ranker(cls, state)
 
     def _number(self, name: Hashable, names: Sequence[Any], what: str) -> int:
         if not names:

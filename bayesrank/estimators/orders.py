@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._tables import column_names
+from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.comparisons import numbers_of, read_pairs
-from bayesrank.estimators.named import NamedSkillEstimator
-from bayesrank.estimators.skills import components
-from bayesrank.models.orders import events, preference_orders, thurstone_orders
+from bayesrank.estimators.columns import in_order, numbers_of, read_pairs
+from bayesrank.estimators.ranker import NamedRanker, refuse_one
+from bayesrank.estimators.skills import fit_skills
+from bayesrank.models.orders import events
+from bayesrank.solvers.comparisons import Asked
+from bayesrank.solvers.comparisons.skills import Independent
 
 __all__ = ["OrderRanker"]
 
@@ -22,7 +25,7 @@ Array = NDArray[np.float64]
 _CURE = "rank it in an order, or give it among items or item_features"
 
 
-class OrderRanker(NamedSkillEstimator):
+class OrderRanker(NamedRanker):
     """Rank named items from orders of several at a time, each of which is one event.
 
     In an event every item performs once, at its skill plus noise, and the performances come in the
@@ -67,9 +70,6 @@ class OrderRanker(NamedSkillEstimator):
     >>> ranker.rank().name[2]
     'milk'
     """
-
-    likelihood = "probit"
-    laplacian = None
 
     def __init__(
         self,
@@ -131,9 +131,29 @@ class OrderRanker(NamedSkillEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
+        names, numbers, features = self._numbered(orders)
+        if isinstance(orders, ComparisonData) and orders.orders is not None:
+            if sample_weight is not None:
+                raise ValueError("orders has its counts; leave sample_weight out")
+            sample_weight = orders.orders.counts
+        data = events(numbers, len(names), sample_weight)
+        self.feature_mean_ = None
+        skills = Independent(len(names)) if features is None else self._process(features)
+        self._keep(fit_skills(data, skills, self._settings(), callback))
+        self.names_ = names
+        return self
+
+    def _numbered(self, orders: Any) -> tuple[list[Hashable], Any, Array | None]:
+        """Names of the items, their numbers in each group of each order, and their features."""
+        if isinstance(orders, ComparisonData):
+            if orders.orders is None:
+                raise ValueError("orders has comparisons by pairs alone; use PairwiseRanker")
+            return list(orders.names), orders.orders.groups, orders.features
         said = _read_orders(orders)
-        named = [name for order in said for group in order for name in group]
-        names, features = self._read_items(lambda: named)
+        named = dict.fromkeys(name for order in said for group in order for name in group)
+        names, features = self._read_items()
+        names = in_order(list(named)) if names is None else names
+        refuse_one(names)
         known = {name: number for number, name in enumerate(names)}
         unknown = next((name for name in named if name not in known), None)
         if unknown is not None:
@@ -141,14 +161,7 @@ class OrderRanker(NamedSkillEstimator):
             raise ValueError(
                 f"orders names {unknown!r}, which is not among the items; add it to {where}"
             )
-        numbers = [[[known[name] for name in group] for group in order] for order in said]
-        data = events(numbers, len(names), sample_weight)
-        if features is None:
-            self._infer(thurstone_orders, (len(names), *data), {"scale": ()}, {}, callback)
-        else:
-            self._fit_features_of(features, data, callback)
-        self.names_ = names
-        return self
+        return names, [[[known[x] for x in group] for group in order] for order in said], features
 
     @overload
     def predict(
@@ -184,10 +197,9 @@ class OrderRanker(NamedSkillEstimator):
         ValueError
             If an item is not known.
         """
-        result = self.result
+        mean, stddev = self._posterior().skills()
         at = self._numbers(items, _CURE)
-        mean, stddev = result.mean["f"][at], result.stddev["f"][at]
-        return (mean, stddev) if return_std else mean
+        return (mean[at], stddev[at]) if return_std else mean[at]
 
     def predict_proba(self, pairs: Any) -> Array:
         """Probability that the first item of each pair comes before the second in a new order.
@@ -209,19 +221,9 @@ class OrderRanker(NamedSkillEstimator):
         ValueError
             If an item is not known.
         """
-        parts = components(self.result)
-        numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), _CURE)
-        return self._probability(parts, numbers, "win")
-
-    def _fit_features_of(
-        self, features: Array, data: Any, callback: Callable[[int, float], None] | None
-    ) -> None:
-        mean, scale = self._location_and_scale(features)
-        shapes = {"amplitude": (), "lengthscale": self._lengthscales(features)}
-        options = {"ard": bool(self.ard)}
-        args = (features - mean) / scale, *data
-        self._infer(preference_orders, args, shapes, options, callback)
-        self.feature_mean_, self.feature_scale_ = mean, scale
+        posterior = self._posterior()
+        numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, _CURE, "pairs")
+        return posterior.chances(Asked(*numbers.T))[:, 2]
 
 
 def _read_orders(orders: Any) -> list[list[list[Hashable]]]:

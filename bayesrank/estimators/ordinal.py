@@ -20,10 +20,10 @@ from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.inference import inferred
-from bayesrank.estimators.predict import prior_covariances
-from bayesrank.estimators.skills import components
 from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
+from bayesrank.solvers.comparisons.posterior import components_of
+from bayesrank.solvers.comparisons.skills import prior_covariances
 
 __all__ = ["OrdinalGP"]
 
@@ -218,7 +218,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         ndarray of shape (m, r)
             Probabilities, a column for each of ``classes_``.
         """
-        parts, (means, variances) = components(self.result), self._latents(X)
+        parts, (means, variances) = components_of(self.result), self._latents(X)
         probability = np.zeros((means.shape[1], len(self.classes_)))
         with jax.enable_x64(True):
             for part, mean, variance in zip(parts, means, variances, strict=True):
@@ -240,7 +240,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
             Means and standard deviations, both of shape (m,), in units of the noise.
         """
         means, variances = self._latents(X)
-        weights = np.array([part.weight for part in components(self.result)])
+        weights = np.array([part.weight for part in components_of(self.result)])
         mean = weights @ means
         return mean, np.sqrt(weights @ (variances + (means - mean) ** 2))
 
@@ -251,7 +251,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         new = (checked - self.feature_mean_) / self.feature_scale_
         names = ("amplitude", "lengthscale", "stretch")
         means, variances = [], []
-        for _, params, mean, own, _ in components(result):
+        for _, params, mean, own, _ in components_of(result):
             with jax.enable_x64(True):
                 scales = [params[k] for k in names if k in params]
                 arrays = prior_covariances(ordinal_kernel, scales, result.model_args[0], new)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank.estimators.comparisons import (
-    Comparisons,
+from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.columns import (
     numbers_of,
-    read_comparisons,
+    read_columns,
     read_pairs,
-    refuse_time,
+    refuse_times,
     time_of,
 )
-from bayesrank.estimators.dynamic import components_at, moving
-from bayesrank.estimators.named import NamedSkillEstimator
-from bayesrank.estimators.query import questions
-from bayesrank.estimators.skills import Outcome, SkillComponent, moments_of, with_others
-from bayesrank.estimators.times import Clock
-from bayesrank.models import dynamic_thurstone
-from bayesrank.models.dynamic import Process
+from bayesrank.estimators.ranker import NamedRanker, Outcome, by_gap
+from bayesrank.estimators.skills import fit_skills
+from bayesrank.estimators.times import Clock, read_times
+from bayesrank.models.dynamic import PROCESSES, Process
+from bayesrank.solvers.comparisons import Asked
+from bayesrank.solvers.comparisons.dynamic import check_room
+from bayesrank.solvers.comparisons.posterior import chances_by, moments_of
+from bayesrank.solvers.comparisons.skills import Independent, Moving, Skills, at_later_times
+from bayesrank.solvers.comparisons.terms import MarginRows
 
 __all__ = ["PairwiseRanker"]
 
@@ -30,7 +32,7 @@ Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
 
 
-class PairwiseRanker(NamedSkillEstimator):
+class PairwiseRanker(NamedRanker):
     """Rank named items from comparisons of two at a time.
 
     Where something is known of the items, their skill is a Gaussian process of their features
@@ -183,20 +185,28 @@ class PairwiseRanker(NamedSkillEstimator):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
-        names, features = self._read_items(lambda: _names_in(comparisons))
-        known = {name: number for number, name in enumerate(names)}
-        cure = "it is not in item_features" if features is not None else "it is not in items"
-        data = read_comparisons(comparisons, known, ties, sample_weight, cure, time)
-        if self.time is not None:
-            self._fit_moving(len(names), features is not None, data, callback)
-        elif features is None:
-            refuse_time(data)
-            self._fit_independent(len(names), data, callback)
-        else:
-            refuse_time(data)
-            self._fit_features(features, data, callback)
-        self.names_ = names
+        given = {"ties": ties, "sample_weight": sample_weight, "time": time}
+        data = self._data(comparisons, given)
+        skills = self._skills(data)
+        self._keep(fit_skills(data, skills, self._settings(), callback))
+        self.names_ = list(data.names)
         return self
+
+    def _skills(self, data: ComparisonData) -> Skills:
+        """What is known of the items."""
+        if self.time is not None:
+            if data.features is not None:
+                raise ValueError(
+                    "item_features and time are both given, and skills of features stand still; "
+                    "leave one of them out"
+                )
+            self.clock_, moving = _moving(self.time, data)
+            return moving
+        refuse_times(data)
+        if data.features is not None:
+            return self._process(data.features)
+        self.feature_mean_ = None
+        return Independent(data.num_items)
 
     @overload
     def predict(
@@ -249,14 +259,15 @@ class PairwiseRanker(NamedSkillEstimator):
         ValueError
             If an item is not known, or the time is too early.
         """
-        result = self.result
+        posterior = self._posterior()
         at = self._numbers(items, self._cure("error"))
-        mean, stddev = result.mean["f"], result.stddev["f"]
-        if time is not None:
-            [(_, parts)] = self._components_at([time], 1)
-            mean, stddev = moments_of(parts)
-        mean, stddev = mean[at], stddev[at]
-        return (mean, stddev) if return_std else mean
+        if time is None:
+            mean, stddev = posterior.skills()
+        else:
+            [(_, gap)] = by_gap(self._ahead(time), 1)
+            parts = at_later_times(posterior, gap)
+            mean, stddev = moments_of(parts, MarginRows.of(len(self.names_), (1.0, self._all)))
+        return (mean[at], stddev[at]) if return_std else mean[at]
 
     def predict_proba(
         self,
@@ -297,12 +308,10 @@ class PairwiseRanker(NamedSkillEstimator):
         ValueError
             If an item is not known, a time is too early, or `outcome` is not possible.
         """
-        numbers = numbers_of(read_pairs(pairs, "pairs"), self._known(), self._cure(unknown))
-        probability = np.zeros(len(numbers))
-        for rows, parts in self._components_at(time_of(pairs, time), len(numbers)):
-            extended = with_others(parts, numbers)
-            probability[rows] = self._probability(extended, numbers[rows], outcome)
-        return probability
+        cure = self._cure(unknown)
+        self._posterior()
+        numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, cure, "pairs")
+        return self._chance(self._chances(numbers, time_of(pairs, time)), outcome)
 
     def score(
         self,
@@ -329,13 +338,10 @@ class PairwiseRanker(NamedSkillEstimator):
         float
             At most zero; a guess by a coin has -0.69.
         """
-        cure = self._cure("population")
-        data = read_comparisons(comparisons, self._known(), ties, sample_weight, cure, time)
-        logs = np.zeros(len(data.pairs))
-        for rows, parts in self._components_at(data.time, len(logs)):
-            extended = with_others(parts, data.pairs)
-            logs[rows] = self._log_probability(extended, data.rows(rows))
-        return float(np.average(logs, weights=data.weights))
+        self._posterior()
+        given = {"ties": ties, "sample_weight": sample_weight, "time": time}
+        data = read_columns(comparisons, self.names_, given, self._cure("population"))
+        return self._score(self._chances(data.comparisons, data.times), data)
 
     def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
         """Pairs of items whose comparison is expected to tell most about the skills (BALD).
@@ -362,48 +368,61 @@ class PairwiseRanker(NamedSkillEstimator):
         ValueError
             If an argument does not fit.
         """
-        result, pairs = self.result, None
+        self._posterior()
+        pairs = None
         if candidates is not None:
-            names = read_pairs(candidates, "candidates")
-            pairs = numbers_of(names, self._known(), self._cure("error"))
-        chosen = questions(result, self.likelihood, n, pairs)
+            named = read_pairs(candidates, "candidates")
+            pairs = numbers_of(named, self.names_, self._cure("error"), "candidates")
+        chosen = self._questions(n, pairs)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
-    def _fit_moving(
-        self,
-        num_items: int,
-        has_features: bool,
-        data: Comparisons,
-        callback: Callable[[int, float], None] | None,
-    ) -> None:
-        """Learn how skills move, and what they are at the last time."""
-        if has_features:
-            raise ValueError(
-                "item_features and time are both given, and skills of features stand still; leave "
-                "one of them out"
-            )
-        clock, shapes, options = moving(self.time, num_items, data)
-        self._fit_program(dynamic_thurstone, num_items, data, shapes, options, callback)
-        self.clock_ = clock
+    def _chances(self, pairs: NDArray[np.int64], time: Any) -> Array:
+        """Chances of each outcome of pairs of numbers at these times, shape (P, 3)."""
+        posterior = self._posterior()
+        asked = Asked(*pairs.T)
+        gaps = self._ahead(time)
+        if self.time is None:
+            return posterior.chances(asked)
+        chances = np.zeros((len(pairs), 3))
+        for rows, gap in by_gap(gaps, len(pairs)):
+            parts, some = at_later_times(posterior, gap), Asked(*pairs[rows].T)
+            chances[rows] = chances_by(parts, {"f": self._all}, some, self.likelihood)
+        return chances
 
-    def _components_at(
-        self, time: Any, count: int
-    ) -> Iterator[tuple[NDArray[np.intp], list[SkillComponent]]]:
-        """Rows of each time, with what the posterior then is made of."""
-        clock = None if self.time is None else self.clock_
-        return components_at(self.result, clock, time, count)
+    def _ahead(self, time: Any) -> Array | None:
+        """How far ahead of the last comparison times are."""
+        if self.time is None:
+            if time is not None:
+                raise ValueError(
+                    "time is given, but skills stand still; pass PairwiseRanker(time=)"
+                )
+            return None
+        return None if time is None else self.clock_.ahead(time)
+
+    @property
+    def _all(self) -> NDArray[np.int64]:
+        return np.arange(len(self.names_))
 
     def _cure(self, unknown: Unknown) -> str | None:
         """What to do about an item that is not known, if anything has to be done."""
         if unknown not in ("error", "population"):
             raise ValueError(f"unknown is {unknown!r}; choose 'error' or 'population'")
-        if self.item_features is not None:
+        if self.feature_mean_ is not None:
             return "fit the ranker with its features among item_features"
         return None if unknown == "population" else "pass unknown='population' to have a guess"
 
 
-def _names_in(comparisons: Any) -> list[Hashable]:
-    winners, losers = read_pairs(comparisons, "comparisons")
-    if not winners:
-        raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
-    return [*winners, *losers]
+def _moving(process: Any, data: ComparisonData) -> tuple[Clock, Moving]:
+    """A clock, and skills that move by it."""
+    if process not in PROCESSES:
+        raise ValueError(f"time is {process!r}; choose None or one of {PROCESSES}")
+    if data.times is None:
+        raise ValueError(
+            f"PairwiseRanker(time={process!r}) has to know when each comparison was; pass time to "
+            "fit, or a column time"
+        )
+    check_room(data.num_items, data.num_comparisons, process)
+    times, dates = read_times(data.times, "time")
+    clock = Clock(float(times.min()), float(times.max()), dates)
+    distinct, period = np.unique(clock.scaled(times), return_inverse=True)
+    return clock, Moving(data.num_items, process, distinct, period)

@@ -8,13 +8,15 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.checks import check_pairs
-from bayesrank.estimators.comparisons import read_comparisons, refuse_time
-from bayesrank.estimators.inducing import NewSkills, new_skills
-from bayesrank.estimators.predict import NewItems, new_items
-from bayesrank.estimators.query import questions
-from bayesrank.estimators.skills import Outcome, SkillComponent, SkillEstimator, components
-from bayesrank.infer import LargeEPResult
+from bayesrank.estimators.columns import read_columns, refuse_times
+from bayesrank.estimators.ranker import Outcome, SkillRanker
+from bayesrank.estimators.skills import fit_skills
+from bayesrank.solvers.comparisons import Asked
+from bayesrank.solvers.comparisons.posterior import Component, chances_by, moments_of
+from bayesrank.solvers.comparisons.skills import at_new_items
+from bayesrank.solvers.comparisons.terms import MarginRows
 
 __all__ = ["PreferenceGP"]
 
@@ -23,7 +25,7 @@ Array = NDArray[np.float64]
 _CURE = "the index of X holds the items' names"
 
 
-class PreferenceGP(SkillEstimator):
+class PreferenceGP(SkillRanker):
     """Skills of items with features, learned from comparisons of two items at a time.
 
     The skill is a Gaussian process of the features with a squared-exponential kernel, and varies
@@ -168,11 +170,10 @@ class PreferenceGP(SkillEstimator):
             If EP or the search for hyperparameters has not converged.
         """
         features = self._check_features(X, ensure_min_samples=2)
-        known = _names(X) or len(features)
-        data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
-        self.names_ = None if isinstance(known, int) else list(known)
-        refuse_time(data)
-        self._fit_features(features, data, callback)
+        names = _names(X)
+        data = self._read(comparisons, names, len(features), ties, sample_weight)
+        self.names_ = names
+        self._keep(fit_skills(data, self._process(features), self._settings(), callback))
         return self
 
     @overload
@@ -210,16 +211,13 @@ class PreferenceGP(SkillEstimator):
         ValueError
             If `X` does not fit the items of `fit`.
         """
-        result = self.result
+        posterior = self._posterior()
         if X is None:
-            mean, stddev = result.mean["f"].copy(), result.stddev["f"].copy()
+            mean, stddev = (each.copy() for each in posterior.skills())
         else:
-            weights = np.array([part.weight for part in components(result)])
-            new = [self._new_items(part, X, joint=False) for part in components(result)]
-            means = np.array([each.mean for each in new])
-            mean = weights @ means
-            variance = weights @ (np.array([each.variance for each in new]) + (means - mean) ** 2)
-            stddev = np.sqrt(variance)
+            parts = self._at(X, joint=False)
+            each = np.arange(len(parts[0].mean))
+            mean, stddev = moments_of(parts, MarginRows.of(each.size, (1.0, each)))
         return (mean, stddev) if return_std else mean
 
     def predict_proba(
@@ -256,9 +254,9 @@ class PreferenceGP(SkillEstimator):
         ValueError
             If `X` or `pairs` do not fit, or `outcome` is not possible.
         """
-        parts = components(self.result) if X is None else self._parts_at(X)
+        parts = self._posterior().components() if X is None else self._at(X)
         pairs = check_pairs(pairs, len(parts[0].mean))
-        return self._probability(parts, pairs, outcome)
+        return self._chance(self._chances(parts, pairs), outcome)
 
     def score(
         self,
@@ -282,11 +280,10 @@ class PreferenceGP(SkillEstimator):
         float
             At most zero; a guess by a coin has -0.69.
         """
-        parts = self._parts_at(X)
-        known = _names(X) or len(parts[0].mean)
-        data = read_comparisons(comparisons, known, ties, sample_weight, _CURE)
-        refuse_time(data)
-        return float(np.average(self._log_probability(parts, data), weights=data.weights))
+        self._posterior()
+        parts = self._at(X)
+        data = self._read(comparisons, _names(X), len(parts[0].mean), ties, sample_weight)
+        return self._score(self._chances(parts, data.comparisons), data)
 
     def _names(self) -> list[Hashable] | None:
         return self.names_
@@ -316,29 +313,30 @@ class PreferenceGP(SkillEstimator):
         ValueError
             If an argument does not fit.
         """
-        return questions(self.result, self.likelihood, n, candidates)
+        self._posterior()
+        return self._questions(n, candidates)
 
-    def _new_items(
-        self, part: SkillComponent, X: ArrayLike, *, joint: bool
-    ) -> NewItems | NewSkills:
-        features = self._check_features(X, reset=False)
-        features = (features - self.feature_mean_) / self.feature_scale_
-        if isinstance(self.result_, LargeEPResult):
-            return new_skills(self.result_, features)
-        known = self.result_.model_args[0]
-        return new_items(part.params, part.mean, part.covariance, known, features, joint=joint)
+    def _at(self, X: ArrayLike, *, joint: bool = True) -> list[Component]:
+        """What the posterior of other items' skills is made of; without `joint`, variances only."""
+        features = self._scaled(self._check_features(X, reset=False))
+        return at_new_items(self._posterior(), features, joint=joint)
 
-    def _parts_at(self, X: ArrayLike) -> list[SkillComponent]:
-        """What the posterior of other items' skills is made of."""
-        parts = []
-        for part in components(self.result):
-            new = self._new_items(part, X, joint=True)
-            parts.append(part._replace(mean=new.mean, covariance=new.covariance))
-        return parts
+    def _chances(self, parts: list[Component], pairs: NDArray[Any]) -> Array:
+        at = {"f": np.arange(len(parts[0].mean))}
+        return chances_by(parts, at, Asked(*pairs.T), self.likelihood)
+
+    def _read(
+        self, comparisons: Any, names: Any, count: int, ties: Any, sample_weight: Any
+    ) -> ComparisonData:
+        """Comparisons of items by their row numbers, or by names if there are some."""
+        given = {"ties": ties, "sample_weight": sample_weight, "time": None}
+        data = read_columns(comparisons, count if names is None else names, given, _CURE)
+        refuse_times(data)
+        return data
 
 
-def _names(X: Any) -> dict[Hashable, int] | None:
-    """Numbers of items by their names, if the index of a table holds text."""
+def _names(X: Any) -> list[Hashable] | None:
+    """Names of items, if the index of a table holds text."""
     index = getattr(X, "index", None)
     if index is None or callable(index) or not any(isinstance(name, str) for name in index):
         return None
@@ -346,4 +344,4 @@ def _names(X: Any) -> dict[Hashable, int] | None:
     if len(set(names)) < len(names):
         again = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"X has two rows for item {again!r}; keep one of them")
-    return {name: number for number, name in enumerate(names)}
+    return names

@@ -1,412 +1,185 @@
-"""What estimators of skills share: the fit of a program, probabilities, ranking, questions."""
+"""The fit of skills: what a log has becomes a program's arguments, and one place takes the route.
+
+EP runs every program; skills that move are chains in time; a log of which the scales are not
+averaged over goes by the solver for logs, `bayesrank.solvers.comparisons.fit_arena`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.utils import check_random_state
 
 from bayesrank._validate import check_count
-from bayesrank.estimators.base import EPEstimator, engine_of, integrator_of, prior_medians
-from bayesrank.estimators.checks import (
-    check_hyperparameters,
-    graph_laplacian,
-    location_and_scale,
-)
-from bayesrank.estimators.comparisons import Comparisons
-from bayesrank.estimators.inducing import (
-    LOW_RANK,
-    NewSkills,
+from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.base import engine_of, integrator_of, prior_medians
+from bayesrank.estimators.checks import check_hyperparameters
+from bayesrank.infer import EP, maximize_evidence
+from bayesrank.models import preference_gp
+from bayesrank.models.comparisons import SCALES
+from bayesrank.models.orders import Events
+from bayesrank.solvers.comparisons import ArenaData, EPSkills, JudgedSkills, arena_data, fit_arena
+from bayesrank.solvers.comparisons.judges_state import scale_names
+from bayesrank.solvers.comparisons.posterior import RankerPosterior
+from bayesrank.solvers.comparisons.skills import (
+    ProcessSkills,
+    Skills,
+    enough_inducing,
     fewer_comparisons,
-    rank_for_comparisons,
 )
-from bayesrank.estimators.predict import outcome_probability
-from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult, maximize_evidence
-from bayesrank.infer.spi import MOST_DENSE
-from bayesrank.models import preference_gp, thurstone
-from bayesrank.ranking import RankSummary, summarize
+from bayesrank.solvers.comparisons.terms import arguments_of
 
-__all__ = [
-    "OUTCOMES",
-    "Outcome",
-    "SkillComponent",
-    "SkillEstimator",
-    "components",
-    "moments_of",
-    "variances_of_differences",
-    "weighted_results",
-    "with_others",
-]
+__all__ = ["RankerFit", "FitSettings", "fit_log", "fit_skills", "posterior_of"]
 
-Array = NDArray[np.float64]
-Outcome = Literal["win", "tie", "loss"]
+_CHOICES = ("integrate", "maximum", "prior")
+# Beyond these, a few dozen runs of EP take minutes, and scales are known well.
+_MOST_LATENTS, _MOST_ROWS = 600, 20_000
+_LOW_RANK = EP(preference_gp, structure="low_rank")
 
-OUTCOMES = {"loss": 0, "tie": 1, "win": 2}
+Callback = Callable[[int, float], None] | None
 
 
-class LargeCovariance(NamedTuple):
-    """Covariances of the skills of a result that does not keep them.
+class FitSettings(NamedTuple):
+    """Options of a fit, as estimators have them; `seed` is of draws and of the search."""
+
+    hyperparameters: str | Mapping[str, Any]
+    num_samples: int
+    seed: int
+    num_restarts: int = 0
+    likelihood: str = "probit"
+
+
+class RankerFit(NamedTuple):
+    """What a fit found.
 
     Attributes
     ----------
     result
-        The result, of n skills.
-    variances
-        Of the skills, and of items of the population that stand behind them.
-    """
-
-    result: LargeEPResult
-    variances: Array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """That of the matrix that it stands for."""
-        return self.variances.shape * 2
-
-    def of_differences(self, first: NDArray[Any], second: NDArray[Any]) -> Array:
-        """Variances of differences of skills, shape (P,)."""
-        variance = np.where(first == second, 0.0, self.variances[first] + self.variances[second])
-        count = self.result.joint_mean.size
-        known = (first < count) & (second < count)
-        if known.any():
-            stddev = self.result.difference(first[known], second[known], exact=False)[1]
-            variance[known] = stddev**2
-        return variance
-
-
-class SkillComponent(NamedTuple):
-    """Skills given the hyperparameters; the posterior is a mixture of one such, or several.
-
-    Attributes
-    ----------
-    weight
-        Its share.
+        What the engine or the solver returned.
     params
-        Values of the hyperparameters.
-    mean, covariance
-        Of the skills, shapes (n,) and (n, n); or what stands for the covariance of many.
-    prior_variance
-        Of the skill of an item of which nothing is known; zero with features.
+        Values of the hyperparameters; their means where they were averaged over.
+    choice
+        What was done about them: "integrate", "maximum" or "prior".
+    reason
+        Why that is not what was asked; empty if it is.
     """
 
-    weight: float
+    result: Any
     params: dict[str, NDArray[Any]]
-    mean: Array
-    covariance: Any
-    prior_variance: float
+    choice: str
+    reason: str = ""
 
 
-def weighted_results(
-    result: EPResult | IntegratedEPResult,
-) -> list[tuple[float, dict[str, NDArray[Any]], Any]]:
-    """Share, hyperparameters and moments of each part of a mixture; of one result, all of it."""
-    if isinstance(result, IntegratedEPResult):
-        return list(result.components())
-    return [(1.0, result.params, result)]
+def posterior_of(result: Any, likelihood: str = "probit") -> RankerPosterior:
+    """What a ranker asks of a posterior, by whatever route it was found."""
+    return EPSkills(result, likelihood) if hasattr(result, "model") else JudgedSkills(result)
 
 
-def components(result: EPResult | IntegratedEPResult) -> list[SkillComponent]:
-    """Return what the posterior of the skills, site ``f``, is made of."""
-    return [
-        SkillComponent(
-            weight,
-            params,
-            moments.mean["f"],
-            _covariance(moments),
-            float(params.get("scale", 0.0)) ** 2,
+def fit_skills(
+    data: ComparisonData | Events, skills: Skills, settings: FitSettings, callback: Callback = None
+) -> RankerFit:
+    """Learn hyperparameters and skills from comparisons, or from orders as events."""
+    check_count(settings.num_samples, "num_samples")
+    program, args, options, shapes = _call(data, skills, settings.likelihood)
+    params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
+    of_pairs = isinstance(data, ComparisonData)
+    reason = skills.too_many if choice == "integrate" and of_pairs else ""
+    search_key, draw_key = jax.random.split(jax.random.key(settings.seed))
+    if choice == "integrate" and not reason:
+        return _averaged(program, args, options, settings, draw_key, callback)
+    search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
+    inducing = isinstance(skills, ProcessSkills) and skills.inducing and of_pairs
+    if inducing:
+        search = (_LOW_RANK, *fewer_comparisons(*args, options))
+    if choice == "prior":
+        params = prior_medians(*search, params)
+    else:
+        engine, part, some = search
+        search_for = {"num_restarts": settings.num_restarts, "callback": callback}
+        found = maximize_evidence(
+            engine, *part, params=params, rng_key=search_key, **search_for, **some
         )
-        for weight, params, moments in weighted_results(result)
-    ]
+        params, choice = found.params, "maximum"
+    if inducing:
+        options["rank"] = enough_inducing(params, *args, options)
+    result = engine_of(program).run(
+        draw_key, *args, params=params, num_samples=settings.num_samples, **options
+    )
+    return RankerFit(result, dict(result.params), choice, reason)
 
 
-def _covariance(moments: Any) -> Array | LargeCovariance:
-    if isinstance(moments, LargeEPResult):
-        return LargeCovariance(moments, moments.stddev["f"] ** 2)
-    return moments.covariance["f"]
+def fit_log(
+    data: ComparisonData, skills: Skills, settings: FitSettings, callback: Callback
+) -> RankerFit:
+    """Learn the scales and skills of a log with whatever columns it has."""
+    check_count(settings.num_samples, "num_samples")
+    counted = _counted(data)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(scale_names(counted), ())
+    fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
+    reason = _not_averaged(counted) if choice == "integrate" else ""
+    if choice == "integrate" and not reason:
+        program, args, options, _ = _call(data, skills, settings.likelihood)
+        key = jax.random.key(settings.seed)
+        return _averaged(program, args, options, settings, key, callback)
+    scales = {name: float(value) for name, value in fixed.items()}
+    if choice == "prior":
+        scales = {name: SCALES[name].median for name in shapes} | scales
+    result = fit_arena(counted, scales=scales, callback=callback)
+    params = {name: np.asarray(value) for name, value in result.scales.items()}
+    return RankerFit(result, params, "prior" if choice == "prior" else "maximum", reason)
 
 
-def variances_of_differences(
-    covariance: Array | LargeCovariance | NewSkills, first: NDArray[Any], second: NDArray[Any]
-) -> Array:
-    """Variances of differences of skills, shape (P,), by their covariance or what stands for it."""
-    if isinstance(covariance, (LargeCovariance, NewSkills)):
-        return covariance.of_differences(first, second)
-    own = np.diagonal(covariance)
-    return own[first] + own[second] - 2.0 * covariance[first, second]
+def _averaged(
+    program: Callable[..., Any],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    settings: FitSettings,
+    key: jax.Array,
+    callback: Callback,
+) -> RankerFit:
+    counts = {"num_samples": settings.num_samples, "num_restarts": settings.num_restarts}
+    result = integrator_of(program).run(key, *args, callback=callback, **counts, **options)
+    means = {name: result.mean[name] for name in result.hyperparameters}
+    return RankerFit(result, {**result.params, **means}, "integrate")
 
 
-class WeightedGaussian(Protocol):
-    """A Gaussian of a mixture; `numpy.diagonal` of its covariance are the variances."""
-
-    @property
-    def weight(self) -> float:
-        """Its share."""
-        ...
-
-    @property
-    def mean(self) -> Array:
-        """Of the skills."""
-        ...
-
-    @property
-    def covariance(self) -> Any:
-        """Of the skills."""
-        ...
+def _call(
+    data: ComparisonData | Events, skills: Skills, likelihood: str
+) -> tuple[Any, tuple[Any, ...], dict[str, Any], dict[str, tuple[int, ...]]]:
+    """A program, its arguments, and shapes of its hyperparameters."""
+    of_pairs, of_orders = skills.programs
+    if isinstance(data, Events):
+        return of_orders, (skills.items, *data), skills.arguments(), skills.shapes(True)
+    shapes = skills.shapes(False)
+    if data.tied.any():
+        shapes["tie_width"] = ()
+    options = {**skills.arguments(), "likelihood": likelihood, **arguments_of(data)}
+    return of_pairs, (skills.items, data.comparisons), options, shapes
 
 
-def moments_of(parts: Sequence[WeightedGaussian]) -> tuple[Array, Array]:
-    """Mean and standard deviation of each skill under a mixture."""
-    weights = np.array([part.weight for part in parts])
-    means = np.array([part.mean for part in parts])
-    mean = weights @ means
-    own = np.array([np.diagonal(part.covariance) for part in parts])
-    return mean, np.sqrt(weights @ (own + (means - mean) ** 2))
+def _counted(data: ComparisonData) -> ArenaData:
+    return arena_data(
+        data.num_items,
+        data.comparisons,
+        outcomes=np.where(data.tied, 1, 2) if data.tied.any() else None,
+        position=data.position,
+        judges=data.judges,
+        groups=data.groups if len(data.group_names) > 1 else None,
+        num_judges=len(data.judge_names),
+        num_groups=len(data.group_names),
+        weights=data.weights,
+    )
 
 
-def with_others(parts: list[SkillComponent], numbers: NDArray[np.int64]) -> list[SkillComponent]:
-    """Add items from the population, whose skills are independent, if pairs name any."""
-    count = len(parts[0].mean)
-    others = int(numbers.max(initial=count - 1)) + 1 - count
-    if not others:
-        return parts
-    extended = []
-    for part in parts:
-        mean = np.append(part.mean, np.zeros(others))
-        if isinstance(part.covariance, LargeCovariance):
-            new = np.full(others, part.prior_variance)
-            variances = np.append(part.covariance.variances, new)
-            covariance = part.covariance._replace(variances=variances)
-            extended.append(part._replace(mean=mean, covariance=covariance))
-            continue
-        covariance = np.zeros((count + others, count + others))
-        covariance[:count, :count] = part.covariance
-        np.fill_diagonal(covariance[count:, count:], part.prior_variance)
-        extended.append(part._replace(mean=mean, covariance=covariance))
-    return extended
-
-
-def at_mean(draws: Any, mean: Array) -> Array:
-    """Draws moved so that they average to the posterior mean, which is known without chance."""
-    draws = np.asarray(draws)
-    return draws + (mean - draws.mean(axis=0, dtype=np.float64))
-
-
-def _needs_inducing(program: Any, args: tuple, options: Mapping[str, Any]) -> bool:
-    """Whether skills are those of features, of items too many for a covariance matrix."""
-    return program is preference_gp and "laplacian" not in options and len(args[0]) > MOST_DENSE
-
-
-class SkillEstimator(EPEstimator):
-    """Skills of items, learned from comparisons; derived classes say what is known of the items."""
-
-    ard: bool
-    laplacian: Any
-    standardize: bool
-    likelihood: Literal["probit", "logit"]
-    hyperparameters: str | Mapping[str, Any]
-    num_restarts: int
-    num_samples: int
-    random_state: int | np.random.RandomState | None
-    params_: dict[str, NDArray[Any]]
-    log_evidence_: float
-    laplacian_: sparse.csr_array | None
-    feature_mean_: Array
-    feature_scale_: Array
-
-    def rank(
-        self, names: Sequence[object] | None = None, *, prob: float = 0.9, k: int | None = None
-    ) -> RankSummary:
-        """Rank the items of `fit`, with uncertainty.
-
-        Skills are reported as they stand above or below the average of these items: comparisons say
-        nothing of the level that all skills share, whose uncertainty would swamp that of each.
-
-        Parameters
-        ----------
-        names : sequence, optional
-            One name for each item, in place of those of `fit`.
-        prob : float, default 0.9
-            Probability of the intervals of skills and ranks.
-        k : int, optional
-            Report the probability of being among the best `k`; 3 if not given.
-
-        Returns
-        -------
-        RankSummary
-            ``print`` it, or call ``to_dataframe()``.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an argument does not fit.
-        """
-        skills = self.samples()
-        names = self._names() if names is None else names
-        return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
-
-    def samples(self) -> Array:
-        """Posterior draws of the skills of the items of `fit`, the same at every call.
-
-        Returns
-        -------
-        ndarray of shape (num_samples, n)
-            Their averages are the posterior means: what chance put between the two is taken off,
-            so that items of the same evidence come out alike.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
-        result = self.result
-        return at_mean(result.get_samples()["f"], result.mean["f"])
-
-    def _names(self) -> Sequence[object] | None:
-        """Names of the items of `fit`, if they have any."""
-        return None
-
-    def _fit_features(
-        self, features: Array, data: Comparisons, callback: Callable[[int, float], None] | None
-    ) -> None:
-        """Learn the skills of items with features, shape (n, d)."""
-        mean, scale = self._location_and_scale(features)
-        scaled = (features - mean) / scale
-        shapes = {"amplitude": (), "lengthscale": self._lengthscales(features), "noise": ()}
-        options: dict[str, Any] = {"ard": bool(self.ard)}
-        graph = graph_laplacian(self.laplacian, scaled)
-        if graph is not None:
-            shapes["graph_weight"] = ()
-            options["laplacian"] = graph
-        self._fit_program(preference_gp, scaled, data, shapes, options, callback)
-        self.laplacian_, self.feature_mean_, self.feature_scale_ = graph, mean, scale
-
-    def _location_and_scale(self, features: Array) -> tuple[Array, Array]:
-        """What features, shape (n, d), are centred and divided by, both of shape (d,)."""
-        if self.standardize:
-            return location_and_scale(features)
-        return np.zeros(features.shape[1]), np.ones(features.shape[1])
-
-    def _lengthscales(self, features: Array) -> tuple[int, ...]:
-        return features.shape[1:] if self.ard else ()
-
-    def _fit_independent(
-        self, num_items: int, data: Comparisons, callback: Callable[[int, float], None] | None
-    ) -> None:
-        """Learn the skills of items of which nothing is known."""
-        self._fit_program(thurstone, num_items, data, {"scale": ()}, {}, callback)
-
-    def _fit_program(
-        self,
-        program: Callable[..., Any],
-        items: Array | int,
-        data: Comparisons,
-        shapes: dict[str, tuple[int, ...]],
-        options: dict[str, Any],
-        callback: Callable[[int, float], None] | None,
-    ) -> None:
-        """Learn hyperparameters of these shapes, then the posterior of the skills."""
-        options["likelihood"] = self.likelihood
-        if data.tied.any():
-            shapes["tie_width"] = ()
-            options["outcomes"] = np.where(data.tied, OUTCOMES["tie"], OUTCOMES["win"])
-        if data.weights is not None:
-            options["weights"] = data.weights
-        self._infer(program, (items, data.pairs), shapes, options, callback)
-
-    def _infer(
-        self,
-        program: Callable[..., Any],
-        args: tuple,
-        shapes: dict[str, tuple[int, ...]],
-        options: dict[str, Any],
-        callback: Callable[[int, float], None] | None,
-    ) -> None:
-        """Learn hyperparameters of these shapes, then the posterior, of any program of skills."""
-        check_count(self.num_samples, "num_samples")
-        params, choice = check_hyperparameters(
-            self.hyperparameters, shapes, ("integrate", "maximum", "prior")
-        )
-        engine = engine_of(program)
-        search: tuple[Any, tuple, dict[str, Any]] = (engine, args, options)
-        inducing = _needs_inducing(program, args, options)
-        if inducing:
-            search = (LOW_RANK, *fewer_comparisons(args, options))
-        if choice == "integrate" and (inducing or program is thurstone and args[0] > MOST_DENSE):
-            choice = "maximum"  # so many items leave next to nothing open
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        search_key, draw_key = jax.random.split(jax.random.key(seed))
-        if choice == "integrate":
-            integrated = integrator_of(program).run(
-                draw_key,
-                *args,
-                num_samples=self.num_samples,
-                num_restarts=self.num_restarts,
-                callback=callback,
-                **options,
-            )
-            learned = {name: integrated.mean[name] for name in integrated.hyperparameters}
-            self.result_, self.params_ = integrated, {**integrated.params, **learned}
-            self.log_evidence_ = integrated.log_evidence
-            return
-        if choice == "maximum":
-            learner, data, settings = search
-            maximum = maximize_evidence(
-                learner,
-                *data,
-                params=params,
-                num_restarts=self.num_restarts,
-                rng_key=search_key,
-                callback=callback,
-                **settings,
-            )
-            params = maximum.params
-        else:
-            params = prior_medians(*search, params)
-        if inducing:
-            X, pairs = args
-            weights = options.get("weights")
-            options["rank"] = rank_for_comparisons(params, X, pairs, weights, self.likelihood)
-        self.result_ = engine.run(
-            draw_key, *args, params=params, num_samples=self.num_samples, **options
-        )
-        self.params_ = self.result_.params
-        self.log_evidence_ = self.result_.log_evidence
-
-    def _with_ties(self) -> bool:
-        return "outcomes" in self.result.model_kwargs
-
-    def _probability(
-        self, parts: list[SkillComponent], pairs: NDArray[Any], outcome: Outcome
-    ) -> Array:
-        """Probability of an outcome of each pair of rows, shape (P,)."""
-        if outcome not in OUTCOMES:
-            raise ValueError(f"outcome is {outcome!r}; choose one of {tuple(OUTCOMES)}")
-        with_ties = self._with_ties()
-        if outcome == "tie" and not with_ties:
-            raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
-        value = OUTCOMES[outcome] if with_ties else int(outcome == "win")
-        first, second = pairs.T
-        probability = np.zeros(len(pairs))
-        for weight, params, mean, covariance, _ in parts:
-            variance = variances_of_differences(covariance, first, second)
-            probability += weight * outcome_probability(
-                self.likelihood, params, value, mean[first] - mean[second], variance
-            )
-        return probability
-
-    def _log_probability(self, parts: list[SkillComponent], data: Comparisons) -> Array:
-        """Log probability of what happened in each comparison."""
-        probability = self._probability(parts, data.pairs, "win")
-        if data.tied.any():
-            if not self._with_ties():
-                raise ValueError("some comparisons are tied, but none that were given to fit")
-            tied = self._probability(parts, data.pairs, "tie")
-            probability = np.where(data.tied, tied, probability)
-        return np.log(probability)
+def _not_averaged(data: ArenaData) -> str:
+    """Why the scales of a log are not averaged over; empty if they can be."""
+    latents = data.num_items * (1 + data.num_groups)
+    if data.num_judges:
+        return "of a log with judges"
+    if latents > _MOST_LATENTS:
+        return f"of {latents:,} skills, more than {_MOST_LATENTS:,}"
+    rows = len(data.first)
+    return f"of {rows:,} different comparisons" if rows > _MOST_ROWS else ""

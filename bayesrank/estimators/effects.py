@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from bayesrank.estimators.arena_posterior import ArenaPosterior
-from bayesrank.estimators.skills import moments_of
+from bayesrank.solvers.comparisons.posterior import RankerPosterior
 
 __all__ = ["Effect", "effects_of", "judges_of", "sentences_on"]
 
@@ -39,32 +38,21 @@ class Effect(NamedTuple):
     percent_upper: float
 
 
-def effects_of(posterior: ArenaPosterior, label: str, prob: float) -> list[Effect]:
-    """What the position and ties come to, see `ArenaRanker.effects`.
+def effects_of(posterior: RankerPosterior, label: str, prob: float) -> list[Effect]:
+    """What the position, called `label`, and ties come to, see `ArenaRanker.effects`.
 
     Intervals are those of normal distributions of the same moments: of the effect of the position,
     and of the logarithm of the tie width.
-
-    Parameters
-    ----------
-    posterior
-        The posterior.
-    label
-        What being first is called.
-    prob
-        Probability of the intervals.
     """
     tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + prob / 2.0)
-    mean, sd = moments_of(posterior.parts())
-    _, advantage, log_width, _ = np.split(mean, [-3, -2, -1])
-    _, advantage_sd, log_width_sd, _ = np.split(sd, [-3, -2, -1])
-    widths = np.exp(log_width + tail * log_width_sd) if posterior.with_ties else np.zeros(3)
+    position, log_width = posterior.effects()
+    widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])
     found = []
-    if posterior.with_position:
-        ends = advantage + tail * advantage_sd
+    if position is not None:
+        ends = position[0] + tail * position[1]
         shares = [100.0 * _share(value, float(widths[0])) for value in ends]
         found.append(Effect("position_effect", label, *map(float, ends), *shares))
-    if posterior.with_ties:
+    if log_width is not None:
         shares = 100.0 * (2.0 * ndtr(widths / np.sqrt(2.0)) - 1.0)
         found.append(Effect("tie_width", "ties", *map(float, widths), *map(float, shares)))
     return found
@@ -77,21 +65,9 @@ def _share(advantage: float, width: float) -> float:
 
 
 def judges_of(
-    posterior: ArenaPosterior, names: list[Any], num_judged: Any, prob: float
+    posterior: RankerPosterior, names: list[Any], num_judged: Any, prob: float
 ) -> pd.DataFrame:
-    """Reliability and order bias of each judge, see `ArenaRanker.judges`.
-
-    Parameters
-    ----------
-    posterior
-        The posterior.
-    names
-        Of the judges.
-    num_judged
-        Number of comparisons of each.
-    prob
-        Probability of the intervals.
-    """
+    """Reliability and order bias of each judge, by their names, see `ArenaRanker.judges`."""
     found, tail = posterior.judges, ndtri(0.5 + prob / 2.0)
     log, spread = found.log_reliability, np.sqrt(found.log_reliability_variance)
     columns: dict[str, Any] = {
@@ -116,19 +92,7 @@ def sentences_on(
     params: dict[str, Any],
     prob: float,
 ) -> tuple[str, ...]:
-    """Sentences for a person, see `ArenaRanker.notes`.
-
-    Parameters
-    ----------
-    effects, judges
-        What `effects_of` and `judges_of` returned.
-    num_groups
-        Number of categories, zero where there are none.
-    params
-        Scales of the priors.
-    prob
-        Probability of the intervals.
-    """
+    """Sentences on these for a person, see `ArenaRanker.notes`."""
     said = []
     sure = f"{100 * prob:g}% sure"
     for effect in effects:

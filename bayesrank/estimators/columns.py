@@ -1,0 +1,323 @@
+"""Comparisons of named items as `ComparisonData`, from tables of any library, arrays and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayesrank._tables import column_names, plain_array
+from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.checks import check_comparisons, check_ties
+from bayesrank.estimators.collaborative_data import id_list
+
+__all__ = [
+    "in_order",
+    "numbers_of",
+    "read_columns",
+    "read_pairs",
+    "refuse_columns",
+    "refuse_times",
+    "time_of",
+]
+
+_ARGUMENTS = {
+    "tie": "ties",
+    "weight": "sample_weight",
+    "time": "time",
+    "position": "position",
+    "judge": "judge",
+    "group": "group",
+}
+"""The argument of `fit` that says what a column of this name does."""
+
+
+def read_columns(
+    comparisons: Any,
+    items: int | Sequence[Hashable] | None,
+    given: Mapping[str, Any],
+    cure: str | None = None,
+) -> ComparisonData:
+    """Read comparisons; those that count zero times are left out.
+
+    Parameters
+    ----------
+    comparisons
+        `ComparisonData`; or a table with the columns ``winner`` and ``loser``, and perhaps others;
+        or K pairs (winner, loser).
+    items
+        How many items there are, which go by their numbers then; or their names; or None, and they
+        are those in the data.
+    given
+        Arguments by name, of those in the values of ``_ARGUMENTS``; a table may have these columns.
+    cure
+        What to do about a name that is none of `items`; if None, such names are numbered on.
+
+    Raises
+    ------
+    ValueError
+        If these are no comparisons of two different items, or a column has no meaning.
+    """
+    if isinstance(comparisons, ComparisonData):
+        if any(value is not None for value in given.values()):
+            raise ValueError("comparisons has its columns; give no others beside it")
+        return comparisons
+    columns = _columns(comparisons, given)
+    said = {name: columns.get(name, given.get(argument)) for name, argument in _ARGUMENTS.items()}
+    pairs, names = _numbered(comparisons, columns, items, cure)
+    count = len(pairs)
+    weights = _weights(said["weight"], count)
+    data = ComparisonData(
+        tuple(names),
+        pairs,
+        check_ties(said["tie"], count),
+        weights=weights,
+        times=_times(said["time"], count),
+        position=_position(said["position"], count),
+    )
+    kept = np.ones(count, bool) if weights is None else weights > 0.0
+    if not kept.any():
+        raise ValueError("sample_weight is zero in all rows; pass a positive number for some")
+    data = data if kept.all() else data.where(kept)
+    if data.weights is not None and (data.weights == 1.0).all():
+        data = replace(data, weights=None)
+    labelled: dict[str, Any] = {}
+    for name in ("judge", "group"):
+        if said[name] is not None:
+            labels = _labels(said[name], kept, name)
+            labelled[f"{name}s"], labelled[f"{name}_names"] = labels
+    return replace(data, **labelled)
+
+
+def _numbered(
+    comparisons: Any,
+    columns: Mapping[str, Any],
+    items: int | Sequence[Hashable] | None,
+    cure: str | None,
+) -> tuple[NDArray[np.int64], Sequence[Hashable]]:
+    """Numbers of winner and loser, shape (K, 2), and the items' names."""
+    if isinstance(items, int):
+        two = [plain_array(columns[name]) for name in ("winner", "loser")] if columns else None
+        numbers = check_comparisons(comparisons if two is None else np.column_stack(two), items)
+        return numbers, range(items)
+    named = read_pairs(comparisons, "comparisons", columns)
+    codes, seen = _factorized(named, "comparisons")
+    if not seen:
+        raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
+    names = in_order(seen) if items is None else list(items)
+    numbers, others = _looked_up(codes, seen, names, cure)
+    itself = numbers[:, 0] == numbers[:, 1]
+    if itself.any():
+        row = int(np.argmax(itself))
+        name = seen[codes[row, 0]]
+        raise ValueError(f"comparisons compares item {name!r} with itself in row {row}; remove it")
+    return numbers, [*names, *others]
+
+
+def read_pairs(pairs: Any, name: str, columns: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+    """Return the two columns of pairs of names.
+
+    Raises
+    ------
+    ValueError
+        If they are no pairs.
+    """
+    columns = _columns(pairs, _ARGUMENTS.values()) if columns is None else columns
+    if columns:
+        return columns["winner"], columns["loser"]
+    if hasattr(pairs, "shape") or column_names(pairs) is not None:
+        array = plain_array(pairs)
+        array = np.zeros((0, 2), int) if array.shape == (0,) else array
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise ValueError(f"{name} has shape {array.shape}; pass two columns (winner, loser)")
+        return array[:, 0], array[:, 1]
+    rows = [list(row) if np.iterable(row) else [row] for row in pairs]
+    wrong = [number for number, row in enumerate(rows) if len(row) != 2]
+    if wrong:
+        raise ValueError(f"{name} has no pair in row {wrong[0]}; pass (winner, loser)")
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def numbers_of(
+    columns: Sequence[Any], known: Sequence[Hashable], cure: str | None, name: str = "items"
+) -> NDArray[np.int64]:
+    """Numbers of named items, shape (P, columns); names that are not known are numbered on.
+
+    Raises
+    ------
+    ValueError
+        If a name is not known and there is a cure, or is missing; the message calls them `name`.
+    """
+    return _looked_up(*_factorized(columns, name), known, cure)[0]
+
+
+def time_of(pairs: Any, time: Any) -> Any:
+    """Times of pairs: as given, or the column of a table, or None.
+
+    Raises
+    ------
+    ValueError
+        If there are both.
+    """
+    columns = _columns(pairs, _ARGUMENTS.values())
+    if "time" in columns and time is not None:
+        raise ValueError("pairs has a column 'time' and time is given; leave one of them out")
+    return columns.get("time", time)
+
+
+def refuse_columns(data: ComparisonData) -> None:
+    """Refuse a log's columns, or orders, where comparisons by pairs alone are taken."""
+    for name, ranker in (
+        ("judges", "Arena"),
+        ("groups", "Arena"),
+        ("position", "Arena"),
+        ("orders", "Order"),
+    ):
+        if getattr(data, name) is not None:
+            raise ValueError(
+                f"comparisons has {name}, which this model does not take; use {ranker}Ranker"
+            )
+
+
+def refuse_times(data: ComparisonData) -> None:
+    """Refuse comparisons with times where skills stand still."""
+    if data.times is not None:
+        raise ValueError(
+            "comparisons has times, but skills stand still here; leave the column time out, or let "
+            "them move: PairwiseRanker(time='walk')"
+        )
+
+
+def in_order(names: list[Any]) -> list[Hashable]:
+    """All names, sorted if they can be."""
+    try:
+        return sorted(names)
+    except TypeError:
+        return names
+
+
+def _factorized(columns: Sequence[Any], name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
+    """Numbers of the ids in some columns, a column each, and the ids as they come up."""
+    try:
+        codes, ids = pd.factorize(np.concatenate([_cells(column) for column in columns]))
+        whole = bool((codes >= 0).all())
+    except (TypeError, ValueError):
+        whole, codes, ids = False, np.zeros(0, np.int64), np.zeros(0)
+    if not whole:  # a cell that is no id, which is named; or a kind of id that NumPy does not join
+        cells = [id_list(column, name) for column in columns]
+        seen = {cell: None for column in cells for cell in column}
+        number = {cell: place for place, cell in enumerate(seen)}
+        codes = np.array([number[cell] for column in cells for cell in column], np.int64)
+        ids = list(seen)
+    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    values = [each.item() if isinstance(each, np.generic) else each for each in values]
+    return codes.astype(np.int64).reshape(len(columns), -1).T, values
+
+
+def _cells(column: Any) -> NDArray[Any]:
+    """A column as an array that has each cell as Python has it."""
+    if isinstance(column, str | bytes) or not np.iterable(column):
+        raise TypeError("a column is many cells")
+    plain = getattr(column, "to_pylist", None)
+    cells = column if plain is None else plain()
+    if hasattr(cells, "dtype") and np.asarray(cells).dtype.kind in "iufbU":
+        return np.asarray(cells)
+    found = np.empty(len(cells), object)
+    found[:] = pd.Series(list(cells), dtype=object).to_numpy()
+    return found
+
+
+def _looked_up(
+    codes: NDArray[np.int64], seen: list[Hashable], known: Sequence[Hashable], cure: str | None
+) -> tuple[NDArray[np.int64], list[Hashable]]:
+    """Numbers by names that are known, and the other names, which are numbered on."""
+    number = {name: place for place, name in enumerate(known)}
+    others = [name for name in seen if name not in number]
+    if others and cure is not None:
+        at = np.flatnonzero(np.isin(codes.T.ravel(), [seen.index(name) for name in others]))[0]
+        name, row = seen[codes.T.ravel()[at]], at % len(codes)
+        raise ValueError(f"item {name!r} in row {row} is not known; {cure}")
+    number |= {name: len(known) + place for place, name in enumerate(others)}
+    return np.array([number[name] for name in seen], np.int64)[codes], others
+
+
+def _columns(table: Any, arguments: Any) -> dict[str, Any]:
+    """Columns of a table by what they mean; none if it has no winner and loser."""
+    names = column_names(table)
+    if names is None:
+        return {}
+    plain = [str(name).strip().lower() for name in names]
+    if not {"winner", "loser"} <= set(plain):
+        if len(plain) == 2:
+            return {}
+        raise ValueError(
+            f"comparisons has the columns {plain}; name those of the items winner and loser"
+        )
+    allowed = ("winner", "loser", *(k for k, v in _ARGUMENTS.items() if v in arguments))
+    wrong = [name for name in plain if name not in allowed or plain.count(name) > 1]
+    if wrong:
+        raise ValueError(
+            f"comparisons has a column {wrong[0]!r} that is not understood, or twice; there may be "
+            f"one each of {allowed}"
+        )
+    for name, argument in _ARGUMENTS.items():
+        if name in plain and isinstance(arguments, Mapping) and arguments[argument] is not None:
+            raise ValueError(
+                f"comparisons has a column {name!r} and {argument} is given; leave one of them out"
+            )
+    return {name: table[names[plain.index(name)]] for name in plain}
+
+
+def _times(time: Any, count: int) -> NDArray[Any] | None:
+    if time is None:
+        return None
+    values = plain_array(time)
+    if values.shape != (count,):
+        raise ValueError(
+            f"time has shape {values.shape}; pass ({count},), a time for each row of comparisons"
+        )
+    return np.array(values)
+
+
+def _position(position: Any, count: int) -> NDArray[np.float64] | None:
+    if position is None:
+        return None
+    place = np.array(position, float)
+    if place.shape != (count,) or not np.isin(place, (-1, 0, 1)).all():
+        raise ValueError("position has to be 1, 0 or -1 for each row")
+    return place
+
+
+def _labels(
+    column: Any, kept: NDArray[np.bool_], name: str
+) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    """Numbers of judges or categories in the rows that are kept, and their names."""
+    labels = np.asarray(column, object)
+    if labels.shape != kept.shape:
+        raise ValueError(f"{name} has shape {labels.shape}; pass a name for each row")
+    codes, values = pd.factorize(labels[kept], sort=False)
+    if (codes < 0).any():
+        raise ValueError(f"{name} is missing in some rows; name it or leave them out")
+    return codes.astype(np.int64), tuple(values)
+
+
+def _weights(weights: Any, count: int) -> NDArray[np.float64] | None:
+    if weights is None:
+        return None
+    values = plain_array(weights)
+    if values.shape != (count,) or values.dtype.kind not in "biuf":
+        raise ValueError(
+            f"sample_weight has shape {values.shape} and dtype {values.dtype}; pass ({count},), a "
+            "number for each row of comparisons"
+        )
+    usable = (values >= 0) & (values < np.inf)
+    if not usable.all():
+        row = int(np.argmin(usable))
+        raise ValueError(
+            f"sample_weight is {values[row]} in row {row}; pass finite numbers from zero on"
+        )
+    return values.astype(np.float64)

@@ -1,0 +1,297 @@
+"""What rankers share: the fit, the ranking, chances of comparisons, questions, and files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank._forks import refuse_forked_child
+from bayesrank._states import read_state, write_state
+from bayesrank._validate import check_count
+from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_batch, best_pair_batch, best_pairs
+from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_and_scale
+from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.estimators.collaborative_features import read_item_table
+from bayesrank.estimators.columns import numbers_of, read_columns
+from bayesrank.estimators.skills import FitSettings, RankerFit, posterior_of
+from bayesrank.estimators.states import ranker_state, restored
+from bayesrank.infer import LargeEPResult
+from bayesrank.ranking import RankSummary, summarize
+from bayesrank.solvers.comparisons.posterior import OUTCOMES, RankerPosterior
+from bayesrank.solvers.comparisons.skills import ProcessSkills
+
+__all__ = ["NamedRanker", "Outcome", "SkillRanker", "by_gap", "refuse_one"]
+
+Array = NDArray[np.float64]
+Outcome = Literal["win", "tie", "loss"]
+Callback = Callable[[int, float], None] | None
+
+
+class SkillRanker(EPEstimator):
+    """Skills of items, learned from comparisons; derived classes say what is known of the items."""
+
+    ard = False
+    laplacian: Any = None
+    standardize = True
+    likelihood: Literal["probit", "logit"] = "probit"
+    hyperparameters: str | Mapping[str, Any]
+    num_restarts = 0
+    num_samples: int
+    random_state: int | np.random.RandomState | None
+    params_: dict[str, NDArray[Any]]
+    log_evidence_: float
+    posterior_: RankerPosterior
+    laplacian_: sparse.csr_array | None
+    feature_mean_: Array | None = None
+    feature_scale_: Array | None = None
+
+    def rank(
+        self, names: Sequence[object] | None = None, *, prob: float = 0.9, k: int | None = None
+    ) -> RankSummary:
+        """Rank the items of `fit`, with uncertainty.
+
+        Skills are reported as they stand above or below the average of these items: comparisons say
+        nothing of the level that all skills share, whose uncertainty would swamp that of each.
+
+        Parameters
+        ----------
+        names : sequence, optional
+            One name for each item, in place of those of `fit`.
+        prob : float, default 0.9
+            Probability of the intervals of skills and ranks.
+        k : int, optional
+            Report the probability of being among the best `k`; 3 if not given.
+
+        Returns
+        -------
+        RankSummary
+            ``print`` it, or call ``to_dataframe()``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If an argument does not fit.
+        """
+        skills = self.samples()
+        names = self._names() if names is None else names
+        return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
+
+    def samples(self) -> Array:
+        """Posterior draws of the skills of the items of `fit`, the same at every call.
+
+        Returns
+        -------
+        ndarray of shape (num_samples, n)
+            Their averages are the posterior means: what chance put between the two is taken off,
+            so that items of the same evidence come out alike.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        return self._draws(None)
+
+    def _draws(self, group: int | None) -> Array:
+        """Draws of skills, overall or in a category, moved to the means known without chance."""
+        posterior = self._posterior()
+        random = check_random_state(self.random_state)
+        draws = posterior.draws(group, self.num_samples, random)
+        return draws + (posterior.skills(group)[0] - draws.mean(axis=0, dtype=np.float64))
+
+    def _posterior(self) -> Any:
+        check_is_fitted(self)
+        return self.posterior_
+
+    def _names(self) -> Sequence[object] | None:
+        """Names of the items of `fit`, if they have any."""
+        return None
+
+    def _settings(self) -> FitSettings:
+        refuse_forked_child()
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        chosen = self.hyperparameters, self.num_samples, seed
+        return FitSettings(*chosen, self.num_restarts, self.likelihood)
+
+    def _keep(self, fit: RankerFit) -> None:
+        """Take over what a fit found."""
+        self.result_, self.params_ = fit.result, fit.params
+        self.posterior_ = posterior_of(fit.result, self.likelihood)
+        if hasattr(fit.result, "log_evidence"):
+            self.log_evidence_ = fit.result.log_evidence
+
+    def _process(self, features: Array) -> ProcessSkills:
+        """Skills of items with features, shape (n, d), on the scale of the prior."""
+        d = features.shape[1]
+        scales = location_and_scale(features) if self.standardize else (np.zeros(d), np.ones(d))
+        self.feature_mean_, self.feature_scale_ = scales
+        scaled = self._scaled(features)
+        self.laplacian_ = graph_laplacian(self.laplacian, scaled)
+        return ProcessSkills(scaled, bool(self.ard), self.laplacian_)
+
+    def _scaled(self, features: Array) -> Array:
+        """Features on the scale of the prior."""
+        return (features - self.feature_mean_) / self.feature_scale_
+
+    def _chance(self, chances: Array, outcome: Outcome) -> Array:
+        """The column of an outcome."""
+        if outcome not in OUTCOMES:
+            raise ValueError(f"outcome is {outcome!r}; choose one of {OUTCOMES[::-1]}")
+        if outcome == "tie" and "tie_width" not in self.params_:
+            raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
+        return chances[:, OUTCOMES.index(outcome)]
+
+    def _score(self, chances: Array, data: ComparisonData) -> float:
+        """Mean log probability of what happened in each comparison."""
+        if data.tied.any() and "tie_width" not in self.params_:
+            raise ValueError("some comparisons are tied, but none that were given to fit")
+        happened = np.where(data.tied, chances[:, 1], chances[:, 2])
+        return float(np.average(np.log(happened), weights=data.weights))
+
+    def _questions(self, n: int, candidates: ArrayLike | None) -> NDArray[np.intp]:
+        """Pairs whose comparison would tell most, shape (n, 2), or fewer rows."""
+        result: Any = self.result
+        mean = result.mean["f"]
+        noise = float(result.params.get("noise", result.mean.get("noise", 1.0)))
+        if self.likelihood == "logit":
+            noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
+        n = check_count(n, "n")
+        pairs = None if candidates is None else check_pairs(candidates, len(mean), "candidates")
+        compared = np.asarray(result.model_args[1])
+        if isinstance(result, LargeEPResult):
+            factor, diagonal = result.posterior.factors()
+            large = FactoredBeliefs(mean, factor, diagonal, noise)
+            found = best_pair_batch(large, n, candidates=pairs, exclude=compared)
+            kept = [each.pair for each in found if each.score > -np.inf]
+            return np.array(kept, np.intp).reshape(-1, 2)
+        with jax.enable_x64(True):
+            beliefs = Beliefs(mean, result.covariance["f"], noise)
+            choose = best_pairs if n == 1 else best_batch
+            chosen, gains = choose(bald, beliefs, n, candidates=pairs, exclude=compared)
+            told = np.asarray(gains) > -np.inf
+        return np.asarray(chosen, np.intp)[told]
+
+
+class NamedRanker(SkillRanker):
+    """Skills of items that go by names; derived classes say what is observed of them."""
+
+    item_features: Any = None
+    items: Sequence[Hashable] | None
+    names_: list[Hashable]
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted ranker to a file, whole or not at all.
+
+        A `random_state` that is a generator is not written: it is None where `load` reads it. The
+        draws of an average over hyperparameters stay the same.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. Names have to be text or numbers.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If a name or an option cannot be written.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self)
+        write_state(path, type(self).__name__, self._state())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a ranker that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, or damaged; the message names it.
+        FileNotFoundError
+            If there is no file.
+        """
+        article = "an" if cls.__name__[0] in "AEIOU" else "a"
+        return read_state(path, f"{article} {cls.__name__}", {cls.__name__: cls._restored})
+
+    def _state(self) -> dict[str, Any]:
+        return ranker_state(self)
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        return restored(cls, state)
+
+    def _names(self) -> list[Hashable]:
+        return self.names_
+
+    def _numbers(self, items: Sequence[Hashable] | None, cure: str) -> NDArray[np.int64]:
+        """Numbers of named items, or of all."""
+        if items is None:
+            return np.arange(len(self.names_))
+        return numbers_of([id_list(items, "items")], self.names_, cure)[:, 0]
+
+    def _data(self, comparisons: Any, given: Mapping[str, Any]) -> ComparisonData:
+        """Comparisons by pairs with what is known of the items; see `read_columns`."""
+        if isinstance(comparisons, ComparisonData):
+            data, features = read_columns(comparisons, None, given), self.item_features
+            if features is not None and data.features is not None:
+                raise ValueError("comparisons has features and item_features is given; leave one")
+            names, features = list(data.names), data.features
+        else:
+            names, features = self._read_items()
+            where = "items" if features is None else "item_features"
+            refuse_one(names)
+            data = read_columns(comparisons, names, given, f"it is not in {where}")
+        refuse_one(data.names)
+        return replace(data, features=features)
+
+    def _read_items(self) -> tuple[list[Hashable] | None, Array | None]:
+        """Names of all items and their features, where `items` or `item_features` say them."""
+        named = None if self.items is None else id_list(self.items, "items")
+        if named is not None and len(set(named)) < len(named):
+            again = next(name for name in named if named.count(name) > 1)
+            raise ValueError(f"items names {again!r} twice; keep one of them")
+        if self.item_features is None:
+            return named, None
+        table = read_item_table(self.item_features)
+        names = list(table.items)
+        if named is None:
+            return names, table.values
+        if len(named) != len(names):
+            raise ValueError(f"items names {len(named)}, but item_features has {len(names)} rows")
+        if names != list(range(len(names))):
+            return named, table.rows(named)
+        return named, table.values
+
+
+def refuse_one(names: Sequence[Hashable] | None) -> None:
+    """Refuse one item alone."""
+    if names is not None and len(names) < 2:
+        raise ValueError(f"there is one item, {names[0]!r}; compare two or more")
+
+
+def by_gap(gaps: Array | None, count: int) -> Iterator[tuple[NDArray[np.intp], float]]:
+    """Rows that lie as far ahead, of P comparisons to come."""
+    if gaps is None:
+        gaps = np.zeros(count)
+    if gaps.size not in (1, count):
+        raise ValueError(f"time has {gaps.size} entries; pass one, or {count}")
+    gaps = np.broadcast_to(gaps, count)
+    for gap in np.unique(gaps):
+        yield np.flatnonzero(gaps == gap), float(gap)

@@ -1,0 +1,195 @@
+"""A fitted ranker in a file: its options, its names and its posterior, without pickled code."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jax
+import numpy as np
+
+from bayesrank._states import check_axes, check_covariances
+from bayesrank._validate import check_count
+from bayesrank.estimators.checks import graph_laplacian
+from bayesrank.estimators.skills import posterior_of
+from bayesrank.estimators.times import Clock
+from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
+from bayesrank.infer.spi import posterior_from, posterior_state
+from bayesrank.models import (
+    dynamic_thurstone,
+    judged_comparisons,
+    preference_gp,
+    preference_orders,
+    thurstone,
+    thurstone_orders,
+)
+from bayesrank.solvers.comparisons import ArenaFit
+
+if TYPE_CHECKING:
+    from bayesrank.estimators.arena import ArenaRanker
+    from bayesrank.estimators.ranker import NamedRanker
+
+    Ranker = TypeVar("Ranker", bound=NamedRanker)
+    LogRanker = TypeVar("LogRanker", bound=ArenaRanker)
+
+__all__ = ["log_ranker_state", "ranker_state", "restored", "restored_log_ranker"]
+
+_PROGRAMS = {
+    each.__name__: each
+    for each in (
+        dynamic_thurstone,
+        judged_comparisons,
+        preference_gp,
+        preference_orders,
+        thurstone,
+        thurstone_orders,
+    )
+}
+_RESULTS = {each.__name__: each for each in (EPResult, IntegratedEPResult, LargeEPResult)}
+# What the posterior says of itself, or what is written in another form.
+_NO_OPTIONS = {"item_features", "items", "laplacian", "random_state"}
+_FEATURES = {"features": "nd", "feature_mean_": "d", "feature_scale_": "d"}
+_AXES = {
+    "joint_mean": "n",
+    "joint_covariance": "nn",
+    "weights": "k",
+    "component_means": "kn",
+    "component_covariances": "knn",
+}
+_SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
+_NAMES = ("names_", "judge_names_", "group_names_")
+_LEARNED = ("position_label_", "components_", "num_judged_", "hyperparameters_")
+_VARIANCES = ("bias_variance", "log_reliability_variance")
+_FIT_AXES = {
+    "mean": "m",
+    "covariance": "mm",
+    "group_skills": "cn",
+    "group_covariance": "cmm",
+    "log_reliability": "j",
+    "log_reliability_variance": "j",
+}
+
+
+def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
+    """What a file says of a fitted ranker."""
+    result: Any = ranker.result
+    seed = ranker.random_state
+    options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
+    return {
+        "options": options,
+        "random_state": int(seed) if isinstance(seed, Integral) else None,
+        "names": tuple(ranker.names_),
+        "clock": getattr(ranker, "clock_", None) if options.get("time") else None,
+        "scales": {name: getattr(ranker, name, None) for name in _SCALES},
+        "kind": type(result).__name__,
+        "result": _result_tree(result),
+        "params": ranker.params_,
+    }
+
+
+def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
+    """Make a fitted ranker of what `ranker_state` says of one; refuse what does not fit."""
+    scales, names = state["scales"], list(state["names"])
+    result = _result_from(_RESULTS[state["kind"]], state["result"])
+    features = None
+    if scales["feature_mean_"] is not None:
+        known = result.model_args[0]
+        check_axes({"features": known, **scales}, _FEATURES)
+        features = known * scales["feature_scale_"] + scales["feature_mean_"]
+    options = {**state["options"], "random_state": state["random_state"]}
+    if scales["laplacian_"] is not None:
+        options["laplacian"] = graph_laplacian(scales["laplacian_"], np.asarray(features))
+        graph_laplacian(result.model_kwargs["laplacian"], np.asarray(features))
+    ranker = kind().set_params(item_features=features, items=names, **options)
+    ranker.names_, ranker.result_ = names, result
+    ranker.params_, ranker.log_evidence_ = state["params"], result.log_evidence
+    learned = {} if features is None else scales
+    if state["clock"] is not None:
+        learned = {"clock_": Clock(**state["clock"])}
+    for name, value in learned.items():
+        setattr(ranker, name, value)
+    if result.shapes["f"] != (len(names),):
+        raise ValueError("names and skills are not as many")
+    ranker.posterior_ = posterior_of(result, ranker.likelihood)
+    return ranker
+
+
+def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
+    """What a file says of a fitted `ArenaRanker`."""
+    names = {name: getattr(ranker, name) for name in _NAMES}
+    if not all(isinstance(each, str | int) for some in names.values() for each in some):
+        raise ValueError("a name is neither text nor a whole number; rename it to save")
+    averaged = isinstance(ranker.result, IntegratedEPResult)
+    options = {
+        "hyperparameters": ranker.hyperparameters,
+        "num_samples": ranker.num_samples,
+        "random_state": ranker.random_state if isinstance(ranker.random_state, int) else None,
+    }
+    return {
+        **names,
+        "options": options,
+        "learned": {name: getattr(ranker, name) for name in _LEARNED},
+        "averaged": averaged,
+        "result": _result_tree(ranker.result) if averaged else ranker.result,
+    }
+
+
+def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRanker:
+    """Make a fitted ranker of what `log_ranker_state` says of one; refuse what does not fit."""
+    names = {name: state[name] for name in _NAMES}
+    ranker = kind(items=names["names_"], **state["options"])
+    check_count(ranker.num_samples, "num_samples")
+    for name, value in {**names, **state["learned"]}.items():
+        setattr(ranker, name, value)
+    if state["averaged"]:
+        result = _result_from(IntegratedEPResult, state["result"])
+        params = {name: result.mean[name] for name in result.hyperparameters}
+        [num_skills] = result.shapes["f"]
+    else:
+        result = ArenaFit(**state["result"])
+        _check_fit(result, len(ranker.group_names_))
+        params = {name: np.asarray(value) for name, value in result.scales.items()}
+        num_skills = result.num_items
+    if not num_skills == len(ranker.names_) == len(ranker.components_):
+        raise ValueError("names and skills are not as many")
+    ranker.result_, ranker.params_ = result, params
+    ranker.posterior_ = posterior_of(result)
+    ranker.judges()  # what does not fit together does not answer
+    return ranker
+
+
+def _check_fit(fit: ArenaFit, num_groups: int) -> None:
+    arrays = fit._asdict()
+    sizes = {"m": fit.num_items + fit.with_position + fit.with_ties, "n": fit.num_items}
+    check_axes(arrays, _FIT_AXES, sizes | {"c": num_groups})
+    check_covariances(arrays, "covariance", "group_covariance")
+    if not all((arrays[name] >= 0.0).all() for name in _VARIANCES):
+        raise ValueError("a judge has a negative variance")
+
+
+def _result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
+    """Fields of a result by name, with its program as a name and its key as numbers."""
+    large = isinstance(result, LargeEPResult)
+    left_out = "joint_covariance" if large else ""
+    found = {x.name: getattr(result, x.name) for x in fields(result) if x.name != left_out}
+    if large:
+        found["posterior"] = posterior_state(result.posterior)
+        found["log_evidence_error"] = result.log_evidence_error
+    found["model"] = result.model.__name__
+    if "rng_key" in found:
+        found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
+    return found
+
+
+def _result_from(kind: Any, found: dict[str, Any]) -> Any:
+    """Undo `_result_tree`; `kind` is the class."""
+    found["model"] = _PROGRAMS[found["model"]]
+    check_axes(found, _AXES, {"n": sum(math.prod(each) for each in found["shapes"].values())})
+    check_covariances(found, "joint_covariance", "component_covariances")
+    if "posterior" in found:
+        found["posterior"] = posterior_from(found["posterior"])
+    if "rng_key" in found:
+        found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
+    return kind(**found)

@@ -1,0 +1,205 @@
+"""Skills of a log with judges, by `fit_arena`, as rankers ask of any posterior of skills.
+
+It is one Gaussian, in which reliabilities and the tie width are uncertain by the delta method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from bayesrank.solvers.comparisons.judges_result import ArenaFit
+from bayesrank.solvers.comparisons.posterior import Effects, Judges
+from bayesrank.solvers.comparisons.terms import Asked
+
+__all__ = ["JudgedSkills", "drawn"]
+
+Floats = NDArray[np.float64]
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+class JudgedSkills:
+    """The posterior of skills at scales that were learned or fixed.
+
+    Parameters
+    ----------
+    result
+        What `fit_arena` returned.
+    """
+
+    def __init__(self, result: ArenaFit) -> None:
+        self.result = result
+
+    @property
+    def judges(self) -> Judges:
+        """As the fit has them."""
+        fit = self.result
+        spread = fit.log_reliability_variance
+        return Judges(fit.log_reliability, spread, fit.bias, fit.bias_variance)
+
+    def skills(self, group: int | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
+        mean, covariance = self._moments(group)
+        n = self.result.num_items
+        return mean[:n], np.sqrt(np.diagonal(covariance)[:n])
+
+    def draws(self, group: int | None, number: int, random: np.random.RandomState) -> Floats:
+        """Draws of the Gaussian, shape (number, n)."""
+        mean, covariance = self._moments(group)
+        n = self.result.num_items
+        return drawn(mean[:n], covariance[:n, :n], number, random)
+
+    def effects(self) -> Effects:
+        """What the position and ties come to."""
+        fit, n = self.result, self.result.num_items
+        mean, covariance = self._moments(None)
+        sd = np.sqrt(np.diagonal(covariance))
+        position = (float(mean[n]), float(sd[n])) if fit.with_position else None
+        width = (float(mean[n + 1]), float(sd[n + 1])) if fit.with_ties else None
+        return Effects(position, width)
+
+    def chances(self, asked: Asked) -> Floats:
+        """Probabilities of a loss, a tie and a win, shape (P, 3).
+
+        Given the log tie width and the log reliability the margin is normal; these two are
+        integrated over by Gauss-Hermite quadrature.
+        """
+        mean, covariance = self._moments(asked.group)
+        if asked.judge is not None:
+            self._add_judge(mean, covariance, asked.judge, asked.group)
+        given = _margins(mean, covariance, asked)
+        win, loss = np.zeros(len(asked.first)), np.zeros(len(asked.first))
+        for weight, t in _grid(given.root):
+            log_width, r = (
+                given.log_width + given.root[0] @ t,
+                np.exp(given.log_reliability + given.root[1] @ t),
+            )
+            width = np.exp(log_width) if self.result.with_ties else 0.0
+            middle, variance = given.at(t, r, asked.position)
+            scale = np.sqrt(2.0 + np.maximum(variance, 0.0))
+            win += weight * ndtr((middle - width) / scale)
+            loss += weight * ndtr((-middle - width) / scale)
+        tie = 1.0 - win - loss if self.result.with_ties else np.zeros_like(win)
+        return np.stack([loss, tie, win], axis=1)
+
+    def _moments(self, group: int | None) -> tuple[Floats, Floats]:
+        """Mean and covariance of n skills, the advantage, log tie width and log reliability.
+
+        What there is not, or what is known, has zeros in the covariance.
+        """
+        fit, n = self.result, self.result.num_items
+        mean, covariance = np.zeros(n + 3), np.zeros((n + 3, n + 3))
+        at = self._reported
+        mean[at], covariance[np.ix_(at, at)] = fit.mean, fit.covariance
+        if group is not None:
+            if fit.group_skills is None or fit.group_covariance is None:
+                raise ValueError("the log had fewer than two categories; leave group out")
+            mean[:n] = fit.group_skills[group]
+            covariance[np.ix_(at, at)] = fit.group_covariance[group]
+        return mean, covariance
+
+    @property
+    def _reported(self) -> NDArray[np.int64]:
+        """Places of what the fit reports among skills, advantage, log width and reliability."""
+        fit, n = self.result, self.result.num_items
+        return np.array([*range(n), *[n] * fit.with_position, *[n + 1] * fit.with_ties])
+
+    def _add_judge(self, mean: Floats, covariance: Floats, judge: int, group: int | None) -> None:
+        """Put the judge's own bias into the advantage, and its reliability behind all."""
+        fit, n, at = self.result, self.result.num_items, self._reported
+        own = [n] * (len(fit.bias) > 0) + [n + 2]
+        row = 0 if group is None else 1 + group
+        if fit.judge_covariance is not None:
+            for latent, cross in zip(own, fit.judge_covariance[row, :, :, judge], strict=True):
+                covariance[latent, at] += cross
+                covariance[at, latent] += cross
+        mean[n + 2] = fit.log_reliability[judge]
+        covariance[n + 2, n + 2] = fit.log_reliability_variance[judge]
+        if len(fit.bias):
+            mean[n] += fit.bias[judge]
+            covariance[n, n] += fit.bias_variance[judge]
+            # That of the bias alone; with the effect of the position it is there already.
+            covariance[n, n + 2] += fit.bias_reliability[judge]
+            covariance[n + 2, n] += fit.bias_reliability[judge]
+
+
+class _GivenNormals(NamedTuple):
+    """Margins as functions of two standard normals, by which width and reliability vary."""
+
+    root: Floats
+    log_width: float
+    log_reliability: float
+    difference: tuple[Floats, Floats]  #: mean (P,), and slope in the two normals (2, P)
+    advantage: tuple[float, Floats]  #: mean, and slope in the two normals (2,)
+    left: tuple[Floats, Floats, float]  #: what is left of variances and of the covariance
+
+    def at(self, t: Floats, reliability: float, position: float) -> tuple[Floats, Floats]:
+        """Mean and variance of the margins given the two normals, both of shape (P,)."""
+        mean = reliability * (self.difference[0] + t @ self.difference[1])
+        mean += position * (self.advantage[0] + t @ self.advantage[1])
+        own, both, advantage = self.left
+        variance = reliability**2 * own + 2.0 * reliability * position * both
+        return mean, variance + position**2 * advantage
+
+
+def _margins(mean: Floats, covariance: Floats, asked: Asked) -> _GivenNormals:
+    n, first, second = len(mean) - 3, asked.first, asked.second
+    own = np.diagonal(covariance)
+    variance = own[first] + own[second] - 2.0 * covariance[first, second]
+    others = covariance[first, n:] - covariance[second, n:]
+    advantage, log_width, log_reliability = mean[n:]
+    root = _root(covariance[n + 1 :, n + 1 :])
+    with_difference = _whitened(root, others[:, 1:].T)
+    with_advantage = _whitened(root, covariance[n + 1 :, n])
+    left = (
+        np.maximum(variance - (with_difference**2).sum(0), 0.0),
+        others[:, 0] - with_advantage @ with_difference,
+        max(covariance[n, n] - with_advantage @ with_advantage, 0.0),
+    )
+    difference = mean[first] - mean[second], with_difference
+    return _GivenNormals(
+        root, log_width, log_reliability, difference, (advantage, with_advantage), left
+    )
+
+
+def _root(covariance: Floats) -> Floats:
+    """Lower triangular root of a 2 x 2 covariance, of which either variance may be zero."""
+    (a, b), (_, c) = covariance
+    root = np.zeros((2, 2))
+    root[0, 0] = np.sqrt(a)
+    root[1, 0] = b / root[0, 0] if a > 0.0 else 0.0
+    root[1, 1] = np.sqrt(max(c - root[1, 0] ** 2, 0.0))
+    return root
+
+
+def _whitened(root: Floats, cross: Floats) -> Floats:
+    """Covariances with the standard normals whose product with the root is what they stand for."""
+    found = np.zeros_like(cross)
+    if root[0, 0] > 0.0:
+        found[0] = cross[0] / root[0, 0]
+    if root[1, 1] > 0.0:
+        found[1] = (cross[1] - root[1, 0] * found[0]) / root[1, 1]
+    return found
+
+
+def _grid(root: Floats) -> Iterator[tuple[float, Floats]]:
+    """Weights and values of the two standard normals; of one without effect, only zero."""
+    axes = [
+        list(zip(_WEIGHTS, _NODES, strict=True)) if side > 0.0 else [(1.0, 0.0)]
+        for side in np.diagonal(root)
+    ]
+    for first_weight, first in axes[0]:
+        for second_weight, second in axes[1]:
+            yield first_weight * second_weight, np.array([first, second])
+
+
+def drawn(mean: Floats, covariance: Floats, number: int, random: np.random.RandomState) -> Floats:
+    """Draws of a Gaussian, shape (number, n)."""
+    normal = random.standard_normal((number, len(mean)))
+    return mean + normal @ np.linalg.cholesky(covariance).T

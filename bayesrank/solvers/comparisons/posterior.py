@@ -1,0 +1,272 @@
+"""Skills by EP, at given hyperparameters or averaged over them, and comparisons that they foretell.
+
+A comparison's margin is a sum of few latents (`bayesrank.solvers.comparisons.terms`), so it is
+normal in each part of the posterior, and the likelihood averages over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.infer import IntegratedEPResult, LargeEPResult
+from bayesrank.infer.spi import tilted_moments
+from bayesrank.models.comparisons import PAIR_LIKELIHOODS
+from bayesrank.solvers.comparisons.terms import Asked, MarginRows, margin_rows
+
+__all__ = [
+    "OUTCOMES",
+    "Component",
+    "EPSkills",
+    "Effects",
+    "Judges",
+    "RankerPosterior",
+    "chances_by",
+    "components_of",
+    "moments_of",
+    "outcome_chances",
+]
+
+Floats = NDArray[np.float64]
+
+OUTCOMES = ("loss", "tie", "win")
+"""Outcomes for the first item of a pair, in the order of the columns of chances."""
+
+
+class Effects(NamedTuple):
+    """Mean and standard deviation of what decides comparisons beside skill, by name."""
+
+    position_effect: tuple[float, float] | None
+    log_tie_width: tuple[float, float] | None
+
+
+class Judges(NamedTuple):
+    """Moments of what is each judge's own, shape (J,); biases are empty without positions."""
+
+    log_reliability: Floats
+    log_reliability_variance: Floats
+    bias: Floats
+    bias_variance: Floats
+
+
+class RankerPosterior(Protocol):
+    """What a ranker asks of a posterior, by whatever route it was found."""
+
+    def skills(self, group: int | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
+        ...
+
+    def draws(self, group: int | None, number: int, random: np.random.RandomState) -> Floats:
+        """Draws of skills, shape (number, n)."""
+        ...
+
+    def chances(self, asked: Asked) -> Floats:
+        """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
+        ...
+
+    def effects(self) -> Effects:
+        """What the position and ties come to."""
+        ...
+
+    @property
+    def judges(self) -> Judges:
+        """What is each judge's own."""
+        ...
+
+
+class Component(NamedTuple):
+    """Latents given the hyperparameters; the posterior is a mixture of one such, or several.
+
+    Attributes
+    ----------
+    weight
+        Its share.
+    params
+        Values of the hyperparameters.
+    mean, covariance
+        Of the latents, shapes (N,) and (N, N); or what stands for the covariance of many, whose
+        ``variances(rows)`` are those of sums of latents.
+    prior_variance
+        Of the skill of an item of which nothing is known; zero with features.
+    """
+
+    weight: float
+    params: Mapping[str, NDArray[Any]]
+    mean: Floats
+    covariance: Any
+    prior_variance: float = 0.0
+
+    def margins(self, rows: MarginRows) -> tuple[Floats, Floats]:
+        """Means and variances of sums of latents, both of shape (P,)."""
+        mean = np.sum(rows.values * self.mean[rows.columns], axis=1)
+        if not isinstance(self.covariance, np.ndarray):
+            return mean, self.covariance.variances(rows)
+        values, columns = rows
+        within = self.covariance[columns[:, :, None], columns[:, None, :]]
+        return mean, np.maximum(np.einsum("pa,pab,pb->p", values, within, values), 0.0)
+
+
+class _KeptApart(NamedTuple):
+    """Covariances of a result that does not keep them."""
+
+    result: LargeEPResult
+
+    def variances(self, rows: MarginRows) -> Floats:
+        own = np.sum(rows.values**2 * self.result.stddev["f"][rows.columns] ** 2, axis=1)
+        both = (rows.values != 0.0).all(axis=1) & (rows.values.shape[1] > 1)
+        if both.any():
+            first, second = rows.columns[both].T
+            own[both] = self.result.difference(first, second, exact=False)[1] ** 2
+        return own
+
+
+class EPSkills:
+    """The posterior of skills by a result of EP.
+
+    Parameters
+    ----------
+    result
+        Of a program of comparisons or orders, whose skills are the site ``f``.
+    likelihood
+        "probit" or "logit".
+    """
+
+    def __init__(self, result: Any, likelihood: str = "probit") -> None:
+        self.result, self.likelihood = result, likelihood
+
+    @property
+    def at(self) -> dict[str, NDArray[np.int64]]:
+        """Numbers of the latents of each site, in its shape."""
+        start, at = 0, {}
+        for name, shape in self.result.shapes.items():
+            at[name] = np.arange(start, start + int(np.prod(shape, dtype=int))).reshape(shape)
+            start += at[name].size
+        return at
+
+    def components(self) -> list[Component]:
+        """The Gaussians that the posterior is a mixture of."""
+        return components_of(self.result)
+
+    def skills(self, group: int | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
+        if group is None:
+            return self.result.mean["f"], self.result.stddev["f"]
+        at = self.at
+        pairs = ((1.0, at["f"]), (1.0, at["group_skill"][group]))
+        return moments_of(self.components(), MarginRows.of(at["f"].size, *pairs))
+
+    def draws(self, group: int | None, number: int, random: np.random.RandomState) -> Floats:
+        """Draws that the result keeps."""
+        del number, random
+        draws = self.result.get_samples()
+        return draws["f"] if group is None else draws["f"] + draws["group_skill"][:, group]
+
+    def chances(self, asked: Asked) -> Floats:
+        """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
+        if asked.judge is not None:
+            raise ValueError("the log had no judges; leave judge out")
+        return chances_by(self.components(), self.at, asked, self.likelihood)
+
+    def effects(self) -> Effects:
+        """What the position and ties come to."""
+        position = width = None
+        parts, at = self.components(), self.at
+        if "position_effect" in at:
+            rows = MarginRows.of(1, (1.0, at["position_effect"]))
+            position = tuple(float(each[0]) for each in moments_of(parts, rows))
+        if "tie_width" in parts[0].params:
+            logs = np.log([float(part.params["tie_width"]) for part in parts])
+            weights = np.array([part.weight for part in parts])
+            mean = float(weights @ logs)
+            width = mean, float(np.sqrt(weights @ (logs - mean) ** 2))
+        return Effects(position, width)
+
+    @property
+    def judges(self) -> Judges:
+        """None."""
+        return Judges(*(np.zeros(0) for _ in range(4)))
+
+
+def components_of(result: Any) -> list[Component]:
+    """The Gaussians that a result of EP is, or is a mixture of."""
+    mixture = isinstance(result, IntegratedEPResult)
+    parts = list(result.components()) if mixture else [(1.0, result.params, result)]
+    found = []
+    for weight, params, moments in parts:
+        large = isinstance(moments, LargeEPResult)
+        covariance = _KeptApart(moments) if large else moments.joint_covariance
+        prior_variance = float(params.get("scale", 0.0)) ** 2
+        found.append(Component(weight, params, moments.joint_mean, covariance, prior_variance))
+    return found
+
+
+def moments_of(parts: Sequence[Component], rows: MarginRows) -> tuple[Floats, Floats]:
+    """Means and standard deviations of sums of latents under a mixture, both of shape (P,)."""
+    weights = np.array([part.weight for part in parts])
+    means, variances = (
+        np.array(each) for each in zip(*(p.margins(rows) for p in parts), strict=True)
+    )
+    mean = weights @ means
+    return mean, np.sqrt(weights @ (variances + (means - mean) ** 2))
+
+
+def chances_by(
+    parts: Sequence[Component], at: Mapping[str, Any], asked: Asked, likelihood: str
+) -> Floats:
+    """Chances by some components; items beyond those of ``at["f"]`` come from the population."""
+    num_items = at["f"].size
+    pairs = np.stack([asked.first, asked.second], axis=1)
+    new = pairs >= num_items
+    if new.any() and asked.group is not None:
+        raise ValueError("an item that was not in fit has no skill in a category; leave group out")
+    first, second = np.where(new, 0, pairs).T
+    rows = margin_rows(asked._replace(first=first, second=second), at)
+    rows.values[:, :2][new] = 0.0  # of a newcomer the posterior says nothing
+    newcomers = np.where(pairs[:, 0] == pairs[:, 1], 0, new.sum(axis=1))
+    total = np.zeros((len(pairs), 3))
+    for part in parts:
+        mean, variance = part.margins(rows)
+        variance = variance + newcomers * part.prior_variance
+        total += part.weight * outcome_chances(likelihood, part.params, mean, variance)
+    return total
+
+
+def outcome_chances(
+    likelihood: str, params: Mapping[str, Any], mean: Floats, variance: Floats
+) -> Floats:
+    """Probabilities of `OUTCOMES` of comparisons whose margins are normal, shape (P, 3).
+
+    With ``tie_width`` among the hyperparameters `params`, ties are possible.
+    """
+    ties = "tie_width" in params
+    values = np.array([0, 1, 2]) if ties else np.array([0, 1])
+    with jax.enable_x64(True):
+        family = PAIR_LIKELIHOODS[likelihood][ties]
+        scales = [params[name] for name in ("tie_width", "noise") if name in params]
+        found = np.exp(np.asarray(_log_chances(family, scales, values, mean, variance)))
+    return found.T if ties else np.stack([found[0], np.zeros_like(mean), found[1]], axis=1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_chances(
+    family: Callable[..., Any],
+    scales: list[jax.Array],
+    values: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+) -> jax.Array:
+    """Log probabilities of outcomes, averaged over normal margins, shape (outcomes, P)."""
+
+    def of_one(value: jax.Array) -> jax.Array:
+        distribution = family(jnp.zeros(()), *scales)
+        if hasattr(distribution, "tilted_moments"):
+            return distribution.tilted_moments(value, mean, variance).log_z
+        return tilted_moments(lambda m: family(m, *scales).log_prob(value), mean, variance).log_z
+
+    return jax.lax.map(of_one, values)

@@ -1,0 +1,292 @@
+r"""What is known of the items' skills: nothing, their features, or when they were compared.
+
+An object of each kind says which program it is, how its hyperparameters look, and how a posterior
+is carried further: to new items by the Gaussian process,
+
+.. math::
+    f_* \sim N(W' m, \; K_{**} - W' K_* + W' S W), \qquad W = K^{-1} K_*,
+
+of the posterior :math:`f \sim N(m, S)` of the items compared, or to later times by the process in
+time. Of more items with features than a covariance matrix takes, the prior is of low rank
+(`bayesrank.gp.features`), and so is what their posterior shares with new items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from tinygp.kernels import Kernel
+
+from bayesrank import gp
+from bayesrank.infer import LargeEPResult
+from bayesrank.infer.spi import MOST_DENSE
+from bayesrank.models import (
+    dynamic_thurstone,
+    preference_gp,
+    preference_orders,
+    thurstone,
+    thurstone_orders,
+)
+from bayesrank.solvers.comparisons.posterior import Component, EPSkills
+from bayesrank.solvers.comparisons.process import move, pace_of, steps_of
+from bayesrank.solvers.comparisons.terms import MarginRows
+
+__all__ = [
+    "Independent",
+    "Moving",
+    "ProcessSkills",
+    "Skills",
+    "above_average",
+    "at_later_times",
+    "at_new_items",
+    "enough_inducing",
+    "fewer_comparisons",
+    "prior_covariances",
+    "with_new_items",
+]
+
+Floats = NDArray[np.float64]
+Shapes = dict[str, tuple[int, ...]]
+
+# Inducing points and comparisons that hyperparameters are learned with.
+_LEARNING_RANK = 200
+_LEARNING_COMPARISONS = 10_000
+_CHUNK = 16_384
+# Largest curvature of the log likelihood in the margin, where noise is one.
+_CURVATURE = {"probit": 1 / math.pi, "logit": 0.25}
+
+
+class Independent(NamedTuple):
+    """Items of which nothing is known."""
+
+    items: int
+
+    programs = (thurstone, thurstone_orders)
+
+    def shapes(self, orders: bool) -> Shapes:
+        """The spread of skills."""
+        return {"scale": ()}
+
+    def arguments(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    @property
+    def too_many(self) -> str:
+        """So many items leave next to nothing open."""
+        return _beyond(self.items)
+
+
+class ProcessSkills(NamedTuple):
+    """Items with features on the scale of the prior, (n, d), and a graph if there is one."""
+
+    items: Floats
+    ard: bool = False
+    laplacian: Any = None
+
+    programs = (preference_gp, preference_orders)
+
+    def shapes(self, orders: bool) -> Shapes:
+        """Kernel, noise and the graph's weight; of orders, the noise sets the unit."""
+        lengthscale = self.items.shape[1:] if self.ard else ()
+        found: Shapes = {"amplitude": (), "lengthscale": lengthscale}
+        found |= {} if orders else {"noise": ()}
+        return found | ({} if self.laplacian is None else {"graph_weight": ()})
+
+    def arguments(self) -> dict[str, Any]:
+        """Whether features have lengthscales of their own, and the graph."""
+        graph = {} if self.laplacian is None else {"laplacian": self.laplacian}
+        return {"ard": self.ard, **graph}
+
+    @property
+    def inducing(self) -> bool:
+        """Whether they are too many for a covariance matrix."""
+        return self.laplacian is None and len(self.items) > MOST_DENSE
+
+    @property
+    def too_many(self) -> str:
+        """So many items have a prior of low rank, whose hyperparameters are learned."""
+        return _beyond(len(self.items)) if self.inducing else ""
+
+
+class Moving(NamedTuple):
+    """Items whose skills move, at times on the scale of the prior, (T,)."""
+
+    items: int
+    process: str
+    times: Floats
+    period: NDArray[np.int64]
+
+    programs = (dynamic_thurstone, None)
+
+    def shapes(self, orders: bool) -> Shapes:
+        """The spread of skills, and how fast they move."""
+        return {"scale": (), pace_of(self.process): ()}
+
+    def arguments(self) -> dict[str, Any]:
+        """The times, and which of them each comparison was at."""
+        return {"times": self.times, "period": self.period, "process": self.process}
+
+    too_many = ""
+
+
+Skills = Independent | ProcessSkills | Moving
+"""What may be known of the items' skills."""
+
+
+def _beyond(count: int) -> str:
+    return f"of {count:,} items, more than {MOST_DENSE:,}" if count > MOST_DENSE else ""
+
+
+def at_later_times(skills: EPSkills, gap: float) -> list[Component]:
+    """The posterior of `dynamic_thurstone` some time after the last comparison."""
+    options = skills.result.model_kwargs
+    process, [num_items] = options["process"], skills.result.shapes["f"]
+    found = []
+    for part in skills.components():
+        mean = part.mean.reshape(-1, num_items)
+        covariance = np.asarray(part.covariance).reshape(mean.shape * 2)
+        scale, pace = part.params["scale"], part.params[pace_of(process)]
+        with jax.enable_x64(True):
+            steps = steps_of(process, scale, pace, jnp.array([gap]))
+            moved = move(jnp.asarray(mean), jnp.asarray(covariance), steps.decay[0], steps.noise[0])
+        mean, covariance = (np.asarray(array) for array in moved)
+        prior = float(scale) ** 2
+        if process == "walk":
+            prior += float(pace) ** 2 * (float(np.ptp(options["times"])) + gap)
+        found.append(Component(part.weight, part.params, mean[0], covariance[0, :, 0], prior))
+    return found
+
+
+class _SharedSkills(NamedTuple):
+    """Covariances ``root @ root.T + diag(own)``, shapes (m, M) and (m,)."""
+
+    root: Floats
+    own: Floats
+
+    def variances(self, rows: MarginRows) -> Floats:
+        values, columns = rows
+        if columns.shape[1] == 2:  # of an item with itself nothing is left
+            values = np.where(columns[:, :1] == columns[:, 1:], 0.0, values)
+        variance = np.sum(values**2 * self.own[columns], axis=1)
+        for start in range(0, len(columns), _CHUNK):
+            some = slice(start, start + _CHUNK)
+            roots = np.einsum("pw,pwm->pm", values[some], self.root[columns[some]])
+            variance[some] += np.sum(roots**2, axis=1)
+        return variance
+
+
+def at_new_items(skills: EPSkills, features: Floats, *, joint: bool = True) -> list[Component]:
+    """Skills of new items alone, features (m, d) on the scale of the prior.
+
+    Without `joint` the covariances of new items are not there, only their variances, as if they
+    were independent: of many items these are enough for what `moments_of` tells of each.
+    """
+    result = skills.result
+    if isinstance(result, LargeEPResult):
+        mean, root, own = _by_inducing(result, features)
+        return [Component(1.0, result.params, mean, _SharedSkills(root, own))]
+    known = result.model_args[0]
+    found = []
+    for part in skills.components():
+        with jax.enable_x64(True):
+            scales = [part.params[k] for k in ("amplitude", "lengthscale")]
+            arrays = prior_covariances(gp.rbf, scales, known, features, joint)
+            gram, across, prior = map(np.asarray, arrays)
+        weights = cho_solve(cho_factor(gram, lower=True), across)
+        change = np.asarray(part.covariance) @ weights - across
+        if joint:
+            carried: Any = prior + weights.T @ change
+        else:
+            own = prior + np.einsum("nm,nm->m", weights, change)
+            carried = _SharedSkills(np.zeros((own.size, 0)), own)
+        found.append(part._replace(mean=weights.T @ part.mean, covariance=carried))
+    return found
+
+
+def with_new_items(skills: EPSkills, features: Floats) -> list[Component]:
+    """Skills of the items of `fit`, and behind them of new ones, features (m, d)."""
+    result = skills.result
+    if not isinstance(result, LargeEPResult):
+        return at_new_items(skills, np.concatenate([result.model_args[0], features]))
+    mean, new_root, new_own = _by_inducing(result, features)
+    root, own = result.posterior.factors()
+    # What all skills share comes first, then what the compared ones share besides.
+    shared = np.pad(new_root, ((0, 0), (0, root.shape[1] - new_root.shape[1])))
+    whole = _SharedSkills(np.concatenate([root, shared]), np.concatenate([own, new_own]))
+    return [Component(1.0, result.params, np.concatenate([result.mean["f"], mean]), whole)]
+
+
+def above_average(part: Component, num_known: int) -> Component:
+    """Skills of the items after the known ones, from the average of these, as a ranking has it."""
+    if isinstance(part.covariance, _SharedSkills):
+        root, own = part.covariance
+        mean, root = (x[num_known:] - x[:num_known].mean(axis=0) for x in (part.mean, root))
+        own = own[num_known:] + own[:num_known].mean() / num_known
+        return part._replace(mean=mean, covariance=_SharedSkills(root, own))
+    contrast = np.eye(len(part.mean))[num_known:]
+    contrast[:, :num_known] -= 1.0 / num_known
+    covariance = contrast @ np.asarray(part.covariance) @ contrast.T
+    return part._replace(mean=contrast @ part.mean, covariance=covariance)
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def prior_covariances(
+    make: Callable[..., Kernel],
+    scales: list[jax.Array],
+    known: jax.Array,
+    new: jax.Array,
+    joint: bool = False,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Prior covariances of a Gaussian process at known items (n, d) and new ones (m, d).
+
+    Returns those of the known items (n, n), with the new ones (n, m), and of the new ones: all of
+    them (m, m) if `joint`, or the variances (m,). The first and the last have jitter.
+    """
+    kernel = make(*scales)
+    own = gp.gram(kernel, new) if joint else (1.0 + gp.JITTER[new.dtype]) * kernel(new)
+    return gp.gram(kernel, known), kernel(known, new), own
+
+
+def fewer_comparisons(
+    X: Floats, pairs: NDArray[Any], options: Mapping[str, Any]
+) -> tuple[tuple[Floats, NDArray[Any]], dict[str, Any]]:
+    """Arguments for learning: 10,000 comparisons by chance, or all, their items, and a rank."""
+    kept = np.random.default_rng(0).permutation(len(pairs))[:_LEARNING_COMPARISONS]
+    kept = np.sort(kept)
+    items, inverse = np.unique(pairs[kept], return_inverse=True)
+    part = {k: v[kept] if k in ("outcomes", "weights") else v for k, v in options.items()}
+    return (X[items], inverse.reshape(-1, 2)), {**part, "rank": min(_LEARNING_RANK, len(items))}
+
+
+def enough_inducing(
+    params: Mapping[str, Any], X: Floats, pairs: NDArray[Any], options: Mapping[str, Any]
+) -> int:
+    """Number of inducing points by `gp.enough_rank`, of what comparisons tell of items."""
+    each = np.asarray(options.get("weights", np.ones(len(pairs))), float)
+    precision = np.bincount(pairs.ravel(), np.repeat(each, 2), len(X))
+    precision *= _CURVATURE[options["likelihood"]] / float(params["noise"]) ** 2
+    with jax.enable_x64(True):
+        kernel = gp.rbf(params["amplitude"], params["lengthscale"])
+        return gp.enough_rank(kernel, X, precision)
+
+
+def _by_inducing(result: LargeEPResult, features: Floats) -> tuple[Floats, Floats, Floats]:
+    """Means of new items, what they share by the inducing points, (m, M), and their own, (m,)."""
+    gaussian: Any = result.posterior.gaussian
+    known, rank, params = result.model_args[0], result.model_kwargs["rank"], result.params
+    with jax.enable_x64(True):
+        kernel = gp.rbf(params["amplitude"], params["lengthscale"])
+        points = gp.inducing_points(jnp.asarray(known), rank)
+        prior = gp.features(kernel, jnp.asarray(features), rank, inducing=points)
+    mean, root = gaussian.shared()
+    factor = np.asarray(prior.cov_factor)
+    return factor @ mean, factor @ root, np.asarray(prior.cov_diag)
