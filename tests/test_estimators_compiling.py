@@ -45,6 +45,7 @@ def compiled() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:EM has not converged")
 @pytest.mark.parametrize(("fit", "count"), [(rank, 24), (rank_features, 24), (rate, 60)])
 def test_further_folds_compile_nothing(

@@ -62,6 +62,7 @@ def client(tmp_path_factory):
         client.execute(cleanup_kc=True)
 
 
+@pytest.mark.slow
 @each_notebook
 @pytest.mark.filterwarnings("default")  # those of the notebook machinery are not ours
 def test_runs_in_small_form(path, client):

@@ -51,6 +51,7 @@ def test_estimators_side_by_side_agree_with_one_after_the_other(backend):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
     """Those that are forked before anything is computed compute."""
     code = """
@@ -116,6 +117,7 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
     assert "went on" not in done.stdout and "'spawn'" in done.stdout
 
 
+@pytest.mark.slow
 def test_background_learning_under_stress(tmp_path):
     """Threads ask, tell, skip, undo and look while hyperparameters are learned again and again."""
     from bayesrank.active import QueryLoop

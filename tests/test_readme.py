@@ -34,6 +34,7 @@ def _run(number: int) -> dict[str, Any]:
     return scope
 
 
+@pytest.mark.slow
 def test_the_estimator_ranks_names(capsys):
     model = _run(0)["model"]
     assert [str(name) for name in model.rank().name] == ["Ann", "Bob", "Cid", "Dee"]
