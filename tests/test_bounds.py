@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from bounds_worlds import GaussianRatings, least_squares, pick_best, simulate_coverage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import comb
@@ -153,7 +154,7 @@ def test_inversions_are_the_smallest_samples(counts, epsilon, alpha, dim, form):
         assert bounds.uniform_bound(rho, larger, shatter, delta=0.1, alpha=alpha) <= epsilon
 
 
-PROBLEM = bounds.GaussianRatings(
+PROBLEM = GaussianRatings(
     means=np.array([[0.0, 0.0], [0.6, 0.2], [1.2, 0.0]]), chances=np.array([0.5, 0.3, 0.2])
 )
 
@@ -173,9 +174,9 @@ def test_theorem_1_holds_and_is_loose(alpha):
     angle = np.linspace(0, np.pi, 30, endpoint=False)
     candidates = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     delta = 0.1
-    result = bounds.simulate_coverage(
+    result = simulate_coverage(
         PROBLEM,
-        bounds.pick_best(candidates, alpha),
+        pick_best(candidates, alpha),
         lambda rho, size: bounds.finite_class_bound(
             rho, size, num_functions=len(candidates), delta=delta, alpha=alpha
         ),
@@ -188,7 +189,7 @@ def test_theorem_1_holds_and_is_loose(alpha):
 
 
 def test_theorem_1_for_one_function_covers_where_its_direction_is_fixed():
-    result = bounds.simulate_coverage(
+    result = simulate_coverage(
         PROBLEM,
         lambda features, labels: np.array([1.0, 0.0]),
         lambda rho, size: bounds.finite_class_bound(rho, size, delta=0.1),
@@ -203,9 +204,9 @@ def test_theorem_2_holds_and_is_looser():
     delta, looseness = 0.1, {}
     for form in ("theorem", "joint"):
         shatter = bounds.linear_shatter(2, form=form)
-        result = bounds.simulate_coverage(
+        result = simulate_coverage(
             PROBLEM,
-            bounds.least_squares,
+            least_squares,
             lambda rho, size, shatter=shatter: bounds.uniform_bound(
                 rho, size, shatter, delta=delta
             ),

@@ -4,14 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from bounds_worlds import GaussianRatings
 from scipy.special import softmax
 
 from bayesrank import bounds
 from bayesrank.metrics import PerQuery, auc, k_partite_error, ndcg
 
-PROBLEM = bounds.GaussianRatings(
-    means=np.array([[0.0], [0.7], [1.0]]), chances=np.array([0.3, 0.4, 0.3])
-)
+PROBLEM = GaussianRatings(means=np.array([[0.0], [0.7], [1.0]]), chances=np.array([0.3, 0.4, 0.3]))
 
 
 def delong(scores, labels):

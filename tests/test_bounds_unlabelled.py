@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from bounds_worlds import GaussianQueries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,7 +101,7 @@ def linear_score(weights, features):
     return features @ weights
 
 
-PROBLEM = bounds.GaussianQueries(weights=np.array([1.5, -0.5, 0.0]), size=8)
+PROBLEM = GaussianQueries(weights=np.array([1.5, -0.5, 0.0]), size=8)
 
 
 def test_bound_is_the_sum_of_its_parts():

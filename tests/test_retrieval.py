@@ -12,7 +12,6 @@ from bayesrank.metrics import average_precision
 from bayesrank.retrieval import (
     BM25,
     Index,
-    TfIdf,
     check_counts,
     collection,
     learn_link_weight,
@@ -83,19 +82,6 @@ def test_bm25_is_the_textbook_formula_on_every_query(idf, k1, b):
     engine = BM25(k1=k1, b=b, idf=idf).fit(sparse.csr_array(table))
     wanted = [textbook_bm25(table, query, k1, b, idf) for query in queries]
     np.testing.assert_allclose(engine.scores(queries).toarray(), wanted, rtol=1e-12, atol=1e-12)
-
-
-def test_tf_idf_is_the_cosine():
-    table, queries = random_counts(), random_counts(1, (6, 30))
-    df = (table > 0).sum(0)
-
-    def vectors(rows):
-        with np.errstate(divide="ignore"):
-            raw = np.where(rows > 0, (1 + np.log(rows)) * np.log(len(table) / df), 0.0)
-        return raw / np.linalg.norm(raw, axis=1, keepdims=True)
-
-    got = TfIdf().fit(table).scores(queries).toarray()
-    np.testing.assert_allclose(got, vectors(queries) @ vectors(table).T, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(40, 30), (400, 300)])

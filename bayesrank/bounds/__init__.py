@@ -8,8 +8,7 @@ Two papers' bounds, in log space where they overflow, and the intervals that sta
 * ranking with unlabelled queries [2]_: `ranking_distance`, `mcdiarmid_term` and
   `cross_validation_bound`;
 * intervals of the expected error: `normal_error`, `bootstrap_error`, `posterior_error`, side by
-  side in `error_intervals`, and `bootstrap_queries` for any figure of `bayesrank.metrics`;
-* `simulate_coverage`: does a bound hold, and how loose is it?
+  side in `error_intervals`, and `bootstrap_queries` for any figure of `bayesrank.metrics`.
 
 References
 ----------
@@ -38,23 +37,14 @@ from bayesrank.bounds._shatter import any_shatter as any_shatter
 from bayesrank.bounds._shatter import finite_shatter as finite_shatter
 from bayesrank.bounds._shatter import linear_shatter as linear_shatter
 from bayesrank.bounds._shatter import polynomial_shatter as polynomial_shatter
-from bayesrank.bounds._simulation import Coverage as Coverage
-from bayesrank.bounds._simulation import GaussianQueries as GaussianQueries
-from bayesrank.bounds._simulation import GaussianRatings as GaussianRatings
-from bayesrank.bounds._simulation import least_squares as least_squares
-from bayesrank.bounds._simulation import pick_best as pick_best
-from bayesrank.bounds._simulation import simulate_coverage as simulate_coverage
 from bayesrank.bounds._skew import level_constants as level_constants
 from bayesrank.bounds._skew import pair_share as pair_share
 from bayesrank.bounds._skew import skew_factor as skew_factor
 from bayesrank.bounds._skew import skew_vector as skew_vector
 
 __all__ = [
-    "Coverage",
     "CrossValidationBound",
     "ErrorInterval",
-    "GaussianQueries",
-    "GaussianRatings",
     "Queries",
     "any_shatter",
     "bootstrap_error",
@@ -64,17 +54,14 @@ __all__ = [
     "finite_class_bound",
     "finite_class_examples",
     "finite_shatter",
-    "least_squares",
     "level_constants",
     "linear_shatter",
     "mcdiarmid_term",
     "normal_error",
     "pair_share",
-    "pick_best",
     "polynomial_shatter",
     "posterior_error",
     "ranking_distance",
-    "simulate_coverage",
     "skew_factor",
     "skew_vector",
     "uniform_bound",

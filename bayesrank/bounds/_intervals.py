@@ -81,10 +81,10 @@ def normal_error(scores: ArrayLike, labels: ArrayLike, alpha: float = 0.0) -> tu
         total = np.zeros(lists.num_lists)
         for level, size in zip(known, sizes, strict=True):
             member = lists.label == level
-            mean = ratio(np, lists.total(loss * member), size)[lists.list_id]
+            mean = ratio(lists.total(loss * member), size)[lists.list_id]
             squares = lists.total(np.where(member, (loss - mean) ** 2, 0.0))
-            total = total + ratio(np, squares * size, size - 1)
-        return ratio(np, total, pairs**2)
+            total = total + ratio(squares * size, size - 1)
+        return ratio(total, pairs**2)
 
     return error, float(np.sqrt(per_query(variance, scores, labels, kind="level").mean))
 

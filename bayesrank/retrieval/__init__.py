@@ -5,7 +5,6 @@ documents for queries is a `Hits`.
 """
 
 from bayesrank.retrieval.bm25 import BM25 as BM25
-from bayesrank.retrieval.bm25 import TfIdf as TfIdf
 from bayesrank.retrieval.counts import Collection as Collection
 from bayesrank.retrieval.counts import check_counts as check_counts
 from bayesrank.retrieval.counts import collection as collection
@@ -27,7 +26,6 @@ __all__ = [
     "LinkWeight",
     "Links",
     "SearchEngine",
-    "TfIdf",
     "check_counts",
     "collection",
     "learn_link_weight",

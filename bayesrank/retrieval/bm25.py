@@ -1,4 +1,4 @@
-r"""Okapi BM25 and tf-idf.
+r"""Okapi BM25.
 
 With :math:`tf` occurrences of a term in a document of :math:`l` terms, :math:`L` the mean length,
 :math:`df` of :math:`N` documents with the term, BM25's weight [1]_ is
@@ -25,20 +25,12 @@ from scipy import sparse
 from bayesrank.retrieval.counts import Collection
 from bayesrank.retrieval.engine import SearchEngine
 
-__all__ = ["BM25", "TfIdf"]
+__all__ = ["BM25"]
 
 Array = NDArray[np.float64]
 
 
-class _Formula(SearchEngine):
-    """A search engine whose term weights are a formula."""
-
-    def fit(self, counts: Any) -> Self:
-        """Index documents, see `index`."""
-        return self.index(counts)
-
-
-class BM25(_Formula):
+class BM25(SearchEngine):
     """Okapi BM25.
 
     Parameters
@@ -79,6 +71,10 @@ class BM25(_Formula):
             raise ValueError(f"idf is {idf!r}; choose 'smooth', 'log' or 'odds'")
         self.k1, self.b, self.idf = k1, b, idf
 
+    def fit(self, counts: Any) -> Self:
+        """Index documents, see `index`."""
+        return self.index(counts)
+
     def _document_weights(self, rows: Any, known: Collection) -> Any:
         lengths = rows.sum(axis=1) / known.mean_length
         held = self.k1 * (1.0 - self.b + self.b * lengths)
@@ -86,27 +82,6 @@ class BM25(_Formula):
         weights = _idf(known, self.idf)[rows.indices]
         weights *= (self.k1 + 1.0) * rows.data / (held + rows.data)
         return sparse.csr_array((weights, rows.indices, rows.indptr), shape=rows.shape)
-
-
-class TfIdf(_Formula):
-    """Cosine of tf-idf vectors: ``(1 + log tf) log(N / df)``, scaled to length one.
-
-    Attributes
-    ----------
-    collection_, index_
-        As for `BM25`.
-    """
-
-    def _document_weights(self, rows: Any, known: Collection) -> Any:
-        idf = _idf(known, "log")
-        weights = (1.0 + np.log(rows.data)) * idf[rows.indices]
-        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        norms = np.sqrt(np.bincount(owner, weights**2, minlength=rows.shape[0]))
-        weights /= np.where(norms > 0, norms, 1.0)[owner]
-        return sparse.csr_array((weights, rows.indices, rows.indptr), shape=rows.shape)
-
-    def _query_weights(self, rows: Any, known: Collection) -> Any:
-        return self._document_weights(rows, known)
 
 
 def _idf(documents: Collection, kind: str) -> Array:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
-from bayesrank.bounds._cross_validation import Queries
-from bayesrank.bounds._skew import check_skew, pair_share, skew_vector
+from bayesrank.bounds import Queries, pair_share, skew_vector
 from bayesrank.metrics import k_partite_error
 
 Array = NDArray[np.float64]
@@ -17,15 +16,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GaussianRatings:
-    """Ratings whose features are Gaussian inside each level, with unit covariance.
-
-    Parameters
-    ----------
-    means
-        Mean of the features in each level, shape ``(k, d)``, lowest level first.
-    chances
-        Probability of each level, shape ``(k,)``.
-    """
+    """Ratings whose features are Gaussian inside each level, with unit covariance."""
 
     means: Array
     chances: Array
@@ -38,7 +29,7 @@ class GaussianRatings:
 
     def expected_error(self, weights: Array, rho: ArrayLike, alpha: float = 0.0) -> float:
         """Exact expected error of the ranking function ``weights @ x`` (Definition 2)."""
-        shares = check_skew(rho)
+        shares = np.asarray(rho)
         centres = self.means @ weights / (math.sqrt(2.0) * float(np.linalg.norm(weights)))
         total = sum(
             shares[low] * shares[high] * (high - low) ** alpha * ndtr(centres[low] - centres[high])
@@ -50,17 +41,7 @@ class GaussianRatings:
 
 @dataclass(frozen=True)
 class GaussianQueries:
-    """Queries of `size` candidates with Gaussian features and logistic relevance.
-
-    Parameters
-    ----------
-    weights
-        Log odds of relevance are ``weights @ x`` less `offset`, shape ``(d,)``.
-    size
-        Number of candidates of a query.
-    offset
-        The larger, the fewer are relevant.
-    """
+    """Queries of `size` candidates with Gaussian features and logistic relevance."""
 
     weights: Array
     size: int = 10
@@ -75,15 +56,7 @@ class GaussianQueries:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How a bound did over many samples.
-
-    Parameters
-    ----------
-    deviation
-        Distance of empirical and expected error in each sample.
-    bound
-        The bound in each sample.
-    """
+    """How a bound did over many samples."""
 
     deviation: Array
     bound: Array
@@ -108,30 +81,7 @@ def simulate_coverage(
     alpha: float = 0.0,
     rng: int | np.random.Generator = 0,
 ) -> Coverage:
-    """Learn from many samples and compare the deviations with a bound.
-
-    Parameters
-    ----------
-    problem
-        Where samples come from.
-    learn
-        ``learn(features, labels) -> weights`` of a linear ranking function.
-    bound
-        ``bound(rho, num_examples)``, of the deviation of empirical and expected error.
-    num_examples
-        Size of each sample.
-    num_draws
-        Number of samples.
-    alpha
-        Weight of mistakes.
-    rng
-        Seed or generator.
-
-    Returns
-    -------
-    Coverage
-        One deviation and one bound a sample.
-    """
+    """Learn from many samples and compare the deviations with a bound."""
     generator = np.random.default_rng(rng)
     deviation, bounds = np.empty(num_draws), np.empty(num_draws)
     for draw in range(num_draws):
