@@ -94,20 +94,7 @@ def _pairs(events: Iterable[Event]) -> NDArray[np.intp]:
 
 
 def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) -> History:
-    """Add up records.
-
-    Parameters
-    ----------
-    records
-        In order.
-    before
-        What the records before them add up to.
-
-    Raises
-    ------
-    JournalError
-        If a record is of a kind that this program does not know, or takes back what is not there.
-    """
+    """Add up records in order, from what those before them add up to."""
     before = before or History()
     events = {event.record: event for event in before.events}
     after = before

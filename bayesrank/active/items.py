@@ -16,30 +16,14 @@ __all__ = ["NamedItems", "as_items"]
 
 
 class NamedItems(NamedTuple):
-    """Items by name and by number.
+    """Items by name and by number."""
 
-    Attributes
-    ----------
-    names
-        Name of each of the n items.
-    numbers
-        Number of each name.
-    features
-        Shape (n, d), or None.
-    """
-
-    names: tuple[Hashable, ...]
-    numbers: dict[Hashable, int]
-    features: NDArray[np.float64] | None
+    names: tuple[Hashable, ...]  # name of each of the n items
+    numbers: dict[Hashable, int]  # number of each name
+    features: NDArray[np.float64] | None  # shape (n, d), or None
 
     def find(self, name: Hashable) -> int:
-        """Return the number of an item.
-
-        Raises
-        ------
-        ValueError
-            If there is no item of this name.
-        """
+        """Return the number of an item."""
         try:
             return self.numbers[name]
         except (KeyError, TypeError):
@@ -50,26 +34,14 @@ class NamedItems(NamedTuple):
         raise ValueError(f"there is no item {name!r} among the {len(self.names)} items; {hint}")
 
     def pair(self, first: Hashable, second: Hashable) -> tuple[int, int]:
-        """Return the numbers of two items.
-
-        Raises
-        ------
-        ValueError
-            If there is no item of one of the names, or they are the same.
-        """
+        """Return the numbers of two items."""
         one, other = self.find(first), self.find(second)
         if one == other:
             raise ValueError(f"item {first!r} is compared with itself; name two items")
         return one, other
 
     def with_more(self, items: Sequence[Hashable], features: ArrayLike | None = None) -> NamedItems:
-        """These items and more, see `as_items`.
-
-        Raises
-        ------
-        ValueError
-            If the names or features cannot be used, or do not fit these.
-        """
+        """These items and more, see `as_items`."""
         names = [*as_names(items)]
         if (features is None) != (self.features is None):
             missing = "need features, too" if features is None else "have none; leave them out"
@@ -101,21 +73,7 @@ class NamedItems(NamedTuple):
 
 
 def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> NamedItems:
-    """Check items and features.
-
-    Parameters
-    ----------
-    items
-        Names, or the number of items, which are then named 0 to n - 1.
-    features
-        Shape (n, d), or None.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two items, a name comes twice or cannot be told from others when a
-        journal is opened again, or the features are not a table of finite numbers, one row an item.
-    """
+    """Check names, or the number of items, and their features (n, d), or None."""
     names = as_names(range(items) if isinstance(items, (int, np.integer)) else items)
     if len(names) < 2:
         raise ValueError(f"items holds {len(names)} names; pass two or more, or their number")
@@ -134,13 +92,7 @@ def as_items(items: int | Sequence[Hashable], features: ArrayLike | None) -> Nam
 
 
 def as_names(items: Any) -> tuple[Hashable, ...]:
-    """Return names as a tuple.
-
-    Raises
-    ------
-    ValueError
-        If they have no order.
-    """
+    """Return names as a tuple."""
     if isinstance(items, (str, bytes, set, frozenset)) or not isinstance(items, Iterable):
         raise ValueError(
             f"items is {reprlib.repr(items)}; pass names in an order that is the same tomorrow, "

@@ -158,31 +158,14 @@ class SkillPosterior:
         return self._pending is not None and not self._pending.done()
 
     def learn(self, history: History) -> dict[str, Any]:
-        """Learn now.
-
-        Returns
-        -------
-        dict
-            A record for the journal.
-
-        Raises
-        ------
-        ValueError
-            If there is no answer, or nothing to learn.
-        """
+        """Learn now; return a record for the journal."""
         if not history.answers or not self._to_learn(history):
             missing = "no free hyperparameter" if history.answers else "no answer to learn from"
             raise ValueError(f"there is {missing}; use the hyperparameters as they are")
         return self._find(history)
 
     def newly_learned(self, history: History) -> dict[str, Any] | None:
-        """Learn if it is time to, or start to in a thread and fetch what it found.
-
-        Returns
-        -------
-        dict or None
-            A record for the journal, if there is news.
-        """
+        """Learn if it is time, or start in a thread and fetch what it found; a record, if any."""
         if self._pending is not None:
             if self.is_learning:
                 return None

@@ -17,13 +17,7 @@ PathLike = str | os.PathLike[str]
 
 
 def open_journal(path: PathLike, items: NamedItems) -> Journal:
-    """Open a journal for some items, or begin it; items at their end that it lacks are added to it.
-
-    Raises
-    ------
-    JournalError
-        If the journal cannot be used, or is about other items.
-    """
+    """Open a journal for some items, or begin it, and add those at their end that it lacks."""
     journal = Journal(path, items.header(_begun_with(path)))
     try:
         known = _check_added(replay(journal.records), items, journal.header, path)

@@ -133,13 +133,7 @@ class SkillProgram:
         self.fixed: dict[str, Array] = {}
 
     def fix(self, given: Mapping[str, Any]) -> None:
-        """Hold some hyperparameters at given values.
-
-        Raises
-        ------
-        ValueError
-            If there is no such hyperparameter, or the value is not positive or of another shape.
-        """
+        """Hold some hyperparameters at given values."""
         for name, value in given.items():
             if name not in self.defaults:
                 raise ValueError(f"hyperparameters names {name!r}; there are {(*self.defaults,)}")
@@ -277,13 +271,7 @@ def _outcomes(tied: NDArray[np.bool_]) -> NDArray[np.intp]:
 def skill_program(
     num_items: int, features: Array | None, hyperparameters: Any, ard: bool, laplacian: Any
 ) -> SkillProgram:
-    """The program for what a person asked for.
-
-    Raises
-    ------
-    ValueError
-        If the arguments make no sense, or not together, or do not fit into memory.
-    """
+    """The program for what a person asked for."""
     if not isinstance(hyperparameters, Mapping) and hyperparameters not in _CHOICES:
         raise ValueError(
             f"hyperparameters is {hyperparameters!r}; choose {', '.join(map(repr, _CHOICES))}, or "

@@ -293,13 +293,7 @@ def _as_tree(acquisition: Acquisition) -> Partial:
 
 
 def check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Any:
-    """Pairs of n items as integers (k, 2), in NumPy unless they are traced; None is no pair.
-
-    Raises
-    ------
-    ValueError
-        If they are not such pairs.
-    """
+    """Pairs of n items as integers (k, 2), in NumPy unless they are traced; None is no pair."""
     if pairs is None or np.shape(pairs) == (0,):
         return np.zeros((0, 2), np.int64)
     known = not_jax_tracer(pairs)

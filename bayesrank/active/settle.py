@@ -132,19 +132,9 @@ def settle(
 ) -> Settled:
     """Sweep to EP's fixed point.
 
-    Parameters
-    ----------
-    prior
-        Skills before the first answer.
-    answers
-        The answers.
-    start
-        Sites ``(tau, nu)`` to start from, (K,) each, zero for an answer that is new. Or, which is
-        cheaper, the posterior after all answers but the last.
-    tol
-        Sweep until `Settled.delta` comes down to this,
-    max_sweeps
-        or there were so many sweeps.
+    It starts from sites ``(tau, nu)``, (K,) each, zero for an answer that is new; or, which is
+    cheaper, from the posterior after all answers but the last. It ends when `Settled.delta` comes
+    down to `tol`.
     """
     refuse_forked_child()
     size = min(len(answers.comparisons), len(prior.mean))

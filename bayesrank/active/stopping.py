@@ -38,21 +38,11 @@ class Progress(NamedTuple):
 
 
 class StoppingRule(NamedTuple):
-    """Stop when the best question gains less than `gain`, or the best `top` items are settled.
+    """Stop when the best question gains less than `gain`, or the best `top` items are settled."""
 
-    Attributes
-    ----------
-    gain
-        Least expected gain that is worth a question, or None.
-    top
-        Number of items at the top, or None.
-    probability
-        With which they have to be the top.
-    """
-
-    gain: float | None = None
-    top: int | None = None
-    probability: float = 0.9
+    gain: float | None = None  # least expected gain that is worth a question, or None
+    top: int | None = None  # number of items at the top, or None
+    probability: float = 0.9  # with which they have to be the top
 
     def judge(
         self, answers: int, skipped: int, gain: float | None, settled: float | None
@@ -70,13 +60,7 @@ class StoppingRule(NamedTuple):
 
 
 def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> StoppingRule:
-    """Return the rule.
-
-    Raises
-    ------
-    ValueError
-        If a part of it makes no sense.
-    """
+    """Return the rule."""
     if rule.gain is not None and not (isinstance(rule.gain, Real) and rule.gain > 0):
         raise ValueError(f"stop_gain is {rule.gain!r}; pass a positive number, or None")
     if rule.gain is not None and not gain_has_scale:
@@ -93,17 +77,7 @@ def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> Stop
 
 
 def top_settled(mean: NDArray[np.float64], samples: NDArray[np.float64], k: int) -> float:
-    """Probability that the k items of highest mean are the k best, whatever their order.
-
-    Parameters
-    ----------
-    mean
-        Posterior means, shape (n,).
-    samples
-        Posterior draws, shape (draws, n).
-    k
-        Number of items.
-    """
+    """Probability by draws (S, n) that the k items of highest mean are the k best."""
     if k >= len(mean):
         return 1.0
     order = np.argsort(-mean, kind="stable")

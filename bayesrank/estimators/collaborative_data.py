@@ -17,13 +17,7 @@ __all__ = ["Labels", "check_triples", "id_list", "level_numbers"]
 
 
 def id_list(column: Any, name: str) -> list[Hashable]:
-    """Ids as Python has them.
-
-    Raises
-    ------
-    ValueError
-        If there is one id instead of many, or one that is missing or cannot be told from others.
-    """
+    """Ids as Python has them."""
     if isinstance(column, str | bytes) or not np.iterable(column):
         raise ValueError(f"{name} is {column!r}; pass a list of ids, one a row")
     plain = getattr(column, "to_pylist", None)  # pyarrow's scalars equal nothing but each other
@@ -62,13 +56,7 @@ class Labels:
         return labels, np.array([labels._number[x] for x in ids], np.int64)
 
     def numbers(self, column: Any, what: str) -> NDArray[np.int64]:
-        """Look ids up; what is no list is one id.
-
-        Raises
-        ------
-        ValueError
-            If one is not known, or is none.
-        """
+        """Look ids up; what is no list is one id."""
         one = isinstance(column, str | bytes) or not np.iterable(column)
         values = id_list([column] if one else column, f"{what}s")
         for value in values:
@@ -102,13 +90,7 @@ class Labels:
 def check_triples(
     users: Any, items: Any, levels: Any
 ) -> tuple[list[Hashable], list[Hashable], NDArray]:
-    """Return users, items and ratings as columns of one length.
-
-    Raises
-    ------
-    ValueError
-        If they do not fit each other, or a user rates an item twice.
-    """
+    """Return users, items and ratings as columns of one length."""
     names = column_names(users)
     if names is not None:
         if items is not None or levels is not None:
@@ -153,13 +135,7 @@ def _columns(table: Any, columns: list[Any]) -> tuple[Any, Any, Any]:
 
 
 def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDArray[np.int64]]:
-    """Return the levels, lowest first, and the number of each rating's.
-
-    Raises
-    ------
-    ValueError
-        If they are not whole numbers, one is out of range, or one in between is not used.
-    """
+    """Return the levels, lowest first, and the number of each rating's."""
     if levels.dtype.kind not in "iuf":
         raise ValueError(f"levels has dtype {levels.dtype}; pass whole numbers")
     wrong = ~np.isfinite(levels) | (levels != np.round(levels))

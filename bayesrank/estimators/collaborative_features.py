@@ -30,13 +30,7 @@ class ItemTable(NamedTuple):
     values: Array  #: a row an item
 
     def rows(self, items: Iterable[Hashable]) -> Array:
-        """Features of these items.
-
-        Raises
-        ------
-        ValueError
-            If one has none.
-        """
+        """Features of these items."""
         wanted = list(items)
         for item in wanted:
             if item not in self.items:
@@ -45,13 +39,7 @@ class ItemTable(NamedTuple):
 
 
 def read_item_table(features: Any) -> ItemTable:
-    """Read a DataFrame whose index are item ids, a Series, a mapping from item ids, or an array.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, an item comes twice, or a feature is no finite number.
-    """
+    """Read a DataFrame whose index are item ids, a Series, a mapping from item ids, or an array."""
     names: tuple[Any, ...] | None = None
     if hasattr(features, "to_frame") and hasattr(features, "index"):
         features = features.to_frame()
@@ -86,20 +74,7 @@ def read_item_table(features: Any) -> ItemTable:
 
 
 def exchangeable(kernels: Array, count: int) -> tuple[Array, Array]:
-    """Base kernels of new items of which nothing is known: with known ones, and their own.
-
-    Parameters
-    ----------
-    kernels
-        Base kernels of items of which nothing is known either, shape (C, m, m).
-    count
-        Number of new items.
-
-    Raises
-    ------
-    ValueError
-        If there is one known item, which tells nothing of what items share.
-    """
+    """Base kernels of new items of which nothing is known: with known ones, and their own."""
     if kernels.shape[1] < 2:
         raise ValueError("one item tells nothing of other items; fit to ratings of two or more")
     alike, same = kernels[:, 0, 1, None, None], kernels[:, 0, 0, None, None]
@@ -110,22 +85,7 @@ def exchangeable(kernels: Array, count: int) -> tuple[Array, Array]:
 def new_rows(
     items: Sequence[Hashable], features: Any, width: int, names: tuple[Any, ...] | None
 ) -> Array:
-    """Features of new items: by id from a table, or by position from an array.
-
-    Parameters
-    ----------
-    items
-        Ids of the new items.
-    features
-        What was passed as their features.
-    width, names
-        Number of features in `fit`, and what they were called there, if anything.
-
-    Raises
-    ------
-    ValueError
-        If the rows or columns are not those of these items, or a feature is no finite number.
-    """
+    """Features (n, width) of new items: by id from a table, or by position from an array."""
     if isinstance(features, Mapping) or hasattr(features, "to_numpy"):
         table = read_item_table(features)
         values = table.rows(items)

@@ -236,13 +236,7 @@ class ConeRank(ListEstimator):
         return float(max(_RIDGES[int(np.argmin(errors))], 1e-9))
 
     def _check_options(self) -> None:
-        """Refuse options that are out of range.
-
-        Raises
-        ------
-        ValueError
-            The message names the option.
-        """
+        """Refuse options that are out of range."""
         check_count(self.num_atoms, "num_atoms")
         check_count(self.num_iterations, "num_iterations")
         choices = {"method": ("exact", "sg", "eg"), "fold_in": ("projection", "printed")}

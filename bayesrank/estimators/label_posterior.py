@@ -37,22 +37,12 @@ class SampledRankings(NamedTuple):
 
 
 class LabelUtilities(NamedTuple):
-    """Utilities of m examples: a mixture of K Gaussians.
+    """Utilities of m examples: a mixture of K Gaussians."""
 
-    Attributes
-    ----------
-    weights
-        Shares of the mixture, shape (K,).
-    mean, covariance
-        Shapes (K, m, c) and (K, m, c, c).
-    zero_noise
-        Standard deviation of the zero's performance, shape (K,).
-    """
-
-    weights: Array
-    mean: Array
-    covariance: Array
-    zero_noise: Array
+    weights: Array  # shares of the mixture, shape (K,)
+    mean: Array  # shape (K, m, c)
+    covariance: Array  # shape (K, m, c, c)
+    zero_noise: Array  # standard deviation of the zero's performance, shape (K,)
 
     def average(self) -> tuple[Array, Array]:
         """Means and standard deviations of the utilities, shapes (m, c)."""
@@ -92,26 +82,14 @@ class LabelUtilities(NamedTuple):
 
 
 class LabelPosterior(NamedTuple):
-    """A mixture of K Gaussians over the weights; the level of a label is its first weight.
+    """A mixture of K Gaussians over the weights; the level of a label is its first weight."""
 
-    Attributes
-    ----------
-    weights
-        Shares, shape (K,).
-    mean, covariance
-        Shapes (K, c, p) and (K, c p, c p).
-    lengthscale, zero_noise
-        Shape (K,); zeros where there is none.
-    basis
-        Points of the basis, shape (m, d); none without rows.
-    """
-
-    weights: Array
-    mean: Array
-    covariance: Array
-    lengthscale: Array
-    zero_noise: Array
-    basis: Array
+    weights: Array  # shares, shape (K,)
+    mean: Array  # shape (K, c, p)
+    covariance: Array  # shape (K, c p, c p)
+    lengthscale: Array  # shape (K,); zeros where there is none
+    zero_noise: Array  # shape (K,); zeros where there is none
+    basis: Array  # points of the basis, shape (m, d); none without rows
 
     def utilities(self, X: Array) -> LabelUtilities:
         """Utilities of examples with these features, scaled, shape (m, d)."""

@@ -38,14 +38,7 @@ class LabelTargets(NamedTuple):
 def read_targets(
     X: Any, rankings: Any, relevant: Any, labels: Sequence[Hashable] | None
 ) -> LabelTargets:
-    """Read targets of the examples whose features are `X`.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many or they stand in another order, a label is not known or said
-        twice, one is both relevant and irrelevant, or numbers may be ranks as well as labels.
-    """
+    """Read targets of the examples whose features are `X`."""
     if rankings is None and relevant is None:
         raise ValueError("rankings and relevant are missing; pass one of them, or both")
     for argument, table in (("rankings", rankings), ("relevant", relevant)):

@@ -284,13 +284,7 @@ class LambdaRank(ListEstimator):
             return np.asarray(apply_network(self._layers, rows))
 
     def _check_options(self) -> LambdaField:
-        """Return the field.
-
-        Raises
-        ------
-        ValueError
-            If an option is out of range; the message names it.
-        """
+        """Return the field."""
         if self.model not in ("linear", "network", "trees"):
             raise ValueError(f"model is {self.model!r}; choose 'linear', 'network' or 'trees'")
         for name in ("num_steps", "num_trees"):

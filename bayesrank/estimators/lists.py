@@ -81,13 +81,7 @@ class ListEstimator(BaseEstimator):
 
 
 def check_grades(y: Any, num_rows: int) -> Array:
-    """Return grades as finite numbers of shape (m,).
-
-    Raises
-    ------
-    ValueError
-        If they are anything else.
-    """
+    """Return grades as finite numbers of shape (m,)."""
     if y is None:
         raise ValueError(
             "fit requires y to be passed, but the target y is None; pass a grade for each row of X"

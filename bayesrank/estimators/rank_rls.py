@@ -274,13 +274,7 @@ class RankRLS(ListEstimator):
         return isinstance(self.kernel, str)
 
     def _dense(self, rows: Any) -> Any:
-        """Dense rows for kernels that are not products.
-
-        Raises
-        ------
-        ValueError
-            If the rows are sparse there.
-        """
+        """Dense rows for kernels that are not products."""
         if sparse.issparse(rows) and not self._is_linear:
             raise ValueError("X is sparse, which kernel='linear' takes only; pass X.toarray()")
         return rows

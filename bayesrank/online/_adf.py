@@ -59,30 +59,14 @@ LAPSE = 1e-6
 
 
 class Belief(NamedTuple):
-    """What each of G components believes.
+    """What each of G components believes."""
 
-    Attributes
-    ----------
-    mean
-        Of weights and thresholds, in this order, shape (G, D).
-    covariance
-        Shape (G, D, D), or their variances only, shape (G, D).
-    log_weight
-        Log of each component's probability, up to a constant; shape (G,).
-    skipped
-        Number of factors that could not be taken in, for want of precision.
-    seen
-        Number of examples.
-    support, stamps, whitening
-        The basis, see `Basis`; where features are explicit, it is empty or None.
-    """
-
-    mean: Any
-    covariance: Any
-    log_weight: Any
-    skipped: Any
-    seen: Any
-    support: Any
+    mean: Any  # of weights and thresholds, in this order, shape (G, D)
+    covariance: Any  # shape (G, D, D), or their variances only, shape (G, D)
+    log_weight: Any  # log of each component's probability, up to a constant; shape (G,)
+    skipped: Any  # number of factors that could not be taken in, for want of precision
+    seen: Any  # number of examples
+    support: Any  # the basis, see `Basis`; where features are explicit, it is empty or None
     stamps: Any
     whitening: Any
 
@@ -93,21 +77,11 @@ class Belief(NamedTuple):
 
 
 class ThresholdMargins(NamedTuple):
-    """The margins of one example, ``w.x - c(r)``.
+    """The margins of one example, ``w.x - c(r)``."""
 
-    Attributes
-    ----------
-    mean
-        Shape (k - 1,).
-    covariance
-        Shape (k - 1, k - 1).
-    cross
-        Covariance of all unknowns with the margins, shape (D, k - 1).
-    """
-
-    mean: Array
-    covariance: Array
-    cross: Array
+    mean: Array  # shape (k - 1,)
+    covariance: Array  # shape (k - 1, k - 1)
+    cross: Array  # covariance of all unknowns with the margins, shape (D, k - 1)
 
 
 def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
@@ -130,28 +104,12 @@ def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
 def absorb(
     mean: Array, covariance: Array, x: Array, y: Array, noise: Array, told: Array
 ) -> tuple[Array, Array, Array]:
-    r"""Take in one example.
+    r"""Take in one example: mean (D,), covariance, and how many factors were left out.
 
-    With a probability :math:`t` that the label tells something, the belief is a mixture of that
-    with the example and that without, and is replaced by the Gaussian with the mixture's moments:
-    the mean moves by :math:`t \delta`, and the covariance changes by :math:`t` times what it would
-    and by :math:`t (1 - t) \delta \delta'`.
-
-    Parameters
-    ----------
-    mean, covariance
-        Of the unknowns; shape (D,), and (D, D) or (D,).
-    x, y
-        Features, shape (D - k + 1,), and level.
-    noise
-        Standard deviation of the noise.
-    told
-        ``t``, 1 where every label tells something.
-
-    Returns
-    -------
-    tuple
-        Mean, covariance, and how many factors were left out.
+    With a probability :math:`t`, `told`, that the label tells something, the belief is a mixture of
+    that with the example and that without, and is replaced by the Gaussian with the mixture's
+    moments: the mean moves by :math:`t \delta`, and the covariance changes by :math:`t` times what
+    it would and by :math:`t (1 - t) \delta \delta'`.
     """
     now, before = margins(mean, covariance, x), mean
     likelihood, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
@@ -207,13 +165,8 @@ def drift(belief: Belief, prior: Belief, forgetting: Array) -> Belief:
 def level_probs(mean: Array, variance: Array, noise: Array) -> Array:
     """Probability of each level where every label tells something, shape (k,).
 
-    Parameters
-    ----------
-    mean, variance
-        Of the margins, shape (k - 1,). The thresholds know their order only from the data: where
-        they cross, a level above two of them has the smaller of both probabilities.
-    noise
-        Standard deviation of the noise.
+    Thresholds know their order only from the data: where they cross, a level above two of them has
+    the smaller of both probabilities.
     """
     above = lax.cummin(ndtr(mean / jnp.sqrt(variance + noise**2)))
     ends = jnp.ones(1, above.dtype), jnp.zeros(1, above.dtype)
@@ -238,30 +191,10 @@ def take_block(
     forgetting: ArrayLike,
     kernel: Kernel | None = None,
 ) -> tuple[Belief, Array]:
-    """Take in the first ``count`` examples of a block, one after the other.
+    """Take in the first ``count`` examples of a block (B, d), one after the other.
 
-    Parameters
-    ----------
-    belief
-        Before the block.
-    X, y
-        Explicit features, shape (B, D - k + 1), or examples, (B, d), and levels, shape (B,).
-    count
-        Number of examples.
-    prior
-        What the unknowns drift towards.
-    noises, lapses
-        Shape (G,).
-    forgetting
-        Power of the prior in the belief between two examples.
-    kernel
-        None where features are explicit.
-
-    Returns
-    -------
-    tuple
-        The belief after the block, and the probabilities of the levels of each example before it
-        was taken in, (B, k), averaged over the components.
+    Return the belief after it, and the probabilities of each example's levels before it was taken
+    in, (B, k), averaged over the components. Without a kernel, features are explicit.
     """
     X, y, noises, lapses = (jnp.asarray(a) for a in (X, y, noises, lapses))
     forgetting = jnp.asarray(forgetting)

@@ -206,10 +206,7 @@ class OnlineRanker(SavedLearner):
     def _stream(
         self, X: ArrayLike, y: ArrayLike, meet: Callable[[Any, Any], Array] | None = None
     ) -> list[Array]:
-        """Learn a chunk block by block; list what ``meet`` makes of each block's records.
-
-        It is called with the state before the block, and with the records.
-        """
+        """Learn a chunk by blocks; list what ``meet`` makes of the state before and the records."""
         self._check_options()
         started = hasattr(self, "state_")
         if started:

@@ -43,19 +43,11 @@ NEW = 1e-6
 
 
 class Basis(NamedTuple):
-    """Stored examples, and features made of them.
+    """Stored examples, and features made of them."""
 
-    Attributes
-    ----------
-    support, stamps
-        As in `Store`, shapes (S, d) and (S,), with a slot more than the budget.
-    whitening
-        The matrix :math:`R`, (S, S); rows and columns of free slots are zero.
-    """
-
-    support: Any
+    support: Any  # as in `Store`, shapes (S, d) and (S,), with a slot more than the budget
     stamps: Any
-    whitening: Any
+    whitening: Any  # the matrix R, (S, S); rows and columns of free slots are zero
 
 
 def empty_basis(budget: int, num_features: int) -> Basis:
@@ -102,13 +94,9 @@ def leaver(basis: Basis, weights: Array) -> Array:
 
 
 def leave(basis: Basis, slot: Array) -> tuple[Basis, Array]:
-    """Let an example leave.
+    r"""Let an example leave; return the basis without it, and how the features have changed.
 
-    Returns
-    -------
-    tuple
-        The basis without it, and the vector :math:`v`, shape (S,), of the reflection
-        :math:`I - v v^T` by which the features have changed, the slot's apart.
+    That is by a reflection :math:`I - v v^T`, the slot's apart, of which this is `v`, (S,).
     """
     own = basis.whitening[:, slot]
     own = own / jnp.sqrt(own @ own)

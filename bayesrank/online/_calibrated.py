@@ -26,19 +26,11 @@ _SIZES = (4096, 256, 16)
 
 
 class LearnedLabels(NamedTuple):
-    """All that the perceptron has learned.
+    """All that the perceptron has learned."""
 
-    Attributes
-    ----------
-    weights
-        Weights of each label, shape (c, d).
-    seen, updates
-        Number of examples, and of those that changed the weights.
-    """
-
-    weights: Any
-    seen: Any
-    updates: Any
+    weights: Any  # weights of each label, shape (c, d)
+    seen: Any  # number of examples
+    updates: Any  # number of those that changed the weights
 
 
 class CalibratedPerceptron(SavedLearner):

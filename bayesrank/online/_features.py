@@ -14,19 +14,11 @@ __all__ = ["FeatureMap", "feature_map", "polynomial_features"]
 
 
 class FeatureMap(NamedTuple):
-    """Monomials up to a degree, weighted so that their scalar product is a polynomial kernel.
+    """Monomials up to a degree, weighted so that their scalar product is a polynomial kernel."""
 
-    Attributes
-    ----------
-    degree
-        Degree of the kernel; 1 with ``sigma`` 0 leaves the features as they are.
-    sigma, scale
-        As in tinygp's ``Polynomial``.
-    """
-
-    degree: int = 1
-    sigma: float = 0.0
-    scale: float = 1.0
+    degree: int = 1  # degree of the kernel; 1 with ``sigma`` 0 leaves the features as they are
+    sigma: float = 0.0  # as in tinygp's ``Polynomial``
+    scale: float = 1.0  # as in tinygp's ``Polynomial``
 
     def count(self, num_features: int) -> int:
         """Count the features that are made of ``num_features``."""
@@ -92,15 +84,8 @@ def polynomial_features(
 def feature_map(kernel: Kernel | None, num_features: int, budget: int | None) -> FeatureMap | None:
     """Choose explicit features for a kernel, or None where stored examples are cheaper.
 
-    Parameters
-    ----------
-    kernel
-        A kernel of tinygp; None is the scalar product.
-    num_features
-        Number of features of an example.
-    budget
-        Number of examples that the kernel form may store: an example costs one product a member
-        for each stored example, or for each explicit feature. None if there is no limit.
+    An example costs one product a member for each of `budget` stored examples, or for each explicit
+    feature; None is no limit.
     """
     if kernel is None or isinstance(kernel, DotProduct):
         return FeatureMap()

@@ -31,24 +31,9 @@ def foresee_block(
     lapses: ArrayLike,
     with_scores: bool = False,
 ) -> tuple[Array, Array]:
-    """Foresee the levels of a block of examples.
+    """Probabilities of the levels of a block, averaged over the components, (B, k).
 
-    Parameters
-    ----------
-    belief
-        What each of G components believes.
-    X
-        Features, shape (B, D - k + 1).
-    noises, lapses
-        Shape (G,).
-    with_scores
-        Whether to compute what each level would teach, which takes longer; otherwise it is zero.
-
-    Returns
-    -------
-    tuple
-        Probabilities of the levels, averaged over the components, shape (B, k); and what each level
-        would teach, in nats, shape (B,).
+    And what each level would teach, in nats, (B,), which takes longer: zero without `with_scores`.
     """
     X, noises, lapses = jnp.asarray(X), jnp.asarray(noises), jnp.asarray(lapses)
     shares = jax.nn.softmax(belief.log_weight)
@@ -75,10 +60,7 @@ def _one_noise(
 
 
 def _entropy_left(known: ThresholdMargins, noise: Array, lapse: Array) -> Array:
-    """Entropy of the level that is left once the margins are known.
-
-    All margins are taken to err together, as they do where it is the score that is uncertain.
-    """
+    """Entropy of the level once the margins are known, which are taken to err together."""
     sd = jnp.sqrt(jnp.maximum(jnp.diag(known.covariance), 0.0))
 
     def left(node: Array) -> Array:

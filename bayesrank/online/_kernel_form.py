@@ -27,13 +27,7 @@ class KernelRanker(OnlineRanker):
         return feature_map(self.kernel, num_features, self.budget)
 
     def _slots(self, num_features: int) -> int:
-        """Number of examples that can be stored; none with explicit features.
-
-        Raises
-        ------
-        ValueError
-            If an option cannot be used.
-        """
+        """Number of examples that can be stored; none with explicit features."""
         check_kernel(self.kernel)
         budget = None if self.budget is None else check_count(self.budget, "budget")
         if self._explicit(num_features) is not None:

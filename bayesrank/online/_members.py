@@ -60,24 +60,12 @@ class Members(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The members as they met each example of a block of B, before they learned from it.
+    """The members as they met each example of a block of B, before they learned from it."""
 
-    Attributes
-    ----------
-    scores
-        Shape (B, N).
-    thresholds
-        Shape (B, k - 1, N).
-    votes
-        Shape (B, N).
-    weights
-        Shape (B, d, N), or (B, 0, N) unless asked for.
-    """
-
-    scores: Any
-    thresholds: Any
-    votes: Any
-    weights: Any
+    scores: Any  # shape (B, N)
+    thresholds: Any  # shape (B, k - 1, N)
+    votes: Any  # shape (B, N)
+    weights: Any  # shape (B, d, N), or (B, 0, N) unless asked for
 
 
 def init_members(num_members: int, num_levels: int, num_features: int, budget: int = 0) -> Members:

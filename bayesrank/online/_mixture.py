@@ -34,30 +34,15 @@ NUM_COMPONENTS = len(NOISES) + len(_ROBUST_NOISES)
 
 
 class Mixture(NamedTuple):
-    """The G components.
+    """The G components."""
 
-    Attributes
-    ----------
-    noises
-        Standard deviations of the noise, shape (G,).
-    lapses
-        Shares of labels that are drawn at random, shape (G,).
-    units
-        Of the thresholds, shape (G,).
-    log_weights
-        Log probabilities before the stream, up to a constant, shape (G,).
-    """
-
-    noises: Array
-    lapses: Array
-    units: Array
-    log_weights: Array
+    noises: Array  # standard deviations of the noise, shape (G,)
+    lapses: Array  # shares of labels that are drawn at random, shape (G,)
+    units: Array  # of the thresholds, shape (G,)
+    log_weights: Array  # log probabilities before the stream, up to a constant, shape (G,)
 
     def thresholds(self, num_levels: int, scale: float | None) -> tuple[Array, Array]:
-        """Prior mean and covariance, shapes (G, k - 1) and (G, k - 1, k - 1).
-
-        Independent about zero where a scale is given.
-        """
+        """Prior mean (G, k - 1) and covariance; independent about zero where a scale is given."""
         if scale is not None:
             mean, covariance = np.zeros(num_levels - 1), scale**2 * np.eye(num_levels - 1)
             ones = np.ones(len(self.noises))

@@ -22,48 +22,20 @@ __all__ = ["Change", "level_of", "prank_change"]
 
 
 class Change(NamedTuple):
-    """What one perceptron learns from one example.
+    """What one perceptron learns from one example."""
 
-    Attributes
-    ----------
-    steps
-        By how many multiples of the example its weights move; a scalar.
-    thresholds
-        By how much each threshold moves, shape (k - 1,).
-    correct
-        Whether it predicted the level.
-    """
-
-    steps: Any
-    thresholds: Any
-    correct: Any
+    steps: Any  # by how many multiples of the example its weights move; a scalar
+    thresholds: Any  # by how much each threshold moves, shape (k - 1,)
+    correct: Any  # whether it predicted the level
 
 
 def level_of(score: Array, thresholds: Array) -> Array:
-    """Level of a score: one more than the number of thresholds that it reaches.
-
-    Parameters
-    ----------
-    score
-        A scalar.
-    thresholds
-        In order, shape (k - 1,).
-    """
+    """Level of a score: one more than the number of ordered thresholds (k - 1,) that it reaches."""
     return 1 + jnp.sum(score - thresholds >= 0.0)
 
 
 def prank_change(score: Array, thresholds: Array, level: Array) -> Change:
-    """Compare a perceptron's prediction with the level, Algorithm 1.
-
-    Parameters
-    ----------
-    score
-        Its score of the example, a scalar.
-    thresholds
-        In order, shape (k - 1,).
-    level
-        The true level, from 1 to k.
-    """
+    """Compare a perceptron's prediction with the level from 1 to k, Algorithm 1."""
     side = jnp.where(level <= jnp.arange(1, thresholds.shape[0] + 1), -1.0, 1.0)
     correct = level_of(score, thresholds) == level
     wrong = ((score - thresholds) * side <= 0.0) & ~correct

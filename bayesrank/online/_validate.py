@@ -25,13 +25,7 @@ LARGEST = 1e30
 
 
 def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) -> float:
-    """Return a number between zero and one, of which the ends may be excluded.
-
-    Raises
-    ------
-    ValueError
-        If it is not in range.
-    """
+    """Return a number between zero and one, of which the ends may be excluded."""
     number = _number(share)
     if not ((0.0 <= number if zero else 0.0 < number) and (number <= 1.0 if one else number < 1.0)):
         ends = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
@@ -40,26 +34,14 @@ def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) 
 
 
 def check_positive(number: Any, name: str) -> float:
-    """Return a positive finite number.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Return a positive finite number."""
     if not 0.0 < _number(number) < np.inf:
         raise ValueError(f"`{name}` is {number!r}; pass a positive number.")
     return float(number)
 
 
 def check_kernel(kernel: Any) -> Kernel | None:
-    """Return a kernel of tinygp, or None.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
+    """Return a kernel of tinygp, or None."""
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"`kernel` is {kernel!r}; pass a kernel of tinygp, or None.")
     return kernel
@@ -74,14 +56,7 @@ def _number(value: Any) -> float:
 
 
 def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
-    """Return examples as an array of shape (n, d).
-
-    Raises
-    ------
-    ValueError
-        If they are not finite numbers of moderate size, or there is another number of features
-        than before.
-    """
+    """Return examples as an array of shape (n, d)."""
     refuse_forked_child()
     if sparse.issparse(X):
         raise ValueError("`X` is sparse; pass `X.toarray()`, a chunk at a time.")
@@ -107,13 +82,7 @@ def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
 
 
 def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Return the names of a table's columns, or the known ones where `X` has none.
-
-    Raises
-    ------
-    ValueError
-        If both have names, and others or in another order.
-    """
+    """Return the names of a table's columns, or the known ones where `X` has none."""
     columns = column_names(X)
     if columns is None or not all(isinstance(name, str) for name in columns):
         return known
@@ -126,13 +95,7 @@ def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
 
 
 def check_levels(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int64]:
-    """Return levels as an integer array of shape (n,).
-
-    Raises
-    ------
-    ValueError
-        If there is not one whole number from 1 to ``num_levels`` for each example.
-    """
+    """Return levels as an integer array of shape (n,)."""
     levels: Any = plain_array(y)
     if levels.shape != (num_rows,):
         raise ValueError(

@@ -20,21 +20,11 @@ __all__ = ["WidrowHoff"]
 
 
 class Regression(NamedTuple):
-    """What the regression has learned.
+    """What the regression has learned."""
 
-    Attributes
-    ----------
-    weights
-        Shape (D,); in the kernel form coefficients of the stored examples, (budget,).
-    seen
-        Number of examples.
-    support, stamps
-        The stored examples, shapes (budget, d) and (budget,), see `Store`.
-    """
-
-    weights: Any
-    seen: Any
-    support: Any
+    weights: Any  # shape (D,); in the kernel form coefficients of the stored examples, (budget,)
+    seen: Any  # number of examples
+    support: Any  # the stored examples, shapes (budget, d) and (budget,), see `Store`
     stamps: Any
 
 

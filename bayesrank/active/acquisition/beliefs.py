@@ -80,20 +80,7 @@ class PossibleAnswer(NamedTuple):
 def possible_answers(
     beliefs: Beliefs, mean: ArrayLike, variance: ArrayLike
 ) -> tuple[PossibleAnswer, ...]:
-    """Every answer to questions with margins of such mean and variance.
-
-    Parameters
-    ----------
-    beliefs : Beliefs
-        Says how noisy answers are, and whether there are ties.
-    mean, variance : ArrayLike
-        Of the margins, of one shape.
-
-    Returns
-    -------
-    tuple of PossibleAnswer
-        The second item winning, a tie if there are any, and the first item winning.
-    """
+    """The second item winning, a tie if there are any, and the first winning, at margins (...)."""
     if beliefs.tie_width is None:
         likelihood = Thurstone(0.0, beliefs.noise)
         moments = [likelihood.tilted_moments(outcome, mean, variance) for outcome in range(2)]
@@ -168,20 +155,7 @@ def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
 
 
 def expected_shrinkage(beliefs: Beliefs, pairs: ArrayLike) -> Array:
-    r"""What an answer will take off the covariance: :math:`\bar\omega` of `anticipate`.
-
-    Parameters
-    ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : ArrayLike
-        Questions, integers of shape (..., 2).
-
-    Returns
-    -------
-    Array
-        In units of one over squared skill, shape (...).
-    """
+    r"""What an answer will take off the covariance, :math:`\bar\omega` of `anticipate`, (...)."""
     mean, variance = margins(beliefs, pairs)
     if beliefs.tie_width is not None:
         answers = possible_answers(beliefs, mean, variance)

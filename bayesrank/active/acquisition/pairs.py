@@ -118,40 +118,14 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
 
 def bald_of_margin(mean: Array, variance: ArrayLike, noise: ArrayLike) -> Array:
-    """What `bald` is where there are no ties: greatest at mean zero, and growing with the variance.
-
-    Parameters
-    ----------
-    mean, variance : Array
-        Of the margins, of one shape.
-    noise : ArrayLike
-        Standard deviation of a performance.
-
-    Returns
-    -------
-    Array
-        Mutual information in nats.
-    """
+    """`bald` without ties, of margins: greatest at mean zero, and growing with the variance."""
     unit = 2.0 * jnp.square(noise)
     square, spread = jnp.square(mean) / unit, variance / unit
     return answer_entropy(square / (1.0 + spread)) - answer_entropy(square, spread)
 
 
 def outcome_entropy(beliefs: Beliefs, mean: ArrayLike, variance: ArrayLike) -> Array:
-    """Entropy in nats of the answer, ties included, at margins of such mean and variance.
-
-    Parameters
-    ----------
-    beliefs : Beliefs
-        Says how noisy answers are, and whether there are ties.
-    mean, variance : ArrayLike
-        Of the margins; they broadcast.
-
-    Returns
-    -------
-    Array
-        Entropies.
-    """
+    """Entropy in nats of the answer, ties included, at margins of this mean and variance."""
     terms = []
     for answer in possible_answers(beliefs, mean, variance):
         possible = answer.probability > 0
@@ -161,19 +135,9 @@ def outcome_entropy(beliefs: Beliefs, mean: ArrayLike, variance: ArrayLike) -> A
 
 
 def answer_entropy(square: Array, spread: ArrayLike = 0.0) -> Array:
-    r"""Entropy in nats of an answer won with probability :math:`\Phi(x)`, averaged over x.
+    r"""Entropy in nats of an answer won with probability :math:`\Phi(x)`, to 8.1e-8.
 
-    Parameters
-    ----------
-    square : Array
-        Squared mean of x.
-    spread : ArrayLike, default 0.0
-        Variance of x, which is normal.
-
-    Returns
-    -------
-    Array
-        Expected entropies, right to 8.1e-8; the arguments broadcast.
+    It is averaged over x, a normal variable of squared mean `square` and variance `spread`.
     """
     entropy = jnp.zeros_like(square * spread)
     for weight, precision in zip(WEIGHTS, PRECISIONS, strict=True):

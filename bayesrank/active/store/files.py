@@ -17,13 +17,7 @@ __all__ = ["failed", "open_locked", "read_all", "sync_folder", "what_changed", "
 
 
 def open_locked(path: Path) -> int:
-    """Open a file to append to, begun if it does not exist, and lock it; return its descriptor.
-
-    Raises
-    ------
-    JournalError
-        If that cannot be done, here or while it is open elsewhere.
-    """
+    """Open a file to append to, begun if it does not exist, and lock it; return its descriptor."""
     if fcntl is None:
         raise JournalError(
             f"{path}: a journal needs file locks, which this system does not have; on Windows use "
@@ -53,13 +47,7 @@ def open_locked(path: Path) -> int:
 
 
 def read_all(file: int, path: Path) -> bytes:
-    """Return everything in an open file.
-
-    Raises
-    ------
-    JournalError
-        If it cannot be read, or not all of it.
-    """
+    """Return everything in an open file."""
     try:
         size = os.fstat(file).st_size
         raw = os.pread(file, size, 0)
@@ -88,13 +76,7 @@ def what_changed(file: int, path: Path, size: int) -> str:
 
 
 def sync_folder(path: Path) -> None:
-    """Put the name of a new file on disk.
-
-    Raises
-    ------
-    JournalError
-        If that fails.
-    """
+    """Put the name of a new file on disk."""
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY)
         try:

@@ -61,13 +61,7 @@ def _opened(line: bytes) -> dict[str, Any] | None:
 
 
 def parse(raw: bytes, path: Path) -> JournalContents:
-    """Split what a journal holds into records; only the last line may be unfinished.
-
-    Raises
-    ------
-    JournalError
-        If it is not a journal, or is damaged.
-    """
+    """Split what a journal holds into records; only the last line may be unfinished."""
     *whole, rest = raw.split(b"\n")
     if _opened(rest) is not None:  # a whole line that lost no more than its end
         whole, rest = [*whole, rest], b""
@@ -114,13 +108,7 @@ def _damaged(whole: list[bytes], number: int, path: Path) -> JournalError:
 
 
 def check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    """Refuse a journal that is about something else.
-
-    Raises
-    ------
-    JournalError
-        If its version, or what it is about, is not what is wanted.
-    """
+    """Refuse a journal that is about something else."""
     if found.get("version") not in range(1, wanted["version"] + 1):
         raise JournalError(
             f"{path}: this journal has version {found.get('version')}, and this program reads "

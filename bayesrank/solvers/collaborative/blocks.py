@@ -34,28 +34,13 @@ def make_blocks(
     alike: bool = False,
     columns: int = 0,
 ) -> tuple[UserBlock, ...]:
-    """Sort users into blocks.
+    """Sort users into blocks of NumPy arrays, from those with fewest observations on.
 
-    Parameters
-    ----------
-    observations
-        Observations. Users without observations are in no block.
-    multiple
-        The number of batches of each block is a multiple of this, for as many devices.
-    max_blocks
-        Largest number of blocks.
-    block_cost
-        What a further block must save of the sum, over users, of the cubes of the blocks' sizes.
-    alike
-        Whether numbers of users and of rows are rounded up to powers of two where users are few, so
-        that code compiled for some serves others.
-    columns
-        Size of what is to be computed for each row, if that is more than there are rows.
-
-    Returns
-    -------
-    tuple
-        Blocks of NumPy arrays, from the users with fewest observations to those with most.
+    Users without any are in none. The number of batches of a block is a multiple of `multiple`, for
+    as many devices. A further block must save `block_cost` of the sum, over users, of the cubes of
+    the blocks' sizes. Where users are few, `alike` rounds numbers of users and rows up to powers of
+    two, so that code compiled for some serves others. `columns` is the size of what is computed for
+    each row, if that is more than there are rows.
     """
     counts = np.bincount(observations.users, minlength=observations.num_users)
     order = np.argsort(observations.users, kind="stable")

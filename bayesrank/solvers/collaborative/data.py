@@ -106,13 +106,7 @@ def check_observations(
     num_users: int | None,
     num_items: int | None,
 ) -> Observations:
-    """Return the observations as arrays.
-
-    Raises
-    ------
-    ValueError
-        If they do not fit each other, or an item is seen twice by a user (of a pair: by itself).
-    """
+    """Return the observations as arrays."""
     pairwise = likelihood == "pairwise"
     n, m = _count(users, "users", num_users), _count(items, "items", num_items)
     who, what = np.asarray(users), np.asarray(items)
@@ -152,13 +146,7 @@ def _count(values: ArrayLike, name: str, count: int | None) -> int:
 
 
 def check_kernels(kernel: ArrayLike | None, num_items: int) -> NDArray[np.float64]:
-    """Return base kernels of shape (C, m, m).
-
-    Raises
-    ------
-    ValueError
-        If they are not covariance matrices of all items.
-    """
+    """Return base kernels of shape (C, m, m)."""
     if kernel is not None:
         kernel = np.asarray(kernel)
         if kernel.dtype.kind not in "biuf":

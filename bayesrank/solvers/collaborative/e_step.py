@@ -38,20 +38,9 @@ def expect(
     block: UserBlock,
     before: Sums | None = None,
 ) -> tuple[UserState, UserStatistics, Sums]:
-    """Make the E-step of one block: each device sums over its users, then the sums are added up.
+    """Make the E-step of one block, and add its sums to those of the blocks before.
 
-    Parameters
-    ----------
-    setting
-        Settings.
-    mesh
-        Devices that share the users, along an axis named "users"; None for one.
-    prior
-        What users share, the kernel of all items.
-    users, block
-        States and observations.
-    before
-        Sums of the blocks before, to which those of this one are added.
+    Each device of a mesh sums over its users, then the sums are added up.
     """
 
     def local(prior: SharedPrior, users: UserState, block: UserBlock) -> Any:
@@ -128,10 +117,7 @@ def _scatter(
 
 
 def place(mesh: Mesh | None, tree: Any, *, split: bool) -> Any:
-    """Put arrays on the devices: split by their first axis, or whole on each.
-
-    With several processes, each is given all of an array and keeps its part.
-    """
+    """Put arrays on the devices, split by their first axis or whole; a process keeps its part."""
     if mesh is None:
         return jax.device_put(tree)  # jnp.asarray compiles code for each shape
     sharding = NamedSharding(mesh, PartitionSpec(AXIS) if split else PartitionSpec())

@@ -45,39 +45,19 @@ _SHORTEST_SHARE = 1e-3  # of a step: what is shorter is none
 
 
 class CoreKernels(NamedTuple):
-    """What is needed of the base kernels; the core items come first.
+    """What is needed of the base kernels; the core items come first."""
 
-    Attributes
-    ----------
-    core
-        Of the core items, shape (C, c, c).
-    across
-        Between core and other items, shape (C, c, k).
-    own
-        Variances of the other items, shape (C, k).
-    """
-
-    core: Array
-    across: Array
-    own: Array
+    core: Array  # of the core items, shape (C, c, c)
+    across: Array  # between core and other items, shape (C, c, k)
+    own: Array  # variances of the other items, shape (C, k)
 
 
 class CoreConditional(NamedTuple):
-    """The base process at its scales: how the other items follow the core.
+    """The base process at its scales: how the other items follow the core."""
 
-    Attributes
-    ----------
-    factor
-        Cholesky factor of ``Psi_CC``, shape (c, c).
-    weights
-        ``W``, shape (c, k).
-    own
-        The diagonal of ``D``, shape (k,).
-    """
-
-    factor: Array
-    weights: Array
-    own: Array
+    factor: Array  # Cholesky factor of ``Psi_CC``, shape (c, c)
+    weights: Array  # ``W``, shape (c, k)
+    own: Array  # the diagonal of ``D``, shape (k,)
 
 
 def mix(scales: Array, kernels: Array) -> Array:

@@ -149,13 +149,7 @@ class Loop:
         return float(e_step.sums.delta)
 
     def _checked(self) -> EStep:
-        """Make the E-step; take back a proposal that has lost, and what has no objective.
-
-        Raises
-        ------
-        ValueError
-            If it has none where EM starts.
-        """
+        """Make the E-step; take back a proposal that has lost, and what has no objective."""
         e_step = self._e_step()
         value = self.evaluate(e_step)
         if self._plain is not None and not value >= self.trace[-1] - self._slack:

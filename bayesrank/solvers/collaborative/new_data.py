@@ -53,13 +53,7 @@ _TOL = 1e-4
 def fit_users(
     setting: Setting, state: EMState, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None
 ) -> tuple[Observations, EMState, dict[str, Any]]:
-    """Fit new users' functions and, as far as users differ in them, their own parameters.
-
-    Returns
-    -------
-    tuple
-        Their observations, their state, and the figures of an `EMResult`.
-    """
+    """Fit new users' functions and own parameters; their observations, state, and figures."""
     observations = check_observations(
         setting.likelihood.name, users, items, levels, None, len(state.mean)
     )
@@ -120,11 +114,8 @@ def _step(
 ) -> tuple[UserState, Array, Array, Array]:
     """Make the E-step of a block, and the M-step for what is each user's own.
 
-    Returns
-    -------
-    tuple
-        The users; log evidence, and log prior density of their deviations, before the M-step; the
-        largest change of a parameter, or of a predictor's mean in standard deviations.
+    Return the users; log evidence, and log prior density of their deviations, before the M-step;
+    the largest change of a parameter, or of a predictor's mean in standard deviations.
     """
     likelihood, known = setting.likelihood, block.known
     users, moved = likelihood.alone(params, prior, users, block)
@@ -140,13 +131,7 @@ def _step(
 def extend_prior(
     state: EMState, kernels: NDArray[np.float64], across: ArrayLike, own: ArrayLike
 ) -> tuple[EMState, NDArray[np.float64]]:
-    """Mean and kernel of known and new items, and the base kernels of all.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or known and new items together have no covariance matrix.
-    """
+    """Mean and kernel of known and new items, and the base kernels of all."""
     m, parts = len(state.mean), len(kernels)
     given = np.asarray(across), np.asarray(own)
     for name, array in zip(("across", "own"), given, strict=True):

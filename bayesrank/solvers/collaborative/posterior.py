@@ -38,10 +38,7 @@ __all__ = ["condition", "sweep", "user_data", "user_posterior"]
 def user_data(
     prior: SharedPrior, items: Array, weights: Array, levels: Array, state: UserState
 ) -> UserData:
-    """Put one user's observations beside the prior of their predictors.
-
-    Empty rows have weight zero, and so mean and covariance zero.
-    """
+    """Put one user's observations beside the prior of their predictors; empty rows have zeros."""
     width = items.shape[-1]
     mean = jnp.sum((prior.mean[items] + state.level) * weights, axis=-1)
     covariance = jnp.zeros((items.shape[0], items.shape[0]), prior.kernel.dtype)
@@ -84,19 +81,9 @@ def sweep(
 ) -> tuple[UserState, UserFit, Any]:
     """Make one parallel sweep of EP.
 
-    Parameters
-    ----------
-    tilt
-        ``tilt(level, mean, variance)``, the moments of one observation's tilted distribution at a
-        cavity, and whatever else is wanted there.
-    data, state
-        One user's observations, and the state with their sites.
-
-    Returns
-    -------
-    tuple
-        The state with the sites that follow; the fit of the sites as they were; what else was
-        wanted, of each observation.
+    ``tilt(level, mean, variance)`` gives the moments of one observation's tilted distribution at a
+    cavity, and whatever else is wanted there. Return the state with the sites that follow; the fit
+    of the sites as they were; what else was wanted, of each observation.
     """
     # Precision-means are of the predictors; here they are measured from the prior mean.
     tau, before = state.tau, state.nu - state.tau * data.mean

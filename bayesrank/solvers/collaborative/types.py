@@ -166,28 +166,14 @@ class UserData(NamedTuple):
 
 
 class UserPosterior(NamedTuple):
-    """A user's posterior at the observations, see `bayesrank.solvers.collaborative.posterior`.
+    """A user's posterior at the observations, see `bayesrank.solvers.collaborative.posterior`."""
 
-    Attributes
-    ----------
-    shift
-        ``a``, shape (s,).
-    half
-        ``W`` with ``G = W' W``, shape (s, s).
-    mean, variance
-        Of the predictors, measured from the prior mean, shape (s,).
-    log_det
-        ``log |I + T Sigma_jj|``.
-    explained
-        ``tr(G Sigma_jj)``.
-    """
-
-    shift: Array
-    half: Array
-    mean: Array
-    variance: Array
-    log_det: Array
-    explained: Array
+    shift: Array  # ``a``, shape (s,)
+    half: Array  # ``W`` with ``G = W' W``, shape (s, s)
+    mean: Array  # of the predictors, measured from the prior mean, shape (s,)
+    variance: Array  # of the predictors, measured from the prior mean, shape (s,)
+    log_det: Array  # ``log |I + T Sigma_jj|``
+    explained: Array  # ``tr(G Sigma_jj)``
 
 
 class UserFit(NamedTuple):
@@ -199,25 +185,13 @@ class UserFit(NamedTuple):
 
 
 class UserStatistics(NamedTuple):
-    """Sufficient statistics of each user for the user's own parameters.
+    """Sufficient statistics of each user for the user's own parameters."""
 
-    Attributes
-    ----------
-    trace
-        ``a' Sigma_jj a - tr(G Sigma_jj)`` with the user's own scale.
-    level_score, level_information
-        ``1' a`` and ``1' G 1``.
-    num_observations
-        Number of observations.
-    likelihood
-        What the likelihood's M-step needs, see its ``sufficient_statistics``.
-    """
-
-    trace: Array
-    level_score: Array
-    level_information: Array
-    num_observations: Array
-    likelihood: Any
+    trace: Array  # ``a' Sigma_jj a - tr(G Sigma_jj)`` with the user's own scale
+    level_score: Array  # ``1' a``
+    level_information: Array  # ``1' G 1``
+    num_observations: Array  # number of observations
+    likelihood: Any  # what the likelihood's M-step needs, see its ``sufficient_statistics``
 
 
 class Sums(NamedTuple):

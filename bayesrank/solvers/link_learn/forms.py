@@ -49,17 +49,11 @@ KNOTS = {
 
 
 class Scales(NamedTuple):
-    """Different values of what a form sees; elements refer to them by number.
+    """Different values of what a form sees; elements refer to them by number."""
 
-    Attributes
-    ----------
-    tf, idf, length
-        ``log(1 + tf)``, ``log(N / df)`` and ``log(l / L)``, in any order.
-    """
-
-    tf: Any
-    idf: Any
-    length: Any
+    tf: Any  # ``log(1 + tf)``, in any order
+    idf: Any  # ``log(N / df)``
+    length: Any  # ``log(l / L)``
 
 
 class Codes(NamedTuple):

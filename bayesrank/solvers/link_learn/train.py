@@ -259,10 +259,7 @@ def _prepare(
 
 
 def _padded(scales: Scales) -> Scales:
-    """Repeat the last of the values up to a power of two, so that few shapes are compiled.
-
-    A block of pairs that share no term has no value at all; it refers to none.
-    """
+    """Repeat the last value up to a power of two, so that few shapes are compiled; none is zero."""
     some = (v if len(v) else np.zeros(1) for v in scales)
     return Scales(
         *(np.pad(v, (0, 2 ** int(np.ceil(np.log2(len(v)))) - len(v)), "edge") for v in some)

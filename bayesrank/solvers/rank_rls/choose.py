@@ -88,13 +88,7 @@ def _log_grid(system: Any, size: int) -> Array:
 
 
 def _refuse_nothing(system: Any) -> None:
-    """Refuse features that do not differ within lists.
-
-    Raises
-    ------
-    ValueError
-        If there is no direction in which they do.
-    """
+    """Refuse features that do not differ within lists."""
     if not np.any(system.values > 0.0):
         raise ValueError(
             "X is the same within every list, to working precision; give features that differ"

@@ -90,13 +90,7 @@ class Contrasts:
 
 
 def weights_of(sizes: NDArray[np.intp], weights: str) -> Array:
-    """Weight delta of lists of these sizes.
-
-    Raises
-    ------
-    ValueError
-        If `weights` is unknown.
-    """
+    """Weight delta of lists of these sizes."""
     n = np.maximum(sizes, 2).astype(np.float64)
     table = {"query": 2.0 / (n - 1.0), "centre": np.ones_like(n), "pairs": n}
     if weights not in table:

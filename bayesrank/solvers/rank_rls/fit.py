@@ -180,13 +180,7 @@ def fit_rank_rls(
 
 
 def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:
-    """Choose the solver, where it is left to us.
-
-    Raises
-    ------
-    ValueError
-        If the solver or the kernel is unknown, or they do not go together.
-    """
+    """Choose the solver, where it is left to us."""
     if solver not in ("auto", "dense", "lsmr", "nystrom"):
         raise ValueError(f"solver is {solver!r}; choose 'auto', 'dense', 'lsmr' or 'nystrom'")
     linear = isinstance(kernel, str) and kernel == "linear"

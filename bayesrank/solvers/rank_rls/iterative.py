@@ -32,27 +32,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class IterativeSystem:
-    """Linear RankRLS by products; answers what `log_evidence` and `best_by_evidence` ask.
+    """Linear RankRLS by products; answers what `log_evidence` and `best_by_evidence` ask."""
 
-    Attributes
-    ----------
-    contrasts, target
-        As in a spectrum.
-    operator
-        ``Z = S X`` as a linear operator, shape (m, d).
-    nodes_target, weights_target
-        Gauss quadrature of functions of ``Z Z'`` at the target.
-    nodes_trace, weights_trace
-        Estimated quadrature of the trace of functions of ``Z'Z``.
-    """
-
-    contrasts: Contrasts
-    target: Array
-    operator: Any
-    nodes_target: Array
-    weights_target: Array
-    nodes_trace: Array
-    weights_trace: Array
+    contrasts: Contrasts  # as in a spectrum
+    target: Array  # as in a spectrum
+    operator: Any  # ``Z = S X`` as a linear operator, shape (m, d)
+    nodes_target: Array  # Gauss quadrature of functions of ``Z Z'`` at the target
+    weights_target: Array  # Gauss quadrature of functions of ``Z Z'`` at the target
+    nodes_trace: Array  # estimated quadrature of the trace of functions of ``Z'Z``
+    weights_trace: Array  # estimated quadrature of the trace of functions of ``Z'Z``
 
     @classmethod
     def of(

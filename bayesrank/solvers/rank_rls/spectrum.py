@@ -28,27 +28,13 @@ _DENSE_ROWS = 4096  # that are dense at once
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """What the linear and the kernel form share: targets, eigenvalues and coordinates.
+    """What the linear and the kernel form share: targets, eigenvalues and coordinates."""
 
-    Attributes
-    ----------
-    contrasts
-        The operator S.
-    target
-        Shape (m,): ``t = S y``.
-    values
-        Shape (k,): eigenvalues of ``S K S``, not below zero.
-    coordinates
-        Shape (k,): of the target in the eigenvectors.
-    outside
-        Square of the length of that part of the target that is in none of them.
-    """
-
-    contrasts: Contrasts
-    target: Array
-    values: Array
-    coordinates: Array
-    outside: float
+    contrasts: Contrasts  # the operator S
+    target: Array  # shape (m,): ``t = S y``
+    values: Array  # shape (k,): eigenvalues of ``S K S``, not below zero
+    coordinates: Array  # shape (k,): of the target in the eigenvectors
+    outside: float  # square of the length of that part of the target that is in none of them
 
     def quadratic(self, lam: float | Array) -> Array:
         """``t' P t`` for each constant."""
@@ -127,10 +113,7 @@ class LinearSpectrum(Spectrum):
         return (np.eye(len(part)) - part @ part.T) / lam
 
     def solve_blocks(self, lam: float) -> Array:
-        """Solve with each list's block of P, for alpha; shape (m,).
-
-        Lists of one length are solved together.
-        """
+        """Solve with each list's block of P for alpha, lists of one length together; shape (m,)."""
         sizes, starts = self.contrasts.sizes, self.contrasts.starts
         right = self.alpha(lam) * lam
         part = self.basis * np.sqrt(self.values / (self.values + lam))
@@ -162,18 +145,10 @@ class LinearSpectrum(Spectrum):
 
 @dataclass(frozen=True, eq=False)
 class KernelSpectrum(Spectrum):
-    """Any kernel, through ``S K S`` of shape (m, m).
+    """Any kernel, through ``S K S`` of shape (m, m)."""
 
-    Attributes
-    ----------
-    means
-        Mean row of the Gram matrix of each list, whitened, shape (q, m).
-    basis
-        Eigenvectors of ``S K S``, shape (m, m).
-    """
-
-    means: Array
-    basis: Array
+    means: Array  # mean row of the Gram matrix of each list, whitened, shape (q, m)
+    basis: Array  # eigenvectors of ``S K S``, shape (m, m)
 
     @classmethod
     def of(cls, K: Array, y: Array, contrasts: Contrasts) -> KernelSpectrum:
