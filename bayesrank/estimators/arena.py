@@ -16,7 +16,7 @@ from bayesrank.estimators.ranker import NamedRanker, Outcome
 from bayesrank.estimators.skills import fit_log
 from bayesrank.estimators.states import log_ranker_state, restored_log_ranker
 from bayesrank.inferencedata import to_arviz
-from bayesrank.inferencedata.arena import arena_to_arviz
+from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary, connected_components, summarize
 from bayesrank.solvers.comparisons import ArenaFit, Asked
 from bayesrank.solvers.comparisons.judges import drawn
@@ -367,7 +367,7 @@ class ArenaRanker(NamedRanker):
         judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
         constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
         constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
-        return arena_to_arviz(draws=named, constant=constant, coords=coords)
+        return draws_to_arviz(draws=named, constant=constant, coords=coords)
 
     def _state(self) -> dict[str, Any]:
         return log_ranker_state(self)

@@ -22,7 +22,7 @@ from bayesrank.estimators.collaborative_features import (
     new_rows,
     read_item_table,
 )
-from bayesrank.inferencedata.collaborative import collaborative_to_arviz
+from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.solvers.collaborative import EM, EMResult
 
 __all__ = ["Collaborative", "Recommendation", "SimilarItem"]
@@ -321,10 +321,10 @@ class Collaborative(BaseEstimator):
         seen = result.observations
         mine = np.isin(seen.users, who)
         rated = [str(self.items_[i]) for i in seen.items[mine, 0]]
-        return collaborative_to_arviz(
-            functions=result.draw(who, num_samples, seed),
-            users=chosen,
-            items=self.items_.ids,
+        items = self.items_.ids
+        return draws_to_arviz(
+            draws={"f": (("user", "item"), result.draw(who, num_samples, seed))},
+            coords={"user": chosen, "item": items, "item_other": items},
             constant={
                 "h": (("item",), result.mean),
                 "Sigma": (("item", "item_other"), result.kernel),
