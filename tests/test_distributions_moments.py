@@ -134,8 +134,8 @@ def _gradients(name: str, dtype: type) -> list[Any]:
     [
         ("Thurstone", np.float64),
         ("Thurstone", np.float32),
-        ("ThurstoneTies", np.float64),
-        ("OrderedProbit", np.float32),
+        pytest.param("ThurstoneTies", np.float64, marks=pytest.mark.slow),
+        pytest.param("OrderedProbit", np.float32, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_of_all_three_are_finite_everywhere(name, dtype):
