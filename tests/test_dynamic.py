@@ -87,6 +87,7 @@ def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
     np.testing.assert_allclose(slope, np.array(ends) / 2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("process", "ties"), [("walk", False), ("matern32", True)])
 def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties):
     pairs, period = season(25)
@@ -102,6 +103,7 @@ def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties
     np.testing.assert_allclose(chains.log_evidence, joint.log_evidence, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_nuts_agrees():
     pairs, period = season(12)
     options: dict[str, Any] = {"times": TIMES, "period": period}
@@ -118,6 +120,7 @@ def test_nuts_agrees():
     assert (np.abs(draws.std(axis=0) / sd - 1.0) < 0.1).all()
 
 
+@pytest.mark.slow
 def test_at_one_time_nothing_moves():
     pairs, _ = season(10)
     key = jax.random.key(0)

@@ -100,6 +100,7 @@ def test_two_gaps_of_time_are_one(process):
         np.testing.assert_allclose(one, two, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_at_one_time_the_ranking_is_the_static_one():
     same = np.full(len(PAIRS), 7.0)
     moving = PairwiseRanker(time="walk", hyperparameters="maximum").fit(PAIRS, time=same)
@@ -173,6 +174,7 @@ def test_more_than_fits_is_refused_with_its_size_and_cure():
         check_room(1_000_000, 10, "walk")
 
 
+@pytest.mark.slow
 def test_rank_reads_a_column_of_times(tmp_path):
     rows = [f"{NAMES[w]},{NAMES[x]},{d}" for (w, x), d in zip(PAIRS, DATES, strict=True)]
     games = tmp_path / "games.csv"

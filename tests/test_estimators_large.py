@@ -166,6 +166,7 @@ def run(*command):
         main(list(command))
 
 
+@pytest.mark.slow
 def test_rank_at_the_terminal_says_how_good_it_is(rankers, tmp_path, monkeypatch, capsys):
     many(monkeypatch)
     monkeypatch.chdir(tmp_path)
