@@ -51,7 +51,7 @@ def draws_to_arviz(
     number = len(next(iter(draws.values()))[1])
 
     def labelled(named: Named) -> dict[str, Any]:
-        return {dim: labels[dim] for dims, _ in named.values() for dim in dims}
+        return {dim: labels[dim] for dims, _ in named.values() for dim in dims if dim in labels}
 
     posterior = xr.Dataset(
         {name: (("chain", "draw", *dims), values[None]) for name, (dims, values) in draws.items()},
