@@ -17,7 +17,7 @@ from bayesrank.estimators.skills import fit_log
 from bayesrank.estimators.states import log_ranker_state, restored_log_ranker
 from bayesrank.inferencedata import to_arviz
 from bayesrank.inferencedata.draws import draws_to_arviz
-from bayesrank.ranking import RankSummary, connected_components, summarize
+from bayesrank.ranking import RankSummary
 from bayesrank.solvers.comparisons import ArenaFit, Asked
 from bayesrank.solvers.comparisons.judges import drawn
 from bayesrank.solvers.comparisons.skills import Independent
@@ -169,7 +169,7 @@ class ArenaRanker(NamedRanker):
         # One category alone cannot be told from the overall skill.
         self.group_names_ = list(log.group_names) if len(log.group_names) > 1 else []
         self.position_label_ = log.position_label or "being shown first"
-        self.components_ = connected_components(log.comparisons, log.num_items)
+        self._count(log)
         judged = np.zeros(log.num_comparisons, int) if log.judges is None else log.judges
         self.num_judged_ = np.bincount(judged, log.weights, max(len(log.judge_names), 1))
         return self
@@ -212,12 +212,8 @@ class ArenaRanker(NamedRanker):
         k : int, optional
             Report the probability of being among the best `k`.
         """
-        draws = self.samples(group)
-        for number in range(int(self.components_.max()) + 1):
-            inside = self.components_ == number
-            draws[:, inside] -= draws[:, inside].mean(axis=1, keepdims=True)
-        names = self.names_ if names is None else names
-        return summarize(draws, names, prob=prob, k=k, components=self.components_)
+        records = self.records_ if group is None else None
+        return self._ranked(self.samples(group), records, names, prob, k)
 
     def predict(
         self, items: Sequence[Hashable] | None = None, *, group: Hashable | None = None

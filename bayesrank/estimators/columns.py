@@ -14,6 +14,7 @@ from bayesrank._tables import column_names, plain_array
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.checks import check_comparisons, check_ties
 from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.ranking import connected_components
 
 __all__ = [
     "in_order",
@@ -190,6 +191,14 @@ def refuse_times(data: ComparisonData) -> None:
             "comparisons has times, but skills stand still here; leave the column time out, or let "
             "them move: PairwiseRanker(time='walk')"
         )
+
+
+def linked(
+    num_items: int, items: NDArray[Any], better: NDArray[Any], worse: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Component of each item, of those that events link, see `bayesrank.models.orders.Events`."""
+    upper, lower = (np.take_along_axis(items, np.maximum(side, 0), 1) for side in (better, worse))
+    return connected_components(np.stack([upper, lower], -1)[better >= 0], num_items)
 
 
 def in_order(names: list[Any]) -> list[Hashable]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank._tables import column_names
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.columns import in_order, numbers_of, read_pairs
+from bayesrank.estimators.columns import in_order, linked, numbers_of, read_pairs
 from bayesrank.estimators.ranker import NamedRanker, refuse_one
 from bayesrank.estimators.skills import fit_skills
 from bayesrank.models.orders import events
@@ -140,6 +140,7 @@ class OrderRanker(NamedRanker):
         self.feature_mean_ = None
         skills = Independent(len(names)) if features is None else self._process(features)
         self._keep(fit_skills(data, skills, self._settings(), callback))
+        self.components_ = linked(len(names), *data) if features is None else None
         self.names_ = names
         return self
 

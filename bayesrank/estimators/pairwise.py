@@ -189,6 +189,7 @@ class PairwiseRanker(NamedRanker):
         data = self._data(comparisons, given)
         skills = self._skills(data)
         self._keep(fit_skills(data, skills, self._settings(), callback))
+        self._count(data)
         self.names_ = list(data.names)
         return self
 

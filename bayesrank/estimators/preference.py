@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -172,6 +173,7 @@ class PreferenceGP(SkillRanker):
         features = self._check_features(X, ensure_min_samples=2)
         names = _names(X)
         data = self._read(comparisons, names, len(features), ties, sample_weight)
+        self._count(replace(data, features=features))
         self.names_ = names
         self._keep(fit_skills(data, self._process(features), self._settings(), callback))
         return self

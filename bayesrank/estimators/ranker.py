@@ -28,7 +28,13 @@ from bayesrank.estimators.columns import numbers_of, read_columns
 from bayesrank.estimators.skills import FitSettings, RankerFit, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
 from bayesrank.infer import LargeEPResult
-from bayesrank.ranking import RankSummary, summarize
+from bayesrank.ranking import (
+    ItemRecords,
+    RankSummary,
+    connected_components,
+    count_records,
+    summarize,
+)
 from bayesrank.solvers.comparisons.posterior import OUTCOMES, RankerPosterior
 from bayesrank.solvers.comparisons.skills import ProcessSkills
 
@@ -54,6 +60,8 @@ class SkillRanker(EPEstimator):
     log_evidence_: float
     posterior_: RankerPosterior
     laplacian_: sparse.csr_array | None
+    components_: NDArray[np.int64] | None = None
+    records_: ItemRecords | None = None
     feature_mean_: Array | None = None
     feature_scale_: Array | None = None
 
@@ -64,6 +72,7 @@ class SkillRanker(EPEstimator):
 
         Skills are reported as they stand above or below the average of these items: comparisons say
         nothing of the level that all skills share, whose uncertainty would swamp that of each.
+        Items without features that no comparison links are ranked apart.
 
         Parameters
         ----------
@@ -86,9 +95,33 @@ class SkillRanker(EPEstimator):
         ValueError
             If an argument does not fit.
         """
-        skills = self.samples()
+        return self._ranked(self.samples(), self.records_, names, prob, k)
+
+    def _ranked(
+        self,
+        draws: Array,
+        records: ItemRecords | None,
+        names: Sequence[object] | None,
+        prob: float,
+        k: int | None,
+    ) -> RankSummary:
+        """Rank by draws of skills, from the average of each component."""
+        found = self.components_
+        components = np.zeros(draws.shape[1], np.int64) if found is None else found
+        for number in range(components.max() + 1):
+            inside = components == number
+            draws[:, inside] -= draws[:, inside].mean(axis=1, keepdims=True)
         names = self._names() if names is None else names
-        return summarize(skills - skills.mean(axis=1, keepdims=True), names, prob=prob, k=k)
+        return summarize(draws, names, prob=prob, k=k, records=records, components=components)
+
+    def _count(self, data: ComparisonData) -> None:
+        """Count wins and losses, and find which items comparisons link; features link all."""
+        counts = {"tied": data.tied, "weights": data.weights}
+        self.records_ = count_records(data.comparisons, data.num_items, **counts)
+        linked = data.features is None
+        self.components_ = (
+            connected_components(data.comparisons, data.num_items) if linked else None
+        )
 
     def samples(self) -> Array:
         """Posterior draws of the skills of the items of `fit`, the same at every call.

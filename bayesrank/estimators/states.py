@@ -12,7 +12,9 @@ import numpy as np
 
 from bayesrank._states import check_axes, check_covariances
 from bayesrank._validate import check_count
+from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.checks import graph_laplacian
+from bayesrank.estimators.columns import linked
 from bayesrank.estimators.skills import posterior_of
 from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
@@ -25,6 +27,7 @@ from bayesrank.models import (
     thurstone,
     thurstone_orders,
 )
+from bayesrank.ranking import ItemRecords
 from bayesrank.solvers.comparisons import ArenaFit
 
 if TYPE_CHECKING:
@@ -113,6 +116,14 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     if result.shapes["f"] != (len(names),):
         raise ValueError("names and skills are not as many")
     ranker.posterior_ = posterior_of(result, ranker.likelihood)
+    _, *evidence = result.model_args
+    if len(evidence) > 1 and features is None:
+        ranker.components_ = linked(len(names), *evidence)
+    elif len(evidence) == 1:
+        tied = np.asarray(result.model_kwargs.get("outcomes", np.zeros(len(evidence[0])))) == 1
+        weights = result.model_kwargs.get("weights")
+        data = ComparisonData(tuple(names), evidence[0], tied, features, weights=weights)
+        ranker._count(data)
     return ranker
 
 
@@ -132,6 +143,7 @@ def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
         "options": options,
         "learned": {name: getattr(ranker, name) for name in _LEARNED},
         "averaged": averaged,
+        "records": ranker.records_,
         "result": _result_tree(ranker.result) if averaged else ranker.result,
     }
 
@@ -155,6 +167,8 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
     if not num_skills == len(ranker.names_) == len(ranker.components_):
         raise ValueError("names and skills are not as many")
     ranker.result_, ranker.params_ = result, params
+    if state.get("records") is not None:
+        ranker.records_ = ItemRecords(**state["records"])
     ranker.posterior_ = posterior_of(result)
     ranker.judges()  # what does not fit together does not answer
     return ranker
