@@ -42,7 +42,8 @@ def published(path: str | Path) -> Iterator[IO[bytes]]:
     Parameters
     ----------
     path
-        The file. A file that is there is replaced.
+        The file. A file that is there is replaced; of a link, the file that it leads to. What is
+        there and is no regular file, a device or a pipe, and standard output are written to.
 
     Yields
     ------
@@ -54,24 +55,41 @@ def published(path: str | Path) -> Iterator[IO[bytes]]:
     OSError
         If it cannot be written; the error names `path`.
     """
-    path = Path(path)
+    place = Path(os.path.realpath(path))
     try:
-        remove_stale(path.parent)
-        draft, handle = _new_draft(path.parent)
+        stream = _stream(path)
+        if stream is not None:
+            with stream:
+                yield stream
+            return
+        remove_stale(place.parent)
+        draft, handle = _new_draft(place.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(draft, path)
+                os.replace(draft, place)
         finally:
             draft.unlink(missing_ok=True)
-        sync(path.parent)
+        sync(place.parent)
     except OSError as error:
         if error.errno is None:
             raise
         # Name what was asked for, not the draft.
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _stream(path: str | Path) -> IO[bytes] | None:
+    """Open what is there and is no file to replace: a device, a pipe, or standard output."""
+    try:
+        found = os.stat(path)
+    except OSError:  # nothing is there, or it cannot be reached, which who writes will say
+        return None
+    with contextlib.suppress(OSError):  # it may be closed
+        if os.path.samestat(found, os.fstat(1)):
+            return os.fdopen(os.dup(1), "wb")
+    return None if stat.S_ISREG(found.st_mode) else open(path, "wb")
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["check_names", "shown"]
+__all__ = ["check_names", "count_of", "shown"]
 
 # Marks and overrides of the direction of writing: they reorder what stands beside them.
 _DIRECTIONS = dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
@@ -27,6 +27,11 @@ def check_names(names: Sequence[object] | None, count: int) -> list[str]:
         given = "one string" if isinstance(names, str) else f"{len(names)}"
         raise ValueError(f"names must hold one name per item, {count} in all, got {given}")
     return [str(name) for name in names]
+
+
+def count_of(number: int, thing: str) -> str:
+    """Return a number with what it counts, in the plural unless it is one."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
 def shown(text: str) -> str:

@@ -30,7 +30,7 @@ _WRITERS = {
                 print(len(journal), flush=True)
     """,
     "results": """
-        from bayesrank.cli._output import output_folder
+        from bayesrank.cli.outputs import output_folder
         files, run = ("a", "b", "c", "d"), int(sys.argv[2])
         while True:
             run += 1

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 import bayesrank
 from bayesrank.cli import main, pipeline
-from bayesrank.cli._checks import Check
-from bayesrank.cli._output import OutputError, output_folder
+from bayesrank.cli.outputs import OutputError, output_folder
+from bayesrank.cli.trust import Check
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import summarize
 

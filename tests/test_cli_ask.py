@@ -23,7 +23,7 @@ from rich.console import Console
 from bayesrank.active import Journal, Progress, read_journal
 from bayesrank.active.history import replay
 from bayesrank.cli import main
-from bayesrank.cli._ask_screen import View, draw_screen, shortened
+from bayesrank.cli.ask_screen import View, draw_screen, shortened
 from bayesrank.datasets import read_comparisons
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import summarize
@@ -178,13 +178,19 @@ def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
     ("args", "message"),
     [
         (["missing.csv"], "missing.csv: there is no such file"),
-        (["items.csv", "--journal", "items.csv"], "items.csv: the journal would replace the items"),
+        (
+            ["items.csv", "--journal", "items.csv"],
+            "items.csv: this file is used already; give another --journal",
+        ),
         (["items.csv", "--journal", "no/a.jsonl"], "no/a.jsonl: the journal cannot be opened"),
         (["items.csv", "--journal", "note.txt"], "note.txt: this is not a journal of answers"),
         (["items.csv", "--journal", "other.jsonl"], "begun with other items"),
         (["items.csv", "--journal", "other.jsonl", "--export", "o.csv"], "begun with other items"),
         (["items.csv", "--export", "o.csv"], "answers.jsonl: the journal cannot be read"),
-        (["items.csv", "--export", "items.csv"], "items.csv: the export would replace an input"),
+        (
+            ["items.csv", "--export", "items.csv"],
+            "items.csv: this file is used already; give another --export",
+        ),
         (["items.csv", "--top", "0"], "Invalid value for '--top'"),
         (["items.csv", "--sure", "1"], "Invalid value for '--sure'"),
     ],

@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 
 from bayesrank import PairwiseRanker
-from bayesrank.cli import _crosscheck
-from bayesrank.cli._checks import trust_checks
-from bayesrank.cli._crosscheck import Crosschecked, _heaviest, _with_distinct_rows, crosschecked
+from bayesrank.cli import quick_crosscheck as _crosscheck
+from bayesrank.cli.quick_crosscheck import (
+    Crosschecked,
+    _heaviest,
+    _with_distinct_rows,
+    crosschecked,
+)
+from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
 from bayesrank.infer.white.program import white_posterior
 from bayesrank.infer.white.trust import Trust

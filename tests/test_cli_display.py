@@ -10,12 +10,12 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from bayesrank.cli._ask_screen import leaders_table
-from bayesrank.cli._checks import _enough
-from bayesrank.cli._conclusion import conclusion
-from bayesrank.cli._steps import Steps
-from bayesrank.cli._tables import legend, ranking_cells, ranking_table, ranking_titles
-from bayesrank.cli._unit import elo_per_skill, win_chance
+from bayesrank.cli.ask_screen import leaders_table
+from bayesrank.cli.conclusion import conclusion
+from bayesrank.cli.steps import Steps
+from bayesrank.cli.tables import legend, ranking_cells, ranking_table, ranking_titles
+from bayesrank.cli.trust import _enough
+from bayesrank.cli.unit import elo_per_skill, win_chance
 from bayesrank.ranking import count_records, summarize
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesrank.cli._interrupt import Interrupted, keep, kept, look, waiting, watched
+from bayesrank.cli.interrupt import Interrupted, keep, kept, look, waiting, watched
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,7 +22,7 @@ RANK = """
     import sys, time
     from pathlib import Path
     import numpy as np
-    from bayesrank.cli import _interrupt, main, pipeline
+    from bayesrank.cli import interrupt as _interrupt, main, pipeline
     from bayesrank.ranking import summarize
 
     class Posterior:
@@ -173,7 +173,7 @@ def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     (folder / "slow.py").write_text(
         textwrap.dedent("""
         import os, signal
-        output = sys.modules["bayesrank.cli._output"]
+        output = sys.modules["bayesrank.cli.outputs"]
         publish = output._publish
         def slow(*args):
             for _ in range(3):
@@ -191,7 +191,7 @@ def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     assert (folder / "out" / "posterior.nc").read_text() == "new"
 
 
-@pytest.mark.parametrize("module", ["bayesrank.cli._app", "click", "numpy"])
+@pytest.mark.parametrize("module", ["bayesrank.cli.app", "click", "numpy"])
 def test_ctrl_c_during_imports_shows_no_traceback(folder, module):
     code = f"""
         import os, signal, sys

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 from list_data import graded_lists
 
+from bayesrank import _memory
 from bayesrank._states import read_arrays
-from bayesrank.cli import _learn, _room, main
+from bayesrank.cli import learn as _learn
+from bayesrank.cli import main
 from bayesrank.datasets import DataError, align, read_lists
 from bayesrank.estimators import ConeRank, LambdaRank, RankRLS
 from bayesrank.plots import plot_figures
@@ -139,16 +141,16 @@ def test_scores_that_overflow_are_refused(tmp_path, data):
     ("method", "text", "said"),
     [
         ("rank-rls", "1 qid:a 2147483647:1\n0 qid:a 1:1\n", "2 items with features up to number "
-         "2,147,483,647 take at least 48 GiB of memory, and 20 GiB are free; number the features"),
-        ("rank-rls", "1 qid:a 99999999:1\n" * 5001, "5,001 items with .* at least 39.5 GiB"),
-        ("lambda-rank", "1 qid:a 999999999:1\n0 qid:a 1:1\n", "take at least 67.1 GiB of memory"),
-        ("cone-rank", "1 qid:a 999999:1\n0 qid:a 1:1\n" * 40, "1,600 pairs of .* least 35.8 GiB"),
+         "2,147,483,647 take 48 GiB of memory, and 20 GiB are free; number the features"),
+        ("rank-rls", "1 qid:a 99999999:1\n" * 5001, "5,001 items with .* take 39.5 GiB"),
+        ("lambda-rank", "1 qid:a 999999999:1\n0 qid:a 1:1\n", "take 67.1 GiB of memory"),
+        ("cone-rank", "1 qid:a 999999:1\n0 qid:a 1:1\n" * 40, "1,600 pairs of .* take 35.8 GiB"),
     ],
 )  # fmt: skip
 def test_what_will_not_fit_is_refused_once_it_is_read(
     tmp_path, method, text, said, monkeypatch, capsys
 ):
-    monkeypatch.setattr(_room, "available", lambda: 20 * 2**30)
+    monkeypatch.setattr(_memory, "available", lambda: 20 * 2**30)
     path = tmp_path / "train.svm"
     path.write_text(text)
     args = ["learn", path, "--test", path, "--method", method, "--out", tmp_path / "out"]

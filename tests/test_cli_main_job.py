@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from bayesrank import OrderRanker, PairwiseRanker
 from bayesrank.cli import main, pipeline
-from bayesrank.cli._notes import notes_on
+from bayesrank.cli.notes import notes_on
 from bayesrank.datasets import read_comparisons
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +47,7 @@ def job(files, tmp_path_factory):
     folder, strength = files
     out = tmp_path_factory.mktemp("out") / "results"
     code = (
-        "import sys; from bayesrank.cli import _crosscheck, main; "
+        "import sys; from bayesrank.cli import quick_crosscheck as _crosscheck, main; "
         "_crosscheck.NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
         "main(sys.argv[1:])"
     )

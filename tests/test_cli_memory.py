@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesrank import _memory
-from bayesrank.cli import _room, main
+from bayesrank.cli import evaluate, main, pipeline
 from bayesrank.datasets import table
 from bayesrank.infer import room
 
@@ -27,15 +27,14 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ("rank c.csv", "300 items and 299 comparisons take at least 13.8 MiB of memory, and 977 "
+        ("rank c.csv", "300 items and 299 comparisons take 13.8 MiB of memory, and 977 "
          "KiB are free; rank fewer items"),
-        ("rank c.csv --items i.csv", "take at least 15.8 MiB .* items, or without --items"),
-        ("rate r.csv", "300 users and 300 items take at least 3.52 MiB of memory, .*; leave out"),
-        ("evaluate run.csv qrels.csv", "300 draws of the scores of 300 items .* at least 1.37 MiB"),
+        ("rate r.csv", "300 users and 300 items take 3.52 MiB of memory, .*; leave out"),
+        ("evaluate run.csv qrels.csv", "300 draws of the scores of 300 items .* take 1.37 MiB"),
     ],
 )  # fmt: skip
 def test_numbers_and_cure(args, said, monkeypatch, capsys):
-    monkeypatch.setattr(_room, "available", lambda: 10**6)
+    monkeypatch.setattr(_memory, "available", lambda: 10**6)
     with pytest.raises(SystemExit, match="2"):
         main(args.split())
     error = capsys.readouterr().err
@@ -53,9 +52,8 @@ def test_a_file_whose_text_will_not_fit(monkeypatch, capsys):
 
 
 def test_where_the_system_does_not_say_nothing_is_refused(monkeypatch):
-    monkeypatch.setattr(_room, "available", lambda: None)
     monkeypatch.setattr(_memory, "available", lambda: None)
-    _room._refuse(Path("x"), 10**18, "all", "less")
+    _memory.check_room(10**18, "all", "less")
     assert table.read_table("i.csv").header == ("item", "x")
 
 
@@ -87,7 +85,7 @@ def test_memory_that_runs_out_all_the_same_is_said(monkeypatch, capsys, error, s
     def fail(*args):
         raise MemoryError(*error)
 
-    monkeypatch.setattr(_room, "refuse_large_run", fail)
+    monkeypatch.setattr(evaluate, "_check_room", fail)
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "run.csv", "qrels.csv"])
     wanted = f"Error: Memory ran {said}nothing was written. Give less data.\n"
@@ -105,5 +103,5 @@ def test_what_the_fit_asks_for_is_refused_in_one_line(monkeypatch, capsys):
 
 
 def test_a_ranking_of_very_many_items_takes_fewer_draws():
-    found = [_room.num_draws(n) for n in (2, 10_000, 20_000, 10**6)]
+    found = [pipeline.num_draws(n) for n in (2, 10_000, 20_000, 10**6)]
     assert found == [2000, 2000, 1000, 200]

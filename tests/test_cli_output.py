@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesrank.cli import _output
-from bayesrank.cli._output import OutputError, output_folder, write_csv
+from bayesrank.cli import outputs as _output
+from bayesrank.cli.outputs import OutputError, output_folder, write_tables
 
 ROOT = Path(__file__).parents[1]
 FILES = ("ranking.csv", "posterior.nc", "pairs.png")
@@ -127,7 +127,7 @@ def test_killed_at_random_moments_the_results_are_of_one_run(tmp_path):
     code = """
         import sys
         from pathlib import Path
-        from bayesrank.cli._output import output_folder
+        from bayesrank.cli.outputs import output_folder
         files, run = ("a", "b", "c", "d"), int(sys.argv[2])
         while True:
             run += 1
@@ -167,7 +167,7 @@ def test_cells_that_hold_ends_of_lines_are_quoted(tmp_path):
         ["=1+1", 5],
         ["é", 6],
     ]
-    write_csv(tmp_path / "t.csv", rows)
+    write_tables([(tmp_path / "t.csv", rows)])
     raw = (tmp_path / "t.csv").read_bytes()
     assert raw.startswith(b'item,x\n"a\rb",1.5\n"c\nd",2\n"e""f",3\n"g,h",4\n=1+1,5\n')
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesrank.cli import _rate, main
+from bayesrank.cli import main
+from bayesrank.cli import rate as _rate
 from bayesrank.datasets import RatingData
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bayesrank.cli._checks import Check
-from bayesrank.cli._report import report
+from bayesrank.cli.report import report
+from bayesrank.cli.trust import Check
 from bayesrank.ranking import count_records, summarize
 
 BROWSER = next(

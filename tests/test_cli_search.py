@@ -155,6 +155,13 @@ def test_refuses_in_one_line(folder, capsys, name, text, message):
     assert not out.exists()
 
 
+def test_scores_on_standard_output(folder, capsys):
+    queries = ("--queries", folder / "queries.csv", "--quiet", "--out", "-")
+    assert run("search", folder / "docs.jsonl", *queries) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("query,item,score\n") and "Scores are in -" in err
+
+
 def test_refuses_options(folder, capsys):
     queries = ("--queries", folder / "queries.csv")
     assert run("search", folder / "docs.jsonl", *queries, "--method", "link-learn") == 2
@@ -162,7 +169,7 @@ def test_refuses_options(folder, capsys):
     assert run("search", folder / "docs.jsonl", *queries, "--link-weight", "0.2") == 2
     assert "--link-weight needs --links" in capsys.readouterr().err
     assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "queries.csv") == 2
-    assert "would replace this input" in capsys.readouterr().err
+    assert "this file is used already; give another --out" in capsys.readouterr().err
     assert run("search", folder / "docs.jsonl", *queries, "--language", "klingon") == 2
     assert "choose one of" in capsys.readouterr().err
     assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "no" / "run.csv") == 2

@@ -41,7 +41,8 @@ def _run(*args):
 def _checkpoint(path="bayesrank-stream.npz"):
     with open(path, "rb") as file, np.load(file) as stored:
         arrays = {name: stored[name].tobytes() for name in stored.files}
-    return arrays, json.loads(arrays["header"])["notes"]["tally"]
+    state = json.loads(arrays["header"])["state"]["dict"]
+    return arrays, json.loads(state["notes"])["tally"]
 
 
 def _write(name, lines):
@@ -206,7 +207,7 @@ def test_what_is_kept_does_not_depend_on_who_reads(monkeypatch, capsys, number, 
 
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # put back at the end
     with monkeypatch.context() as patch:
-        patch.setattr("bayesrank.cli._stream._report", report)
+        patch.setattr("bayesrank.cli.stream._report", report)
         assert _run(*options) == code
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == bool(said) and "checkpoint" not in error
@@ -225,14 +226,14 @@ def test_an_interrupt_leaves_the_last_checkpoint(monkeypatch, capsys):
         return parse_line(raw, number, layout)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bayesrank.cli._stream_run.parse_line", interrupt)
+        patch.setattr("bayesrank.cli.stream_run.parse_line", interrupt)
         assert _run(*options) == 130
     assert "holds what was last reported" in capsys.readouterr().err
     assert _checkpoint()[1]["examples"] == 40
     assert _run(*options) == 0
     assert _checkpoint()[1]["examples"] == 50
     with monkeypatch.context() as patch:
-        patch.setattr("bayesrank.cli._stream_run.parse_line", lambda *_: interrupt(b"", 45, None))
+        patch.setattr("bayesrank.cli.stream_run.parse_line", lambda *_: interrupt(b"", 45, None))
         assert _run(*options, "--checkpoint", "none.npz") == 130
     assert capsys.readouterr().err == "Interrupted; nothing was written.\n"
 
@@ -380,7 +381,7 @@ def test_files_and_checkpoints_that_cannot_be_used(capsys):
         _write(name, [line])
         assert _run(name) == 2
         error = capsys.readouterr().err
-        assert f"{what} would take" in error and "--learner" in error and error.count("\n") == 1
+        assert f"{what} take" in error and "--learner" in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

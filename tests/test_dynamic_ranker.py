@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scipy.special import ndtr
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.cli._app import cli
+from bayesrank.cli.app import cli
 from bayesrank.datasets import DataError, read_comparisons
 from bayesrank.estimators.times import read_times
 from bayesrank.models.dynamic import PROCESSES

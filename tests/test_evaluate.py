@@ -11,7 +11,7 @@ from rich.console import Console
 from bayesrank import metrics
 from bayesrank.bounds.evaluation import evaluate
 from bayesrank.cli import main
-from bayesrank.cli._evaluate import evaluation_table
+from bayesrank.cli.evaluate import evaluation_table
 from bayesrank.datasets import DataError
 from bayesrank.datasets.runs import read_qrels, read_run
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -148,3 +149,30 @@ def test_a_system_without_locks_writes_all_the_same(tmp_path, monkeypatch):
     with draft_folder(tmp_path) as folder:
         assert folder.is_dir()
     assert names(tmp_path) == [f".bayesrank-{'0' * 16}", "state"]
+
+
+def test_what_is_no_regular_file_is_written_to_and_never_replaced(tmp_path):
+    def publish(path):
+        with published(path) as file:
+            file.write(b"new")
+
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    publish(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+    (tmp_path / "null").symlink_to(os.devnull)
+    publish(tmp_path / "null")
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode) and (tmp_path / "null").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    publish(tmp_path / "pipe")
+    assert os.read(reader, 10) == b"new" and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        publish(tmp_path)
+    (tmp_path / "stdout").symlink_to("/dev/stdout")
+    process = python(
+        "with published(sys.argv[1]) as file: file.write(b'ready')", tmp_path / "stdout"
+    )
+    assert process.communicate()[0] == "ready" and (tmp_path / "stdout").is_symlink()
+    assert names(tmp_path) == ["link", "null", "pipe", "real", "stdout"]

@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -53,15 +54,24 @@ def test_unknown_attribute_is_an_attribute_error():
         _ = bayesrank.nothing_of_the_kind
 
 
-def test_importing_the_package_and_its_cli_loads_no_heavy_library():
+def test_help_of_every_command_loads_click_alone():
     """`--help` has to answer at once, and no global state may change at import."""
-    code = (
-        "import sys, bayesrank, bayesrank.cli; "
-        "print([m for m in ('jax', 'numpyro', 'scipy', 'matplotlib', 'arviz') if m in sys.modules])"
-    )
+    code = """
+        import contextlib, io, sys
+        import bayesrank
+        from bayesrank.cli import main
+        from bayesrank.cli.app import cli
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            for name in ("", *cli.list_commands(None)):
+                with contextlib.suppress(SystemExit):
+                    main([name, "--help"] if name else ["--help"])
+        print(out.getvalue().count("Usage: "), [m for m in HEAVY if m in sys.modules])
+    """
+    heavy = "('numpy', 'pandas', 'scipy', 'jax', 'numpyro', 'matplotlib', 'arviz', 'rich')"
+    code = textwrap.dedent(code).replace("HEAVY", heavy)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "11 []"
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():

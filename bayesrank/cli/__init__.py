@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
-from bayesrank.cli._interrupt import watched
+from bayesrank.cli.interrupt import watched
 
 __all__ = ["main"]
 
@@ -19,6 +19,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         Arguments; those of the process if not given, which is then taken to end.
     """
     with watched(to_the_end=args is None):
-        from bayesrank.cli._app import run
+        from bayesrank.cli.app import run
 
         run(args)

@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 
-from bayesrank._names import shown
-from bayesrank.cli._by import CategoryRanking, rank_categories
-from bayesrank.cli._checks import Check
-from bayesrank.cli._columns import is_log
-from bayesrank.cli._output import OutputError, output_folder, write_frame
-from bayesrank.cli._room import num_draws
-from bayesrank.cli._settings import Settings
-from bayesrank.cli._steps import Steps
-from bayesrank.cli._tables import legend, ranking_table, stdout_console
+from bayesrank._memory import check_room
+from bayesrank.cli import command
+from bayesrank.cli.categories import CategoryRanking, rank_categories
+from bayesrank.cli.notes import is_log
+from bayesrank.cli.outputs import OutputError, drawn
+from bayesrank.cli.steps import Steps
+from bayesrank.cli.tables import legend, ranking_table
+from bayesrank.cli.trust import Check
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
@@ -38,6 +36,23 @@ _UNCHECKED_LOG = "For a log with judges, or of so many comparisons, simulation t
 _UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
 _NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 _LARGEST_RANKER = 200_000_000  # bytes
+_DRAWS, _FEWEST_DRAWS = 2000, 200
+_NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
+
+
+class Settings(NamedTuple):
+    """What a person chose."""
+
+    out: Path  #: folder of the results
+    rows: int  #: rows of the printed table, 0 for all
+    seed: int
+    crosscheck: str  #: "quick", "full" or "none", see `bayesrank.cli.quick_crosscheck`
+    quiet: bool  #: no progress
+    elo: bool = False  #: show skills on the scale of chess
+    hyperparameters: str | Mapping[str, list[float] | float] = "integrate"
+    by: str | None = None  #: column of categories, to rank by each, too
+    notes: tuple[str, ...] = ()  #: what else to say below the table
+    inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten
 
 
 class Ranking(NamedTuple):
@@ -75,37 +90,43 @@ def run(data: ComparisonData, settings: Settings) -> None:
     OutputError
         If the results cannot be written. The folder is then as it was.
     """
-    console, out = Console(stderr=True), stdout_console()
-    steps = Steps(console, quiet=settings.quiet)
-
-    def say(text: str) -> None:
-        out.print(f"{shown(text)}\n", markup=False, highlight=False)
-
-    with output_folder(settings.out, FILES, settings.inputs) as folder:
-        with steps.running():
-            if data.ignored_columns and not settings.quiet:
-                columns = shown(", ".join(data.ignored_columns))
-                console.print(f"Columns not used: {columns}", markup=False)
-            ranking = rank_items(data, settings, steps)
-        if console.is_terminal and not settings.quiet:
-            console.print()
-        say(ranking.conclusion)
-        out.print(ranking_table(ranking.summary, settings.rows, ranking.elo))
-        out.print()
+    _check_room(data)
+    inputs = settings.inputs
+    with command.job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
+        with run.steps.running():
+            if data.ignored_columns:
+                run.steps.say(f"Columns not used: {', '.join(data.ignored_columns)}")
+            ranking = rank_items(data, settings, run.steps)
+        run.steps.end()
+        elo, every = ranking.elo, [each.summary for each in ranking.categories]
+        run.show(ranking.conclusion, ranking_table(ranking.summary, settings.rows, elo))
         for each in ranking.categories:
-            say(f"Category {each.name}: {each.conclusion}")
-            out.print(ranking_table(each.summary, settings.rows, ranking.elo))
-            out.print()
-        say(legend(ranking.summary, ranking.elo, [each.summary for each in ranking.categories]))
-        out.file.flush()
-        with steps.running():
-            analysis = analyse(data, settings, ranking, steps)
-            with steps.step("Writing the results"):
-                _write(ranking, analysis, settings, folder)
-                written = [name for name in FILES if (folder / name).exists()]
-    where = f"Results are in {settings.out}: {', '.join(written)}."
-    for text in (*analysis.notes, *settings.notes, *map(str, analysis.checks), where):
-        say(text)
+            said = f"Category {each.name}: {each.conclusion}"
+            run.show(said, ranking_table(each.summary, settings.rows, elo))
+        run.show(legend(ranking.summary, elo, every))
+        with run.steps.running():
+            analysis = analyse(data, settings, ranking, run.steps)
+            run.write(_results(ranking, analysis, settings))
+    run.show(*analysis.notes, *settings.notes, *map(str, analysis.checks), run.where)
+
+
+def num_draws(num_items: int) -> int:
+    """How many posterior draws a ranking takes: 2,000, of very many items fewer, 200 at least."""
+    return max(_FEWEST_DRAWS, min(_DRAWS, _NUMBERS_DRAWN // num_items))
+
+
+def _check_room(data: ComparisonData) -> None:
+    """Refuse draws of skills, and what judges and categories take, that will not fit.
+
+    Covariances of skills are the engine's, which looks for itself.
+    """
+    n = data.num_items
+    need = 3 * num_draws(n) * n + 10 * data.num_comparisons
+    if data.judges is not None or data.groups is not None:
+        latents = n * (1 + len(data.group_names)) + 2
+        need += latents * (4 * latents + 7 * len(data.judge_names))
+    what = f"{n:,} items and {data.num_comparisons:,} comparisons"
+    check_room(8 * need, what, "rank fewer items")
 
 
 def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:
@@ -127,8 +148,8 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     """
     with steps.step("Loading JAX and NumPyro"):
         import bayesrank.estimators  # noqa: F401
-        from bayesrank.cli._conclusion import conclusion
-        from bayesrank.cli._unit import elo_per_skill, win_chance
+        from bayesrank.cli.conclusion import conclusion
+        from bayesrank.cli.unit import elo_per_skill, win_chance
     with steps.step("Fitting the skills (EP)") as advance:
         ranker: Any = _fit(
             data, settings, lambda number, _: advance(None, f"{number} values tried")
@@ -163,9 +184,9 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     steps
         Where to show progress.
     """
-    from bayesrank.cli._checks import trust_checks
-    from bayesrank.cli._crosscheck import crosschecked
-    from bayesrank.cli._notes import notes_on
+    from bayesrank.cli.notes import notes_on
+    from bayesrank.cli.quick_crosscheck import crosschecked
+    from bayesrank.cli.trust import trust_checks
     from bayesrank.infer import LargeEPResult
     from bayesrank.solvers.comparisons import ArenaFit
 
@@ -251,20 +272,14 @@ def _spread(result: Any) -> dict[str, np.ndarray] | None:
 def _draw(
     data: ComparisonData, ranking: Ranking, check: "CrossCheck | None"
 ) -> dict[str, "Figure"]:
-    import matplotlib
-
-    matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
     from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
 
     component = np.empty(data.num_items, np.int64)
     component[ranking.summary.item] = ranking.summary.component
-    axes = {
-        "ranking.png": plot_ranking(ranking.summary),
-        "pairs.png": plot_pairwise(ranking.skills, data.names, components=component),
-    }
-    figures: dict[str, Any] = {name: ax.figure for name, ax in axes.items()}
+    pairs = drawn(plot_pairwise, ranking.skills, data.names, components=component)
+    figures = {"ranking.png": drawn(plot_ranking, ranking.summary), "pairs.png": pairs}
     if check is not None:
-        figures["crosscheck.png"] = plot_crosscheck(check)
+        figures["crosscheck.png"] = drawn(plot_crosscheck, check)
     return figures
 
 
@@ -291,28 +306,26 @@ def _to_arviz(data: ComparisonData, result: Any) -> Any:
     )
 
 
-def _write(ranking: Ranking, analysis: Analysis, settings: Settings, folder: Path) -> None:
-    from matplotlib import pyplot as plt
+def _results(ranking: Ranking, analysis: Analysis, settings: Settings) -> dict[str, Any]:
+    """What is written, by the names of the files."""
+    from bayesrank.cli.report import report
 
-    from bayesrank.cli._report import report
-
-    write_frame(folder / "ranking.csv", _frame(ranking))
-    analysis.posterior.to_netcdf(str(folder / "posterior.nc"), engine="h5netcdf")
-    page = report(
-        ranking.summary,
-        ranking.conclusion,
-        analysis.checks,
-        (*analysis.notes, *settings.notes),
-        analysis.figures,
-        ranking.elo,
-        ranking.categories,
-    )
-    (folder / "report.html").write_text(page, encoding="utf-8")
-    if _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER:
-        ranking.ranker.save(folder / RANKER)
-    for name, figure in analysis.figures.items():
-        figure.savefig(folder / name, dpi=150)
-        plt.close(figure)
+    small = _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER
+    return {
+        "ranking.csv": _frame(ranking),
+        "report.html": report(
+            ranking.summary,
+            ranking.conclusion,
+            analysis.checks,
+            (*analysis.notes, *settings.notes),
+            analysis.figures,
+            ranking.elo,
+            ranking.categories,
+        ),
+        "posterior.nc": analysis.posterior,
+        RANKER: ranking.ranker if small else None,
+        **analysis.figures,
+    }
 
 
 def _covariance_bytes(result: Any) -> int:

@@ -107,11 +107,12 @@ def read_comparisons(
     chosen = ColumnNames() if columns is None else columns
     chosen = chosen if time is None else replace(chosen, time=time)
     known = None if items is None else read_items(items)
-    if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() in SUFFIXES:
+    path = Path(source) if isinstance(source, str | os.PathLike) else None
+    if path is not None and path.suffix.lower() in SUFFIXES:
         if chosen.time is not None:
-            raise DataError(source, "orders have no column of times", "leave out --time")
-        names, orders = read_orders(source)
-        return _from_orders(Path(source), names, orders, known)
+            raise DataError(path, "orders have no column of times", "leave out --time")
+        names, orders = read_orders(path)
+        return _from_orders(path, names, orders, known)
     table = read_table(source, name="the comparisons").without(chosen.ignore)
     found = find(table, COMPARISONS, chosen.named)
     if "order" in found.columns:

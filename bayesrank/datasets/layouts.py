@@ -22,8 +22,6 @@ class ColumnRole(NamedTuple):
     ----------
     usual
         Names by which it is recognised, whatever the case; the first that is there counts.
-    says
-        What it holds, as the help of an option has it.
     optional
         Whether a file of the layout may be without it.
     alike
@@ -35,7 +33,6 @@ class ColumnRole(NamedTuple):
     """
 
     usual: tuple[str, ...] = ()
-    says: str = ""
     optional: bool = False
     alike: tuple[str, ...] = ()
     plural: str = ""
@@ -77,39 +74,17 @@ class Found(NamedTuple):
         return tuple(column for column in self.table.columns if column.name not in taken)
 
 
-_JUDGE = ColumnRole(
-    ("judge",),
-    "Column of who compared: each has an order bias and a reliability.",
-    True,
-    (
-        *("judge", "annotator", "rater", "assessor", "reviewer", "evaluator", "voter", "user"),
-        *("user_id", "judge_id", "judge_name", "judge_model", "annotator_id", "judges"),
-    ),
-    "judges",
+_JUDGES = (
+    *("judge", "judges", "judge_id", "judge_name", "judge_model", "annotator", "annotator_id"),
+    *("rater", "assessor", "reviewer", "evaluator", "voter", "user", "user_id"),
 )
-_GROUP = ColumnRole(
-    ("group", "category"),
-    "Column of the category: items have a skill in each.",
-    True,
-    ("group", "category", "categories", "groups", "topic", "task", "domain", "language", "surface"),
-    "categories",
+_GROUPS = (
+    *("group", "groups", "category", "categories", "topic", "task", "domain", "language"),
+    "surface",
 )
-_TIME = ColumnRole(
-    (),  # never recognised, because skills that move are another model
-    "Let skills move with time, which this column holds (numbers, or dates such as 2024-05-31), "
-    "and rank the items as of its last entry.",
-    True,
-    ("time", "date", "datetime", "timestamp", "tstamp", "tourney_date"),
-    "times",
-)
-_WEIGHT = ColumnRole(
-    ("weight", "count"),
-    "Column of how often a row counts.",
-    True,
-    ("weight", "count", "weights", "counts", "votes", "frequency", "num_votes"),
-    "weights",
-)
-_BESIDE = {"judge": _JUDGE, "group": _GROUP, "weight": _WEIGHT, "time": _TIME}
+_TIMES = ("time", "date", "datetime", "timestamp", "tstamp", "tourney_date")
+_WEIGHTS = ("weight", "weights", "count", "counts", "votes", "frequency", "num_votes")
+_TIES = ("tie", "ties", "tied", "draw", "draws", "is_tie")
 _PAIRS = (
     ("model_a", "model_b"),
     ("item_a", "item_b"),
@@ -132,85 +107,54 @@ _SCORES = (
 )
 OUTCOME = ColumnRole(
     ("winner", "preference", "outcome", "result", "ftr"),
-    "Column that says which side won: words, names or numbers.",
     alike=("preference", "outcome", "result"),
     plural="outcomes",
     also="winner",
 )
-_FIRST = ColumnRole(tuple(a for a, _ in _PAIRS), "Column of the items shown first or at home.")
-_SECOND = ColumnRole(tuple(b for _, b in _PAIRS), "Column of the items shown second or away.")
-_NEUTRAL = ColumnRole(("neutral",), optional=True)
-
-WINNER_LOSER = Layout(
-    "winner,loser",
-    {
-        "winner": ColumnRole(
-            ("winner", "winner_name"),
-            "Column of the items that won, or of what says which side did.",
-        ),
-        "loser": ColumnRole(("loser", "loser_name"), "Column of the items that lost."),
-        "tie": ColumnRole(
-            ("tie", "ties", "tied", "draw"),
-            "Column with 1 where the two were judged equal.",
-            True,
-            ("tie", "ties", "tied", "draw", "draws", "is_tie"),
-            "ties",
-        ),
-        **_BESIDE,
-    },
-    options=True,
-)
-SCORES = Layout(
-    "home,away,home_score,away_score",
-    {
-        "first": _FIRST,
-        "second": _SECOND,
-        "first_score": ColumnRole(
-            tuple(a for a, _ in _SCORES), "Column of the points of the first side."
-        ),
-        "second_score": ColumnRole(
-            tuple(b for _, b in _SCORES), "Column of the points of the second side."
-        ),
-        "neutral": _NEUTRAL,
-        **_BESIDE,
-    },
-    (("first", "second"), ("first_score", "second_score")),
-    options=True,
-)
-SIDES = Layout(
-    "model_a,model_b,winner",
-    {
-        "first": _FIRST,
-        "second": _SECOND,
-        "outcome": OUTCOME,
-        "neutral": _NEUTRAL,
-        **_BESIDE,
-    },
-    (("first", "second"),),
-    options=True,
-)
-ORDER = Layout(
-    "order",
-    {
-        "order": ColumnRole(
-            ("order",),
-            "Column of orders, such as a > b = c.",
-            alike=("order", "ranking"),
-            plural="orders",
-        ),
-        "weight": _WEIGHT,
-    },
-    options=True,
-)
-COMPARISONS = (WINNER_LOSER, SCORES, SIDES, ORDER)
-_COMPARED = {name: role for layout in COMPARISONS for name, role in layout.roles.items()}
-OPTIONS = {
-    name: _COMPARED[name].says
-    for name in (
-        *("winner", "loser", "tie", "first", "second", "outcome", "first_score", "second_score"),
-        *("order", "judge", "group", "time", "weight"),
-    )
+_WEIGHT = ColumnRole(("weight", "count"), True, _WEIGHTS, "weights")
+_BESIDE = {
+    "judge": ColumnRole(("judge",), True, _JUDGES, "judges"),
+    "group": ColumnRole(("group", "category"), True, _GROUPS, "categories"),
+    "weight": _WEIGHT,
+    # Times are never recognised, because skills that move are another model.
+    "time": ColumnRole((), True, _TIMES, "times"),
 }
+_FIRST, _SECOND = (ColumnRole(names) for names in zip(*_PAIRS, strict=True))
+_POINTS, _OTHER_POINTS = (ColumnRole(names) for names in zip(*_SCORES, strict=True))
+_SHOWN = {"first": _FIRST, "second": _SECOND, "neutral": ColumnRole(("neutral",), True), **_BESIDE}
+COMPARISONS = (
+    Layout(
+        "winner,loser",
+        {
+            "winner": ColumnRole(("winner", "winner_name")),
+            "loser": ColumnRole(("loser", "loser_name")),
+            "tie": ColumnRole(("tie", "ties", "tied", "draw"), True, _TIES, "ties"),
+            **_BESIDE,
+        },
+        options=True,
+    ),
+    Layout(
+        "home,away,home_score,away_score",
+        {**_SHOWN, "first_score": _POINTS, "second_score": _OTHER_POINTS},
+        (("first", "second"), ("first_score", "second_score")),
+        options=True,
+    ),
+    Layout(
+        "model_a,model_b,winner",
+        {**_SHOWN, "outcome": OUTCOME},
+        (("first", "second"),),
+        options=True,
+    ),
+    Layout(
+        "order",
+        {
+            "order": ColumnRole(("order",), alike=("order", "ranking"), plural="orders"),
+            "weight": _WEIGHT,
+        },
+        options=True,
+    ),
+)
+_COMPARED = {name: role for layout in COMPARISONS for name, role in layout.roles.items()}
 
 _QUERY = ColumnRole(("query", "qid", "topic"))
 _LABEL = ColumnRole(("label", "relevance", "rel", "grade"))
@@ -355,10 +299,12 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
             raise table.error(problem, f"name one of these with --{_option(name)}")
         found[name] = column
     for pair in layout.together:
-        if not found.keys() & set(pair):
-            names = zip(*(layout.roles[side].usual for side in pair), strict=True)
-            both = ([table.column(name) for name in each] for each in names)
-            found.update(next((dict(zip(pair, b, strict=True)) for b in both if all(b)), {}))
+        names = zip(*(layout.roles[side].usual for side in pair), strict=True)
+        for each in names if not found.keys() & set(pair) else ():
+            first, second = map(table.column, each)
+            if first is not None and second is not None:
+                found.update(zip(pair, (first, second), strict=True))
+                break
     taken = {column.name for column in found.values()}
     paired = {name for pair in layout.together for name in pair}
     for name, role in layout.roles.items():
@@ -417,7 +363,7 @@ def overlooked(rest: Sequence[Column]) -> tuple[str, ...]:
     """A sentence on each column that was not used and looks as if it should have been."""
     sentences = []
     for name in (column.name for column in rest):
-        for role, (_, _, _, alike, what, _) in _COMPARED.items():
+        for role, (_, _, alike, what, _) in _COMPARED.items():
             if name.lower() in alike:
                 option = f"--{_option(role)} {name}"
                 sentences.append(

@@ -1,15 +1,20 @@
 """The command `evaluate`: a run and its judgements in, a table of figures out."""
 
+from __future__ import annotations
+
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayesrank.cli import command
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from bayesrank.bounds.evaluation import Evaluation, FigureRow
+    from bayesrank.datasets.runs import Qrels, Run
 
 _HELP = """\
 Judge the ranked lists of a RUN by the relevance judgements in QRELS.
@@ -35,8 +40,8 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 
 
 @click.command(help=_HELP)
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("qrels", type=click.Path(path_type=Path))
+@click.argument("run", type=command.FILE)
+@click.argument("qrels", type=command.FILE)
 @click.option(
     "-k",
     type=click.IntRange(min=1),
@@ -93,24 +98,17 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
     show_default=True,
     help="Probability of the intervals.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Seed of the bootstrap.",
-)
+@command.seed("Seed of the bootstrap.")
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
     from bayesrank.bounds.evaluation import evaluate as figures_of
-    from bayesrank.cli._room import refuse_large_run
-    from bayesrank.cli._tables import stdout_console
+    from bayesrank.cli.steps import stdout_console
     from bayesrank.datasets.runs import read_qrels, read_run
 
     value = _undefined(undefined)
     judgements = read_qrels(qrels, negative=negative_labels)
     scores = read_run(run)
-    refuse_large_run(scores, judgements)
+    _check_room(scores, judgements)
     evaluation = figures_of(scores, judgements, undefined=value, **options)
     console = stdout_console()
     console.print(evaluation_table(evaluation))
@@ -118,7 +116,17 @@ def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **opt
         console.print(line, style="dim", markup=False, highlight=False)
 
 
-def evaluation_table(evaluation: "Evaluation") -> "Table":
+def _check_room(run: Run, qrels: Qrels) -> None:
+    """Scores of all draws, in the order of the file and in that of the ranks."""
+    from bayesrank._memory import check_room
+
+    draws = len({draw for draw, _, _ in run.scores})
+    pairs = len({(query, item) for _, query, item in run.scores} | qrels.labels.keys())
+    what = f"{draws:,} draws of the scores of {pairs:,} items in their queries"
+    check_room(16 * draws * pairs, what, "give fewer draws, or divide the queries")
+
+
+def evaluation_table(evaluation: Evaluation) -> Table:
     """Lay out figures: name, mean, interval, the queries they are defined in, the best value."""
     from rich.table import Table
 
@@ -152,11 +160,11 @@ def _number(value: float) -> str:
     return "-" if value != value else f"{value:.4f}"
 
 
-def _ends(row: "FigureRow") -> str:
+def _ends(row: FigureRow) -> str:
     return "-" if row.low != row.low else f"{row.low:.4f} to {row.high:.4f}"
 
 
-def _captions(evaluation: "Evaluation") -> list[str]:
+def _captions(evaluation: Evaluation) -> list[str]:
     judged = "1 judged query" if evaluation.queries == 1 else f"{evaluation.queries} judged queries"
     source = "resampled queries (bootstrap)"
     if evaluation.draws:

@@ -11,7 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from bayesrank._names import shown
-from bayesrank.cli._interrupt import look
+from bayesrank.cli.interrupt import look
+
+_WIDE = 10_000  # a file or a pipe has no edge to fold at
+
+
+def stdout_console() -> Console:
+    """Return a console on standard output that folds lines on a terminal only."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 class Advance(Protocol):
@@ -49,6 +57,16 @@ class Steps:
             TextColumn("{task.fields[note]}", style="dim", markup=False),
             console=self._console,
         )
+
+    def say(self, text: str) -> None:
+        """Print a sentence beside the progress, unless quiet."""
+        if not self._quiet:
+            self._console.print(shown(text), markup=False)
+
+    def end(self) -> None:
+        """Keep what follows apart from the bars on a terminal."""
+        if self._console.is_terminal and not self._quiet:
+            self._console.print()
 
     @contextmanager
     def running(self) -> Iterator["Steps"]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli._output import OutputError, write_csv
+from bayesrank.cli import command
+from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 
 if TYPE_CHECKING:
     from bayesrank.active import QueryLoop
@@ -41,10 +42,10 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
 
 
 @click.command(help=_HELP)
-@click.argument("items", type=click.Path(path_type=Path))
+@click.argument("items", type=command.FILE)
 @click.option(
     "--journal",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     default=Path("answers.jsonl"),
     show_default=True,
     metavar="FILE",
@@ -90,24 +91,17 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
 )
 @click.option(
     "--export",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     metavar="FILE",
     help="Ask nothing: write the answers as comparisons that `rank` reads.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Seed of everything random.",
-)
+@command.seed("Seed of everything random.")
 def ask(items: Path, journal: Path, export: Path | None, **options: Any) -> int:
     """Read the items, then ask, or export the answers."""
     from bayesrank.datasets.items import read_items
 
     known = read_items(items)
-    if journal.resolve() == items.resolve():
-        raise OutputError(f"{journal}: the journal would replace the items; use --journal")
+    refuse_to_replace({"--journal": journal, "--export": export}, (items,))
     if export is not None:
         _export(known, journal, export)
         return 0
@@ -133,7 +127,7 @@ def _ask(
     with contextlib.ExitStack() as open_files:
         with Console(stderr=True).status("Choosing the first question"):
             from bayesrank.active import JournalError, QueryLoop
-            from bayesrank.cli._ask_session import Sitting
+            from bayesrank.cli.ask_session import Sitting
 
             try:
                 loop = QueryLoop(
@@ -184,8 +178,6 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
     """Write the answers, without disturbing a process that is asking."""
     from bayesrank.active import JournalError, read_history
 
-    if export.resolve() in (items.path.resolve(), journal.resolve()):
-        raise OutputError(f"{export}: the export would replace an input; give another --export")
     try:
         answers = read_history(journal, items.names, items.features).answers
     except JournalError as error:
@@ -199,15 +191,9 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
         row = [items.names[answer.first], items.names[answer.second]]
         row += [str(int(answer.kind == "tie"))] if ties else []
         rows.append([*row, *([answer.annotator or ""] if named else [])])
-    try:
-        write_csv(export, rows)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(
-            f"{export}: cannot be written ({reason}); give another --export"
-        ) from error
+    give_tables([(export, rows)], "give another --export")
     said = f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}"
-    click.echo(shown(said))
+    click.echo(shown(said), err=str(export) == "-")
 
 
 def _rank(export: Path, items: "Items") -> str:

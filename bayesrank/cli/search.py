@@ -1,15 +1,18 @@
 """The command `search`: documents, links and queries in; the best documents of each query out."""
 
+from __future__ import annotations
+
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from bayesrank._names import shown
+from bayesrank.cli import command
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from bayesrank.datasets import TextData
@@ -36,16 +39,16 @@ judged query is then scored by the weight that the others choose.
 
 
 @click.command(help=_HELP)
-@click.argument("documents", type=click.Path(path_type=Path))
-@click.option("--queries", type=click.Path(path_type=Path), required=True, metavar="FILE")
-@click.option("--links", type=click.Path(path_type=Path), metavar="FILE", help="Linked documents.")
+@click.argument("documents", type=command.FILE)
+@click.option("--queries", type=command.FILE, required=True, metavar="FILE")
+@click.option("--links", type=command.FILE, metavar="FILE", help="Linked documents.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     default=Path("run.csv"),
     show_default=True,
     metavar="FILE",
-    help="Where the scores go. A file that is there is replaced.",
+    help="Where the scores go; - is standard output. A file that is there is replaced.",
 )
 @click.option(
     "--method",
@@ -62,7 +65,7 @@ judged query is then scored by the weight that the others choose.
 )
 @click.option(
     "--judged",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     metavar="FILE",
     help="Judged queries, by which that is learned instead.",
 )
@@ -73,10 +76,7 @@ judged query is then scored by the weight that the others choose.
     help="Of the Snowball stemmer; none leaves words as they are.",
 )
 @click.option("-k", type=click.IntRange(min=1), default=100, show_default=True, help="Top places.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of chance."
-)
-@click.option("--quiet", is_flag=True, help="Show no progress, only any warnings.")
+@command.options(command.seed("Of chance."), command.quiet("only any warnings"))
 def search(
     documents: Path,
     queries: Path,
@@ -93,8 +93,8 @@ def search(
     """Read the files, index, search, and write the scores."""
     from rich.console import Console
 
-    from bayesrank.cli._output import OutputError, write_frame
-    from bayesrank.cli._steps import Steps
+    from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
+    from bayesrank.cli.steps import Steps
     from bayesrank.datasets import DataError, read_links, read_texts
 
     if method == "link-learn" and links is None:
@@ -103,9 +103,7 @@ def search(
         raise click.UsageError("--link-weight needs --links, a file of linked documents.")
     if judged is not None and (links is None or link_weight is not None):
         raise click.UsageError("--judged needs --links, and takes the place of --link-weight.")
-    inputs = [path.resolve() for path in (documents, queries, links, judged) if path is not None]
-    if out.resolve() in inputs:
-        raise OutputError(f"{out}: the scores would replace this input; use --out")
+    refuse_to_replace({"--out": out}, (documents, queries, links, judged))
     data, asked = read_texts(documents), read_texts(queries)
     pairs = None if links is None else _linked(links, read_links(links, data.names), data)
     relevant = None if judged is None else _relevance(judged, asked, data)
@@ -125,15 +123,11 @@ def search(
             if pairs is not None:
                 scores, weight = _with_links(scores, pairs, link_weight, relevant)
         with steps.step("Writing the scores"):
-            try:
-                write_frame(out, _table(scores, asked, data, k))
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
-                raise OutputError(f"{out}: cannot be written ({reason}); use --out") from error
+            give_tables([(out, table_rows(_table(scores, asked, data, k)))], "use --out")
     message = f"{len(asked.names)} queries, {len(data.names)} documents. Scores are in {out}."
     if relevant is not None:
         message += f" Links count {weight:g}, as the judged queries have it."
-    click.echo(shown(message))
+    click.echo(shown(message), err=str(out) == "-")
 
 
 def _counter(language: str) -> Any:
@@ -150,7 +144,7 @@ def _engine(
     method: str,
     counter: Any,
     counts: Any,
-    data: "TextData",
+    data: TextData,
     links: Any,
     seed: int,
 ) -> Any:
@@ -169,8 +163,10 @@ def _engine(
         raise DataError(path, str(error), "correct the file") from None
 
 
-def _relevance(path: Path, asked: "TextData", data: "TextData") -> np.ndarray:
+def _relevance(path: Path, asked: TextData, data: TextData) -> np.ndarray:
     """Labels of the queries' documents, shape (queries, documents)."""
+    import numpy as np
+
     from bayesrank.datasets import DataError
     from bayesrank.datasets.runs import read_qrels
 
@@ -187,7 +183,7 @@ def _relevance(path: Path, asked: "TextData", data: "TextData") -> np.ndarray:
     return relevant
 
 
-def _linked(path: Path, links: Any, data: "TextData") -> Any:
+def _linked(path: Path, links: Any, data: TextData) -> Any:
     """Links of the file, checked."""
     from bayesrank.datasets import DataError
     from bayesrank.retrieval import links_of
@@ -198,7 +194,7 @@ def _linked(path: Path, links: Any, data: "TextData") -> Any:
         raise DataError(path, str(error), "correct the file") from None
 
 
-def _scores(engine: Any, queries: Any, asked: "TextData") -> Any:
+def _scores(engine: Any, queries: Any, asked: TextData) -> Any:
     """Scores of all documents, with a warning that goes by the names of queries."""
     known = queries @ (engine.collection_.document_frequency > 0)
     lost = [name for name, number in zip(asked.names, known, strict=True) if not number]
@@ -225,8 +221,9 @@ def _with_links(scores: Any, links: Any, weight: float | None, relevant: Any) ->
     return learned.scores, learned.weight
 
 
-def _table(scores: Any, queries: "TextData", data: "TextData", k: int) -> "pd.DataFrame":
+def _table(scores: Any, queries: TextData, data: TextData, k: int) -> pd.DataFrame:
     """The k best documents of each query that share a term with it or have a link to one."""
+    import numpy as np
     import pandas as pd
 
     rows = []

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from bayesrank._names import shown
 from bayesrank.active import Journal, Progress, QueryLoop, Question
-from bayesrank.cli._ask_screen import (
+from bayesrank.cli.ask_screen import (
     View,
     draw_screen,
     feature_table,
@@ -21,8 +21,9 @@ from bayesrank.cli._ask_screen import (
     progress_line,
     shortened,
 )
-from bayesrank.cli._interrupt import Interrupted, keep, look, waiting
-from bayesrank.cli._tables import ranking_table, stdout_console
+from bayesrank.cli.interrupt import Interrupted, keep, look, waiting
+from bayesrank.cli.steps import stdout_console
+from bayesrank.cli.tables import ranking_table
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 

@@ -1,15 +1,19 @@
 """The command `rate`: ratings in; predicted ratings, rankings of items for each user, pictures."""
 
+from __future__ import annotations
+
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-import numpy as np
 
 from bayesrank._names import shown
+from bayesrank.cli import command
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from bayesrank.datasets import RatingData
@@ -50,27 +54,27 @@ liked, and how much users differ about it), tastes.png (the same as a picture) a
 class _Fitted(NamedTuple):
     """What the job finds."""
 
-    predictions: "pd.DataFrame | None"  #: None if there would be too many
-    rankings: "pd.DataFrame"
-    items: "pd.DataFrame"
-    kernel: "pd.DataFrame"  #: covariance over users of the most rated items
+    predictions: pd.DataFrame | None  #: None if there would be too many
+    rankings: pd.DataFrame
+    items: pd.DataFrame
+    kernel: pd.DataFrame  #: covariance over users of the most rated items
     notes: tuple[str, ...]
 
 
 def _finite(
     context: click.Context, parameter: click.Parameter, value: float | None
 ) -> float | None:
-    if value is not None and not np.isfinite(value):
+    if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a finite number.", context, parameter)
     return value
 
 
 @click.command(help=_HELP)
-@click.argument("ratings", type=click.Path(path_type=Path))
+@click.argument("ratings", type=command.FILE)
 @click.option(
     "--items",
     "items_path",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     metavar="FILE",
     help="Features of the items, which may be of items that nobody has rated, too.",
 )
@@ -96,58 +100,46 @@ def _finite(
     show_default=True,
     help="Steps of learning after which to stop, settled or not.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("bayesrank-out"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Where the results go. Results of an earlier run are replaced.",
-)
-@click.option(
-    "--rows", type=click.IntRange(min=1), default=10, show_default=True, help="Printed items."
-)
-@click.option("--quiet", is_flag=True, help="Show no progress, only the table and any warnings.")
+@command.options(command.out, command.rows(10, 1, "Printed items."), command.quiet())
 def rate(
     ratings: Path,
     items_path: Path | None,
     levels: int | None,
     top: int,
-    strength: float | None,
-    iterations: int,
     out: Path,
     rows: int,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Read the file, fit, write the results and print the most controversial items."""
-    from rich.console import Console
-
-    from bayesrank.cli._output import output_folder
-    from bayesrank.cli._room import refuse_large_prediction
-    from bayesrank.cli._steps import Steps
-    from bayesrank.cli._tables import stdout_console
     from bayesrank.datasets import read_ratings
 
     data = read_ratings(ratings, num_levels=levels)
     features = None if items_path is None else _features(items_path, ratings, data)
-    refuse_large_prediction(ratings, data, len(data.items if features is None else features))
-    inputs = (ratings,) if items_path is None else (ratings, items_path)
-    steps = Steps(Console(stderr=True), quiet=quiet)
-    with output_folder(out, FILES, inputs) as folder, steps.running():
-        with steps.step("Learning what users share"):
-            model = _fit(data, features, strength, iterations)
-        with steps.step("Predicting"):
+    _check_room(len(data.users), len(data.items if features is None else features))
+    inputs = (ratings, items_path)
+    with command.job(out, FILES, inputs, quiet=quiet) as run, run.steps.running():
+        with run.steps.step("Learning what users share"):
+            model = _fit(data, features, **options)
+        with run.steps.step("Predicting"):
             fitted = _predict(data, model, top)
-        with steps.step("Writing the results"):
-            written = _write(fitted, folder)
-    console = stdout_console()
-    console.print(_table(fitted.items, rows))
-    where = f"Results are in {out}: {', '.join(written)}."
-    for note in (*fitted.notes, where):
-        console.print(f"\n{shown(note)}", markup=False, highlight=False)
+        run.write(_results(fitted))
+    run.show(_table(fitted.items, rows), *fitted.notes, run.where)
 
 
-def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame":
+def _check_room(num_users: int, num_items: int) -> None:
+    """Mean, variance, order and marks of every pair of user and item, and two kernels of items."""
+    from bayesrank._memory import check_room
+
+    check_room(
+        25 * num_users * num_items + 16 * num_items**2,
+        f"{num_users:,} users and {num_items:,} items",
+        "leave out users or items of few ratings, or fit by bayesrank.CollaborativeOrdinalGP, "
+        "which predicts the pairs that you ask for",
+    )
+
+
+def _features(path: Path, ratings: Path, data: RatingData) -> pd.DataFrame:
     """Features by name; an item that is rated must be among them."""
     import pandas as pd
 
@@ -165,9 +157,9 @@ def _features(path: Path, ratings: Path, data: "RatingData") -> "pd.DataFrame":
 
 
 def _fit(
-    data: "RatingData", features: "pd.DataFrame | None", strength: float | None, iterations: int
-) -> "CollaborativeOrdinalGP":
-    from bayesrank.cli._tables import count_of
+    data: RatingData, features: pd.DataFrame | None, strength: float | None, iterations: int
+) -> CollaborativeOrdinalGP:
+    from bayesrank._names import count_of
     from bayesrank.estimators import CollaborativeOrdinalGP
     from bayesrank.infer import ConvergenceWarning
 
@@ -187,7 +179,8 @@ def _fit(
     return model
 
 
-def _predict(data: "RatingData", model: "CollaborativeOrdinalGP", top: int) -> _Fitted:
+def _predict(data: RatingData, model: CollaborativeOrdinalGP, top: int) -> _Fitted:
+    import numpy as np
     import pandas as pd
 
     users, items = list(model.users_), list(model.items_)
@@ -215,8 +208,9 @@ def _predict(data: "RatingData", model: "CollaborativeOrdinalGP", top: int) -> _
     return _Fitted(predictions, rankings, table, kernel, _notes(data, model, rated))
 
 
-def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.DataFrame":
+def _rows(model: CollaborativeOrdinalGP, pairs: list[tuple[int, int]]) -> pd.DataFrame:
     """Predictions of pairs (user, item), a row each."""
+    import numpy as np
     import pandas as pd
 
     numbers = np.array(pairs, np.int64).reshape(-1, 2)
@@ -231,10 +225,8 @@ def _rows(model: "CollaborativeOrdinalGP", pairs: list[tuple[int, int]]) -> "pd.
     return pd.DataFrame(table)
 
 
-def _notes(
-    data: "RatingData", model: "CollaborativeOrdinalGP", rated: np.ndarray
-) -> tuple[str, ...]:
-    from bayesrank.cli._tables import count_of
+def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -> tuple[str, ...]:
+    from bayesrank._names import count_of
 
     counts = (len(data.users), "user"), (len(model.items_), "item"), (len(data.levels), "rating")
     notes = [
@@ -260,36 +252,23 @@ def _notes(
     return tuple(notes)
 
 
-def _write(fitted: _Fitted, folder: Path) -> list[str]:
-    import matplotlib
-
-    matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
-    from bayesrank.cli._output import write_frame
+def _results(fitted: _Fitted) -> dict[str, Any]:
+    """The tables and the pictures, by the names of their files."""
+    from bayesrank.cli.outputs import drawn
     from bayesrank.plots import plot_similarity, plot_tastes
 
-    written = ["rankings.csv", "items.csv", "tastes.png"]
-    if fitted.predictions is not None:
-        write_frame(folder / "predictions.csv", fitted.predictions)
-        written.insert(0, "predictions.csv")
-    write_frame(folder / "rankings.csv", fitted.rankings)
-    write_frame(folder / "items.csv", fitted.items.round(4))
-    table = fitted.items
-    ax = plot_tastes(table["liking"], table["disagreement"], list(table["item"]))
-    _draw(ax, folder / "tastes.png")
-    if len(fitted.kernel) > 1:
-        _draw(plot_similarity(fitted.kernel, list(fitted.kernel.index)), folder / "similar.png")
-        written.append("similar.png")
-    return written
+    table, kernel = fitted.items, fitted.kernel
+    told = table["liking"], table["disagreement"], list(table["item"])
+    return {
+        "predictions.csv": fitted.predictions,
+        "rankings.csv": fitted.rankings,
+        "items.csv": table.round(4),
+        "tastes.png": drawn(plot_tastes, *told),
+        "similar.png": drawn(plot_similarity, kernel, list(kernel)) if len(kernel) > 1 else None,
+    }
 
 
-def _draw(ax: Any, path: Path) -> None:
-    from matplotlib import pyplot as plt
-
-    ax.figure.savefig(path, dpi=150)
-    plt.close(ax.figure)
-
-
-def _table(items: "pd.DataFrame", rows: int) -> Any:
+def _table(items: pd.DataFrame, rows: int) -> Any:
     from rich.table import Table
     from rich.text import Text
 

@@ -1,14 +1,15 @@
 """`rank --by`: a ranking of each category, below the one of all."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from bayesrank.ranking import RankSummary
-
 if TYPE_CHECKING:
     from bayesrank.datasets import ComparisonData
+    from bayesrank.ranking import RankSummary
 
 
 class CategoryRanking(NamedTuple):
@@ -19,7 +20,7 @@ class CategoryRanking(NamedTuple):
     conclusion: str
 
 
-def refuse_other_column(data: "ComparisonData", column: str | None) -> None:
+def refuse_other_column(data: ComparisonData, column: str | None) -> None:
     """Refuse to rank by a column that is not the one of categories.
 
     Parameters
@@ -59,9 +60,9 @@ def refuse_other_column(data: "ComparisonData", column: str | None) -> None:
 
 
 def rank_categories(
-    data: "ComparisonData",
+    data: ComparisonData,
     samples: Callable[[str], Any],
-    ranked: Callable[["ComparisonData", Any], tuple[Any, RankSummary]],
+    ranked: Callable[[ComparisonData, Any], tuple[Any, RankSummary]],
     concluded: Callable[[RankSummary, Any], str],
 ) -> tuple[CategoryRanking, ...]:
     """Rank the items in each category, by the posterior that the ranking of all comes from.

@@ -7,8 +7,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli._interrupt import keep, waiting
-from bayesrank.cli._output import OutputError
+from bayesrank.cli.interrupt import keep, waiting
+from bayesrank.cli.outputs import OutputError
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.stream import BadLine, Example, StreamLayout, parse_line
 

@@ -1,14 +1,15 @@
 """The command `learn`: lists with features in; a ranking model, its figures, and pictures."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from bayesrank._names import shown
 from bayesrank._version import __version__
+from bayesrank.cli import command
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from bayesrank.bounds.evaluation import Evaluation
     from bayesrank.datasets.lists import ListData
 
+_LARGEST_DENSE = 5000  # side of a matrix that RankRLS decomposes
+_LANCZOS = 50  # vectors that it keeps beyond that
+_ATOMS = 10  # of ConeRank
 FILES = ("run.csv", "figures.csv", "model.npz", "figures.png", "queries.png")
 
 _HELP = """\
@@ -38,8 +42,8 @@ numpy.load("model.npz"): scores are X @ coef + intercept.
 
 
 @click.command(help=_HELP)
-@click.argument("train", type=click.Path(path_type=Path))
-@click.option("--test", type=click.Path(path_type=Path), metavar="FILE", help="Items to judge by.")
+@click.argument("train", type=command.FILE)
+@click.option("--test", type=command.FILE, metavar="FILE", help="Items to judge by.")
 @click.option(
     "--method",
     type=click.Choice(["rank-rls", "cone-rank", "lambda-rank"]),
@@ -47,30 +51,14 @@ numpy.load("model.npz"): scores are X @ coef + intercept.
     show_default=True,
     help="What to learn by.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("bayesrank-out"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Where the results go. Results of an earlier run are replaced.",
-)
+@command.out
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Top places.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of chance."
-)
-@click.option("--quiet", is_flag=True, help="Show no progress, only the table and any warnings.")
+@command.options(command.seed("Of chance."), command.quiet())
 def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool
 ) -> None:
     """Read the files, fit, judge, write the results and print the figures."""
-    from rich.console import Console
-
-    from bayesrank.cli._evaluate import evaluation_table
-    from bayesrank.cli._output import output_folder
-    from bayesrank.cli._room import refuse_large_learning
-    from bayesrank.cli._steps import Steps
-    from bayesrank.cli._tables import stdout_console
+    from bayesrank.cli.evaluate import evaluation_table
     from bayesrank.datasets import align, read_lists
 
     learned = read_lists(train)
@@ -78,25 +66,53 @@ def learn(
         learned, judged = _split(train, learned, seed)
     else:
         judged, learned = align(test, read_lists(test), learned)
-    refuse_large_learning(train, method, learned, judged)
-    steps = Steps(Console(stderr=True), quiet=quiet)
-    inputs = (train,) if test is None else (train, test)
-    with output_folder(out, FILES, inputs) as folder, steps.running():
-        with steps.step("Learning"):
+    _check_room(method, learned, judged)
+    with command.job(out, FILES, (train, test), quiet=quiet) as run, run.steps.running():
+        with run.steps.step("Learning"):
             model = _fit(train, method, learned, seed)
-        with steps.step("Judging"):
+        with run.steps.step("Judging"):
             table, evaluation = _judge(test or train, model, judged, k, seed)
-        with steps.step("Writing the results"):
-            _write(folder, _arrays(model, method, learned), table, evaluation)
-    console = stdout_console()
-    console.print(evaluation_table(evaluation))
+        run.write(
+            {
+                "run.csv": table,
+                "model.npz": _arrays(model, method, learned),
+                **_figures(evaluation),
+            }
+        )
     where = f"{len(set(judged.query))} queries judged, {len(set(learned.query))} learned from."
-    results = shown(f"Results are in {out}.")
-    console.print(f"\n{where} {results}", markup=False, highlight=False)
+    run.show(evaluation_table(evaluation), f"{where} {run.where}")
 
 
-def _split(path: Path, data: "ListData", seed: int) -> tuple["ListData", "ListData"]:
+def _check_room(method: str, learned: ListData, judged: ListData) -> None:
+    """Refuse matrices of the smaller side, dense features, or differences of pairs, if too many."""
+    import numpy as np
+
+    from bayesrank._memory import check_room
+
+    m, d = learned.X.shape
+    query = np.unique(np.array(learned.query, object), return_inverse=True)[1]
+    sizes = np.bincount(query)
+    what = f"{m:,} items with features up to number {learned.first + d - 1:,}"
+    need = 3 * d
+    if method == "cone-rank":
+        grades = np.stack([query, learned.y.astype(int)])
+        each = np.unique(grades, axis=1, return_counts=True)[1]
+        pairs = int((np.sum(sizes**2) - np.sum(each**2)) // 2)
+        need += pairs * (3 * d + 4 * _ATOMS)
+        what = f"{pairs:,} pairs of {what}"
+    elif method == "lambda-rank":
+        need += 3 * d * max(m, judged.X.shape[0]) + int(sizes.max()) ** 2
+    else:
+        side = min(m, d)
+        need += 5 * side**2 if side <= _LARGEST_DENSE else _LANCZOS * max(m, d)
+    cure = "number the features without gaps, or give fewer items or features"
+    check_room(8 * need, what, cure)
+
+
+def _split(path: Path, data: ListData, seed: int) -> tuple[ListData, ListData]:
     """Hold out a fifth of the queries."""
+    import numpy as np
+
     from bayesrank.datasets import DataError
 
     names = np.array(list(dict.fromkeys(data.query)), object)
@@ -108,7 +124,7 @@ def _split(path: Path, data: "ListData", seed: int) -> tuple["ListData", "ListDa
     return data.rows(np.flatnonzero(~mine)), data.rows(np.flatnonzero(mine))
 
 
-def _fit(path: Path, method: str, data: "ListData", seed: int) -> Any:
+def _fit(path: Path, method: str, data: ListData, seed: int) -> Any:
     from bayesrank.datasets import DataError
     from bayesrank.estimators import ConeRank, LambdaRank, RankRLS
 
@@ -120,9 +136,10 @@ def _fit(path: Path, method: str, data: "ListData", seed: int) -> Any:
 
 
 def _judge(
-    path: Path, model: Any, data: "ListData", k: int, seed: int
-) -> tuple["pd.DataFrame", "Evaluation"]:
+    path: Path, model: Any, data: ListData, k: int, seed: int
+) -> tuple[pd.DataFrame, Evaluation]:
     """Return the scores of items, as a table, and the figures of them."""
+    import numpy as np
     import pandas as pd
 
     from bayesrank.bounds.evaluation import evaluate as figures_of
@@ -139,8 +156,9 @@ def _judge(
     return table, figures_of(run, Qrels(path, labels), k=k, seed=seed)
 
 
-def _arrays(model: Any, method: str, data: "ListData") -> dict[str, Any]:
+def _arrays(model: Any, method: str, data: ListData) -> dict[str, Any]:
     """What is kept of a model: numbers and names, no code."""
+    import numpy as np
     from scipy import sparse
 
     nothing = sparse.csr_array((1, data.X.shape[1]))
@@ -152,32 +170,28 @@ def _arrays(model: Any, method: str, data: "ListData") -> dict[str, Any]:
     }
 
 
-def _write(
-    folder: Path, model: dict[str, Any], table: "pd.DataFrame", evaluation: "Evaluation"
-) -> None:
-    import matplotlib
+def _figures(evaluation: Evaluation) -> dict[str, Any]:
+    """The table of figures, and the pictures."""
+    import numpy as np
     import pandas as pd
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")  # pictures go to files, whether or not there is a screen
-    from matplotlib import pyplot as plt
-
-    from bayesrank._states import write_arrays
-    from bayesrank.cli._output import write_frame
+    from bayesrank.cli.outputs import drawn
     from bayesrank.plots import plot_figures
 
-    write_frame(folder / "run.csv", table)
     rows = evaluation.rows
     figures = pd.DataFrame(
         [(r.name, r.mean, r.low, r.high, r.queries) for r in rows],
         columns=["figure", "mean", "low", "high", "queries"],
     )
-    write_frame(folder / "figures.csv", figures)
-    write_arrays(folder / "model.npz", model)
-    ax = plot_figures(list(figures["figure"]), figures["mean"], figures["low"], figures["high"])
-    ax.figure.savefig(folder / "figures.png", dpi=150)  # pyright: ignore[reportAttributeAccessIssue]
+    ends = figures["mean"], figures["low"], figures["high"]
     values = np.asarray(rows[1].result.values, float)
-    figure, ax = plt.subplots(layout="constrained")
+    queries = Figure(layout="constrained")
+    ax = queries.add_subplot()
     ax.hist(values[~np.isnan(values)], bins=20, range=(0, 1))
     ax.set(xlabel=rows[1].name, ylabel="Queries")
-    figure.savefig(folder / "queries.png", dpi=150)
-    plt.close("all")
+    return {
+        "figures.csv": figures,
+        "figures.png": drawn(plot_figures, list(figures["figure"]), *ends),
+        "queries.png": queries,
+    }

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli._crosscheck import BUDGET, Crosschecked
-from bayesrank.cli._unit import Params, win_chance
+from bayesrank.cli.quick_crosscheck import BUDGET, Crosschecked
+from bayesrank.cli.unit import Params, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 

@@ -1,18 +1,22 @@
 """``python -m bayesrank predict``: comparisons to come, and new items, from saved results."""
 
-import os
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from bayesrank.cli._output import OutputError, write_csvs
+from bayesrank.cli import command
+from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from bayesrank.datasets.items import Items
 
+_PRINTED = Path("-")
 _OUTCOMES = ("win", "tie", "loss")
 
 _HELP = """\
@@ -33,36 +37,38 @@ columns. Their skills are printed, or written to --skills. Without PAIRS, only t
 
 
 @click.command(help=_HELP)
-@click.argument("results", type=click.Path(path_type=Path))
-@click.argument("pairs", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--items", type=click.Path(path_type=Path), metavar="FILE", help="Features of new items."
-)
+@click.argument("results", type=command.FILE)
+@click.argument("pairs", type=command.FILE, required=False)
+@click.option("--items", type=command.FILE, metavar="FILE", help="Features of new items.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
+    default=_PRINTED,
     metavar="FILE",
     help="Where the probabilities go (CSV); by default they are printed.",
 )
 @click.option(
     "--skills",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     metavar="FILE",
     help="Where the skills of the new items go (CSV); by default they are printed.",
 )
 def predict(
-    results: Path, pairs: Path | None, items: Path | None, out: Path | None, skills: Path | None
+    results: Path, pairs: Path | None, items: Path | None, out: Path, skills: Path | None
 ) -> None:
     """Read all files, predict, then write."""
     if pairs is None and items is None:
         raise click.UsageError("Give a file of pairs, or --items, or both.")
     if skills is not None and items is None:
         raise click.UsageError("--skills needs --items.")
+    import numpy as np
+
     from bayesrank.cli.pipeline import FILES
 
-    _refuse_to_replace([out, skills], [pairs, items, *(results / name for name in FILES)])
-    named = None if pairs is None else _read_pairs(pairs)
+    inputs = (pairs, items, *(results / name for name in FILES))
+    refuse_to_replace({"--out": out, "--skills": skills}, inputs)
     ranker = _load(results)
+    named = None if pairs is None else _read_pairs(pairs, set(map(str, ranker.names_)))
     names = [str(name) for name in ranker.names_]
     parts, given = None, []
     if items is not None:
@@ -71,23 +77,14 @@ def predict(
         mean, sd = _above_average(parts, len(names))
         rows = zip(new.names, mean, sd, strict=True)
         header = ["item", "skill_mean", "skill_sd"]
-        given.append((skills, _table(header, rows)))
+        given.append((skills or _PRINTED, _table(header, rows)))
         names += new.names
     if named is not None and pairs is not None:
         numbers = _numbers(named, names, pairs)
         chances = _chances(ranker, numbers, parts)
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
         given.append((out, _table(["first", "second", *chances], rows)))
-    _give(given)
-
-
-def _refuse_to_replace(outputs: list[Path | None], inputs: list[Path | None]) -> None:
-    """Refuse to write over a file that is read, or over one that is written."""
-    taken = {os.path.realpath(path) for path in inputs if path is not None}
-    for path in outputs:
-        if path is not None and os.path.realpath(path) in taken:
-            raise OutputError(f"{path}: this file is used already; give --out or --skills another")
-        taken |= set() if path is None else {os.path.realpath(path)}
+    give_tables(given, "give another --out or --skills")
 
 
 def _load(results: Path) -> Any:
@@ -107,8 +104,8 @@ def _load(results: Path) -> Any:
         raise OutputError(str(error)) from None
 
 
-def _read_pairs(path: Path) -> list[tuple[int, str, str]]:
-    """Line and names of each pair."""
+def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
+    """Line and names of each pair; two items in the place of the header are refused."""
     from bayesrank.datasets import DataError
     from bayesrank.datasets.table import read_table
 
@@ -116,11 +113,14 @@ def _read_pairs(path: Path) -> list[tuple[int, str, str]]:
     if len(table.columns) < 2:
         cure = "name two items in each row, as in first,second"
         raise DataError(path, "there is one column", cure, row=1)
+    if known.issuperset(table.header[:2]):
+        problem = f"{table.quoted} are items, where the names of the columns belong"
+        raise DataError(path, problem, "write first,second above them", row=1)
     first, second = ([c.values[i] for i in c.codes] for c in table.columns[:2])
     return list(zip(table.rows.tolist(), first, second, strict=True))
 
 
-def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) -> "Items":
+def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) -> Items:
     """Features of items that were not ranked, in the columns that `rank` was given."""
     from bayesrank.datasets import DataError
     from bayesrank.datasets.items import read_items
@@ -170,6 +170,8 @@ def _with_features(ranker: Any, features: Any) -> list[Any]:
 
 def _above_average(parts: list[Any], num_known: int) -> tuple[np.ndarray, np.ndarray]:
     """Skills of the items after the known ones, from the average of these, as `rank` reports."""
+    import numpy as np
+
     from bayesrank.solvers.comparisons.posterior import moments_of
     from bayesrank.solvers.comparisons.skills import above_average
     from bayesrank.solvers.comparisons.terms import MarginRows
@@ -182,6 +184,8 @@ def _above_average(parts: list[Any], num_known: int) -> tuple[np.ndarray, np.nda
 def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
     """Numbers of the items of each pair, shape (P, 2)."""
     from difflib import get_close_matches
+
+    import numpy as np
 
     from bayesrank.datasets import DataError
 
@@ -199,6 +203,8 @@ def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) ->
 
 def _chances(ranker: Any, numbers: np.ndarray, parts: list[Any] | None) -> dict[str, np.ndarray]:
     """Probability of each possible outcome of each pair, for its first item."""
+    import numpy as np
+
     from bayesrank.solvers.comparisons import Asked
     from bayesrank.solvers.comparisons.posterior import OUTCOMES, chances_by
 
@@ -217,21 +223,3 @@ def _table(header: list[str], rows: Iterable[Sequence[Any]]) -> list[list[str]]:
 
 def _cell(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
-
-
-def _give(tables: list[tuple[Path | None, list[list[str]]]]) -> None:
-    """Write tables to their files, all or none; print those that have none."""
-    import csv
-    import io
-
-    try:
-        write_csvs({path: rows for path, rows in tables if path is not None})
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        where = error.filename or "the predictions"
-        raise OutputError(f"{where}: this file cannot be written ({reason})") from error
-    for path, rows in tables:
-        if path is None:
-            text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerows(rows)
-            click.echo(text.getvalue(), nl=False)

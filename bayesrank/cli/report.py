@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from bayesrank._names import shown
 from bayesrank._version import __version__
-from bayesrank.cli._by import CategoryRanking
-from bayesrank.cli._checks import Check
-from bayesrank.cli._tables import legend, ranking_cells, ranking_titles
+from bayesrank.cli.categories import CategoryRanking
+from bayesrank.cli.tables import legend, ranking_cells, ranking_titles
+from bayesrank.cli.trust import Check
 from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:

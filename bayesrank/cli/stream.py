@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayesrank._names import shown
+from bayesrank._names import count_of, shown
+from bayesrank.cli import command
 
 if TYPE_CHECKING:
-    from bayesrank.cli._stream_run import Tally
+    from bayesrank.cli.stream_run import Tally
     from bayesrank.datasets.stream import StreamLayout
 
 _HELP = """\
@@ -41,11 +42,10 @@ _LEARNERS = {
 }
 
 _MOST_MONOMIALS = 20_000
-_MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
 
 
-@click.command("stream", help=_HELP)
-@click.argument("data", type=click.Path(path_type=Path, allow_dash=True))
+@click.command(help=_HELP)
+@click.argument("data", type=command.FILE)
 @click.option(
     "--levels",
     type=click.IntRange(min=2),
@@ -106,16 +106,10 @@ _MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
     show_default=True,
     help="widrow-hoff: size of a step.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Ensembles: seed of what each member is shown.",
-)
+@command.seed("Ensembles: seed of what each member is shown.")
 @click.option(
     "--checkpoint",
-    type=click.Path(path_type=Path),
+    type=command.FILE,
     default=Path("bayesrank-stream.npz"),
     show_default=True,
     metavar="FILE",
@@ -135,17 +129,16 @@ _MOST_GIGABYTES = 2  # for a learner and the lines that wait for it
     show_default=True,
     help="What to do with a bad line: end there, or name it, count it and go on.",
 )
-def stream_command(
+def stream(
     data: Path, levels: int | None, features: int | None, form: str | None, **options: Any
 ) -> int:
     """Set a run up, follow the stream, and say how it went."""
-    from bayesrank.cli._interrupt import Interrupted, kept
-    from bayesrank.cli._stream_run import StreamRun
-    from bayesrank.cli._tables import count_of
+    from bayesrank.cli.interrupt import Interrupted, kept
+    from bayesrank.cli.stream_run import StreamRun
 
     standard_input = str(data) == "-"
     layout = _layout(data, levels, features, form)
-    _refuse_large(layout, **options)
+    _check_room(layout, **options)
     model = _learner(layout, **options)
     run = StreamRun(
         model,
@@ -179,7 +172,7 @@ def stream_command(
 def _lock(stack: ExitStack, checkpoint: Path) -> None:
     """Refuse a checkpoint that another run is writing to, or that cannot be written."""
     from bayesrank._files import locked
-    from bayesrank.cli._output import OutputError
+    from bayesrank.cli.outputs import OutputError
 
     try:
         stack.enter_context(locked(checkpoint))
@@ -210,7 +203,7 @@ def _layout(
     return StreamLayout(form, levels, features)
 
 
-def _refuse_large(
+def _check_room(
     layout: "StreamLayout",
     learner: str,
     degree: int,
@@ -219,20 +212,20 @@ def _refuse_large(
     **others: Any,
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
-    from bayesrank.cli._tables import count_of
+    from bayesrank._memory import check_room
     from bayesrank.online.bayes_point import NUM_COMPONENTS
 
     unknowns = layout.num_features + layout.num_levels - 1
     held = unknowns * (num_members if learner.startswith("oap") else 1)
     if learner == "bayes-point" and degree == 1:
         held = unknowns**2 * NUM_COMPONENTS
-    gigabytes = 8 * (held + every * layout.num_features) / 2**30
-    if gigabytes > _MOST_GIGABYTES:
-        raise click.UsageError(
-            f"{count_of(layout.num_features, 'feature')} and {layout.num_levels:,} levels would "
-            f"take {gigabytes:,.0f} GB: see whether the file says what it should, choose another "
-            "--learner (prank takes least), or lower --every."
-        )
+    features = count_of(layout.num_features, "feature")
+    check_room(
+        8 * (held + every * layout.num_features),
+        f"{features} and {layout.num_levels:,} levels",
+        "see whether the file says what it should, choose another --learner (prank takes least), "
+        "or lower --every",
+    )
 
 
 def _learner(layout: "StreamLayout", learner: str, degree: int, **options: Any) -> Any:

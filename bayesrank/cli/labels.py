@@ -1,12 +1,13 @@
 """The command `labels`: examples with ranked or relevant labels in; forecasts for new ones."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from bayesrank._names import shown
+from bayesrank.cli import command
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,13 +38,9 @@ What is wrong with a file is said in one line, with exit code 2, and nothing is 
 
 
 @click.command(help=_HELP)
-@click.argument("train", type=click.Path(path_type=Path))
+@click.argument("train", type=command.FILE)
 @click.option(
-    "--predict",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Examples to forecast.",
+    "--predict", type=command.FILE, required=True, metavar="FILE", help="Examples to forecast."
 )
 @click.option(
     "--kernel",
@@ -60,74 +57,35 @@ What is wrong with a file is said in one line, with exit code 2, and nothing is 
     show_default=True,
     help="Scales of the model: the most probable, averaged over, or the usual ones.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("bayesrank-out"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Where the results go. Results of an earlier run are replaced.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of chance."
-)
-@click.option("--quiet", is_flag=True, help="Show no progress, only any warnings.")
-def labels(
-    train: Path,
-    predict: Path,
-    kernel: str,
-    correlated: bool,
-    hyperparameters: str,
-    out: Path,
-    seed: int,
-    quiet: bool,
-) -> None:
+@command.options(command.out, command.seed("Of chance."), command.quiet("only any warnings"))
+def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chosen: Any) -> None:
     """Read the files, fit, forecast, and write the results."""
-    from rich.console import Console
-
-    from bayesrank.cli._output import output_folder, write_frame
-    from bayesrank.cli._steps import Steps
     from bayesrank.datasets import DataError, read_label_examples
 
     data = read_label_examples(train)
     if len(data.labels) < 2:
-        raise DataError(
-            train,
-            f"there are columns of {len(data.labels)} labels",
-            "name two or more, as in rank:sea or relevant:sea",
-            row=1,
-        )
+        problem = f"there are columns of {len(data.labels)} labels"
+        raise DataError(train, problem, "name two or more, as in rank:sea or relevant:sea", row=1)
     new = read_label_examples(predict, data.features)
-    steps = Steps(Console(stderr=True), quiet=quiet)
-    with output_folder(out, FILES, (train, predict)) as folder, steps.running():
-        with steps.step("Learning"):
-            model = _fit(data, kernel, correlated, hyperparameters, seed)
-        with steps.step("Forecasting"):
+    with command.job(out, FILES, (train, predict), quiet=quiet) as run, run.steps.running():
+        with run.steps.step("Learning"):
+            model = _fit(data, random_state=seed, **chosen)
+        with run.steps.step("Forecasting"):
             forecasts, ranks = _forecasts(model, new, seed)
-        with steps.step("Writing the results"):
-            write_frame(folder / "forecasts.csv", forecasts)
-            write_frame(folder / "ranks.csv", ranks)
-            model.save(folder / "model.npz")
-    count = f"{len(data.X)} examples learned from, {len(new.X)} forecast, "
-    click.echo(shown(f"{count}{len(data.labels)} labels. Results are in {out}."))
+        run.write({"forecasts.csv": forecasts, "ranks.csv": ranks, "model.npz": model})
+    counts = f"{len(data.X)} examples learned from, {len(new.X)} forecast, {len(data.labels)}"
+    run.show(f"{counts} labels. {run.where}")
 
 
-def _fit(
-    data: "LabelExamples", kernel: Any, correlated: bool, hyperparameters: str, seed: int
-) -> Any:
+def _fit(data: LabelExamples, **options: Any) -> Any:
+    import numpy as np
     import pandas as pd
 
     from bayesrank.datasets import DataError
     from bayesrank.estimators import LabelRanker
 
     ranked, flagged = (not np.isnan(table).all() for table in (data.ranks, data.relevant))
-    model = LabelRanker(
-        kernel=kernel,
-        correlated=correlated,
-        labels=data.labels,
-        hyperparameters=hyperparameters,
-        random_state=seed,
-    )
+    model = LabelRanker(labels=data.labels, **options)
     try:
         return model.fit(
             data.X,
@@ -138,10 +96,9 @@ def _fit(
         raise DataError(data.path, str(error), "correct the file") from None
 
 
-def _forecasts(
-    model: Any, new: "LabelExamples", seed: int
-) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+def _forecasts(model: Any, new: LabelExamples, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each example and label; rows of the file are counted as a spreadsheet does."""
+    import numpy as np
     import pandas as pd
 
     names = model.labels_.tolist()

@@ -2,20 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bayesrank._names import count_of
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
-
-_WIDE = 10_000  # a file or a pipe has no edge to fold at
-
-
-def stdout_console() -> Console:
-    """Return a console on standard output that folds lines on a terminal only."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None) -> Table:
@@ -83,11 +75,6 @@ def legend(
         won = "won-lost-tied" if summary.records.ties.any() else "won-lost"
         sentences.append(f"Record: comparisons {won}.")
     return " ".join(sentences)
-
-
-def count_of(number: int, thing: str) -> str:
-    """Return a number with what it counts, in the plural unless it is one."""
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
 def _shown(n: int, rows: int) -> tuple[int, int]:

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bayesrank.cli._columns import is_log
-from bayesrank.cli._tables import count_of
-from bayesrank.cli._unit import win_chance
+from bayesrank._names import count_of
+from bayesrank.cli.unit import win_chance
 from bayesrank.datasets import ComparisonData
+
+
+def is_log(data: ComparisonData) -> bool:
+    """Whether there are positions, judges or categories to learn of."""
+    return any(part is not None for part in (data.position, data.judges, data.groups))
 
 
 def notes_on(

@@ -11,15 +11,18 @@ all are put back if one fails.
 import contextlib
 import csv
 import ctypes
+import io
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import click
+
 from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync
-from bayesrank.cli._interrupt import at_the_end, keep, look, undivided
+from bayesrank.cli.interrupt import at_the_end, keep, look, undivided
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 _CRLF = "\r\n"
@@ -76,42 +79,113 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
         ) from error
 
 
-def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
-    """Write rows as comma-separated UTF-8 text, with every cell quoted that needs to be.
+def write(path: Path, thing: Any) -> None:
+    """Write a result in the way of its kind: text, table, picture, posterior, arrays, or model.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
-    write_csvs({path: rows})
+    if isinstance(thing, str):
+        path.write_text(thing, encoding="utf-8")
+    elif hasattr(thing, "itertuples"):
+        write_tables([(path, table_rows(thing))])
+    elif hasattr(thing, "to_netcdf"):
+        thing.to_netcdf(str(path), engine="h5netcdf")
+    elif hasattr(thing, "savefig"):
+        thing.savefig(path, dpi=150)
+    elif isinstance(thing, Mapping):
+        from bayesrank._states import write_arrays
+
+        write_arrays(path, thing)
+    else:
+        thing.save(path)
 
 
-def write_csvs(tables: Mapping[Path, Iterable[Sequence[Any]]]) -> None:
-    """Write several tables, each as `write_csv` does, and none unless all can be written.
+def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Return the figure that a plot draws, for a file, whether or not there is a screen."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    made = plot(*args, **options)
+    figure = made if hasattr(made, "savefig") else made.figure
+    plt.close(figure)  # pyplot need not keep it
+    return figure
+
+
+def table_rows(frame: Any) -> list[Sequence[Any]]:
+    """Return the rows of a data frame of pandas, its header first, without its index."""
+    return [list(frame.columns), *frame.itertuples(index=False, name=None)]
+
+
+NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
+
+
+def write_tables(tables: NamedTables) -> None:
+    """Write tables as comma-separated UTF-8 text, none unless all can be written.
+
+    Every cell is quoted that needs to be. The path ``-`` is standard output.
 
     Raises
     ------
     OSError
         If one cannot be written; it names the file.
     """
+    printed = io.BytesIO()
     with contextlib.ExitStack() as stack:
-        for path, rows in tables.items():
-            file = stack.enter_context(published(path))
+        for path, rows in tables:
+            file = printed if str(path) == "-" else stack.enter_context(published(path))
             # Python before 3.13 quotes a carriage return only where lines end with one.
             csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
             file.flush()  # what there is no room for is told before any file is put in place
+    click.echo(printed.getvalue().decode(), nl=False)
 
 
-def write_frame(path: Path, frame: Any) -> None:
-    """Write a data frame of pandas, without its index, as `write_csv` does.
+def give_tables(tables: NamedTables, cure: str) -> None:
+    """Write tables as `write_tables` does, where the person asked for them.
 
     Raises
     ------
-    OSError
-        If it cannot be written.
+    OutputError
+        If one cannot be written.
     """
-    write_csv(path, [list(frame.columns), *frame.itertuples(index=False, name=None)])
+    try:
+        write_tables(tables)
+    except OSError as error:
+        if error.filename is None:  # standard output, which nobody reads any more
+            raise
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{error.filename}: cannot be written ({reason}); {cure}") from error
+
+
+def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
+    """Refuse a file to write to that is read, or is another to write to, by whatever name.
+
+    Raises
+    ------
+    OutputError
+        If one is; the message names its option.
+    """
+    taken = [path for path in inputs if path is not None]
+    for option, path in outputs.items():
+        if path is None or str(path) == "-":
+            continue
+        if any(_same(path, other) for other in taken):
+            raise OutputError(f"{path}: this file is used already; give another {option}")
+        taken.append(path)
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, hard links included."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    try:
+        return path.is_file() and os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 class _Lines:
@@ -132,8 +206,14 @@ def _check(out: Path, place: Path, files: Sequence[str], inputs: Sequence[Path])
     for name in files:
         if os.path.realpath(place / name) in taken:
             raise OutputError(f"{out / name}: the results would replace this input; use --out")
-        if (place / name).is_dir():
-            raise OutputError(f"{out / name}: a folder is in the way of a result; use --out")
+        if os.path.lexists(place / name) and not _ordinary(place / name):
+            what = "a folder" if (place / name).is_dir() else "a device or a pipe"
+            raise OutputError(f"{out / name}: {what} is in the way of a result; use --out")
+
+
+def _ordinary(path: Path) -> bool:
+    """Whether a name is a file or a link, and no folder, device or pipe."""
+    return not path.is_dir() and (path.is_symlink() or path.is_file())
 
 
 def _draft(place: Path, stack: contextlib.ExitStack) -> Path:

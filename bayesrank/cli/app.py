@@ -1,0 +1,108 @@
+"""The command line as a whole: which commands there are, and how each ends."""
+
+import errno
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from bayesrank._names import shown
+from bayesrank._version import __version__
+from bayesrank.cli.interrupt import Interrupted, kept, look
+
+_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_COMMANDS = ("ask", "demo", "evaluate", "labels", "learn", "predict", "rank", "rate", "search")
+_COMMANDS += ("stream",)
+_AT = {"demo": "rank"}  # modules of commands that have none of their own
+
+
+class _Commands(click.Group):
+    """Loads a command when it is named; where none is, runs `demo` with the options given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {option for param in self.get_params(ctx) for option in param.opts}
+        if not args or (args[0].startswith("-") and args[0] not in own):
+            args = ["demo", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"bayesrank.cli.{_AT.get(cmd_name, cmd_name)}")
+        return getattr(module, cmd_name)
+
+
+@click.group(cls=_Commands, context_settings=_HELP)
+@click.version_option(__version__, prog_name="bayesrank")
+def cli() -> None:
+    """Rank items from comparisons, with honest uncertainty.
+
+    With no command it runs `demo`: the whole job on data that come with the package. Results are
+    printed as a table, and written as ranking.csv, posterior.nc (NetCDF, for ArviZ) and PNG plots.
+    """
+
+
+def run(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    args
+        Arguments; those of the process if not given.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"
+    try:
+        look()
+        code = cli.main(args=args, standalone_mode=False)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "bayesrank"
+        _fail(f"{error.format_message()} See `{where} --help`.")
+    except (click.Abort, KeyboardInterrupt):
+        _fail(f"Interrupted; {kept()}.", code=130)
+    except Interrupted as error:
+        _fail(f"Interrupted; {kept()}.", code=error.code)
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        _fail(f"Memory ran out{reason}; {kept()}. Give less data.")
+    except OSError as error:
+        if error.errno not in _OUTPUT_LOST or error.filename is not None:
+            raise
+        _give_up_output(error)
+    except Exception as error:
+        if not _is_refusal(error):
+            raise
+        _fail(str(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an error says in one line what cannot be used, and how to mend it."""
+    from bayesrank._memory import TooLargeError
+    from bayesrank.cli.outputs import OutputError
+    from bayesrank.datasets.errors import DataError
+
+    return isinstance(error, DataError | OutputError | TooLargeError)
+
+
+def _give_up_output(error: OSError) -> NoReturn:
+    """Exit when nobody reads what is printed, as after `| head`, or it cannot be written."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left over is flushed at the exit
+    if error.errno == errno.EPIPE:
+        sys.exit(1)
+    _fail(f"What is to be printed cannot be written ({error.strerror}).")
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    """Say in one line what is wrong, and exit."""
+    click.echo(f"Error: {shown(' '.join(message.split()))}", err=True)
+    sys.exit(code)
