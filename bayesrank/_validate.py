@@ -1,39 +1,49 @@
 """Checks of arguments that several rooms share, with one clear message for each thing wrong.
 
 Shapes and dtypes are checked always; values only where they are known, which they are not while
-JAX traces a program.
+JAX traces a program. JAX is loaded by those checks alone that return its arrays. Every check raises
+`ValueError` where its argument does not fit; the message names it, the problem and the cure.
 """
 
-import operator
-from typing import Any
+from __future__ import annotations
 
-import jax.numpy as jnp
+import math
+import operator
+import sys
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from jax import Array
-from jax.typing import ArrayLike
-from numpyro.util import not_jax_tracer
 from scipy import sparse
 
+if TYPE_CHECKING:
+    from jax import Array
+    from jax.typing import ArrayLike
+
 __all__ = [
+    "check_base_kernels",
     "check_comparisons",
     "check_count",
+    "check_different",
     "check_features",
     "check_laplacian",
+    "check_levels",
+    "check_likelihood",
+    "check_not_negative",
+    "check_numbers",
     "check_outcomes",
+    "check_pairs",
+    "check_pairs_of_items",
     "check_weight",
     "check_weights",
     "known",
 ]
 
+_NUMBERS, _WHOLE = "biuf", "iu"
+
 
 def check_count(count: Any, name: str, least: int = 1) -> int:
-    """Return a count as an integer.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number, or smaller than ``least``.
-    """
+    """Return a count, a whole number from `least` on, as an integer."""
     try:
         whole = least - 1 if isinstance(count, bool | np.bool) else operator.index(count)
     except TypeError:
@@ -43,16 +53,139 @@ def check_count(count: Any, name: str, least: int = 1) -> int:
     return whole
 
 
-def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Array:
-    """Return the items' features as a floating array of shape (n, d).
+def check_not_negative(value: float, name: str) -> float:
+    """Return a finite number, 0 or larger."""
+    if not isinstance(value, Real) or not 0.0 <= value < math.inf:
+        raise ValueError(f"`{name}` is {value!r}; pass a number, 0 or larger.")
+    return float(value)
 
-    Raises
-    ------
-    ValueError
-        If they are not a table of finite numbers with the expected number of columns.
+
+def check_likelihood(likelihood: str) -> str:
+    """Return the name of an ordinal likelihood."""
+    if likelihood not in ("probit", "logit"):
+        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
+    return likelihood
+
+
+def check_pairs(pairs: ArrayLike, count: int, name: str = "pairs", *, what: str = "item") -> Any:
+    """Return pairs of numbers below `count`, integers (P, 2); an empty list is no pair."""
+    values = known(pairs)
+    if values.shape == (0,):
+        return np.zeros((0, 2), np.int64)
+    if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in _WHOLE:
+        raise ValueError(
+            f"`{name}` has shape {values.shape} and dtype {values.dtype}; pass pairs of {what} "
+            "numbers, integers of shape (P, 2)."
+        )
+    if isinstance(values, np.ndarray):
+        _refuse_unknown(values, count, name, what)
+    return values
+
+
+def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
+    """Return comparisons of two different items each as an integer array (K, 2)."""
+    values = known(comparisons)
+    if values.ndim == 2 and values.shape[0] == 0:
+        raise ValueError("`comparisons` has no rows; pass None for draws from the prior.")
+    values = check_pairs(values, num_items, "comparisons")
+    if isinstance(values, np.ndarray):
+        itself = values[:, 0] == values[:, 1]
+        if itself.any():
+            row = int(np.argmax(itself))
+            raise ValueError(
+                f"`comparisons` compares item {values[row, 0]} with itself in row {row}; remove "
+                "the row."
+            )
+    return _on_device(values)
+
+
+def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
+    """Return outcomes 0, 1 or 2 of comparisons with ties as an integer array (K,)."""
+    values = _column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2.")
+    cure = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins."
+    _refuse_rows(values, lambda v: ~np.isin(v, (0, 1, 2)), "outcomes", cure)
+    return _on_device(values)
+
+
+def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
+    """Return how often each comparison counts, a positive number, as a floating array (K,)."""
+    values = _column(weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison.")
+    cure = "pass positive numbers, and leave a comparison out that is not to count."
+    _refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", cure)
+    return _floating(values)
+
+
+def check_numbers(values: ArrayLike, name: str, count: int) -> Array:
+    """Return finite numbers as a floating array (count,)."""
+    array = _column(values, name, count, _NUMBERS, "numbers.")
+    _refuse_rows(array, lambda v: ~np.isfinite(v), name, "remove the row.")
+    return _floating(array)
+
+
+def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple[Array, int]:
+    """Return levels from 0 to ``num_levels - 1`` as integers (count,), and how many there are."""
+    if num_levels is not None:
+        num_levels = check_count(num_levels, "num_levels")
+    array = _column(levels, "levels", count, _WHOLE, "integers from 0.")
+    if num_levels is None:
+        num_levels = max(int(array.max()) + 1, 2)  # JAX refuses what is not known
+    most = num_levels - 1
+    cure = f"the {num_levels} levels are numbered 0 to {most}."
+    _refuse_rows(array, lambda v: (v < 0) | (v > most), "levels", cure)
+    if num_levels < 2:
+        raise ValueError(f"`num_levels` is {num_levels}; ratings of one level say nothing.")
+    return _on_device(array), num_levels
+
+
+def check_pairs_of_items(
+    users: ArrayLike,
+    items: ArrayLike,
+    num_users: int,
+    num_items: int,
+    *,
+    name: str = "items",
+    unique: bool = True,
+) -> tuple[Array, Array]:
+    """Return users and items, what `name` calls them, as integers of one shape (K,).
+
+    Where `unique`, no pair comes twice.
     """
+    check_count(num_users, "num_users")
+    check_count(num_items, "num_items")
+    who, what = known(users), known(items)
+    for called, array, count in (("users", who, num_users), (name, what, num_items)):
+        if array.ndim != 1 or array.shape != who.shape or array.dtype.kind not in _WHOLE:
+            raise ValueError(
+                f"`{called}` has shape {array.shape} and dtype {array.dtype}; pass integers, one "
+                "for each rating."
+            )
+        if array.shape[0] == 0:
+            raise ValueError(f"`{called}` is empty; pass at least one rating.")
+        cure = f"they are numbered 0 to {count - 1}."
+        _refuse_rows(array, lambda v, n=count: (v < 0) | (v >= n), called, cure)
+    if unique and isinstance(who, np.ndarray) and isinstance(what, np.ndarray):
+        key = who.astype(np.int64) * num_items + what
+        first = np.unique(key, return_index=True)[1]
+        if len(first) < len(key):
+            row = int(np.setdiff1d(np.arange(len(key)), first)[0])
+            raise ValueError(
+                f"user {who[row]} has rated item {what[row]} before row {row}; keep one of the two."
+            )
+    return _on_device(who), _on_device(what)
+
+
+def check_different(winners: ArrayLike, losers: ArrayLike) -> None:
+    """Refuse comparisons of an item with itself."""
+    first, second = known(winners), known(losers)
+    if isinstance(first, np.ndarray):
+        cure = "and so is `winners`; remove the row: an item is not compared with itself."
+        _refuse_rows(second, lambda v: v == first, "losers", cure, ", ")
+
+
+def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Array:
+    """Return the items' features, finite numbers, as a floating array (n, d)."""
     values = known(X)
-    if values.dtype.kind not in "biuf":
+    if values.dtype.kind not in _NUMBERS:
         raise ValueError(f"`{name}` has dtype {values.dtype}; pass a table of numbers.")
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
@@ -69,125 +202,24 @@ def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Ar
             f"`{name}` is {values[row, column]} in row {row}, column {column}; remove the item or "
             "fill the value in."
         )
-    features = jnp.asarray(X)
-    return features.astype(jnp.result_type(features.dtype, float))
-
-
-def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
-    """Return the comparisons as an integer array of shape (K, 2).
-
-    Raises
-    ------
-    ValueError
-        If they are not pairs of the numbers of two different items.
-    """
-    values = known(comparisons)
-    if values.ndim != 2 or values.shape[1] != 2:
-        raise ValueError(
-            f"`comparisons` has shape {values.shape}; pass (K, 2), one row (winner, loser) for "
-            "each comparison."
-        )
-    if values.shape[0] == 0:
-        raise ValueError("`comparisons` has no rows; pass None for draws from the prior.")
-    if values.dtype.kind not in "iu":
-        raise ValueError(
-            f"`comparisons` has dtype {values.dtype}; pass the items' numbers as integers."
-        )
-    if isinstance(values, np.ndarray):
-        _check_items(values, num_items)
-    return jnp.asarray(comparisons)
-
-
-def _check_items(comparisons: np.ndarray, num_items: int) -> None:
-    unknown = (comparisons < 0) | (comparisons >= num_items)
-    if unknown.any():
-        row, column = np.argwhere(unknown)[0]
-        raise ValueError(
-            f"`comparisons` names item {comparisons[row, column]} in row {row}, but the "
-            f"{num_items} items are numbered 0 to {num_items - 1}."
-        )
-    with_itself = comparisons[:, 0] == comparisons[:, 1]
-    if with_itself.any():
-        row = int(np.argmax(with_itself))
-        raise ValueError(
-            f"`comparisons` compares item {comparisons[row, 0]} with itself in row {row}; remove "
-            "the row."
-        )
-
-
-def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
-    """Return the outcomes of comparisons with ties as an integer array of shape (K,).
-
-    Raises
-    ------
-    ValueError
-        If there is not one outcome, 0, 1 or 2, for each comparison.
-    """
-    values = known(outcomes)
-    if values.shape != (num_comparisons,):
-        raise ValueError(
-            f"`outcomes` has shape {values.shape}; pass ({num_comparisons},), one outcome for each "
-            "row of `comparisons`."
-        )
-    if values.dtype.kind not in "iu":
-        raise ValueError(f"`outcomes` has dtype {values.dtype}; pass integers 0, 1 or 2.")
-    if isinstance(values, np.ndarray) and not np.isin(values, (0, 1, 2)).all():
-        row = int(np.argmin(np.isin(values, (0, 1, 2))))
-        raise ValueError(
-            f"`outcomes` is {values[row]} in row {row}; pass 2 if the first item wins, 1 for no "
-            "difference, 0 if the second wins."
-        )
-    return jnp.asarray(outcomes)
-
-
-def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
-    """Return how often each comparison counts as a floating array of shape (K,).
-
-    Raises
-    ------
-    ValueError
-        If there is not a positive finite number for each comparison.
-    """
-    values = known(weights)
-    if values.shape != (num_comparisons,) or values.dtype.kind not in "biuf":
-        raise ValueError(
-            f"`weights` has shape {values.shape} and dtype {values.dtype}; pass "
-            f"({num_comparisons},), a number for each row of `comparisons`."
-        )
-    if isinstance(values, np.ndarray) and not ((values > 0) & (values < np.inf)).all():
-        row = int(np.argmin((values > 0) & (values < np.inf)))
-        raise ValueError(
-            f"`weights` is {values[row]} in row {row}; pass positive numbers, and leave a "
-            "comparison out that is not to count."
-        )
-    result = jnp.asarray(weights)
-    return result.astype(jnp.result_type(result.dtype, float))
+    return _floating(X)
 
 
 def check_weight(weight: Any) -> Any:
-    """Return the weight of a Laplacian.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number, or a negative one.
-    """
-    if np.shape(weight) != () or (not_jax_tracer(weight) and not 0.0 <= float(weight) < np.inf):
+    """Return the weight of a Laplacian, a finite number that is not negative."""
+    value = known(weight)
+    if np.shape(value) != () or (
+        isinstance(value, np.ndarray) and not 0.0 <= float(value) < np.inf
+    ):
         raise ValueError(f"`weight` is {weight}; pass a finite number that is not negative.")
     return weight
 
 
 def check_laplacian(laplacian: Any, num_items: int) -> Array:
-    """Return the Laplacian of a graph of the items, sparse or dense, as a dense array (n, n).
-
-    Raises
-    ------
-    ValueError
-        If it is not a symmetric matrix of that shape, or a Laplacian's entries cannot be its.
-    """
+    """Return the Laplacian of a graph of the items, sparse or dense, as a dense array (n, n)."""
     matrix: Any = laplacian.toarray() if sparse.issparse(laplacian) else laplacian
     values = known(matrix)
-    if values.dtype.kind not in "biuf":
+    if values.dtype.kind not in _NUMBERS:
         raise ValueError(f"`laplacian` has dtype {values.dtype}; pass a matrix of numbers.")
     if values.shape != (num_items, num_items):
         raise ValueError(
@@ -196,8 +228,87 @@ def check_laplacian(laplacian: Any, num_items: int) -> Array:
         )
     if isinstance(values, np.ndarray):
         _check_laplacian_values(values)
-    matrix = jnp.asarray(values)
-    return matrix.astype(jnp.result_type(matrix.dtype, float))
+    return _floating(values)
+
+
+def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
+    """Return the base kernels of the items, symmetric and finite, shape (C, m, m)."""
+    import jax.numpy as jnp
+
+    if kernel is None:
+        return 0.5 * jnp.stack([jnp.ones((num_items, num_items)), jnp.eye(num_items)])
+    array = jnp.asarray(kernel, float)
+    kernels = array[None] if array.ndim == 2 else array
+    if kernels.ndim != 3 or kernels.shape[1:] != (num_items, num_items) or not len(kernels):
+        raise ValueError(
+            f"`kernel` has shape {array.shape}; pass ({num_items}, {num_items}), a covariance of "
+            f"all items, or (C, {num_items}, {num_items}), several to be mixed."
+        )
+    values = known(kernels)
+    if isinstance(values, np.ndarray) and not _is_symmetric(values):
+        raise ValueError("`kernel` is not symmetric, or not finite; pass a covariance matrix.")
+    return kernels
+
+
+def known(value: ArrayLike) -> Any:
+    """Return the value as a NumPy array, or as it is while JAX traces it."""
+    jax = sys.modules.get("jax")
+    traced = jax is not None and isinstance(value, jax.core.Tracer)
+    return value if traced else np.asarray(value)
+
+
+def _on_device(values: Any) -> Array:
+    import jax.numpy as jnp
+
+    return jnp.asarray(values)
+
+
+def _floating(values: Any) -> Array:
+    import jax.numpy as jnp
+
+    array = jnp.asarray(values)
+    return array.astype(jnp.result_type(array.dtype, float))
+
+
+def _column(values: ArrayLike, name: str, count: int, kinds: str, wanted: str) -> Any:
+    """An array (count,) of these kinds."""
+    array = known(values)
+    if array.shape != (count,) or array.dtype.kind not in kinds:
+        raise ValueError(
+            f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass ({count},) {wanted}"
+        )
+    return array
+
+
+def _refuse_rows(values: Any, wrong: Any, name: str, cure: str, then: str = "; ") -> None:
+    """Refuse the first row of known values (K,) of which `wrong` is true."""
+    if not isinstance(values, np.ndarray):
+        return
+    bad = wrong(values)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"`{name}` is {values[row]} in row {row}{then}{cure}")
+
+
+def _refuse_unknown(pairs: np.ndarray, count: int, name: str, what: str) -> None:
+    unknown = (pairs < 0) | (pairs >= count)
+    if unknown.any():
+        row, column = np.argwhere(unknown)[0]
+        raise ValueError(
+            f"`{name}` names {what} {pairs[row, column]} in row {row}, but the {count} {what}s are "
+            f"numbered 0 to {count - 1}."
+        )
+
+
+def _is_symmetric(values: np.ndarray) -> bool:
+    """Whether finite matrices (..., n, n) are symmetric but for rounding."""
+    rounding = _rounding(values)
+    return bool(np.abs(values - np.swapaxes(values, -1, -2)).max() <= rounding)
+
+
+def _rounding(values: np.ndarray) -> float:
+    eps = float(np.finfo(np.result_type(values, np.float32)).eps)
+    return 1e3 * eps * float(np.abs(values).max())
 
 
 def _check_laplacian_values(values: np.ndarray) -> None:
@@ -207,14 +318,13 @@ def _check_laplacian_values(values: np.ndarray) -> None:
             f"`laplacian` is {values[row, column]} in row {row}, column {column}; pass "
             "`bayesrank.gp.laplacian` a graph whose weights are finite."
         )
-    rounding = 1e3 * float(np.finfo(np.result_type(values, np.float32)).eps) * np.abs(values).max()
-    if np.abs(values - values.T).max() > rounding:
+    if not _is_symmetric(values):
         raise ValueError(
             "`laplacian` is not symmetric; make it of a graph whose edges have no direction, as "
             "`bayesrank.gp.knn_graph` returns."
         )
     # No entry of a positive semi-definite matrix is larger than its row's and column's diagonal.
-    diagonal = np.diagonal(values)
+    diagonal, rounding = np.diagonal(values), _rounding(values)
     if (
         diagonal.min() < 0.0
         or (np.abs(values) > np.sqrt(np.outer(diagonal, diagonal)) + rounding).any()
@@ -223,8 +333,3 @@ def _check_laplacian_values(values: np.ndarray) -> None:
             "`laplacian` is not positive semi-definite, as a Laplacian is; pass "
             "`bayesrank.gp.laplacian(graph)`, not the graph itself."
         )
-
-
-def known(value: ArrayLike) -> Any:
-    """Return the value as a NumPy array, or as it is while JAX traces it."""
-    return np.asarray(value) if not_jax_tracer(value) else value

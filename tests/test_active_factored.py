@@ -94,7 +94,7 @@ def test_bald_is_greatest_for_even_questions_and_grows_with_the_variance():
         ({"diagonal": np.array([1.0, -1.0])}, {}, "-1.0 on the diagonal"),
         ({"noise": 0.0}, {}, "a noise of 0.0"),
         ({"mean": np.array([0.0, np.nan])}, {}, "not finite"),
-        ({}, {"exclude": [(0, 2)]}, "`exclude` holds items from 0 to 2"),
+        ({}, {"exclude": [(0, 2)]}, "`exclude` names item 2 in row 0"),
         ({}, {"candidates": [(0.0, 1.0)]}, "`candidates` has shape"),
         ({}, {"max_scored": 0}, "max_scored is 0"),
     ],

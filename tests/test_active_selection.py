@@ -198,10 +198,10 @@ def test_scores_that_are_not_numbers_are_refused():
     [
         ({"q": 0}, "q is 0; pass a whole number from 1 on"),
         ({"chunk": 2.5}, "chunk is 2.5"),
-        ({"candidates": [[0, 5]]}, "`candidates` holds items from 0 to 5; .* from 0 to 4"),
-        ({"exclude": [[-1, 2]]}, "`exclude` holds items from -1"),
+        ({"candidates": [[0, 5]]}, "`candidates` names item 5 in row 0, .* 0 to 4"),
+        ({"exclude": [[-1, 2]]}, "`exclude` names item -1 in row 0"),
         ({"exclude": [0, 1]}, r"`exclude` has shape \(2,\)"),
-        ({"candidates": [[0.0, 1.0]]}, "dtype float64; pass pairs of items"),
+        ({"candidates": [[0.0, 1.0]]}, "dtype float64; pass pairs of item"),
         ({"acquisition": "bald"}, "`acquisition` is 'bald'; pass a function"),
         ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(2))}, r"covariance of shape \(2, 2\)"),
         ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), 0.0)}, "noise of 0.0; pass a positive"),

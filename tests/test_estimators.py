@@ -347,8 +347,11 @@ def test_asked_before_fit(ask):
 BAD_QUESTIONS = {
     "columns": (lambda e: e.predict([[1.0, 2.0, 3.0]]), "X has 3 features, but PreferenceGP"),
     "nan": (lambda e: e.predict([[1.0, np.nan]]), "contains NaN"),
-    "pairs of three": (lambda e: e.predict_proba([(0, 1, 2)]), "pairs has shape .1, 3."),
-    "pairs of floats": (lambda e: e.predict_proba([(0.0, 1.0)]), "dtype float64; pass integers"),
+    "pairs of three": (lambda e: e.predict_proba([(0, 1, 2)]), "`pairs` has shape .1, 3."),
+    "pairs of floats": (
+        lambda e: e.predict_proba([(0.0, 1.0)]),
+        "dtype float64; pass pairs of item numbers",
+    ),
     "unknown item": (lambda e: e.predict_proba([(0, 1), (20, 0)]), "item 20 in row 1, but the 20"),
     "unknown row": (lambda e: e.predict_proba([(0, 1)], [[1.0, 2.0]]), "but the 1 items"),
     "outcome": (lambda e: e.predict_proba([(0, 1)], outcome="draw"), "outcome is 'draw'; choose"),

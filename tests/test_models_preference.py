@@ -319,9 +319,14 @@ def _with(array, index, value):
             "`X_new` has 1 columns, but `X` has 2; describe the new items by the same features",
         ),
         (preference_gp, (X,), {"X_new": _with(X_NEW, (2, 0), np.nan)}, "`X_new` is nan in row 2"),
-        (preference_gp, (X, COMPARISONS[:, :1]), {}, r"`comparisons` has shape \(20, 1\); pass"),
+        (preference_gp, (X, COMPARISONS[:, :1]), {}, r"`comparisons` has shape \(20, 1\)"),
         (preference_gp, (X, COMPARISONS[:0]), {}, "`comparisons` has no rows; pass None"),
-        (preference_gp, (X, COMPARISONS * 1.0), {}, "`comparisons` has dtype float64; pass"),
+        (
+            preference_gp,
+            (X, COMPARISONS * 1.0),
+            {},
+            "`comparisons` has .* dtype float64",
+        ),
         (
             preference_gp,
             (X, _with(COMPARISONS, (4, 1), 8)),
@@ -335,9 +340,14 @@ def _with(array, index, value):
             thurstone,
             (8, COMPARISONS),
             {"outcomes": OUTCOMES[1:]},
-            r"`outcomes` has shape \(19,\); pass \(20,\)",
+            r"`outcomes` has shape \(19,\) .*; pass \(20,\)",
         ),
-        (thurstone, (8, COMPARISONS), {"outcomes": OUTCOMES * 1.0}, "`outcomes` has dtype float64"),
+        (
+            thurstone,
+            (8, COMPARISONS),
+            {"outcomes": OUTCOMES * 1.0},
+            "`outcomes` has .* dtype float64",
+        ),
         (
             thurstone,
             (8, COMPARISONS),

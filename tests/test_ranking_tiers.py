@@ -150,7 +150,7 @@ def test_records_are_counts():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([(0, 3)], 3), "not among 0 to 2"),
+        (([(0, 3)], 3), "names item 3 in row 0, but the 3 items are numbered 0 to 2"),
         (([(0.0, 1.0)], 3), "pairs of item numbers"),
         (([(0, 1)], 3, [True, False]), "tied has shape"),
         (([(0, 1)], 3, None, [1.0, 2.0]), "weights has shape"),

@@ -177,10 +177,10 @@ def test_unlinked_documents_are_others_and_all_of_them():
     [
         ([(1, 1)], "joins no two different documents"),
         ([], "joins no two different documents"),
-        ([(0, 5)], "links is \\[0, 5\\] in row 0; documents are numbered 0 to 4"),
+        ([(0, 5)], "names document 5 in row 0, but the 5 documents are numbered 0 to 4"),
         ([(0, -1)], "numbered 0 to 4"),
-        ([(0.5, 1)], "the numbers of two documents in each row"),
-        ([1, 2], "pass \\(L, 2\\)"),
+        ([(0.5, 1)], "pass pairs of document numbers"),
+        ([1, 2], "pairs of document numbers, integers of shape"),
     ],
 )
 def test_refuses_what_are_no_links(links, message):

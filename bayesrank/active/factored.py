@@ -22,10 +22,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
 from bayesrank.active.acquisition.pairs import bald_of_margin
-from bayesrank.active.selection import check_pairs
 
 __all__ = ["BestPair", "FactoredBeliefs", "best_pair", "best_pair_batch"]
 
@@ -164,8 +163,8 @@ def best_pair_batch(
     mean, factor, diagonal, noise = _checked(beliefs)
     q, max_scored = check_count(q, "q"), check_count(max_scored, "max_scored")
     n, rank = len(mean), factor.shape[1]
-    pairs = None if candidates is None else check_pairs(candidates, "candidates", n)
-    out = _keys(check_pairs(exclude, "exclude", n), n)
+    pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
+    out = _keys(check_pairs(() if exclude is None else exclude, n, "exclude"), n)
     if q > 1:
         # Columns of zeros, which change nothing: compiled code sees one shape.
         factor = np.pad(factor, ((0, 0), (0, 2 * (q - 1))))

@@ -6,7 +6,7 @@ far and forgotten, so that memory does not grow with the number of pairs.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,12 @@ from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
 from bayesrank._memory import check_room
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
 from bayesrank.active.acquisition.blocks import block_form
 
-__all__ = ["best_batch", "best_pairs", "check_pairs"]
+__all__ = ["best_batch", "best_pairs"]
 
 _CHUNK = 65_536
 # Items whose pairs with all others make a block: few, so that its arrays stay in the cache.
@@ -240,8 +240,8 @@ def _arguments(
     what = f"the scores of pairs of {n:,} items, {q:,} of them to be chosen,"
     cure = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
     check_room(6 * size * (q + min(chunk, n**2)), what, cure)  # of a chunk and of the best, twice
-    pairs = None if candidates is None else check_pairs(candidates, "candidates", n)
-    excluded = check_pairs(exclude, "exclude", n)
+    pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
+    excluded = check_pairs(() if exclude is None else exclude, n, "exclude")
     pairs, excluded = jax.tree.map(lambda a: jnp.asarray(a, jnp.int32), (pairs, excluded))
     return acquisition, beliefs, pairs, excluded, q, chunk
 
@@ -290,22 +290,3 @@ def _as_tree(acquisition: Acquisition) -> Partial:
             "bayesrank.active.bald."
         )
     return acquisition if isinstance(acquisition, Partial) else Partial(acquisition)
-
-
-def check_pairs(pairs: ArrayLike | None, name: str, n: int) -> Any:
-    """Pairs of n items as integers (k, 2), in NumPy unless they are traced; None is no pair."""
-    if pairs is None or np.shape(pairs) == (0,):
-        return np.zeros((0, 2), np.int64)
-    known = not_jax_tracer(pairs)
-    array: Any = np.asarray(pairs) if known else jnp.asarray(pairs)
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass pairs of items, "
-            "integers of shape (k, 2)."
-        )
-    if known and array.size and not 0 <= int(array.min()) <= int(array.max()) < n:
-        raise ValueError(
-            f"`{name}` holds items from {array.min()} to {array.max()}; items are numbered from 0 "
-            f"to {n - 1}."
-        )
-    return array

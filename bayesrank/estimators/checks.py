@@ -15,6 +15,7 @@ from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array
 from bayesrank._validate import check_comparisons as check_program_comparisons
 from bayesrank._validate import check_laplacian
+from bayesrank._validate import check_pairs as check_program_pairs
 
 __all__ = [
     "check_comparisons",
@@ -203,18 +204,4 @@ def check_pairs(pairs: ArrayLike, num_items: int, name: str = "pairs") -> NDArra
     ValueError
         If they are not pairs of items' row numbers.
     """
-    array = plain_array(pairs)
-    array = np.zeros((0, 2), int) if array.shape == (0,) else array
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; pass integers (P, 2), the "
-            "row numbers of two items for each pair"
-        )
-    unknown = (array < 0) | (array >= num_items)
-    if unknown.any():
-        row, column = np.argwhere(unknown)[0]
-        raise ValueError(
-            f"{name} names item {array[row, column]} in row {row}, but the {num_items} items are "
-            f"numbered 0 to {num_items - 1}"
-        )
-    return array.astype(np.intp)
+    return check_program_pairs(plain_array(pairs), num_items, name).astype(np.intp)

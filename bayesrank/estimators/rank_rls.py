@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_pairs
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.solvers.rank_rls import (
@@ -304,12 +305,7 @@ def _graded_pairs(grades: Array, lists: QueryLists) -> NDArray[np.intp]:
 
 
 def _check_pairs(pairs: ArrayLike, lists: QueryLists) -> NDArray[np.intp]:
-    array = np.asarray(pairs)
-    m = len(lists.order)
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(f"pairs has shape {array.shape}; pass integers (P, 2), two rows of X each")
-    if ((array < 0) | (array >= m)).any():
-        raise ValueError(f"pairs names a row that is not one of 0 to {m - 1}")
+    array = check_pairs(pairs, len(lists.order), what="row")
     codes = lists.unsort(lists.codes)[array]
     odd = (codes[:, 0] != codes[:, 1]) | (array[:, 0] == array[:, 1])
     if odd.any():

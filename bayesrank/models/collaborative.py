@@ -34,8 +34,9 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from bayesrank._rating_checks import (
+from bayesrank._validate import (
     check_base_kernels,
+    check_count,
     check_different,
     check_levels,
     check_likelihood,
@@ -43,7 +44,6 @@ from bayesrank._rating_checks import (
     check_numbers,
     check_pairs_of_items,
 )
-from bayesrank._validate import check_count
 from bayesrank.distributions import BradleyTerry
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.gp import KernelPrior

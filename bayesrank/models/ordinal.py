@@ -27,8 +27,7 @@ from jax.typing import ArrayLike
 from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
-from bayesrank._rating_checks import check_levels, check_likelihood, check_numbers
-from bayesrank._validate import check_features
+from bayesrank._validate import check_features, check_levels, check_likelihood, check_numbers
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 
 __all__ = ["ordinal_gp", "ordinal_kernel"]

@@ -5,6 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _components
 
+from bayesrank._validate import check_pairs
+
 __all__ = ["connected_components"]
 
 
@@ -38,14 +40,7 @@ def connected_components(comparisons: ArrayLike, num_items: int) -> NDArray[np.i
     >>> connected_components([(3, 4), (1, 3), (0, 2)], 6)
     array([1, 0, 1, 0, 0, 2])
     """
-    pairs = np.asarray(comparisons)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise ValueError(
-            f"comparisons has shape {pairs.shape} and dtype {pairs.dtype}; pass pairs of item "
-            "numbers, shape (K, 2)"
-        )
-    if pairs.size and not (pairs.min() >= 0 and pairs.max() < num_items):
-        raise ValueError(f"comparisons names an item that is not among 0 to {num_items - 1}")
+    pairs = check_pairs(comparisons, num_items, "comparisons")
     ones = np.ones(len(pairs), bool)
     graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(num_items, num_items))
     count, label = _components(graph, directed=False)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_pairs
 from bayesrank.ranking._validate import Array
 
 
@@ -61,14 +62,7 @@ def count_records(
     >>> count_records([(0, 1), (0, 1), (2, 1)], 3, tied=[False, False, True])
     ItemRecords(wins=array([2, 0, 0]), losses=array([0, 2, 0]), ties=array([0, 1, 1]))
     """
-    pairs = np.asarray(comparisons)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise ValueError(
-            f"comparisons has shape {pairs.shape} and dtype {pairs.dtype}; pass pairs of item "
-            "numbers, shape (K, 2)"
-        )
-    if pairs.size and not (pairs.min() >= 0 and pairs.max() < num_items):
-        raise ValueError(f"comparisons names an item that is not among 0 to {num_items - 1}")
+    pairs = check_pairs(comparisons, num_items, "comparisons")
     even = np.zeros(len(pairs), bool) if tied is None else np.asarray(tied, bool)
     counts = None if weights is None else np.asarray(weights, np.float64)
     for name, given in (("tied", even), ("weights", counts)):

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayesrank._tables import plain_array
+from bayesrank._validate import check_pairs
 
 __all__ = ["Links", "links_of", "with_linked"]
 
@@ -103,18 +104,7 @@ def links_of(links: ArrayLike, num_documents: int) -> Links:
     """
     pairs = plain_array(links)
     pairs = np.zeros((0, 2), int) if pairs.size == 0 else pairs
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise ValueError(
-            f"links has shape {pairs.shape} and dtype {pairs.dtype}; pass (L, 2), the numbers of "
-            "two documents in each row"
-        )
-    outside = ((pairs < 0) | (pairs >= num_documents)).any(axis=1)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise ValueError(
-            f"links is {pairs[row].tolist()} in row {row}; documents are numbered 0 to "
-            f"{num_documents - 1}"
-        )
+    pairs = check_pairs(pairs, num_documents, "links", what="document")
     pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64)
     if not len(pairs):
         raise ValueError("links joins no two different documents; pass at least one link that does")

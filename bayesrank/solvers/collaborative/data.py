@@ -13,14 +13,14 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank._rating_checks import (
+from bayesrank._validate import (
     check_base_kernels,
+    check_count,
     check_different,
     check_levels,
     check_numbers,
     check_pairs_of_items,
 )
-from bayesrank._validate import check_count
 from bayesrank.solvers.collaborative.kernel_prior import CoreKernels
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Logit, Probit
