@@ -308,7 +308,6 @@ def test_outcomes_may_be_boolean_or_floating():
             np.testing.assert_array_equal(_log_prob(d, value), as_integers)
 
 
-@pytest.mark.slow
 def test_in_a_program_with_a_plate_and_an_observed_site():
     def model(value=None):
         with numpyro.plate("comparisons", 5):

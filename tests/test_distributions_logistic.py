@@ -48,7 +48,6 @@ def _by_trapezoids(lower, upper, mean, variance, scale):
     return total + np.log(step) - 0.5 * np.log(2.0 * np.pi * variance), d1, d2
 
 
-@pytest.mark.slow
 def test_moments_are_those_of_a_fine_rule():
     edges, mean, variance, scale = (np.array(x, float) for x in zip(*CASES, strict=True))
     with jax.enable_x64(True):
