@@ -135,6 +135,7 @@ def test_new_items_of_the_program_are_the_conditional_normal():
     np.testing.assert_allclose(law.covariance_matrix, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_logistic_probabilities_are_the_integral(data, fixed):
     model = _copy(fixed, likelihood="logit")
     X_new = data[0][:2] + [5.0, 0.0]
@@ -190,6 +191,7 @@ def test_ordered_categories_and_objects_give_their_order(data, fixed):
         np.testing.assert_array_equal(model.predict_proba(X), fixed.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_two_levels_have_one_threshold():
     X, levels = _simulate(12, seed=3)
     model = OrdinalGP(levels=[1, 2], hyperparameters="prior").fit(X, np.where(levels > 1, 2, 1))
@@ -223,6 +225,7 @@ def test_scikit_learn_checks(check):
     assert bayesrank.OrdinalGP is OrdinalGP
 
 
+@pytest.mark.slow
 def test_integrates_hyperparameters_by_default(data, integrated, learned):
     """Predictions are those of the program with new items in it, integrated as a whole."""
     X, levels = data

@@ -98,6 +98,7 @@ def test_rows_of_an_array_are_names(featured):
     np.testing.assert_array_equal(other.predict([3]), featured.predict(["oak"]))
 
 
+@pytest.mark.slow
 def test_ties_are_a_third_outcome(alone):
     table = pd.DataFrame(WINS, columns=["winner", "loser"])
     tied = np.arange(len(WINS)) % 3 == 0
@@ -112,6 +113,7 @@ def test_ties_are_a_third_outcome(alone):
         alone.score(pair, ties=[True])
 
 
+@pytest.mark.slow
 def test_weights_are_powers_of_the_likelihood():
     f, weights = np.array([0.3, -0.2, 0.4, 0.0, -1.0]), np.linspace(0.5, 3.0, len(ROWS))
     values = {"f": f, "scale": np.array(1.0)}
@@ -121,6 +123,7 @@ def test_weights_are_powers_of_the_likelihood():
     np.testing.assert_allclose(density, prior + weights @ won, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_weight_counts_as_so_many_rows(alone):
     weights = np.array([2, 1, 0, 1, 3, 1, 1, 1])
     weighted = _like(alone).fit(WINS, sample_weight=weights)
@@ -152,6 +155,7 @@ def test_unknown_items_are_drawn_from_the_population(alone):
     assert alone.score(pairs[:1]) == pytest.approx(np.log(0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"item_features": FEATURES}], ids=["alone", "featured"])
 def test_integrated_answers_are_averages_over_the_hyperparameters(options, tmp_path):
     ranker = PairwiseRanker(hyperparameters="integrate", **options).fit(WINS)
@@ -198,7 +202,7 @@ def test_items_of_the_same_evidence_come_out_alike():
         np.testing.assert_allclose(ranked.mean, np.repeat([means[0], means[1]], 3), atol=1e-4)
 
 
-@pytest.mark.parametrize("which", ["alone", "featured", "graph"])
+@pytest.mark.parametrize("which", ["alone", "featured", pytest.param("graph", marks=pytest.mark.slow)])
 def test_a_saved_ranker_answers_as_before(which, request, tmp_path):
     named = {}
     if which == "graph":
@@ -300,6 +304,7 @@ def test_what_questions_are_refused(alone, featured):
         alone.predict_proba(WINS, outcome="draw")
 
 
+@pytest.mark.slow
 def test_a_constant_feature_is_scaled_by_one_and_said():
     constant = FEATURES.assign(width=2.0)
     with pytest.warns(UserWarning, match="same value for every item in column 1, which is scaled"):

@@ -18,6 +18,7 @@ def fitted():
     return PreferenceGP(hyperparameters="prior").fit(X, COMPARISONS)
 
 
+@pytest.mark.slow
 def test_the_best_pair_of_all_that_were_not_compared(fitted):
     pairs = np.stack(np.triu_indices(7, 1), axis=1)
     compared = {frozenset(pair) for pair in COMPARISONS}

@@ -110,6 +110,7 @@ def test_refuses_what_are_no_targets(rankings, relevant, message):
         conditions(3, rankings, relevant)
 
 
+@pytest.mark.slow
 def test_posterior_is_that_of_simulation():
     """Utilities and performances from the prior, kept where they come out as observed."""
     rng, count = np.random.default_rng(0), 600_000
@@ -148,6 +149,7 @@ def joint(X, better, worse, num_labels):
     numpyro.sample("order", law.to_event(2), obs=jnp.ones(better.shape, int))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [20, 90])
 def test_elimination_gives_what_all_performances_together_give(n):
     """Also what EP finds by the program's trace: at 90 examples that is an arrow."""
@@ -165,6 +167,7 @@ def test_elimination_gives_what_all_performances_together_give(n):
         assert_allclose(fast.log_evidence, other.log_evidence, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_elimination_with_a_basis_without_a_zero_and_with_another_power():
     X, _, _, _ = simulated(2, 15)
     data = conditions(3, [[0, 2, 1], [1, (0, 2)], [2, 1]] * 5)
@@ -183,6 +186,7 @@ def test_elimination_with_a_basis_without_a_zero_and_with_another_power():
 R = np.array([[1.0, 0.7, -0.3], [0.7, 1.0, 0.1], [-0.3, 0.1, 1.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [15, 60])
 def test_elimination_with_correlated_labels(n):
     """The joint program's answer and evidence."""
@@ -208,6 +212,7 @@ def test_correlated_weights_are_those_of_the_program():
     assert_allclose(np.einsum("sap,sbp->ab", w, w) / w.shape[0] / w.shape[2], 0.64 * R, atol=0.05)
 
 
+@pytest.mark.slow
 def test_evidence_has_the_slope_of_finite_differences_in_the_correlation():
     X, data, _, _ = simulated(8, 12)
     engine = LabelRankingEP(tol=1e-9)
@@ -232,6 +237,7 @@ def test_a_basis_of_all_examples_is_the_gaussian_process():
     assert_allclose(phi @ phi.T, np.exp(-distance / 2 / 1.5**2), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_evidence_has_the_slope_of_finite_differences():
     X, data, _, _ = simulated(4, 12)
     engine = LabelRankingEP(tol=1e-9)
@@ -273,6 +279,7 @@ def test_many_small_matrices_are_not_factorised_at_once():
     assert found and set(found) == {2}
 
 
+@pytest.mark.slow
 def test_nuts_and_svi_run_the_program():
     """With steps that are not as hard: NUTS has to walk along them."""
     X, data, _, _ = simulated(5, 12)
@@ -292,6 +299,7 @@ def test_nuts_and_svi_run_the_program():
     assert_allclose((guide.median(fitted.params)["w"] - mean) / sd, 0, atol=0.35)
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_they_say():
     """Weights and differences of weights drawn from the prior; 90% intervals."""
     held, engine = [], LabelRankingEP()

@@ -29,6 +29,7 @@ def trips(n=24, seed=0):
     return X, rankings, [list(order) for order in rankings]
 
 
+@pytest.mark.slow
 def test_it_is_the_program_by_names():
     X, rankings, relevant = trips()
     model = LabelRanker(labels=NAMES, hyperparameters=GIVEN).fit(X, rankings, relevant)
@@ -174,6 +175,7 @@ def test_the_score_counts_what_targets_say_and_no_more(eight):
         model.score(X, [[9, 1], None, None, None])
 
 
+@pytest.mark.slow
 def test_labels_that_are_numbers_are_named_as_such():
     orders, flags = [[2, 1], [1, 2]], np.array([[1, 0], [0, 1]])
     for targets in ((orders,), (None, orders), (orders, orders)):
@@ -201,6 +203,7 @@ def test_rows_go_by_place_and_pandas_may_not_say_otherwise():
     assert model.score(X, ranks.loc[X.index]) == -1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_file_forecasts_as_the_fit_does(tmp_path, kernel):
     X, rankings, relevant = trips()
@@ -215,6 +218,7 @@ def test_a_file_forecasts_as_the_fit_does(tmp_path, kernel):
         _ = read.result
 
 
+@pytest.mark.slow
 def test_smooth_utilities_and_averaging():
     """Which of two labels is better depends on the distance from the middle."""
     rng = np.random.default_rng(2)
@@ -233,6 +237,7 @@ def test_smooth_utilities_and_averaging():
     assert straight.log_evidence_ < model.log_evidence_ - 3
 
 
+@pytest.mark.slow
 def test_correlations_are_learned_and_kept(tmp_path):
     """Two labels that are one function of the features, and a third that is its opposite."""
     rng = np.random.default_rng(6)
