@@ -202,7 +202,9 @@ def test_items_of_the_same_evidence_come_out_alike():
         np.testing.assert_allclose(ranked.mean, np.repeat([means[0], means[1]], 3), atol=1e-4)
 
 
-@pytest.mark.parametrize("which", ["alone", "featured", pytest.param("graph", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "which", ["alone", "featured", pytest.param("graph", marks=pytest.mark.slow)]
+)
 def test_a_saved_ranker_answers_as_before(which, request, tmp_path):
     named = {}
     if which == "graph":

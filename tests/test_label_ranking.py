@@ -110,10 +110,15 @@ def test_refuses_what_are_no_targets(rankings, relevant, message):
         conditions(3, rankings, relevant)
 
 
-@pytest.mark.slow
-def test_posterior_is_that_of_simulation():
+@pytest.fixture(scope="module")
+def posterior_of_two():
+    data = conditions(2, [[1, 0], None], [[1, 1], [1, 0]])
+    return LabelRankingEP().run(KEY, np.array([[1.0], [-0.5]]), *data, 2, params=GIVEN)
+
+
+def test_posterior_is_that_of_simulation(posterior_of_two):
     """Utilities and performances from the prior, kept where they come out as observed."""
-    rng, count = np.random.default_rng(0), 600_000
+    rng, count, result = np.random.default_rng(0), 400_000, posterior_of_two
     X = np.array([[1.0], [-0.5]])
     bias, w = LEVEL * rng.normal(size=(count, 2)), 0.8 * rng.normal(size=(count, 2))
     performance = bias[:, None] + w[:, None] * X + rng.normal(size=(count, 2, 2))
@@ -121,8 +126,6 @@ def test_posterior_is_that_of_simulation():
     first = (performance[:, 0, 1] > performance[:, 0, 0]) & (performance[:, 0, 0] > zero[:, 0])
     second = (performance[:, 1, 0] > zero[:, 1]) & (performance[:, 1, 1] < zero[:, 1])
     kept = first & second
-    data = conditions(2, [[1, 0], None], [[1, 1], [1, 0]])
-    result = LabelRankingEP().run(KEY, X, *data, 2, params=GIVEN)
     for name, draws in (("bias", bias[kept]), ("w", w[kept])):
         mean, sd = result.mean[name].ravel(), result.stddev[name].ravel()
         error = 4 * draws.std(0) / np.sqrt(kept.sum())
