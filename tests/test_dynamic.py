@@ -167,6 +167,9 @@ def test_the_program_refuses(options, message):
 
 def test_engines_made_of_it_keep_its_chains():
     engine = DynamicEP(tol=1e-3, damping=0.5)
-    for made in (engine.with_settings(tol=1e-2), IntegratedEP(engine).points_engine):
+    for made in (
+        engine.with_settings(tol=1e-2),
+        IntegratedEP(engine).engine.with_settings(tol=1e-2),
+    ):
         assert isinstance(made, DynamicEP)
         assert made.settings == engine.settings | {"tol": 1e-2}

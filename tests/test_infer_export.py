@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -66,24 +65,6 @@ def test_bounded_latents_are_carried_to_their_unconstrained_scale():
     mass = found.nuts_settings()["inverse_mass_matrix"][("share",)]
     slope = 1 / (found.mean["share"] * (1 - found.mean["share"]))
     assert_allclose(mass[0, 0], (slope * found.stddev["share"]) ** 2, rtol=1e-5)
-
-
-class Unsettled(EP):
-    """EP whose last sweep with power 1 always moves a margin."""
-
-    def _sweep(self, program, init_sites=None):
-        state = super()._sweep(program, init_sites)
-        return state if self.power < 1 else state._replace(delta=jnp.ones_like(state.delta))
-
-
-@pytest.mark.slow
-def test_power_a_half_is_tried_where_ep_does_not_settle():
-    assert type(Unsettled(model).with_settings(power=0.5)) is Unsettled
-    found = Unsettled(model).run(KEY, Y)
-    assert found.converged
-    assert found.power == 0.5
-    assert f"after {found.num_sweeps} sweeps with power 0.5" in repr(found)
-    assert_allclose(found.mean["level"], EP(model).run(KEY, Y).mean["level"], atol=1e-6)
 
 
 def levels(y):

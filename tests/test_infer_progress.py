@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from compilations import compilations
 from numpy.testing import assert_array_equal
 
 from bayesrank.infer import EP
@@ -37,9 +38,10 @@ def test_every_sweep_is_reported_and_the_answer_is_the_same():
     assert [sweep for sweep, _ in seen] == list(range(1, result.num_sweeps + 1))
     assert seen[-1][1] == result.delta <= engine.tol < seen[-2][1]
     # Another function is called by the same code, and no function by no code.
-    compiled, again = len(engine._watched.compiled._entries), []
-    assert engine.run(KEY, COUNT, callback=lambda *now: again.append(now)).converged
-    assert len(engine._watched.compiled._entries) == compiled
+    again = []
+    with compilations() as compiled:
+        assert engine.run(KEY, COUNT, callback=lambda *now: again.append(now)).converged
+    assert not compiled
     assert again == seen
     engine.run(KEY, COUNT)
     assert again == seen

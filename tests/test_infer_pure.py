@@ -23,6 +23,7 @@ import bayesrank
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.traced import Called
 
 KEY = jax.random.key(2)
 K = rbf(np.linspace(0, 2, 5)[:, None], 0.7, 1.4)
@@ -115,7 +116,7 @@ def test_warm_start(engine):
 
 @pytest.mark.slow
 def test_compiles_once_for_a_shape(engine, result):
-    """Other data, other hyperparameters, another key: no compilation, and a look at the data."""
+    """Other data, other hyperparameters, another key: the program runs once, and no compilation."""
     events: list[str] = []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
@@ -128,10 +129,7 @@ def test_compiles_once_for_a_shape(engine, result):
     del events[:]
     other = engine.run(other_key, winner, loser, params={"noise": 0.9})
     work = [name for name in events if "jaxpr_trace" in name or "compile" in name]
-    assert work == ["/jax/core/compile/jaxpr_trace_duration"]  # the program checks its arguments
-    del events[:]
-    engine.run(other_key, winner, loser, params={"noise": 0.7})
-    assert [name for name in events if "jaxpr_trace" in name or "compile" in name] == []
+    assert work == ["/jax/core/compile/jaxpr_trace_duration"]
     assert not np.allclose(other.mean["f"], result.mean["f"])
     engine.run(KEY, winner[:6], loser[:6], params={"noise": 0.9})
     assert any("backend_compile" in name for name in events)
@@ -170,7 +168,7 @@ def test_prior_medians():
         noise = rate + share[0] + width[1]
         numpyro.sample("y", dist.Normal(numpyro.sample("f", dist.Normal(0, 1)), noise), obs=0.3)
 
-    params = jax.jit(lambda: take_inventory(priors, (), {}, {}).hyperparameters)()
+    params = jax.jit(lambda: take_inventory(Called(priors, (), {}), {}).hyperparameters)()
     assert_allclose(params["rate"], 0.559449, rtol=0.1)
     assert_allclose(params["width"], 2.0 * norm.ppf(0.75), rtol=1e-6)
     assert_allclose(params["share"].sum(), 1.0)

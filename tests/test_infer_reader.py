@@ -18,6 +18,7 @@ from bayesrank.infer import EP, maximize_evidence
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.joint import trace_joint
 from bayesrank.infer.reader.program import read_program
+from bayesrank.infer.reader.traced import Called
 
 KEY = jax.random.key(0)
 Y = np.array([0.5, -1.0, 2.0, 1.0])
@@ -138,7 +139,7 @@ def test_density_of_a_fixed_site_is_a_factor():
     log_evidence = log_integral + stats.norm.logpdf(1.0, 2.0, np.sqrt(2.0))
     assert_allclose(result.log_evidence, log_evidence, atol=1e-5)
     with pytest.raises(ValueError, match=r"'b' depends on latent site\(s\) mu.*params=\{'b'"):
-        read_program(model, (), {})
+        read_program(Called(model, (), {}))
 
 
 def noise_with_a_latent_mean(y: np.ndarray) -> None:
@@ -273,7 +274,7 @@ def test_roles_of_positive_sites():
         numpyro.sample("y", dist.Normal(slope * jnp.arange(4) + spread * white, noise), obs=y)
         numpyro.sample("count", dist.Poisson(jnp.exp(effect)), obs=jnp.arange(4))
 
-    program = read_program(model, (Y,), {})
+    program = read_program(Called(model, (Y,), {}))
     assert set(program.shapes) == {"slope", "effect", "white"}
     assert set(program.sampled) == {"noise", "width", "spread"}
 
@@ -285,8 +286,8 @@ def test_a_vector_that_is_no_effect_needs_a_value():
         numpyro.sample("y", dist.Bernoulli(logits=discrimination * ability), obs=y > 0)
 
     with pytest.raises(ValueError, match="'discrimination' is a hyperparameter of 4 elements"):
-        read_program(model, (Y,), {})
-    assert "ability" in read_program(model, (Y,), {}, {"discrimination": np.ones(4)}).shapes
+        read_program(Called(model, (Y,), {}))
+    assert "ability" in read_program(Called(model, (Y,), {}), {"discrimination": np.ones(4)}).shapes
 
 
 def test_elements_that_see_two_directions():
@@ -315,7 +316,8 @@ def test_a_loop_of_sites_is_run_a_fixed_number_of_times():
 
     for count in (4, 30):
         runs[0] = 0
-        joint = trace_joint(loop, (count,), {}, take_inventory(loop, (count,), {}, {}))
+        source = Called(loop, (count,), {})
+        joint = trace_joint(source, take_inventory(source, {}))
         sizes.append((runs[0], len(joint.trace.equations)))
     (few_runs, few), (many_runs, many) = sizes
     assert few_runs == many_runs <= 4

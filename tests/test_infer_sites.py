@@ -19,6 +19,7 @@ from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.program import read_program
+from bayesrank.infer.reader.traced import Called
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(size=(6, 2))
@@ -105,7 +106,7 @@ def test_evidence_formula():
 
     @jax.jit
     def evidence(tau, nu):
-        problem = read_program(pairs_gp(), (WINNER, LOSER), {}).problem
+        problem = read_program(Called(pairs_gp(), (WINNER, LOSER), {})).problem
         return sites.log_evidence(problem, (tau,), (nu,))
 
     found = evidence(tau, nu)

@@ -16,7 +16,6 @@ from scipy.stats import norm
 
 from bayesrank import to_arviz
 from bayesrank.infer import EP
-from bayesrank.infer.closure import closed_over
 
 
 @pytest.fixture(autouse=True)
@@ -179,21 +178,3 @@ def test_threads_may_share_an_engine():
     with ThreadPoolExecutor(4) as threads:
         for size, found in zip(sizes, threads.map(mean, sizes), strict=True):
             np.testing.assert_allclose(found, np.full(size, 0.5 * size), atol=1e-5)
-
-
-def test_a_dictionary_far_below_a_program_is_the_same_at_every_call():
-    """What is looked up through many functions must not seem to be new, and be compiled again."""
-    widths = {"narrow": (0.1,), "wide": (1.0,)}
-
-    def below(inner):
-        return lambda: inner()
-
-    def lookup():
-        return widths["wide"][0]
-
-    for _ in range(8):
-        keys = [closed_over(lookup)]
-        kept = [(number, number) for number in range(10_000)]
-        keys.append(closed_over(lookup))
-        assert keys[0] == keys[1] and len(kept) == 10_000
-        lookup = below(lookup)

@@ -17,6 +17,7 @@ from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.reader.program import read_program
+from bayesrank.infer.reader.traced import Called
 
 KEY = jax.random.key(0)
 ITEMS, RANK, GAMES = 40, 9, 150
@@ -250,8 +251,8 @@ def moments(program, count):
 def test_what_is_read_is_the_dense_program(model):
     @jax.jit
     def both():
-        dense = read_program(model, (), {})
-        short = read_program(model, (), {}, structure="low_rank")
+        dense = read_program(Called(model, (), {}))
+        short = read_program(Called(model, (), {}), structure="low_rank")
         assert short.shapes == dense.shapes and short.block_sites == dense.block_sites
         assert isinstance(short.problem.prior, LowRankPrior)
         assert all(block.rows.values.shape[1] <= 8 for block in short.problem.blocks)
@@ -280,11 +281,11 @@ def test_the_structure_is_found(monkeypatch):
 def test_what_cannot_be_is_refused(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.tables.MOST_SHARED", 20)
     with pytest.raises(ValueError, match="few latents that the data share"):
-        read_program(centred_by_hand, (), {}, structure="low_rank")
+        read_program(Called(centred_by_hand, (), {}), structure="low_rank")
     with pytest.raises(ValueError, match="needs power=1 and a Gaussian prior of low rank"):
         EP(with_home, structure="low_rank", power=0.5).run(KEY)
     monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 10)
-    program = read_program(centred_by_hand, (), {}, structure="auto")
+    program = read_program(Called(centred_by_hand, (), {}), structure="auto")
     assert not isinstance(program.problem.prior, LowRankPrior)
 
 

@@ -25,7 +25,7 @@ from bayesrank._memory import check_room
 from bayesrank._validate import check_features, check_laplacian
 from bayesrank.active.settle import SkillPrior
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
-from bayesrank.infer.spi import Rows, take_inventory
+from bayesrank.infer.spi import ProgramSource, Rows, compiled_call, take_inventory
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.models.comparisons import (
     compare,
@@ -242,17 +242,17 @@ class SkillProgram:
         args = self._about, np.array([[0, 1]])
         options = {**self.options, "outcomes": np.array([2])}
         with jax.enable_x64(True):
-            (mean, covariance, values), _ = _engine().compiled(
-                _read_prior, dict(params), args, options
-            )
+            program = _engine().trace(args, options, params)
+            found = compiled_call(_read_prior, _engine(), program, dict(params))
+        (mean, covariance, values), _ = found
         prior = SkillPrior(np.asarray(mean), np.asarray(covariance))
         return prior, {k: np.array(v) for k, v in values.items()}
 
 
-def _read_prior(params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+def _read_prior(engine: EP, source: ProgramSource, params: dict[str, Any]) -> Any:
     """Mean (n,) and covariance (n, n) of the skills, and all hyperparameters."""
-    values = take_inventory(answered, args, kwargs, params).hyperparameters
-    program = _engine().read(values, *args, **kwargs)
+    values = take_inventory(source, params).hyperparameters
+    program = engine.read_source(source, values)
     skills = Rows.identity(program.mean.size, program.mean.dtype)
     covariance = program.problem.prior.alone().covariance_of(skills, skills)
     return (program.mean, covariance, program.hyperparameters), None

@@ -29,7 +29,7 @@ from scipy.special import softmax
 from bayesrank._arviz import import_arviz
 from bayesrank._stack import outside
 from bayesrank.infer import EPResult
-from bayesrank.infer.spi import take_inventory, without_stale_traces
+from bayesrank.infer.spi import Called, take_inventory, without_stale_traces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -360,9 +360,8 @@ def _factors(result: EPResult) -> frozenset[str]:
     with jax.enable_x64(True):
         inventory = without_stale_traces(
             lambda: take_inventory(
-                result.model, result.model_args, result.model_kwargs, result.params
-            ),
-            result.model,
+                Called(result.model, result.model_args, result.model_kwargs), result.params
+            )
         )
     return inventory.factors
 

@@ -151,7 +151,7 @@ def crosscheck(
         _refuse_large(ep)
         fits, runs, nuts = {}, {}, None
         with jax.enable_x64(True):
-            program = without_stale_traces(lambda: white_posterior(ep), ep.model)
+            program = without_stale_traces(lambda: white_posterior(ep))
             weigh = importance_sampler(program)
             if "ep" in chosen:
                 white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)

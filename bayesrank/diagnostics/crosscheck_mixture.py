@@ -60,9 +60,7 @@ def crosscheck_mixture(
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in drawn.items()}
     called = result.model, result.model_args, result.model_kwargs, result.params
     with jax.enable_x64(True):
-        program = without_stale_traces(
-            lambda: full_program(*called, flat, result.eliminated_sites), result.model
-        )
+        program = without_stale_traces(lambda: full_program(*called, flat, result.eliminated_sites))
         vectors, divergent = run_nuts(
             program, rng_key, *lengths, lambda share: report("nuts", share)
         )

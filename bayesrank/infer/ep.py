@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh
-from numpyro import validation_enabled
 
 from bayesrank.infer import sites
 from bayesrank.infer.arguments import check_run, sources_of
-from bayesrank.infer.compiled import ONE_AT_A_TIME, CompileCache
-from bayesrank.infer.equal import (
-    Equal,
-    collapsed,
-    expanded,
-    group_equal,
-    may_have_equal_rows,
-    traits_of,
-)
+from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
 from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.progress import SweepCallback
-from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.program import Program, read_program
+from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.traced import Called, ProgramSource, Traced, trace
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.run_warnings import warn_of
-from bayesrank.infer.sites import EPState, Problem, Sites
+from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import ProgramLayout, Solution, found_of, packed
-from bayesrank.infer.structures import SweepSettings, shared_among, structure_of
+from bayesrank.infer.structures import (
+    SweepSettings,
+    keeps_covariances,
+    shared_among,
+    structure_of,
+)
 
 __all__ = ["EP"]
 
 
-_FALLBACK_POWER = 0.5
 _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 
 
@@ -56,8 +51,8 @@ class EP:
     model
         The NumPyro program.
     power
-        Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation. Where
-        EP with power 1 does not settle, `run` tries 0.5; the result and its summary say so.
+        Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation. Some
+        programs that do not settle with 1 do so with 0.5.
     damping
         Largest share of a proposed change that a sweep takes, in (0, 1].  Sweeps that make things
         worse shorten it.
@@ -124,8 +119,6 @@ class EP:
         self.precision = precision
         self.structure = structure
         self.mesh = mesh
-        self.compiled = CompileCache(model, mesh)
-        self._sweep_callback: SweepCallback | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -140,33 +133,54 @@ class EP:
         """
         return type(self)(self.model, **(self.settings | changed))
 
-    @cached_property
-    def _watched(self) -> EP:
-        """The same engine, with code that calls a function after each sweep."""
-        watched = self.with_settings()
-        watched._sweep_callback = SweepCallback()
-        return watched
+    # Whether `read_source` asks its source for the program's arguments.
+    reads_arguments = False
 
-    @cached_property
-    def _tempered(self) -> EP:
-        """The engine that is tried where this one does not settle."""
-        tempered = self.with_settings(power=_FALLBACK_POWER)
-        tempered._sweep_callback = self._sweep_callback
-        return tempered
+    @property
+    def identity(self) -> Hashable:
+        """Equal for engines that can share compiled code; it is given `tol` and `max_sweeps`."""
+        numbers = ("tol", "max_sweeps")
+        return type(self), tuple((k, v) for k, v in self.settings.items() if k not in numbers)
 
     # ------------------------------------------------------------ pure functions
 
+    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
+        """Read a program at given hyperparameters: all that follows goes through here.
+
+        An engine that keeps its posterior in another way overrides this method alone. Pure.
+
+        Parameters
+        ----------
+        source
+            The program.
+        params
+            Values of sites to be held fixed, by name.
+        """
+        return read_program(source, params, power=self.power, structure=self.structure)
+
+    def shared_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
+        """Read a program, and share its sites among the devices of the mesh.  Pure."""
+        program = self.read_source(source, params)
+        return program if self.mesh is None else shared_among(self.mesh, program, self.structure)
+
     def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
         """Read the program at given hyperparameters; see `read_program`."""
-        return read_program(self.model, args, kwargs, params, power=self.power)
+        return self.shared_source(Called(self.model, args, kwargs), params)
 
     def init(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
-        """State before the first sweep.  Pure; `params` holds sites fixed by name, as in `run`."""
-        return sites.init(self.read(params, *args, **kwargs).problem)
+        """State before the first sweep.  Pure; `params` holds sites fixed by name, as in `run`.
+
+        Raises
+        ------
+        ValueError
+            If the posterior is kept without covariances: `solve` or `run` then sweeps.
+        """
+        return sites.init(_with_covariances(self.read(params, *args, **kwargs)).problem)
 
     def step(self, state: EPState, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
         """Make one sweep.  Pure, for use under `jit`, `vmap` and `lax.scan`, in JAX's precision."""
-        return sites.step(self.read(params, *args, **kwargs).problem, state, self.damping)
+        problem = _with_covariances(self.read(params, *args, **kwargs)).problem
+        return sites.step(problem, state, self.damping)
 
     def solve(
         self,
@@ -197,22 +211,24 @@ class EP:
             If the program is not one that EP can take; or if its posterior is kept by its sparse
             precision or as low rank, which `run` alone sweeps over.
         """
-        program = self._read(params, *args, **kwargs)
+        program = self.read(params, *args, **kwargs)
         structure_of(program).check_pure(program)
-        return program, self._sweep(program, init_sites)
+        return program, self.sweep(program, init_sites, self.limits)
 
-    def _read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
-        """Read the program for the structure, and the devices, that it is solved in."""
-        if self.structure == "dense":
-            program = self.read(params, *args, **kwargs)
-        else:
-            program = read_program(
-                self.model, args, kwargs, params, power=self.power, structure=self.structure
-            )
-        return program if self.mesh is None else shared_among(self.mesh, program, self.structure)
+    @property
+    def limits(self) -> Limits:
+        """When to stop sweeping: numbers, that compiled code is given."""
+        return Limits(self.tol, self.max_sweeps)
 
-    def _sweep(self, program: Program, init_sites: Sites | None = None) -> EPState:
-        how = SweepSettings(self.damping, self.tol, self.max_sweeps, self._sweep_callback)
+    def sweep(
+        self,
+        program: Program,
+        init_sites: Sites | None,
+        limits: Limits,
+        callback: SweepCallback | None = None,
+    ) -> EPState:
+        """Sweep over a program that was read, until convergence.  Pure."""
+        how = SweepSettings(self.damping, limits.tol, limits.max_sweeps, callback)
         return structure_of(program).solve(program, how, init_sites)
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
@@ -253,11 +269,23 @@ class EP:
             hyperparameters (their own prior density is not part of it); and the state, without
             derivative.
         """
-        fixed_params, fixed_args, fixed_kwargs = _without_derivative((dict(params), args, kwargs))
-        _, state = self.solve(fixed_params, *fixed_args, init_sites=init_sites, **fixed_kwargs)
-        program = self._read(params, *args, **kwargs)
-        evidence = structure_of(program).log_evidence(program.problem, state, differentiable=True)
-        return evidence, state
+        source = Called(self.model, args, kwargs)
+        return self.evidence_of(source, params, init_sites, self.limits)
+
+    def evidence_of(
+        self,
+        source: ProgramSource,
+        params: Mapping[str, Any],
+        init_sites: Sites | None,
+        limits: Limits,
+    ) -> tuple[Array, EPState]:
+        """`evidence_and_state` of a source."""
+        fixed = self.shared_source(source.without_derivative(), _without_derivative(dict(params)))
+        structure_of(fixed).check_pure(fixed)
+        state = self.sweep(fixed, init_sites, limits)
+        program = self.shared_source(source, params)
+        structure = structure_of(program)
+        return structure.log_evidence(program.problem, state, differentiable=True), state
 
     # ------------------------------------------------------------ running
 
@@ -315,82 +343,42 @@ class EP:
         params = dict(params or {})
         check_run(rng_key, num_samples, (params, args, kwargs))
         with jax.enable_x64(self.precision == "float64"):
-            with (
-                ONE_AT_A_TIME,
-                validation_enabled(False),
-            ):  # of distributions; EP refuses with better reasons
-                self.compiled.show_values(
-                    lambda a, k: take_inventory(self.model, a, k, params), args, kwargs
-                )
-
-            def solved(engine: EP) -> EPResult:
-                found = engine._equal_factors(params, args, kwargs)
-                groups = tuple(None if each is None else each[0] for each in found)
-                solution, layout = engine.compiled(
-                    engine._solve_all, (params, groups), args, kwargs
-                )
-                solution = expanded(solution, found)
-                for refusal, passed in zip(layout.refusals, solution.checks, strict=True):
-                    refusal.raise_unless(np.asarray(passed))
-                asked = num_samples, sources
-                return engine._result(rng_key, solution, layout, args, kwargs, *asked)
-
-            engine = self if callback is None else self._watched
-            with engine._calling(callback):
-                result = solved(engine)
-                large = isinstance(result, LargeEPResult)
-                unsettled = not large and not result.converged and 0 < result.delta < np.inf
-                if unsettled and self.power == 1:
-                    tempered = solved(engine._tempered)
-                    result = tempered if tempered.converged else result
+            program = self.trace(args, kwargs, params)
+            result = self.run_traced(
+                program, params, rng_key, args, kwargs, num_samples, sources, callback
+            )
         warn_of(result, tol=self.tol, structure=self.structure)
         return result
 
-    def _calling(self, callback: Callable[[int, float], None] | None) -> AbstractContextManager:
-        """While it lasts, sweeps call a function."""
-        if callback is None or self._sweep_callback is None:
-            return nullcontext()
-        return self._sweep_callback.passing_to(callback)
+    def trace(self, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> Traced:
+        """Run the program once, and keep what it computes, see `bayesrank.infer.reader.traced`."""
+        with ONE_AT_A_TIME:
+            return trace(self.model, args, kwargs, params, keep_arguments=self.reads_arguments)
 
-    def _equal_factors(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Equal:
-        """Groups of equal factors, for each block; nothing where the data have no equal rows."""
-        if self.mesh is not None or not may_have_equal_rows((args, kwargs)):
-            return ()
-        traits, _ = self.compiled(self._traits, params, args, kwargs)
-        found = tuple(group_equal(each) for each in traits)
-        return () if all(each is None for each in found) else found
-
-    def _traits(self, params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-        return traits_of(self._read(params, *args, **kwargs).problem), None
-
-    def _solve_all(
-        self, known: tuple[dict[str, Any], Any], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[Solution, ProgramLayout]:
-        params, groups = known
-        program = self._read(params, *args, **kwargs)
-        if groups:
-            program = program._replace(problem=collapsed(program.problem, groups))
-        return packed(program, self._sweep(program))
-
-    def _result(
+    def run_traced(
         self,
+        program: Traced,
+        params: Mapping[str, Any],
         rng_key: Array,
-        solved: Solution,
-        layout: ProgramLayout,
         args: tuple,
         kwargs: Mapping[str, Any],
-        num_samples: int,
-        sources: dict[str, str],
+        num_samples: int = 1,
+        sources: Mapping[str, str] | None = None,
+        callback: Callable[[int, float], None] | None = None,
     ) -> EPResult:
+        """`run` of a program that was traced; `args` and `kwargs` are for the result to keep."""
+        with nullcontext() if callback is None else _CALLBACK.passing_to(callback):
+            solved, layout = self.solve_traced(program, params, watched=callback is not None)
+        _raise_failed(solved, layout)
         kept = None
         if solved.large is not None:
-            solved, kept = self._kept(solved, layout.size, args, kwargs)
+            solved, kept = self._kept(solved, layout.size, program)
         fields = dict(
             model=self.model,
             model_args=args,
             model_kwargs=dict(kwargs),
             power=self.power,
-            sources=sources,
+            sources=dict(sources or {}),
             num_samples=int(num_samples),
             rng_key=rng_key,
             **found_of(solved, layout, self.tol),
@@ -399,19 +387,32 @@ class EP:
             return EPResult(joint_covariance=np.asarray(solved.covariance, float), **fields)
         return LargeEPResult(**kept._asdict(), **fields)
 
+    def solve_traced(
+        self,
+        program: Traced,
+        params: Mapping[str, Any],
+        init_sites: Sites | None = None,
+        *,
+        limits: Limits | None = None,
+        watched: bool = False,
+    ) -> tuple[Solution, ProgramLayout]:
+        """Sweep until convergence, as far as compiled code goes."""
+        point = dict(params), init_sites, limits or self.limits
+        return compiled_call(_solved, self, program, point, watched)
+
     def posterior_at(
-        self, params: Mapping[str, Any], init_sites: Sites, args: tuple, kwargs: Mapping[str, Any]
+        self, program: Traced, params: Mapping[str, Any], init_sites: Sites
     ) -> tuple[Solution, Kept | None]:
         """Sweep from given sites to a posterior that is kept without covariances.
 
         Parameters
         ----------
+        program
+            The program.
         params
             Values of all hyperparameters, by name.
         init_sites
             Sites to start from.
-        args, kwargs
-            Arguments of the program.
 
         Returns
         -------
@@ -419,27 +420,19 @@ class EP:
             The end of the sweeps, and what stands for the covariances; None where a check of the
             program fails at these hyperparameters, or its prior or rows are not numbers.
         """
-        solved, layout = self.compiled(self._solve_all, (dict(params), ()), args, dict(kwargs))
+        solved, layout = self.solve_traced(program, params)
         numbers = all(np.all(np.isfinite(array)) for array in jax.tree.leaves(solved.large))
         if not (numbers and all(np.all(passed) for passed in solved.checks)):
             return solved, None
         tau, nu = init_sites
-        return self._kept(solved._replace(tau=tau, nu=nu), layout.size, args, kwargs)
+        return self._kept(solved._replace(tau=tau, nu=nu), layout.size, program)
 
-    def problem_at(
-        self, params: Mapping[str, Any], args: tuple, kwargs: Mapping[str, Any]
-    ) -> Problem:
-        """Prior and factors as they are solved at given hyperparameters.  Pure."""
-        return self._read(params, *args, **kwargs).problem
-
-    def _kept(
-        self, solved: Solution, size: int, args: tuple, kwargs: Mapping[str, Any]
-    ) -> tuple[Solution, Kept]:
+    def _kept(self, solved: Solution, size: int, program: Traced) -> tuple[Solution, Kept]:
         """What stands for the joint covariance, that is not made, of `size` latents."""
 
         def rematch(*numbers: Any) -> Any:
             point = solved.hyperparameters, *numbers
-            return self.compiled(self._rematched, point, args, kwargs)[0]
+            return compiled_call(_rematched, self, program, point)[0]
 
         return without_covariance(
             solved,
@@ -451,11 +444,46 @@ class EP:
             max_sweeps=self.max_sweeps,
         )
 
-    def _rematched(
-        self, point: tuple[Any, ...], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[Any, None]:
-        params, *numbers = point
-        return match_margins(self._read(params, *args, **kwargs).problem, *numbers), None
+
+class Limits(NamedTuple):
+    """When to stop sweeping, see `EP`."""
+
+    tol: Any
+    max_sweeps: Any
+
+
+# What compiled sweeps call, and passes on to whom a run names.
+_CALLBACK = SweepCallback()
+
+
+def _solved(
+    engine: EP,
+    source: ProgramSource,
+    point: tuple[dict[str, Any], Sites | None, Limits],
+    watched: bool,
+) -> tuple[Solution, ProgramLayout]:
+    params, init_sites, limits = point
+    program = engine.shared_source(source, params)
+    state = engine.sweep(program, init_sites, limits, _CALLBACK if watched else None)
+    domains = source.checked_domains(params)
+    checks = *program.checks, *domains
+    return packed(program._replace(checks=checks), state)
+
+
+def _rematched(engine: EP, source: ProgramSource, point: tuple[Any, ...]) -> tuple[Any, None]:
+    params, *numbers = point
+    return match_margins(engine.shared_source(source, params).problem, *numbers), None
+
+
+def _raise_failed(solved: Solution, layout: ProgramLayout) -> None:
+    for refusal, passed in zip(layout.refusals, solved.checks, strict=True):
+        refusal.raise_unless(np.asarray(passed))
+
+
+def _with_covariances(program: Program) -> Program:
+    if not keeps_covariances(program.problem.prior):
+        raise Refusal("only_run", ", ".join(program.shapes)).error()
+    return program
 
 
 def _without_derivative(tree: Any) -> Any:

@@ -20,7 +20,7 @@ from numpyro.infer import init_to_value
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from scipy.linalg import block_diag
 
-from bayesrank.infer.reader.inventory import run_with
+from bayesrank.infer.reader.traced import run_with
 
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult

@@ -1,8 +1,7 @@
 """What other rooms take of the inside of `bayesrank.infer`; users take names of the room itself."""
 
-from bayesrank.infer.compiled import as_working_dtype as as_working_dtype
+from bayesrank.infer.compiled import compiled_call as compiled_call
 from bayesrank.infer.compiled import jit as jit
-from bayesrank.infer.compiled import without_stale_traces as without_stale_traces
 from bayesrank.infer.gaussian.dense import DenseGaussian as DenseGaussian
 from bayesrank.infer.gaussian.dense import exceeds_rounding as exceeds_rounding
 from bayesrank.infer.gaussian.protocol import SiteTerm as SiteTerm
@@ -16,6 +15,11 @@ from bayesrank.infer.reader.inventory import take_inventory as take_inventory
 from bayesrank.infer.reader.program import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.program import Program as Program
 from bayesrank.infer.reader.program import read_program as read_program
+from bayesrank.infer.reader.stale import without_stale_traces as without_stale_traces
+from bayesrank.infer.reader.traced import Called as Called
+from bayesrank.infer.reader.traced import ProgramSource as ProgramSource
+from bayesrank.infer.reader.traced import as_working_dtype as as_working_dtype
+from bayesrank.infer.reader.traced import readable_arguments as readable_arguments
 from bayesrank.infer.sites import Block as Block
 from bayesrank.infer.sites import Problem as Problem
 from bayesrank.infer.sites import cavity as cavity
@@ -46,6 +50,9 @@ __all__ = [
     "Trust",
     "WhiteProgram",
     "as_working_dtype",
+    "Called",
+    "ProgramSource",
+    "compiled_call",
     "cavity",
     "exceeds_rounding",
     "full_program",
@@ -57,6 +64,7 @@ __all__ = [
     "posterior_from",
     "posterior_state",
     "read_program",
+    "readable_arguments",
     "run_nuts",
     "run_svi",
     "split",

@@ -102,7 +102,7 @@ def to_arviz(
         return groups
 
     with jax.enable_x64(posterior.is_double):
-        return _assemble(without_stale_traces(label, posterior.model))
+        return _assemble(without_stale_traces(label))
 
 
 def _predictive_draws(draws: int, wanted: int | None) -> np.ndarray:

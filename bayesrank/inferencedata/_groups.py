@@ -13,7 +13,7 @@ from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import MCMC, Predictive, log_likelihood
 
 from bayesrank._version import __version__
-from bayesrank.infer.spi import as_working_dtype
+from bayesrank.infer.spi import readable_arguments
 from bayesrank.inferencedata._results import Arrays, PosteriorResult
 
 _FIGURES = ("log_evidence", "converged", "num_sweeps", "skipped_sites")
@@ -170,5 +170,6 @@ def from_result(result: PosteriorResult) -> PosteriorDraws:
     posterior = PosteriorDraws(result.model, (), {}, draws, fixed, {}, attrs, eliminated)
     # The engines' arguments are in the precision of their draws.
     with jax.enable_x64(posterior.is_double):
-        args, kwargs = as_working_dtype((result.model_args, result.model_kwargs))
+        called = result.model, result.model_args, result.model_kwargs, result.params
+        args, kwargs = readable_arguments(*called)
     return replace(posterior, args=args, kwargs=kwargs)

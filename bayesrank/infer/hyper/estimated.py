@@ -9,7 +9,6 @@ of the same random numbers at every point, so that the gradient changes smoothly
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -19,14 +18,18 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from bayesrank.infer import sites
+from bayesrank.infer.compiled import compiled_call
+from bayesrank.infer.ep import EP
 from bayesrank.infer.gaussian.links import LinkedGaussian
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.slopes import Slopes
 from bayesrank.infer.gaussian.sparse import NotSolvedError
-from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters
+from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, Vector
 from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_solution import Kept, NotProperError, TooWideError
 from bayesrank.infer.reader.hyperprior import log_hyperprior
+from bayesrank.infer.reader.inventory import take_inventory
+from bayesrank.infer.reader.traced import ProgramSource
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.solution import Solution
@@ -56,38 +59,23 @@ class EstimatedEvidence(Hyperparameters):
     """Hyperparameters of a program whose posterior is kept without covariances."""
 
     def evaluate_with_gradient(
-        self,
-        flat: ArrayLike,
-        fixed: Mapping[str, Any],
-        init_sites: Sites,
-        args: tuple,
-        kwargs: dict[str, Any],
-        *,
-        jacobian: bool = False,
+        self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
     ) -> tuple[EvidenceEvaluation, np.ndarray]:
-        """Evaluate at a vector, and estimate the gradient of the objective there.
+        """Evaluate at a vector, and estimate the gradient, as `Hyperparameters` does.
 
-        Parameters
-        ----------
-        flat, fixed, init_sites, args, kwargs, jacobian
-            As in `Hyperparameters.evaluate`.
-
-        Returns
-        -------
-        tuple
-            The evaluation, and the gradient, shape (d,). Where there is no posterior, or it takes
-            too long to solve for, the evidence is not a number.
+        Where there is no posterior, or it takes too long to solve for, the evidence is not a
+        number.
         """
-        params = {**self.inventory.hyperparameters, **fixed, **self.values(flat)}
+        params = {**self.inventory.hyperparameters, **self.fixed, **self.values(flat)}
         try:
-            solved, kept = self.engine.posterior_at(params, init_sites, args, kwargs)
+            solved, kept = self.engine.posterior_at(self.program, params, init_sites)
         except (NotProperError, NotSolvedError, TooWideError, np.linalg.LinAlgError):
             return _nowhere(init_sites, np.size(flat))
         if kept is None:
             return _nowhere(init_sites, np.size(flat))
-        point = flat, dict(fixed), _fixed(solved, kept), jnp.asarray(float(jacobian))
-        (log_prior, log_jacobian, gradient), _ = self.engine.compiled(
-            self._estimated, point, args, kwargs
+        point = flat, self.fixed, _fixed(solved, kept), jnp.asarray(float(jacobian))
+        (log_prior, log_jacobian, gradient), _ = compiled_call(
+            _estimated, self.engine, self.program, point
         )
         evidence = jnp.asarray(solved.log_evidence)
         found = EvidenceEvaluation(
@@ -100,28 +88,28 @@ class EstimatedEvidence(Hyperparameters):
         )
         return found, np.asarray(gradient, float)
 
-    def _estimated(
-        self,
-        point: tuple[Array, dict[str, Any], _Fixed, Array],
-        args: tuple,
-        kwargs: dict[str, Any],
-    ) -> tuple[tuple[Array, Array, Array], None]:
-        flat, fixed, known, weight = point
 
-        def parts(flat: Array) -> tuple[Array, Array, Array]:
-            params = {**fixed, **self.values(flat)}
-            told = {k: jnp.asarray(v) for k, v in params.items()}
-            problem = self.engine.problem_at(params, args, kwargs)
-            log_prior = log_hyperprior(self.engine.model, args, kwargs, self.inventory, told)
-            return _moving(problem, known), log_prior, self.log_jacobian(flat)
+def _estimated(
+    engine: EP, source: ProgramSource, point: tuple[Array, dict[str, Any], _Fixed, Array]
+) -> tuple[tuple[Array, Array, Array], None]:
+    flat, fixed, known, weight = point
+    inventory = take_inventory(source, fixed)
+    vector = Vector(inventory)
 
-        def slope(direction: Array) -> Array:
-            moving, prior, jacobian = jax.jvp(parts, (flat,), (direction,))[1]
-            return moving + prior + weight * jacobian
+    def parts(flat: Array) -> tuple[Array, Array, Array]:
+        params = {**fixed, **vector.values(flat)}
+        told = {k: jnp.asarray(v) for k, v in params.items()}
+        problem = engine.shared_source(source, params).problem
+        log_prior = log_hyperprior(source, inventory, told)
+        return _moving(problem, known), log_prior, vector.log_jacobian(flat)
 
-        # One direction after the other: hyperparameters are few, and the prior's arrays large.
-        gradient = lax.map(slope, jnp.eye(flat.size, dtype=flat.dtype))
-        return (*parts(flat)[1:], gradient), None
+    def slope(direction: Array) -> Array:
+        moving, prior, jacobian = jax.jvp(parts, (flat,), (direction,))[1]
+        return moving + prior + weight * jacobian
+
+    # One direction after the other: hyperparameters are few, and the prior's arrays large.
+    gradient = lax.map(slope, jnp.eye(flat.size, dtype=flat.dtype))
+    return (*parts(flat)[1:], gradient), None
 
 
 def _moving(problem: sites.Problem, fixed: _Fixed) -> Array:

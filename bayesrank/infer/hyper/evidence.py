@@ -21,7 +21,8 @@ from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.ascent import ascend
 from bayesrank.infer.hyper.estimated import EstimatedEvidence, is_estimated
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
-from bayesrank.infer.run_warnings import ConvergenceWarning
+from bayesrank.infer.reader.traced import Traced
+from bayesrank.infer.run_warnings import ConvergenceWarning, warn_of
 
 __all__ = ["EvidenceMaximum", "Mode", "find_mode", "maximize_evidence"]
 
@@ -178,7 +179,10 @@ def maximize_evidence(
     engine = model if isinstance(model, EP) else EP(model)
     _check_settings(num_restarts, max_steps, tol)
     with jax.enable_x64(engine.precision == "float64"):
-        search = _Search(engine, args, kwargs, dict(params or {}), dict(init or {}), callback)
+        given = dict(params or {})
+        called = args, kwargs
+        program = engine.trace(args, kwargs, given)
+        search = _Search(engine, program, called, given, dict(init or {}), callback)
         starts = search.starting_points(num_restarts, rng_key)
         ends = [search.climb(start, max_steps, tol) for start in starts]
         maximum = search.report(ends)
@@ -199,13 +203,15 @@ def maximize_evidence(
 
 def find_mode(
     engine: EP,
-    args: tuple,
-    kwargs: dict[str, Any],
+    program: Traced,
+    called: tuple[tuple, dict[str, Any]],
     params: Mapping[str, Any],
     *,
     num_restarts: int = 0,
     rng_key: Array | None = None,
     callback: Callable[[int, float], None] | None = None,
+    tol: float = 0.0,
+    jacobian: bool = True,
 ) -> Mode:
     """Find the mode of evidence times prior on the unconstrained scale of the hyperparameters.
 
@@ -215,12 +221,18 @@ def find_mode(
 
     Parameters
     ----------
-    engine, args, kwargs
-        The engine of the program, and what it is called with.
+    engine, program
+        The engine and the program.
+    called
+        The arguments of the program, for results to keep.
     params
         Values of all sites to be held fixed, by name.
     num_restarts, rng_key, callback
         As for `maximize_evidence`.
+    tol
+        How far EP comes, where that is less than the engine says.
+    jacobian
+        Whether the density is that on the unconstrained scale; else that on their own.
 
     Returns
     -------
@@ -232,7 +244,9 @@ def find_mode(
         As `maximize_evidence`.
     """
     _check_settings(num_restarts, _STEPS, _TOLERANCE)
-    search = _Search(engine, args, kwargs, dict(params), {}, callback, jacobian=True)
+    search = _Search(
+        engine, program, called, dict(params), {}, callback, tol=tol, jacobian=jacobian
+    )
     starts = search.starting_points(num_restarts, rng_key)
     end = search.best([search.climb(start, _STEPS, _TOLERANCE) for start in starts])
     point = np.asarray(end.outcome.x)
@@ -245,17 +259,18 @@ class _Search:
     def __init__(
         self,
         engine: EP,
-        args: tuple,
-        kwargs: dict[str, Any],
+        program: Traced,
+        called: tuple[tuple, dict[str, Any]],
         params: dict[str, Any],
         init: dict[str, Any],
         callback: Callable[[int, float], None] | None,
         *,
+        tol: float = 0.0,
         jacobian: bool = False,
     ) -> None:
-        self.engine, self.args, self.kwargs, self.params = engine, args, kwargs, params
         self.callback, self.jacobian = callback, jacobian
-        self.free = Hyperparameters(engine, args, kwargs, params)
+        limits = engine.limits._replace(tol=max(engine.tol, tol))
+        self.free = Hyperparameters(engine, program, params, limits)
         if not self.free.names:
             raise ValueError(
                 "the model has no free hyperparameters to learn: it has no param site and no "
@@ -270,9 +285,10 @@ class _Search:
         start = {**self.free.inventory.hyperparameters, **init}
         # Refuses what EP cannot take before anything is searched.  All hyperparameters are named,
         # so that a run at those that are learned shares its code.
-        first = engine.run(jax.random.key(0), *args, params=start, num_samples=1, **kwargs)
+        first = engine.run_traced(program, start, jax.random.key(0), *called)
+        warn_of(first, tol=engine.tol, structure=engine.structure)
         if is_estimated(first) and not jacobian:
-            self.free = EstimatedEvidence(engine, args, kwargs, params)
+            self.free = EstimatedEvidence(engine, program, params)
         self.first = self.free.flatten(start)
         self.sites = first_sites(first.sites)
         self.count, self.best_objective = 0, -np.inf
@@ -286,7 +302,7 @@ class _Search:
     def evaluate(self, point: np.ndarray) -> tuple[EvidenceEvaluation, np.ndarray]:
         """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
         evaluation, gradient = self.free.evaluate_with_gradient(
-            point, self.params, self.sites, self.args, self.kwargs, jacobian=self.jacobian
+            point, self.sites, jacobian=self.jacobian
         )
         objective = float(evaluation.objective)
         usable = bool(evaluation.usable)

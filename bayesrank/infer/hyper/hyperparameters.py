@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array, core
+from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
 from bayesrank.infer import sites
-from bayesrank.infer.compiled import as_working_dtype
-from bayesrank.infer.ep import EP
+from bayesrank.infer.compiled import compiled_call
+from bayesrank.infer.ep import EP, Limits
 from bayesrank.infer.reader.hyperprior import log_hyperprior
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.program import MOST_DENSE
-from bayesrank.infer.reader.refusals import Refusal, TracedStructureError
+from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.traced import ProgramSource, Traced
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.structures import keeps_covariances
 
@@ -29,9 +30,12 @@ __all__ = [
     "ConditionalPosterior",
     "EvidenceEvaluation",
     "Hyperparameters",
+    "Vector",
+    "engine_from",
     "first_sites",
     "inventory_of",
     "not_integrated",
+    "traced_inventory",
 ]
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
@@ -99,38 +103,17 @@ class ConditionalLayout(NamedTuple):
     given_factors: tuple[str, ...]
 
 
-class Hyperparameters:
-    """Hyperparameters that `params` does not hold fixed, end to end on their unconstrained scale.
+class Vector:
+    """Free hyperparameters of an inventory, end to end on their unconstrained scale.
 
     Positive ones are on the scale of their logarithm, and so on, see `numpyro`'s ``biject_to``.
-
-    Parameters
-    ----------
-    engine
-        The engine of the program.
-    args, kwargs
-        What the program is called with.
-    params
-        Values of sites to be held fixed, by name.
-
-    Attributes
-    ----------
-    inventory
-        The program's sites.
-    names
-        Names of the free hyperparameters.
-    transforms
-        From the unconstrained scale to their own, by name.
+    Its transforms are those of the supports that the program has now; compiled code makes its own.
     """
 
-    def __init__(
-        self, engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
-    ) -> None:
-        self.engine = engine
-        self.inventory = inventory_of(engine, args, kwargs, params)
-        self.names = tuple(self.inventory.supports)
-        self.transforms = {k: dist.biject_to(s) for k, s in self.inventory.supports.items()}
-        _, self.unravel = ravel_pytree(self._unconstrained(self.inventory.hyperparameters))
+    def __init__(self, inventory: Inventory) -> None:
+        self.names = tuple(inventory.supports)
+        self.transforms = {k: dist.biject_to(s) for k, s in inventory.supports.items()}
+        _, self.unravel = ravel_pytree(self._unconstrained(inventory.hyperparameters))
 
     def flatten(self, values: Mapping[str, Any]) -> np.ndarray:
         """One vector of the unconstrained values of all free hyperparameters."""
@@ -146,136 +129,6 @@ class Hyperparameters:
         """Values of the free hyperparameters on their own scale, by name.  Pure."""
         return {k: self.transforms[k](u) for k, u in self.unravel(jnp.asarray(flat)).items()}
 
-    def evaluate(
-        self,
-        flat: Array,
-        fixed: Mapping[str, Any],
-        init_sites: Sites | None,
-        args: tuple,
-        kwargs: dict[str, Any],
-        *,
-        jacobian: bool = False,
-    ) -> EvidenceEvaluation:
-        """Evidence and prior density at a vector.  Pure, and differentiable in the vector.
-
-        Parameters
-        ----------
-        flat
-            The vector.
-        fixed
-            Values of the sites held fixed, by name.
-        init_sites
-            Sites that EP starts from.
-        args, kwargs
-            What the program is called with.
-        jacobian
-            Whether the objective is the density of the vector itself, and not of the
-            hyperparameters on their own scale.
-        """
-        params = {**fixed, **self.values(flat)}
-        log_evidence, end = self.engine.evidence_and_state(
-            params, *args, init_sites=init_sites, **kwargs
-        )
-        return self._evaluation(flat, params, log_evidence, end, args, kwargs, jacobian)
-
-    def _evaluation(
-        self,
-        flat: Array,
-        params: dict[str, Any],
-        log_evidence: Array,
-        end: EPState,
-        args: tuple,
-        kwargs: dict[str, Any],
-        jacobian: bool,
-    ) -> EvidenceEvaluation:
-        known = {k: jnp.asarray(v) for k, v in params.items()}
-        log_prior = log_hyperprior(self.engine.model, args, kwargs, self.inventory, known)
-        objective = log_evidence + log_prior
-        if jacobian:
-            objective += self.log_jacobian(flat)
-        return EvidenceEvaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
-
-    def evaluate_with_gradient(
-        self,
-        flat: ArrayLike,
-        fixed: Mapping[str, Any],
-        init_sites: Sites,
-        args: tuple,
-        kwargs: dict[str, Any],
-        *,
-        jacobian: bool = False,
-    ) -> tuple[EvidenceEvaluation, np.ndarray]:
-        """Evaluate at a vector, and differentiate the objective there, compiled once.
-
-        Parameters
-        ----------
-        flat, fixed, init_sites, args, kwargs, jacobian
-            As in `evaluate`.
-
-        Returns
-        -------
-        tuple
-            The evaluation, and the gradient of its objective, shape (d,).
-        """
-        # The weight of the Jacobian is data: code with it serves without it.
-        point = flat, init_sites, dict(fixed), jnp.asarray(float(jacobian))
-        (evaluation, gradient), _ = self.engine.compiled(self._differentiated, point, args, kwargs)
-        return evaluation, np.asarray(gradient, float)
-
-    def _differentiated(
-        self,
-        point: tuple[Array, Sites, dict[str, Any], Array],
-        args: tuple,
-        kwargs: dict[str, Any],
-    ) -> tuple[tuple[EvidenceEvaluation, Array], None]:
-        flat, init_sites, fixed, weight = point
-
-        def objective(flat: Array) -> tuple[Array, EvidenceEvaluation]:
-            evaluation = self.evaluate(flat, fixed, init_sites, args, kwargs)
-            value = evaluation.objective + weight * self.log_jacobian(flat)
-            return value, evaluation._replace(objective=value)
-
-        (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(flat)
-        return (evaluation, gradient), None
-
-    def component(
-        self,
-        flat: ArrayLike,
-        fixed: Mapping[str, Any],
-        init_sites: Sites,
-        args: tuple,
-        kwargs: dict[str, Any],
-    ) -> tuple[ConditionalPosterior, ConditionalLayout]:
-        """Solve EP at a vector, compiled once.
-
-        Parameters
-        ----------
-        flat, fixed, init_sites, args, kwargs
-            As in `evaluate`.
-
-        Returns
-        -------
-        tuple
-            EP's posterior, with an evaluation whose objective is the density of the vector itself;
-            and what is the same for all of them.
-        """
-        point = flat, init_sites, dict(fixed)
-        return self.engine.compiled(self._component, point, args, kwargs)
-
-    def _component(
-        self, point: tuple[Array, Sites, dict[str, Any]], args: tuple, kwargs: dict[str, Any]
-    ) -> tuple[ConditionalPosterior, ConditionalLayout]:
-        flat, init_sites, fixed = point
-        params = {**fixed, **self.values(flat)}
-        program, end = self.engine.solve(params, *args, init_sites=init_sites, **kwargs)
-        mean, covariance = program.all_latents(end.posterior)
-        log_evidence = sites.evidence_at(program.problem, end)
-        evaluation = self._evaluation(flat, params, log_evidence, end, args, kwargs, True)
-        converged = (end.delta <= self.engine.tol) & (end.skipped == 0)
-        layout = ConditionalLayout(program.shapes, program.eliminated, program.given_factors)
-        found = ConditionalPosterior(evaluation, mean, covariance, converged, program.ends)
-        return found, layout
-
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""
         total = jnp.zeros(())
@@ -285,34 +138,191 @@ class Hyperparameters:
         return total
 
 
+class Hyperparameters(Vector):
+    """Hyperparameters that `fixed` does not hold fixed, and the evidence as their function.
+
+    Parameters
+    ----------
+    engine
+        The engine of the program.
+    program
+        The program.
+    fixed
+        Values of sites to be held fixed, by name.
+    limits
+        When EP stops; the engine's if not given.
+
+    Attributes
+    ----------
+    inventory
+        The program's sites.
+    """
+
+    def __init__(
+        self,
+        engine: EP,
+        program: Traced,
+        fixed: Mapping[str, Any],
+        limits: Limits | None = None,
+    ) -> None:
+        self.engine, self.program, self.fixed = engine, program, dict(fixed)
+        self.limits = limits or engine.limits
+        self.inventory = traced_inventory(engine, program, fixed)
+        super().__init__(self.inventory)
+
+    def with_limits(self, **changed: Any) -> Hyperparameters:
+        """The same, of an EP that stops elsewhere."""
+        limits = self.limits._replace(**changed)
+        return type(self)(self.engine, self.program, self.fixed, limits)
+
+    def evaluate(self, flat: Array, init_sites: Sites | None) -> EvidenceEvaluation:
+        """Evidence, prior density and Jacobian at a vector, differentiable in it.  Pure."""
+        point = _Point(flat, self.fixed, init_sites, self.limits)
+        return _evaluate(self.engine, self.program, point, 1.0)
+
+    def evaluate_with_gradient(
+        self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
+    ) -> tuple[EvidenceEvaluation, np.ndarray]:
+        """Evaluate at a vector, and differentiate the objective there, compiled once.
+
+        Parameters
+        ----------
+        flat
+            The vector.
+        init_sites
+            Sites that EP starts from.
+        jacobian
+            Whether the objective is the density of the vector itself, and not of the
+            hyperparameters on their own scale.
+
+        Returns
+        -------
+        tuple
+            The evaluation, and the gradient of its objective, shape (d,).
+        """
+        # The weight of the Jacobian is data: code with it serves without it.
+        point = _Point(flat, self.fixed, init_sites, self.limits), jnp.asarray(float(jacobian))
+        (evaluation, gradient), _ = compiled_call(_differentiated, self.engine, self.program, point)
+        return evaluation, np.asarray(gradient, float)
+
+    def component(
+        self, flat: ArrayLike, init_sites: Sites
+    ) -> tuple[ConditionalPosterior, ConditionalLayout]:
+        """Solve EP at a vector, compiled once.
+
+        Returns
+        -------
+        tuple
+            EP's posterior, with an evaluation whose objective is the density of the vector itself;
+            and what is the same for all of them.
+        """
+        point = _Point(flat, self.fixed, init_sites, self.limits)
+        return compiled_call(_component, self.engine, self.program, point)
+
+
+class _Point(NamedTuple):
+    """Where the evidence is wanted: a vector, the sites held fixed; where EP starts and stops."""
+
+    flat: ArrayLike
+    fixed: dict[str, Any]
+    init_sites: Sites | None
+    limits: Limits
+
+
+def _evaluate(
+    engine: EP, source: ProgramSource, point: _Point, weight: Array | float
+) -> EvidenceEvaluation:
+    """Evaluate, and count the Jacobian with a weight."""
+    flat = jnp.asarray(point.flat)
+    inventory = take_inventory(source, point.fixed)
+    vector = Vector(inventory)
+    params = {**point.fixed, **vector.values(flat)}
+    found, end = engine.evidence_of(source, params, point.init_sites, point.limits)
+    return _evaluation(source, inventory, vector, flat, params, found, end, weight)
+
+
+def _evaluation(
+    source: ProgramSource,
+    inventory: Inventory,
+    vector: Vector,
+    flat: Array,
+    params: dict[str, Any],
+    log_evidence: Array,
+    end: EPState,
+    weight: Array | float,
+) -> EvidenceEvaluation:
+    known = {k: jnp.asarray(v) for k, v in params.items()}
+    log_prior = log_hyperprior(source, inventory, known)
+    objective = log_evidence + log_prior + weight * vector.log_jacobian(flat)
+    return EvidenceEvaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
+
+
+def _differentiated(
+    engine: EP, source: ProgramSource, dynamic: tuple[_Point, Array]
+) -> tuple[tuple[EvidenceEvaluation, Array], None]:
+    point, weight = dynamic
+
+    def objective(flat: Array) -> tuple[Array, EvidenceEvaluation]:
+        evaluation = _evaluate(engine, source, point._replace(flat=flat), weight)
+        return evaluation.objective, evaluation
+
+    (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(point.flat)
+    return (evaluation, gradient), None
+
+
+def _component(
+    engine: EP, source: ProgramSource, point: _Point
+) -> tuple[ConditionalPosterior, ConditionalLayout]:
+    flat = jnp.asarray(point.flat)
+    inventory = take_inventory(source, point.fixed)
+    vector = Vector(inventory)
+    params = {**point.fixed, **vector.values(flat)}
+    program = engine.shared_source(source, params)
+    end = engine.sweep(program, point.init_sites, point.limits)
+    mean, covariance = program.all_latents(end.posterior)
+    found = sites.evidence_at(program.problem, end)
+    evaluation = _evaluation(source, inventory, vector, flat, params, found, end, 1.0)
+    converged = (end.delta <= point.limits.tol) & (end.skipped == 0)
+    layout = ConditionalLayout(program.shapes, program.eliminated, program.given_factors)
+    return ConditionalPosterior(evaluation, mean, covariance, converged, program.ends), layout
+
+
 def inventory_of(
     engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
 ) -> Inventory:
-    """The sites of a program, compiled where they can be.
-
-    Run step by step, a program computes its prior covariance only for the shapes of its sites to be
-    looked at; compiled code leaves out what is not asked for.
-    """
-
-    def read(params: dict[str, Any], args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Inventory]:
-        inventory = take_inventory(engine.model, args, kwargs, params)
-        if any(isinstance(x, core.Tracer) for x in jax.tree.leaves(inventory.supports)):
-            raise TracedStructureError
-        values = inventory.hyperparameters, inventory.discrete
-        return values, inventory._replace(hyperparameters={}, discrete={})
-
-    try:
-        values, inventory = engine.compiled(read, dict(params), args, kwargs)
-    except TracedStructureError:
-        # The domain of a hyperparameter is computed from the arguments.
-        _, args, kwargs = as_working_dtype(((), args, dict(kwargs)))
-        return take_inventory(engine.model, args, kwargs, params)
-    return inventory._replace(hyperparameters=values[0], discrete=values[1])
+    """The sites of a program, and where its hyperparameters start."""
+    return traced_inventory(engine, engine.trace(args, kwargs, params), params)
 
 
-def not_integrated(
-    engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
+def traced_inventory(engine: EP, program: Traced, params: Mapping[str, Any]) -> Inventory:
+    """The sites of a traced program, compiled: only what is asked for is computed."""
+    arrays, (inventory, tree) = compiled_call(_inventory, engine, program, dict(params))
+    hyperparameters, discrete, supports = arrays
+    return inventory._replace(
+        hyperparameters=hyperparameters,
+        discrete=discrete,
+        supports=jax.tree.unflatten(tree, supports),
+    )
+
+
+def _inventory(engine: EP, source: ProgramSource, params: dict[str, Any]) -> tuple[Any, Any]:
+    found = take_inventory(source, params)
+    # Trees of constraints are static, what they are made of is not.
+    supports, tree = jax.tree.flatten(found.supports)
+    static = found._replace(hyperparameters={}, discrete={}, supports={})
+    return (found.hyperparameters, found.discrete, supports), (static, tree)
+
+
+def engine_from(model: Callable[..., Any] | EP, settings: Mapping[str, Any]) -> EP:
+    """Make the engine of a program; or take one that there is, whose settings stand."""
+    if not isinstance(model, EP):
+        return EP(model, **settings)
+    if settings:
+        raise TypeError(f"model is an EP engine, whose settings stand; leave out {[*settings]}")
+    return model
+
+
+def not_integrated(engine: EP, program: Traced, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Values of all hyperparameters that are not to be integrated over.
 
     They are those that `params` holds fixed, and `param` sites, which have no prior, at their
@@ -323,26 +333,25 @@ def not_integrated(
     ValueError
         If there is no other; or if so many latents are kept without covariances.
     """
-    inventory = inventory_of(engine, args, kwargs, params)
+    inventory = traced_inventory(engine, program, params)
     if not inventory.sampled:
         raise ValueError(
             "the model has no hyperparameter to integrate over: it has no sample site other "
             "than its Gaussian latents that params does not hold fixed. Use EP"
         )
     values = inventory.hyperparameters
-    _refuse_without_covariances(engine, inventory, args, kwargs)
+    _refuse_without_covariances(engine, inventory, program)
     return {k: np.asarray(v) for k, v in values.items() if k not in inventory.sampled}
 
 
-def _refuse_without_covariances(
-    engine: EP, inventory: Inventory, args: tuple, kwargs: Mapping[str, Any]
-) -> None:
+def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Traced) -> None:
     """Refuse at once what would be refused after the search for the mode."""
     count = sum(math.prod(shape) for shape in inventory.latents.values())
     if engine.structure == "dense" or count <= MOST_DENSE:
         return
     params = inventory.hyperparameters
-    if not keeps_covariances(jax.eval_shape(lambda: engine.problem_at(params, args, kwargs).prior)):
+    prior = jax.eval_shape(lambda: engine.shared_source(program, params).problem.prior)
+    if not keeps_covariances(prior):
         raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
 
 

@@ -36,13 +36,12 @@ from bayesrank._memory import check_room
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.arguments import check_run
-from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import Mode, find_mode
 from bayesrank.infer.hyper.hyperparameters import (
     ConditionalPosterior,
-    Hyperparameters,
+    engine_from,
     not_integrated,
 )
 from bayesrank.infer.hyper.integration_result import IntegratedEPResult
@@ -100,10 +99,7 @@ class IntegratedEP:
     """
 
     def __init__(self, model: Callable[..., Any] | EP, **settings: Any) -> None:
-        if isinstance(model, EP) and settings:
-            raise TypeError(f"model is an EP engine, whose settings stand; leave out {[*settings]}")
-        self.engine = model if isinstance(model, EP) else EP(model, **settings)
-        self.points_engine = self.engine.with_settings(tol=max(self.engine.tol, _POINTS_TOL))
+        self.engine = engine_from(model, settings)
 
     def run(
         self,
@@ -167,19 +163,18 @@ class IntegratedEP:
         seed = int(jax.random.randint(rng_key, (), 0, 2**31 - 1))
         precise = self.engine.precision == "float64"
         with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
-            fixed = not_integrated(self.engine, args, kwargs, params)
+            program = self.engine.trace(args, kwargs, params)
+            fixed = not_integrated(self.engine, program, params)
             mode = find_mode(
                 self.engine,
-                args,
-                kwargs,
+                program,
+                (args, kwargs),
                 fixed,
                 num_restarts=num_restarts,
                 rng_key=rng_key,
                 callback=callback,
             )
-            survey = without_stale_traces(
-                lambda: _Survey(mode, self.points_engine, fixed, args, kwargs), self.engine.model
-            )
+            survey = _Survey(mode, fixed, args, kwargs)
             weighted, components = survey.integrate(seed, num_points)
             result = self._result(survey, weighted, components, seed, num_samples)
         if not result.converged:
@@ -247,13 +242,12 @@ class _Survey:
     def __init__(
         self,
         mode: Mode,
-        engine: EP,
         fixed: dict[str, np.ndarray],
         args: tuple,
         kwargs: dict[str, Any],
     ) -> None:
         self.mode, self.fixed, self.args, self.kwargs = mode, fixed, args, kwargs
-        self.free = Hyperparameters(engine, args, kwargs, fixed)
+        self.free = mode.free.with_limits(tol=max(mode.free.limits.tol, _POINTS_TOL))
         self.size = mode.flat.size
         self.count = mode.num_evaluations + self.size
         self.round = 0
@@ -263,18 +257,14 @@ class _Survey:
         self.solved = [(np.zeros(self.size), mode.evaluation.sites)]
 
     def _gradient(self, flat: np.ndarray) -> np.ndarray:
-        mode, start = self.mode, self.mode.evaluation.sites
-        return mode.free.evaluate_with_gradient(
-            flat, self.fixed, start, self.args, self.kwargs, jacobian=True
-        )[1]
+        start = self.mode.evaluation.sites
+        return self.mode.free.evaluate_with_gradient(flat, start, jacobian=True)[1]
 
     def _solve(self, flat: np.ndarray) -> ConditionalPosterior:
         # EP starts from the sites of the nearest point that was solved.
         white = np.linalg.solve(self.root, flat - self.mode.flat)
         start = min(self.solved, key=lambda known: float(np.sum((known[0] - white) ** 2)))[1]
-        component, (self.shapes, self.eliminated, factors) = self.free.component(
-            flat, self.fixed, start, self.args, self.kwargs
-        )
+        component, (self.shapes, self.eliminated, factors) = self.free.component(flat, start)
         for name in self.free.names:
             if name in factors:
                 raise Refusal("not_integrated", name).error()

@@ -30,13 +30,12 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
-from bayesrank.infer.compiled import without_stale_traces
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.curvature import whitening_root
-from bayesrank.infer.hyper.evidence import maximize_evidence
+from bayesrank.infer.hyper.evidence import find_mode
 from bayesrank.infer.hyper.hyperparameters import (
     Hyperparameters,
-    first_sites,
+    engine_from,
     not_integrated,
 )
 from bayesrank.infer.hyper.nested_result import NestedEPResult
@@ -66,9 +65,10 @@ class NestedEP:
     Parameters
     ----------
     model
-        A NumPyro program that `EP` takes, with at least one hyperparameter that is a `sample` site.
-    power, damping, max_sweeps, tol
-        Settings of EP, see `EP`.
+        A NumPyro program that `EP` takes, with at least one hyperparameter that is a `sample` site;
+        or an `EP` engine of it, whose settings are then used.
+    **settings
+        Settings of EP, see `EP`, where `model` is a program.
 
     Examples
     --------
@@ -83,20 +83,8 @@ class NestedEP:
         result.mean["scale"], result.stddev["f"], result.log_evidence
     """
 
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        *,
-        power: float = 1.0,
-        damping: float = 1.0,
-        max_sweeps: int = 200,
-        tol: float = 1e-4,
-    ) -> None:
-        settings = {"power": power, "damping": damping, "max_sweeps": max_sweeps}
-        self.model = model
-        self.engine = EP(model, tol=tol, **settings)
-        self.search_engine = EP(model, tol=max(tol, _SEARCH_TOL), **settings)
-        self.walk_engine = EP(model, tol=max(tol, _WALK_TOL), **settings)
+    def __init__(self, model: Callable[..., Any] | EP, **settings: Any) -> None:
+        self.engine = engine_from(model, settings)
 
     def run(
         self,
@@ -160,19 +148,17 @@ class NestedEP:
         advance = callback or (lambda share: None)
         walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
         # Factorisations are small and many: threads inside one of them only get in the way.
-        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
+        precise = self.engine.precision == "float64"
+        with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
             walk = self._prepare(args, kwargs, dict(params or {}))
-            points, divergent = without_stale_traces(
-                lambda: run_nuts(
-                    walk,
-                    walk_key,
-                    num_warmup,
-                    num_samples,
-                    num_chains,
-                    lambda x: advance(0.7 * x),
-                    target_accept_prob=target_accept_prob,
-                ),
-                self.model,
+            points, divergent = run_nuts(
+                walk,
+                walk_key,
+                num_warmup,
+                num_samples,
+                num_chains,
+                lambda x: advance(0.7 * x),
+                target_accept_prob=target_accept_prob,
             )
             weights = importance_sampler(walk, _IMPORTANCE_DRAWS, batch=None)(
                 evidence_key, *_moments(walk.whiten(points))
@@ -185,7 +171,7 @@ class NestedEP:
             shapes=latents.moments.shapes,
             joint_mean=latents.moments.joint_mean,
             joint_covariance=latents.moments.joint_covariance,
-            model=self.model,
+            model=self.engine.model,
             model_args=args,
             model_kwargs=kwargs,
             params={k: np.asarray(v) for k, v in walk.fixed.items()},
@@ -205,22 +191,22 @@ class NestedEP:
 
     def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
         """Find the mode of the hyperparameters, and the curvature and the sites there."""
-        fixed = not_integrated(self.engine, args, kwargs, params)
-        engine = self.search_engine
+        program = self.engine.trace(args, kwargs, params)
+        fixed = not_integrated(self.engine, program, params)
         # Wherever the search ends, the walk starts around it, and says itself whether it is done.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            maximum = maximize_evidence(engine, *args, params=fixed, **kwargs)
-        start = engine.run(jax.random.key(0), *args, params=maximum.params, **kwargs)
-        free = Hyperparameters(engine, args, kwargs, fixed)
-        centre, first = free.flatten(maximum.params), first_sites(start.sites)
+            mode = find_mode(
+                self.engine, program, (args, kwargs), fixed, tol=_SEARCH_TOL, jacobian=False
+            )
+        free, first = mode.free, mode.evaluation.sites
 
         def gradient(point: np.ndarray) -> np.ndarray:
-            return free.evaluate_with_gradient(point, fixed, first, args, kwargs, jacobian=True)[1]
+            return free.evaluate_with_gradient(point, first, jacobian=True)[1]
 
-        root = whitening_root(gradient, centre, gradient(centre))
-        walked = Hyperparameters(self.walk_engine, args, kwargs, fixed)
-        return _Walk(walked, fixed, centre, root, first, args, kwargs)
+        root = whitening_root(gradient, mode.flat, gradient(mode.flat))
+        walked = free.with_limits(tol=max(self.engine.tol, _WALK_TOL))
+        return _Walk(walked, fixed, mode.flat, root, first)
 
     def _latents(
         self,
@@ -231,13 +217,11 @@ class NestedEP:
     ) -> _Latents:
         """Solve EP at each draw of the hyperparameters, and draw the latents there."""
         chains, count, _ = points.shape
-        free = Hyperparameters(self.engine, walk.args, walk.kwargs, walk.fixed)
+        free = walk.free.with_limits(tol=self.engine.tol)
         means, draws, logs, shapes, spread, unconverged = [], [], [], {}, 0.0, 0
         for number in range(chains * count):
             at = divmod(number, count)
-            component, (shapes, *_) = free.component(
-                points[at], walk.fixed, walk.sites, walk.args, walk.kwargs
-            )
+            component, (shapes, *_) = free.component(points[at], walk.sites)
             mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
@@ -291,8 +275,6 @@ class _Walk(NamedTuple):
         Shapes (d,) and (d, d), on the unconstrained scale.
     sites
         EP's sites at the centre, where EP starts from.
-    args, kwargs
-        What the program is called with.
     """
 
     free: Hyperparameters
@@ -300,8 +282,6 @@ class _Walk(NamedTuple):
     centre: np.ndarray
     root: np.ndarray
     sites: Sites
-    args: tuple
-    kwargs: dict[str, Any]
 
     @property
     def size(self) -> int:
@@ -310,8 +290,7 @@ class _Walk(NamedTuple):
 
     def log_joint(self, z: Array) -> Array:
         """Log density on the white scale."""
-        flat, arguments = jnp.asarray(self.centre + self.root @ z), (self.args, self.kwargs)
-        evaluation = self.free.evaluate(flat, self.fixed, self.sites, *arguments, jacobian=True)
+        evaluation = self.free.evaluate(jnp.asarray(self.centre + self.root @ z), self.sites)
         log_volume = np.linalg.slogdet(self.root)[1]
         return jnp.where(evaluation.usable, evaluation.objective + log_volume, -jnp.inf)
 

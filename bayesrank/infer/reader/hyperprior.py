@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from bayesrank.infer.reader.inventory import Inventory, run_with
+from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
+from bayesrank.infer.reader.traced import ProgramSource
 
 __all__ = ["log_hyperprior"]
 
 
 def log_hyperprior(
-    model: Callable[..., Any],
-    args: tuple,
-    kwargs: Mapping[str, Any],
+    source: ProgramSource,
     inventory: Inventory,
     hyperparameters: Mapping[str, Array],
 ) -> Array:
@@ -27,10 +26,8 @@ def log_hyperprior(
 
     Parameters
     ----------
-    model, args, kwargs
-        The program and what it is called with.
-    inventory
-        Its sites.
+    source, inventory
+        The program and its sites.
     hyperparameters
         Values of all hyperparameters, by name.
 
@@ -45,7 +42,7 @@ def log_hyperprior(
 
     def densities(latents: Mapping[str, Array], free: Mapping[str, Array]) -> dict[str, Array]:
         known = {**inventory.discrete, **fixed, **latents, **free}
-        sites = run_with(model, args, kwargs, known)
+        sites = source.sites(known)
         return {k: _log_density(sites[k]) for k in (*inventory.sampled, *inventory.given)}
 
     trace, _ = flat_trace(densities, latents, free)

@@ -10,25 +10,21 @@ latents, and the others are hyperparameters, as `param` sites are: they get the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from numpyro import handlers, validation_enabled
 from numpyro.distributions import constraints
 
 from bayesrank.infer.reader.densities import has_log_density
-from bayesrank.infer.reader.prior import is_gaussian, unwrap
+from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.roles import Role, roles_of_bounded
-from bayesrank.infer.reader.validation import refuse_invalid_parameters
+from bayesrank.infer.reader.starts import starts_at_zero
+from bayesrank.infer.reader.traced import ProgramSource, as_number
 
-__all__ = ["Inventory", "run_with", "take_inventory"]
-
-_MEDIAN_DRAWS = 1001
+__all__ = ["Inventory", "take_inventory"]
 
 
 class Inventory(NamedTuple):
@@ -77,34 +73,13 @@ class Inventory(NamedTuple):
     validates: bool
 
 
-def run_with(
-    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Trace a program with some of its sites at given values.
-
-    NumPyro does not validate meanwhile; see `bayesrank.infer.reader.validation`.
-
-    Returns
-    -------
-    dict
-        NumPyro's trace: a message for each site.
-    """
-    seeded = handlers.seed(model, jax.random.key(0))
-    with handlers.block(), validation_enabled(False):
-        return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
-            *args, **kwargs
-        )
-
-
-def take_inventory(
-    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
-) -> Inventory:
-    """Run a program once and sort its sites.
+def take_inventory(source: ProgramSource, params: Mapping[str, Any]) -> Inventory:
+    """Sort the sites of a program.
 
     Parameters
     ----------
-    model, args, kwargs
-        The program and what it is called with.
+    source
+        The program.
     params
         Values of sites to be held fixed, by name.
 
@@ -115,14 +90,8 @@ def take_inventory(
         of another shape for it; if a plate is subsampled, a distribution's parameter is outside
         its domain, or the program has no latent or no observed site.
     """
-    validates = bool(dist.Distribution._validate_args)
-    seeded = handlers.seed(model, jax.random.key(0))
-    given = handlers.substitute(seeded, substitute_fn=_given_value(params))
-    chosen = handlers.substitute(given, substitute_fn=_initial_value)
-    with handlers.block(), validation_enabled(False):
-        sites = handlers.trace(chosen).get_trace(*args, **kwargs)
+    sites = source.first(params)
     _refuse_subsampling(sites)
-    refuse_invalid_parameters(sites, validates)
     _check_params(sites, params)
     roles = {name: role for name, site in sites.items() if (role := _role(site, params))}
     if Role.HYPERPARAMETER in roles.values():
@@ -131,9 +100,9 @@ def take_inventory(
             for name, site in sites.items()
             if site["type"] == "param" or roles.get(name) is Role.GIVEN
         }
-        roles |= roles_of_bounded(partial(run_with, model, args, kwargs), sites, roles, held)
+        roles |= roles_of_bounded(source.sites, sites, roles, held)
     _refuse_empty(roles, params)
-    return _inventory(sites, roles, params, validates)
+    return _inventory(sites, roles, params, source.validates)
 
 
 def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
@@ -154,7 +123,7 @@ def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
         return Role.OBSERVED if has_log_density(base) else None
     if fn.support.is_discrete:
         return Role.DISCRETE
-    return Role.LATENT if _is_real(fn.support) or is_gaussian(fn) else Role.HYPERPARAMETER
+    return Role.LATENT if starts_at_zero(fn) else Role.HYPERPARAMETER
 
 
 def _refuse_empty(roles: Mapping[str, Role], params: Mapping[str, Any]) -> None:
@@ -217,42 +186,8 @@ def _family(site: Mapping[str, Any]) -> str:
 
 def _value(site: Mapping[str, Any]) -> Array:
     """Value of a hyperparameter or of a site held fixed; that of a discrete one may be an index."""
-    value = jnp.asarray(site["value"])
     discrete = site["type"] == "sample" and site["fn"].support.is_discrete
-    if discrete or jnp.issubdtype(value.dtype, jnp.floating):
-        return value
-    return value.astype(jnp.result_type(float))
-
-
-def _is_real(support: Any) -> bool:
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    return support in (constraints.real, constraints.real_vector, constraints.real_matrix)
-
-
-def _initial_value(site: dict[str, Any]) -> Array | None:
-    """Zeros for an unobserved site with real support, else the median of its prior."""
-    if site["type"] != "sample" or site["is_observed"] or site["value"] is not None:
-        return None
-    fn, key = site["fn"], site["kwargs"]["rng_key"]
-    shape = site["kwargs"].get("sample_shape", ())
-    if isinstance(fn, dist.Delta) or fn.support.is_discrete:
-        return None
-    if _is_real(fn.support) or is_gaussian(fn):
-        return jnp.zeros(fn.shape(shape), jnp.result_type(float))
-    return _median(fn, key, shape)
-
-
-def _median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
-    """Median of a prior, from its quantile function or else a fixed number of draws."""
-    base, _ = unwrap(fn)
-    try:
-        median = base.icdf(jnp.full(base.shape(), 0.5))
-    except (NotImplementedError, ImportError):  # some quantile functions need a further package
-        transform = dist.biject_to(base.support)
-        draws = transform.inv(base.sample(key, (_MEDIAN_DRAWS,)))
-        median = transform(jnp.median(draws, axis=0))
-    return jnp.broadcast_to(median, fn.shape(shape))
+    return jnp.asarray(site["value"]) if discrete else as_number(site["value"])
 
 
 def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
@@ -265,37 +200,6 @@ def _refuse_subsampling(sites: Mapping[str, Any]) -> None:
                 f"plate {name!r} is subsampled (subsample_size={subsample_size} of {size}); EP "
                 "needs every element: leave out subsample_size"
             )
-
-
-def _given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array | None]:
-    """Look up the value at which the caller holds a site, and refuse one that does not fit it."""
-
-    def value(site: dict[str, Any]) -> Array | None:
-        name = site["name"]
-        if name not in params or site["type"] not in ("sample", "param"):
-            return None
-        if site["type"] == "sample" and site["is_observed"]:
-            what = (
-                "a factor and has no value to fix"
-                if isinstance(site["fn"], dist.Unit)
-                else "observed; pass other data to the model instead"
-            )
-            raise ValueError(f"params names {name!r}, which is {what}")
-        given, shape = jnp.asarray(params[name]), _shape(site)
-        if shape is not None and given.shape != shape:
-            raise ValueError(
-                f"params[{name!r}] has shape {given.shape}, the site has shape {shape}"
-            )
-        return given
-
-    return value
-
-
-def _shape(site: dict[str, Any]) -> tuple[int, ...] | None:
-    """Shape of a site; None for a `param` site that computes its initial value."""
-    if site["type"] == "sample":
-        return site["fn"].shape(site["kwargs"].get("sample_shape", ()))
-    return jnp.shape(site["args"][0]) if site["args"] else None
 
 
 def _check_params(sites: Mapping[str, Any], params: Mapping[str, Any]) -> None:

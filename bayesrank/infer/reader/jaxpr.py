@@ -24,6 +24,7 @@ __all__ = [
     "UnknownValueError",
     "bind",
     "concrete_value",
+    "flat",
     "flat_trace",
     "needed_equations",
 ]
@@ -97,11 +98,15 @@ def flat_trace(function: Callable[..., Any], *args: Any) -> tuple[FlatTrace, Any
         The flat trace, and the tree structure of the function's output.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+    return flat(closed), jax.tree.structure(shape)
+
+
+def flat(closed: Any) -> FlatTrace:
+    """Inline the inner calls of a closed jaxpr."""
     flattener = _Flattener()
     inputs = tuple(flattener.new(var) for var in closed.jaxpr.invars)
     outputs = flattener.inline(closed)
-    trace = FlatTrace(tuple(flattener.equations), inputs, tuple(outputs), flattener.constants)
-    return trace, jax.tree.structure(shape)
+    return FlatTrace(tuple(flattener.equations), inputs, tuple(outputs), flattener.constants)
 
 
 class _Flattener:

@@ -18,12 +18,13 @@ from bayesrank.infer.reader.densities import (
     observed_density,
     with_trailing_axes,
 )
-from bayesrank.infer.reader.inventory import Inventory, run_with
+from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace, needed_equations
 from bayesrank.infer.reader.known import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
 from bayesrank.infer.reader.tables import Tables
+from bayesrank.infer.reader.traced import ProgramSource
 from bayesrank.infer.reader.validation import validates
 
 __all__ = ["Joint", "trace_joint"]
@@ -103,22 +104,13 @@ class Joint(NamedTuple):
     tables: Tables | None
 
 
-def trace_joint(
-    model: Callable[..., Any],
-    args: tuple,
-    kwargs: Mapping[str, Any],
-    inventory: Inventory,
-    *,
-    short: bool = False,
-) -> Joint:
+def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = False) -> Joint:
     """Trace a program's densities over its latents and find what is affine.
 
     Parameters
     ----------
-    model, args, kwargs
-        The program and what it is called with.
-    inventory
-        Its sites.
+    source, inventory
+        The program and its sites.
     short
         Whether to keep long rows in tables.
 
@@ -129,7 +121,7 @@ def trace_joint(
     """
 
     def run(free: Mapping[str, Array]) -> dict[str, Any]:
-        return run_with(model, args, kwargs, {**inventory.hyperparameters, **free})
+        return source.sites({**inventory.hyperparameters, **free})
 
     def densities(latents: dict[str, Array], discrete: dict[str, Array]) -> Any:
         sites = run({**latents, **discrete})

@@ -11,7 +11,7 @@ A program is read at given hyperparameters and may be read under `jit`, `vmap` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -45,6 +45,7 @@ from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, exten
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.shared import shared_prior
 from bayesrank.infer.reader.tables import MOST_SHARED, NotShortError
+from bayesrank.infer.reader.traced import ProgramSource
 from bayesrank.infer.sites import Block, Problem
 
 __all__ = ["MOST_DENSE", "Program", "read_program"]
@@ -123,9 +124,7 @@ class Program(NamedTuple):
 
 
 def read_program(
-    model: Callable[..., Any],
-    args: tuple,
-    kwargs: Mapping[str, Any],
+    source: ProgramSource,
     params: Mapping[str, Any] | None = None,
     *,
     power: float = 1.0,
@@ -135,8 +134,8 @@ def read_program(
 
     Parameters
     ----------
-    model, args, kwargs
-        The program and what it is called with.
+    source
+        The program.
     params
         Values of sites to be held fixed, by name; other hyperparameters take their initial value or
         prior median.
@@ -155,9 +154,9 @@ def read_program(
         When the program is not one that EP can take; the message names the site, what is wrong and
         the cure.
     """
-    inventory = take_inventory(model, args, kwargs, dict(params or {}))
+    inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)
-    joint = trace_joint(model, args, kwargs, inventory)
+    joint = trace_joint(source, inventory)
     core_groups, leaf_groups, dropped = _split_latents(joint)
     core, leaves = (
         [name for group in groups for name in group] for groups in (core_groups, leaf_groups)
@@ -221,7 +220,7 @@ def read_program(
     else:
         if possible and not quadratic and _may_be_low_rank(structure, prior):
             short = _with_short_rows(
-                model, args, kwargs, inventory, core_groups, _most_shared(structure, prior.size)
+                source, inventory, core_groups, _most_shared(structure, prior.size)
             )
             if short is not None:
                 return short._replace(dropped=dropped, checks=of_priors + short.checks)
@@ -248,9 +247,7 @@ def read_program(
 
 
 def _with_short_rows(
-    model: Callable[..., Any],
-    args: tuple,
-    kwargs: Mapping[str, Any],
+    source: ProgramSource,
     inventory: Inventory,
     core: SiteGroups,
     most: int,
@@ -261,7 +258,7 @@ def _with_short_rows(
     are no sites of the program. What its priors must fulfil is not looked into again.
     """
     try:
-        joint = trace_joint(model, args, kwargs, inventory, short=True)
+        joint = trace_joint(source, inventory, short=True)
     except NotShortError:
         return None
     found = None if joint.tables is None else shared_prior(joint, joint.tables, core, most)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from numpyro.infer.util import initialize_model, unconstrain_fn
 
-from bayesrank.infer.compiled import as_working_dtype, jit
-from bayesrank.infer.reader.inventory import run_with
+from bayesrank.infer.compiled import jit
+from bayesrank.infer.reader.traced import as_working_dtype, readable_arguments, run_with
 from bayesrank.infer.white.reparam import whiten
 
 __all__ = ["FullProgram", "full_program"]
@@ -79,7 +79,8 @@ def full_program(
         Latents that vary as well, and of which there are no draws.
     """
     given: dict[str, Any]
-    args, kwargs, given, draws = as_working_dtype((args, dict(kwargs), dict(params), dict(draws)))
+    args, kwargs = readable_arguments(model, args, kwargs, params)
+    given, draws = as_working_dtype((dict(params), dict(draws)))
     shapes = {name: value.shape[1:] for name, value in draws.items()}
     conditioned = handlers.substitute(handlers.condition(model, data=given), data=given)
     first = {name: value[0] for name, value in draws.items()}

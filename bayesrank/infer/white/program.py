@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
-from bayesrank.infer.compiled import as_working_dtype, jit
-from bayesrank.infer.reader.inventory import run_with
+from bayesrank.infer.compiled import jit
+from bayesrank.infer.reader.traced import as_working_dtype, readable_arguments, run_with
 from bayesrank.infer.white.reparam import whiten
 
 __all__ = ["Density", "EPPosterior", "WhiteProgram", "split", "white_posterior", "white_program"]
@@ -123,7 +123,9 @@ def white_posterior(result: EPPosterior) -> WhiteProgram:
     The densities of these are left out of the joint one, but for `given_factors`, which are data;
     so are the sites that EP dropped.
     """
-    args, kwargs, params = as_working_dtype((result.model_args, result.model_kwargs, result.params))
+    called = result.model, result.model_args, result.model_kwargs, result.params
+    args, kwargs = readable_arguments(*called)
+    params = as_working_dtype(result.params)
     layout = result.shapes, result.dropped_sites, result.given_factors
     return white_program(result.model, args, kwargs, params, *layout)
 

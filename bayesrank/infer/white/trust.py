@@ -13,8 +13,9 @@ from jax import Array, lax
 from numpy.typing import NDArray
 from numpyro import validation_enabled
 
-from bayesrank.infer.compiled import ONE_AT_A_TIME, as_working_dtype, jit, without_stale_traces
-from bayesrank.infer.reader.inventory import run_with
+from bayesrank.infer.compiled import ONE_AT_A_TIME, jit
+from bayesrank.infer.reader.stale import without_stale_traces
+from bayesrank.infer.reader.traced import as_working_dtype, readable_arguments, run_with
 from bayesrank.infer.white.importance import pareto_k
 from bayesrank.infer.white.program import EPPosterior, white_posterior
 
@@ -151,7 +152,7 @@ def trust_in(result: EPPosterior, rng_key: Array) -> Trust:
         return program.colour(points), logs, elsewhere
 
     with jax.enable_x64(True), ONE_AT_A_TIME, validation_enabled(False):
-        points, logs, elsewhere = without_stale_traces(weigh, result.model)
+        points, logs, elsewhere = without_stale_traces(weigh)
     stddev = np.sqrt(np.diagonal(result.joint_covariance))
     return _judge(points, logs, stddev, result.shapes)._replace(elsewhere=elsewhere)
 
@@ -179,10 +180,11 @@ def trust_in_draws(
     """
 
     def weigh() -> Numbers:
-        called = as_working_dtype((args, kwargs, params))
+        called = readable_arguments(model, args, kwargs, params)
+        fixed = as_working_dtype(params)
 
         def log_joint(values: dict[str, Array]) -> Array:
-            sites = run_with(model, called[0], called[1], {**called[2], **values})
+            sites = run_with(model, *called, {**fixed, **values})
             given = {**params, **values}
             parts = [_log_density(s) for k, s in sites.items() if _counts(s, k in given)]
             return jnp.sum(jnp.stack(parts))
@@ -191,7 +193,7 @@ def trust_in_draws(
         return np.asarray(mapped({k: jnp.asarray(v) for k, v in samples.items()}))
 
     with jax.enable_x64(True), ONE_AT_A_TIME:
-        logs = without_stale_traces(weigh, model) - log_proposals
+        logs = without_stale_traces(weigh) - log_proposals
     points = np.concatenate([v.reshape(logs.size, -1) for v in samples.values()], axis=1)
     shapes = {name: value.shape[1:] for name, value in samples.items()}
     return _judge(points, logs, points.std(0), shapes)

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from bayesrank._memory import available, size_of
 from bayesrank.infer import EP
-from bayesrank.infer.spi import Program, read_program, take_inventory
+from bayesrank.infer.spi import Called, Program, ProgramSource, read_program, take_inventory
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
 from bayesrank.solvers.comparisons.process import pace_of
@@ -53,10 +53,12 @@ class DynamicEP(EP):
         """Make an engine with the same settings but for these."""
         return DynamicEP(**(self.settings | changed))
 
-    def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
+    reads_arguments = True
+
+    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
         """Read the program at given hyperparameters: the static one's factors, chains for prior."""
-        inventory = take_inventory(self.model, args, kwargs, dict(params))
-        return _read(inventory, self.power, *args, **kwargs)
+        args, kwargs = source.arguments()
+        return _read(take_inventory(source, dict(params)), self.power, *args, **kwargs)
 
 
 def _read(
@@ -74,7 +76,8 @@ def _read(
     values = inventory.hyperparameters
     held = {"tie_width": values["tie_width"]} if "tie_width" in values else {}
     options["scale"] = 1.0
-    static = read_program(thurstone, (num_items, comparisons), options, held, power=power)
+    source = Called(thurstone, (num_items, comparisons), options)
+    static = read_program(source, held, power=power)
     [block] = static.problem.blocks
     visits = _visits(block.rows.values, block.rows.columns, times, period)
     scales = jnp.stack([values["scale"], values[pace_of(process)]])

@@ -12,7 +12,15 @@ from jax.typing import ArrayLike
 from bayesrank._memory import available, size_of
 from bayesrank.distributions import Thurstone, TiltedMoments
 from bayesrank.infer import EP
-from bayesrank.infer.spi import Block, Problem, Program, Rows, take_inventory, tilted_moments
+from bayesrank.infer.spi import (
+    Block,
+    Problem,
+    Program,
+    ProgramSource,
+    Rows,
+    take_inventory,
+    tilted_moments,
+)
 from bayesrank.models.label_ranking import LEVEL, STEP, calibrated_label_ranking, label_features
 from bayesrank.solvers.label_ranking.elimination import LabelPrior
 
@@ -52,10 +60,12 @@ class LabelRankingEP(EP):
         """Make an engine with the same settings but for these."""
         return LabelRankingEP(**(self.settings | changed))
 
-    def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
+    reads_arguments = True
+
+    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
         """Read the program at given hyperparameters."""
-        inventory = take_inventory(self.model, args, kwargs, dict(params))
-        return _read(inventory, self.power, *args, **kwargs)
+        args, kwargs = source.arguments()
+        return _read(take_inventory(source, dict(params)), self.power, *args, **kwargs)
 
 
 def _read(

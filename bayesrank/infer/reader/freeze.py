@@ -1,0 +1,117 @@
+"""Parts of a trace as hashable keys that are compared whole, by what is in them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from bayesrank.infer.reader.jaxpr import Constant
+
+__all__ = ["digest", "frozen", "frozen_tree"]
+
+_OURS = str(Path(__file__).parents[2])
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+
+
+class _Same:
+    """An object that is equal to itself alone; it is kept, so that no other takes its place."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.of is other.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
+def digest(x: Any) -> Hashable:
+    """An array by its numbers."""
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
+    array = np.asarray(x)
+    if array.dtype == object:
+        return _Same(x)
+    return array.shape, str(array.dtype), array.tobytes()
+
+
+def frozen(x: Any) -> Hashable:
+    """A key of a value among the parameters of an equation, or of a tree's node."""
+    if isinstance(x, (str, bytes, bool, int, type(None), type)):
+        return type(x), x
+    if isinstance(x, Constant):
+        return "constant", frozen(x.value)
+    if isinstance(x, (core.Jaxpr, core.ClosedJaxpr)):
+        return _frozen_jaxpr(x)
+    if isinstance(x, Mapping):
+        return type(x), tuple((frozen(k), frozen(v)) for k, v in x.items())
+    if isinstance(x, (tuple, list)):
+        return type(x), tuple(map(frozen, x))
+    if isinstance(x, (np.ndarray, np.generic, jax.Array, float, complex)):
+        return type(x) if isinstance(x, (float, complex)) else "array", digest(x)
+    if isinstance(x, functools.partial):
+        return "partial", frozen((x.func, x.args, x.keywords))
+    if hasattr(x, "debug_info") and hasattr(x, "f"):
+        return _frozen_rule(x)
+    return _frozen_object(x)
+
+
+def _frozen_object(x: Any) -> Hashable:
+    """By content what has no identity that matters: constraints, transforms; else by equality."""
+    leaves, tree = jax.tree.flatten(x)
+    if not jax.tree_util.treedef_is_leaf(tree):
+        return frozen_tree(tree), frozen(leaves)
+    try:
+        hash(x)
+    except TypeError:
+        return _Same(x)
+    return type(x), x
+
+
+def _frozen_jaxpr(x: Any) -> Hashable:
+    """An inner trace, its variables numbered in order, its constants by value."""
+    constants = tuple(map(digest, getattr(x, "consts", ())))
+    x = getattr(x, "jaxpr", x)
+    numbers = {v: i for i, v in enumerate([*x.constvars, *x.invars])}
+
+    def read(v: Any) -> Hashable:
+        return (str(v.aval), digest(v.val)) if isinstance(v, core.Literal) else numbers[v]
+
+    lines = []
+    for equation in x.eqns:
+        inputs = tuple(map(read, equation.invars))
+        numbers.update((v, len(numbers) + i) for i, v in enumerate(equation.outvars))
+        shown = tuple(str(v.aval) for v in equation.outvars)
+        lines.append((equation.primitive, inputs, shown, frozen(equation.params)))
+    shown = tuple(str(v.aval) for v in (*x.constvars, *x.invars))
+    return constants, shown, tuple(lines), tuple(map(read, x.outvars))
+
+
+def _frozen_rule(x: Any) -> Hashable:
+    """A rule of differentiation, which is another object in each trace.
+
+    One of an installed library, or ours, counts by where it is written: what it is the derivative
+    of is part of the key.
+    """
+    where = str(x.debug_info.func_src_info)
+    if _OURS in where or _INSTALLED.search(where):
+        return where
+    return _Same(x)
+
+
+def frozen_tree(tree: Any) -> Hashable:
+    """The structure of a tree, its nodes by content."""
+    node = tree.node_data()
+    if node is None:
+        return tree.num_leaves
+    kind, rest = node
+    return kind, frozen(rest), tuple(map(frozen_tree, tree.children()))

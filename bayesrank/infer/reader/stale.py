@@ -1,0 +1,69 @@
+"""Arrays that JAX takes to have the precision of an earlier trace.
+
+As long as a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have the
+precision that it was made in, wherever else they are used.  A program that somebody has run by NUTS
+in single precision, say, fails in double precision, or has its numbers rounded.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+__all__ = ["refuse_stale", "without_stale_traces"]
+
+Result = TypeVar("Result")
+
+# To what an array is a view of: the view's, the name's, and that of the call that counts them.
+_OWN_REFERENCES = 3
+
+# Types as JAX names them in messages: float32, float32[3], f32[3].
+_NUMBERS = re.compile(r"\b(int|uint|float|i|u|f)(32|64)\b")
+
+
+class _StaleError(Exception):
+    """An array is taken to have another precision than now."""
+
+
+def refuse_stale(closed: Any) -> None:
+    """Refuse a traced function with constants of another precision than now."""
+    if any(map(_is_stale, closed.consts)):
+        raise _StaleError
+
+
+def _is_stale(value: Any) -> bool:
+    """Whether an array has another precision than JAX gives it now, as far as one can see.
+
+    JAX keeps a copy of an array in the precision of the trace, and nobody else refers to that.
+    """
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc":
+        return False
+    if value.dtype != jax.dtypes.canonicalize_dtype(value.dtype):
+        return True
+    is_single = value.dtype.itemsize == (8 if value.dtype.kind == "c" else 4)
+    owner = value.base
+    alone = isinstance(owner, np.ndarray) and sys.getrefcount(owner) <= _OWN_REFERENCES
+    return bool(jax.config.jax_enable_x64) and is_single and alone and owner.flags.owndata
+
+
+def without_stale_traces(call: Callable[[], Result]) -> Result:
+    """Call a function that traces a program; if that mixes precisions, again without JAX's caches.
+
+    JAX complains of mixed ones in many places and words (``lax.add requires``, ``scan body function
+    carry``), which have in common that they name one kind of number at both precisions.
+    """
+    try:
+        return call()
+    except _StaleError:
+        pass
+    except TypeError as error:
+        named = set(_NUMBERS.findall(str(error)))
+        if not any({(kind, "32"), (kind, "64")} <= named for kind, _ in named):
+            raise
+    jax.clear_caches()
+    return call()

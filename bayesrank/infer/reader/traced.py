@@ -1,0 +1,591 @@
+"""A program as a function of its unobserved sites: one trace, whose constants are arguments.
+
+The Python program is run once, and what it computes is kept as JAX's equations: from the values of
+its unobserved sites to the parameters of all its distributions, the observed values and the scales.
+Whatever the program read meanwhile, of its arguments, a closure, a module or a file, is a constant
+of these equations.  Compiled code takes the constants for arguments and is kept under the equations
+themselves, so that it answers to what the program reads now.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, core, lax
+from jax.extend.core import Primitive
+from numpyro import handlers, validation_enabled
+from numpyro.distributions import constraints
+from numpyro.primitives import Messenger
+from scipy import sparse
+
+from bayesrank.infer.reader.freeze import frozen, frozen_tree
+from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind, flat, needed_equations
+from bayesrank.infer.reader.portable import portable
+from bayesrank.infer.reader.prior import unwrap
+from bayesrank.infer.reader.stale import refuse_stale, without_stale_traces
+from bayesrank.infer.reader.starts import given_value, initial_value, median, starts_at_zero
+from bayesrank.infer.reader.validation import Domain, check_known_domains, unknown_domains
+
+__all__ = [
+    "NEEDS_VALUES",
+    "Called",
+    "ProgramSource",
+    "Traced",
+    "as_number",
+    "as_working_dtype",
+    "readable_arguments",
+    "run_with",
+    "trace",
+]
+
+# What JAX raises where a program looks at the values of arrays that are being traced.
+NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+_SHOWN = ("type", "name", "is_observed")
+
+# The value of an unobserved site, and a number among the arguments: they stand in a trace until
+# they become its inputs and constants.
+_site_value = Primitive("site_value")
+_site_value.def_abstract_eval(lambda *, name, shape, dtype: core.ShapedArray(shape, dtype))
+_number = Primitive("number")
+_number.def_abstract_eval(lambda x: core.ShapedArray(x.shape, x.dtype))
+
+
+class ProgramSource(Protocol):
+    """A program, from which NumPyro's traces come."""
+
+    validates: bool
+
+    def arguments(self) -> tuple[tuple, dict[str, Any]]:
+        """What the program is called with."""
+        ...
+
+    def without_derivative(self) -> ProgramSource:
+        """The program, of whose arguments nothing is differentiated."""
+        ...
+
+    def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
+        """Domains of parameters that have not been looked at, with whether they hold."""
+        ...
+
+    def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """NumPyro's trace, a message for each site, at given values of its sites."""
+        ...
+
+    def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The same with sites held fixed, the others at their initial values."""
+        ...
+
+
+class Called(NamedTuple):
+    """A program as Python runs it, at each call of `sites`."""
+
+    model: Callable[..., Any]
+    args: tuple
+    kwargs: Mapping[str, Any]
+
+    @property
+    def validates(self) -> bool:
+        """Whether NumPyro validates distributions that do not say so themselves."""
+        return bool(dist.Distribution._validate_args)
+
+    def arguments(self) -> tuple[tuple, dict[str, Any]]:
+        """See `ProgramSource`."""
+        return self.args, dict(self.kwargs)
+
+    def without_derivative(self) -> Called:
+        """See `ProgramSource`."""
+        fixed = jax.tree.map(
+            lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, (self.args, self.kwargs)
+        )
+        return Called(self.model, *fixed)
+
+    def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
+        """None: those that can be known have been looked at by `first`."""
+        return []
+
+    def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See `ProgramSource`."""
+        return run_with(self.model, self.args, self.kwargs, values)
+
+    def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """See `ProgramSource`."""
+        seeded = handlers.seed(self.model, jax.random.key(0))
+        given = handlers.substitute(seeded, substitute_fn=given_value(params))
+        chosen = handlers.substitute(given, substitute_fn=initial_value)
+        validates = self.validates
+        with handlers.block(), validation_enabled(False):
+            sites = handlers.trace(chosen).get_trace(*self.args, **self.kwargs)
+        check_known_domains(sites, validates)
+        return sites
+
+
+def run_with(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Trace a program with some of its sites at given values; NumPyro does not validate."""
+    seeded = handlers.seed(model, jax.random.key(0))
+    with handlers.block(), validation_enabled(False):
+        return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
+            *args, **kwargs
+        )
+
+
+class _Input(NamedTuple):
+    number: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced program.
+
+    Attributes
+    ----------
+    equations
+        In order of evaluation.
+    inputs
+        Number, shape and type of each unobserved site's value, in order of the program.
+    numbers, constants
+        Of the arrays that the program read; arrays, or stand-ins for them in compiled code.
+    outputs, tree
+        Variables, or values, from which `tree` makes the messages' distributions and values.
+    initial
+        Variable of each initial value; a site without one starts at zero.
+    messages
+        What is static in NumPyro's messages, by site.
+    domains
+        Which parameters of distributions have to be looked at when their values are known.
+    validates
+        Whether NumPyro validates distributions that do not say so themselves.
+    key
+        Equal for programs that can share compiled code.
+    called
+        Variables, or values, and the structure of the arguments; None where these are not kept.
+    as_numpy
+        Whether the program was given its arguments as NumPy's arrays.
+    """
+
+    equations: tuple[Equation, ...]
+    inputs: dict[str, _Input]
+    numbers: tuple[int, ...]
+    constants: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    tree: Any
+    initial: dict[str, Any]
+    messages: dict[str, dict[str, Any]]
+    domains: tuple[tuple[Domain, Any], ...]
+    validates: bool
+    key: Hashable
+    called: tuple[tuple[Any, ...], Any] | None
+    as_numpy: bool
+
+    def at(self, constants: Sequence[Any]) -> Traced:
+        """The same equations, of other constants."""
+        return replace(self, constants=tuple(constants))
+
+    @cached_property
+    def _known(self) -> dict[int, Any]:
+        return dict(zip(self.numbers, self.constants, strict=True))
+
+    @cached_property
+    def _of_sites(self) -> tuple[Equation, ...]:
+        return needed_equations(self.equations, self.outputs, ())
+
+    def arguments(self) -> tuple[tuple, dict[str, Any]]:
+        """See `ProgramSource`."""
+        if self.called is None:
+            raise TypeError("the program was traced without keeping its arguments")
+        leaves, tree = self.called
+        return jax.tree.unflatten(tree, [_read(x, self._known) for x in leaves])
+
+    def without_derivative(self) -> Traced:
+        """The same: its constants are given."""
+        return self
+
+    def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See `ProgramSource`; sites that are not named start as `first` has them."""
+        known = dict(self._known)
+        for name, given in self.inputs.items():
+            value = values[name] if name in values else self._start(name, known)
+            known[given.number] = _as_input(value, given)
+        _evaluate(self._of_sites, known)
+        found = jax.tree.unflatten(self.tree, [_read(x, known) for x in self.outputs])
+        return {name: self.messages[name] | found[name] for name in self.messages}
+
+    def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """See `ProgramSource`."""
+        return self.sites(params)
+
+    def _start(self, name: str, known: Mapping[int, Any]) -> Any:
+        own = self.inputs[name]
+        if name not in self.initial:
+            return jnp.zeros(own.shape, own.dtype)
+        # A site of a scan may have a prior that depends on the site itself.
+        known = {own.number: jnp.ones(own.shape, own.dtype), **known}
+        number = self.initial[name]
+        _evaluate(needed_equations(self.equations, [number], known), known)
+        return jnp.broadcast_to(_read(number, known), own.shape)
+
+    def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
+        """See `ProgramSource`: those that no latent reaches."""
+        known = dict(self._known)
+        for name, given in self.inputs.items():
+            if name in params:
+                known[given.number] = _as_input(params[name], given)
+        found = []
+        for domain, number in self.domains:
+            equations = needed_equations(self.equations, [number], known)
+            if _is_computable(equations, number, known):
+                inner = dict(known)
+                _evaluate(equations, inner)
+                found.append((domain, jnp.asarray(_read(number, inner))))
+        return found
+
+
+def _as_input(value: Any, given: _Input) -> Any:
+    if getattr(value, "dtype", None) == given.dtype and isinstance(value, Array):
+        return value
+    return jnp.asarray(value, given.dtype)
+
+
+def _evaluate(equations: Sequence[Equation], known: dict[int, Any]) -> None:
+    for equation in equations:
+        operands = [_read(x, known) for x in equation.inputs]
+        known.update(zip(equation.outputs, bind(equation, operands), strict=True))
+
+
+def _read(x: Any, known: Mapping[int, Any]) -> Any:
+    return x.value if isinstance(x, Constant) else known[x]
+
+
+def _is_computable(equations: Sequence[Equation], number: Any, known: Mapping[int, Any]) -> bool:
+    made = {x for equation in equations for x in equation.outputs} | known.keys()
+    used = {x for equation in equations for x in equation.variables}
+    return used <= made and (isinstance(number, Constant) or number in made)
+
+
+# ---------------------------------------------------------------- tracing
+
+
+def trace(
+    model: Callable[..., Any],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    keep_arguments: bool = False,
+) -> Traced:
+    """Run a program once, and keep what it computes.
+
+    It is given its arguments as JAX's arrays.  Where it looks at their values, it is run again with
+    NumPy's; what is computed of those by NumPy is known meanwhile.
+
+    Parameters
+    ----------
+    model, args, kwargs
+        The program and what it is called with.
+    params
+        Values of sites to be held fixed, by name; their shapes and types count.
+    keep_arguments
+        Whether the arguments are constants themselves, for engines that read them.
+
+    Raises
+    ------
+    ValueError
+        If `params` has a value that does not fit its site, or a parameter that is known is outside
+        its domain.
+    """
+    args, kwargs, params = as_working_dtype((args, dict(kwargs), dict(params)))
+    traced = partial(_trace, model, params=params, keep_arguments=keep_arguments)
+    try:
+        return without_stale_traces(partial(traced, (args, kwargs), as_numpy=False))
+    except NEEDS_VALUES:
+        called = jax.tree.map(_as_numpy, (args, kwargs))
+        return without_stale_traces(partial(traced, called, as_numpy=True))
+
+
+def _trace(
+    model: Callable[..., Any],
+    called: tuple[tuple, dict[str, Any]],
+    *,
+    params: dict[str, Any],
+    keep_arguments: bool,
+    as_numpy: bool,
+) -> Traced:
+    validates = bool(dist.Distribution._validate_args)
+    unknown = _Unobserved(params)
+    found: dict[str, Any] = {}
+
+    def leaves() -> list[Any]:
+        args, kwargs = called if as_numpy else jax.tree.map(_as_unknown_number, called)
+        messages = unknown.run(model, args, kwargs)
+        check_known_domains(messages, validates)
+        dynamic = {name: _dynamic(message) for name, message in messages.items()}
+        initial = {name: jnp.asarray(make()) for name, make in unknown.initial.items()}
+        domains = list(unknown_domains(messages, validates))
+        flat_leaves, found["tree"] = jax.tree.flatten(dynamic)
+        found["leaves"] = flat_leaves
+        found["messages"] = {name: _static(message) for name, message in messages.items()}
+        found["domains"] = [domain for domain, _ in domains]
+        found["initial"] = list(initial)
+        checked = [holds for _, holds in domains]
+        found["called"] = jax.tree.flatten((args, kwargs)) if keep_arguments else ([], None)
+        wanted = *flat_leaves, *initial.values(), *checked, *found["called"][0]
+        return [_as_output(x) for x in wanted]
+
+    with handlers.block(), validation_enabled(False):
+        closed = jax.make_jaxpr(leaves)()
+    refuse_stale(closed)
+    return _assembled(flat(closed), found, validates, as_numpy, unknown.names)
+
+
+def _assembled(
+    traced: FlatTrace,
+    found: dict[str, Any],
+    validates: bool,
+    as_numpy: bool,
+    names: Sequence[str],
+) -> Traced:
+    inputs, constants, kept = _taken_out(traced)
+    inputs = {name: inputs[name] for name in names}
+    numbers = iter(traced.outputs)
+    outputs = _variables(found["leaves"], numbers)
+    initial = {name: next(numbers) for name in found["initial"]}
+    domains = tuple((domain, next(numbers)) for domain in found["domains"])
+    leaves, tree = found["called"]
+    called = None if tree is None else (_variables(leaves, numbers), tree)
+    wanted = (*outputs, *initial.values(), *(x for _, x in domains), *(called or ((),))[0])
+    equations = needed_equations(kept, wanted, ())
+    read = {x for equation in equations for x in equation.variables}
+    read |= {x for x in wanted if isinstance(x, int)}
+    constants = {number: value for number, value in constants.items() if number in read}
+    key = (
+        frozen([(e.primitive, e.inputs, e.outputs, e.params) for e in equations]),
+        frozen({name: (x.number, x.shape, str(x.dtype)) for name, x in inputs.items()}),
+        tuple((number, jnp.shape(x), str(x.dtype)) for number, x in constants.items()),
+        frozen([outputs, initial, domains, found["messages"], called and called[0]]),
+        frozen_tree(found["tree"]),
+        None if tree is None else frozen_tree(tree),
+        validates,
+    )
+    return Traced(
+        equations,
+        inputs,
+        tuple(constants),
+        tuple(constants.values()),
+        outputs,
+        found["tree"],
+        initial,
+        found["messages"],
+        domains,
+        validates,
+        key,
+        called,
+        as_numpy,
+    )
+
+
+def _taken_out(
+    traced: FlatTrace,
+) -> tuple[dict[str, _Input], dict[int, Any], list[Equation]]:
+    """Inputs and constants in the place of the equations that stood for them; and the others."""
+    inputs, constants, kept = {}, dict(traced.constants), []
+    for equation in traced.equations:
+        (*_, output), params = equation.outputs or (None,), equation.params
+        if equation.primitive is _site_value:
+            inputs[params["name"]] = _Input(output, params["shape"], params["dtype"])
+        elif equation.primitive is _number:
+            (x,) = equation.inputs
+            constants[output] = x.value if isinstance(x, Constant) else constants[x]
+        else:
+            kept.append(equation)
+    return inputs, constants, kept
+
+
+def _variables(leaves: Sequence[Any], numbers: Iterator[Any]) -> tuple[Any, ...]:
+    """The variables of leaves; numbers and objects of Python's stand for themselves."""
+    return tuple(
+        Constant(leaf) if _is_static(leaf) else number
+        for leaf, number in zip(leaves, itertools.islice(numbers, len(leaves)), strict=True)
+    )
+
+
+def readable_arguments(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+) -> tuple[tuple, dict[str, Any]]:
+    """Arguments of a program in the form, JAX's or NumPy's, in which it can be traced."""
+    as_numpy = trace(model, args, kwargs, params).as_numpy
+    called = as_working_dtype((args, dict(kwargs)))
+    return jax.tree.map(_as_numpy, called) if as_numpy else called
+
+
+class _Unobserved(Messenger):
+    """Makes the value of each unobserved site an unknown.
+
+    Sites of a scan come with their values: their shapes are known when the program has been run,
+    which is then run once more.
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__(None)
+        self.params = params
+        self.given = given_value(params)
+        self.late: dict[str, tuple[tuple[int, ...], Any]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the sites of a run."""
+        self.names: list[str] = []
+        self.initial: dict[str, Callable[[], Any]] = {}
+
+    def run(
+        self, model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """NumPyro's trace of the program, with unknowns."""
+        messages = self._run(model, args, kwargs)
+        if self.late:
+            self.restart()
+            messages = self._run(model, args, kwargs)
+        return {k: m for k, m in messages.items() if m["type"] in ("sample", "param", "plate")}
+
+    def _run(
+        self, model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        values = {name: _unknown(name, *what) for name, what in self.late.items()}
+        with handlers.trace() as tracer, self, handlers.substitute(data=values):
+            with handlers.seed(rng_seed=jax.random.key(0)):
+                model(*args, **kwargs)
+        return dict(tracer)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Put an unknown in the place of a value."""
+        if msg["type"] == "param":
+            self._take_param(msg)
+        elif msg["type"] == "sample":
+            self._take_sample(msg)
+
+    def _take_param(self, msg: dict[str, Any]) -> None:
+        value = self.given(msg)
+        if value is None:
+            value = msg["value"]
+            value = msg["fn"](*msg["args"], **msg["kwargs"]) if value is None else value
+            self.initial[msg["name"]] = lambda: value
+        self._put(msg, jnp.shape(value), as_number(value).dtype)
+
+    def _take_sample(self, msg: dict[str, Any]) -> None:
+        value, name, fn = self.given(msg), msg["name"], msg["fn"]
+        if msg["is_observed"] or (value is None and isinstance(unwrap(fn)[0], dist.Delta)):
+            return
+        shape = fn.shape(msg["kwargs"].get("sample_shape", ()))
+        discrete, dtype, draw = fn.support.is_discrete, jnp.result_type(float), value
+        if discrete:
+            draw = fn(*msg["args"], **msg["kwargs"]) if draw is None else draw
+            dtype = draw.dtype
+        if name in self.late:
+            shape, dtype = self.late[name]
+        elif msg["value"] is not None:
+            self.late[name] = jnp.shape(msg["value"]), dtype
+        if value is None and not starts_at_zero(fn):
+            key = msg["kwargs"].get("rng_key")
+            self.initial[name] = (lambda: draw) if discrete else partial(median, fn, key, shape)
+        self._put(msg, shape, dtype)
+
+    def _put(self, msg: dict[str, Any], shape: tuple[int, ...], dtype: Any) -> None:
+        self.names.append(msg["name"])
+        if msg["name"] not in self.late:
+            msg["value"] = _unknown(msg["name"], shape, dtype)
+
+
+def _unknown(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    return _site_value.bind(name=name, shape=tuple(shape), dtype=np.dtype(dtype))
+
+
+def _dynamic(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a message is computed."""
+    if message["type"] == "sample":
+        scale, fn = message["scale"], portable(message["fn"], jnp.shape(message["value"]))
+        return {"fn": fn, "value": message["value"], "scale": scale}
+    if message["type"] == "param":
+        constraint = message["kwargs"].get("constraint", constraints.real)
+        return {"value": message["value"], "kwargs": {"constraint": constraint}}
+    return {}
+
+
+def _static(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a message is the same for all values."""
+    shown = {name: message[name] for name in _SHOWN if name in message}
+    if message["type"] == "plate":
+        return shown | {"args": tuple(message["args"])}
+    frames = [_Frame(f.name, f.dim, f.size) for f in message["cond_indep_stack"]]
+    return shown | {"cond_indep_stack": frames, "args": (), "kwargs": {}}
+
+
+class _Frame(NamedTuple):
+    name: str
+    dim: int
+    size: int
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def _is_static(leaf: Any) -> bool:
+    return not isinstance(leaf, (np.ndarray, np.generic, jax.Array))
+
+
+def _as_output(leaf: Any) -> Any:
+    return 0 if _is_static(leaf) else leaf
+
+
+def _as_unknown_number(leaf: Any) -> Any:
+    """A number among the arguments is a constant like others, and no literal."""
+    return _number.bind(leaf) if isinstance(leaf, jax.Array) and not leaf.ndim else leaf
+
+
+def as_number(value: Any) -> Array:
+    """Value of a hyperparameter or of a site held fixed; whole numbers become floats."""
+    value = jnp.asarray(value)
+    floating = jnp.issubdtype(value.dtype, jnp.floating)
+    return value if floating else value.astype(jnp.result_type(float))
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether an argument is an array of numbers; NumPy's whole numbers are counts, as Python's."""
+    if not isinstance(leaf, (np.ndarray, np.floating, jax.Array)):
+        return False
+    return bool(jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool_))
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if _is_array(leaf) else leaf
+
+
+def as_working_dtype(tree: Any) -> Any:
+    """Arrays of floats in JAX's present default precision; everything else as it is.
+
+    SciPy's sparse matrices become dense ones, for JAX takes no others.
+    """
+
+    def convert(leaf: Any) -> Any:
+        leaf = leaf.toarray() if sparse.issparse(leaf) else leaf
+        if not _is_array(leaf):
+            return leaf
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.asarray(leaf, jnp.result_type(float) if floating else None)
+
+    return jax.tree.map(convert, tree)
