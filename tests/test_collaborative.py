@@ -20,8 +20,6 @@ from bayesrank.models import (
     collaborative_rating_gp,
 )
 from bayesrank.solvers.collaborative import EM, loop, predict
-from bayesrank.solvers.collaborative.blocks import make_blocks
-from bayesrank.solvers.collaborative.state import from_coordinates, to_coordinates, unpack
 
 N, M = USERS_AND_ITEMS
 PLAIN: Any = {"user_scales": 0, "strength": 0, "mean_strength": 0, "accelerate": False}
@@ -162,15 +160,6 @@ def test_numbers_to_come_are_the_gaussian_conditional_of_those_given(data, with_
     found = with_prior.predict_number(np.full(M, user), np.arange(M))
     np.testing.assert_allclose(found[0], expected, rtol=1e-7)
     np.testing.assert_allclose(found[1], variance, rtol=1e-7)
-
-
-def test_a_state_has_coordinates_and_they_have_a_state(data, with_prior):
-    observations = with_prior.observations
-    with jax.enable_x64(True):
-        state = jax.tree.map(jnp.asarray, unpack(with_prior.state, make_blocks(observations)))
-        again = from_coordinates(to_coordinates(state), state)
-        for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(again), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_the_program_at_ems_estimate_has_its_evidence_and_posterior(data, plain):

@@ -10,8 +10,6 @@ from jax.scipy.stats import multivariate_normal
 from scipy import stats
 
 from bayesrank.solvers.collaborative import EM
-from bayesrank.solvers.collaborative.blocks import make_blocks
-from bayesrank.solvers.collaborative.data import ItemOrder, check_observations
 
 N, M, CORE = 14, 6, 3
 STRENGTH, MEAN_STRENGTH = 5.0, 3.0
@@ -157,14 +155,6 @@ def test_em_ends_at_a_maximum(data, converged):
         np.testing.assert_allclose(free, 0.0, atol=2e-3)
 
 
-def test_a_run_goes_on_from_its_state(data, converged):
-    engine, kernels, result = converged
-    observations, seen = data[0], []
-    engine.run(*observations, kernel=kernels, init_state=result.state, progress_bar=False,
-               callback=lambda _, value: seen.append(value))  # fmt: skip
-    np.testing.assert_allclose(seen[0] * len(observations[0]), result.trace[-1], atol=1e-7)
-
-
 @pytest.mark.slow
 def test_levels_of_items_outside_of_the_core_are_learned_from(data):
     (users, items, ratings), kernel = data
@@ -181,23 +171,3 @@ def test_levels_of_items_outside_of_the_core_are_learned_from(data):
     given = np.arange(len(levels))
     logs = [np.log(r.predict_proba(users, items)[given, levels]).mean() for r in (few, all_of_them)]
     assert logs[0] > np.log(1 / 3) and abs(logs[0] - logs[1]) < 0.1
-
-
-def test_the_core_is_what_most_was_said_of():
-    users = np.array([0, 0, 0, 1, 1, 2])
-    items = np.array([2, 0, 3, 2, 3, 3])
-    observations = check_observations("gaussian", users, items, np.zeros(6), None, 5)
-    chosen = ItemOrder(observations, [2])
-    assert chosen.order.tolist() == [2, 3, 0, 1, 4] and chosen.num_core == 2
-    inside = chosen.observations(observations)
-    assert chosen.order[inside.items[:, 0]].tolist() == items.tolist()
-    assert len(make_blocks(inside)) == len(make_blocks(observations))
-    assert ItemOrder(observations, [5]).order.tolist() == [0, 1, 2, 3, 4]
-    tiers = ItemOrder(observations, [1, 3])
-    assert tiers.order.tolist() == [3, 0, 2, 1, 4] and tiers.num_core == 3
-
-
-@pytest.mark.parametrize("wrong", [0, -1, 2.5, None])
-def test_numbers_of_items_are_whole(wrong):
-    with pytest.raises(ValueError, match=r"num_kernel_items is .*pass a whole number"):
-        EM(num_kernel_items=wrong)

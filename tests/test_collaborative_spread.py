@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import collaborative_ordinal_gp
-from bayesrank.solvers.collaborative import EM, e_step, loop, new_data
+from bayesrank.solvers.collaborative import EM, e_step, new_data
 from bayesrank.solvers.collaborative.data import LIKELIHOODS
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianStatistics
 from bayesrank.solvers.collaborative.likelihood_ordinal import OrdinalStatistics
@@ -120,24 +120,6 @@ def test_their_thresholds_and_noise_are_stationary(fits, new):
     for change in 1e-3 * np.eye(2):
         slope = (density(change) - density(-change)) / 2e-3
         assert abs(slope) < 2e-3
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:EM has not converged")
-def test_it_makes_no_difference_in_how_many_blocks_users_are(monkeypatch):
-    rng = np.random.default_rng(6)
-    levels = _levels(0.5)[:30]
-    users, items = np.nonzero(rng.random(levels.shape) < 0.5)
-    data = users, items, levels[users, items]
-    states = []
-    for blocks in (1, 2):
-        made = partial(loop.make_blocks, max_blocks=blocks, block_cost=0.0)
-        with monkeypatch.context() as patched:
-            patched.setattr(loop, "make_blocks", made)
-            engine = EM("probit", accelerate=False, max_iterations=2)
-            states.append(engine.run(*data, progress_bar=False).state)
-    for one, other in zip(*(state[:-2] for state in states), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(("kind", "operation"), [("probit", "lu"), ("gaussian", "eigh")])

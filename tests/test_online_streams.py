@@ -226,31 +226,6 @@ def test_states_of_other_learners_are_refused(tmp_path):
         clone(model).predict(X)
 
 
-def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "state.npz"
-    model = clone(LEARNERS["WidrowHoff"]).partial_fit(X[:20], Y[:20])
-    model.save(path)
-    before = path.read_bytes()
-    monkeypatch.setattr(np, "savez", _fail_half_way)
-    with pytest.raises(OSError, match="disk is full"):
-        model.partial_fit(X[:20], Y[:20]).save(path)
-    assert path.read_bytes() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["state.npz"]
-
-
-def test_a_save_without_folder_names_the_file(tmp_path):
-    model = clone(LEARNERS["WidrowHoff"]).partial_fit(X[:20], Y[:20])
-    path = tmp_path / "none" / "state.npz"
-    with pytest.raises(FileNotFoundError) as caught:
-        model.save(path)
-    assert str(caught.value) == f"[Errno 2] No such file or directory: {str(path)!r}"
-
-
-def _fail_half_way(file, **arrays):
-    file.write(b"half")
-    raise OSError("disk is full")
-
-
 def test_fit_starts_afresh_and_a_refused_fit_forgets_nothing():
     model = clone(LEARNERS["WidrowHoff"]).partial_fit(X[:100], Y[:100])
     with pytest.raises(ValueError, match="row 0"):

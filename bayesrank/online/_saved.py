@@ -28,9 +28,8 @@ class SavedLearner(BaseEstimator, ABC):
     notes_: Any
     n_features_in_: int
     feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
-    _implied: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # options of older files that are always so now
+    # Options in older files that are always so now.
+    _implied: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def _init_state(self, num_features: int) -> Any:
