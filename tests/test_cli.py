@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import bayesrank
 from bayesrank.cli import main, pipeline
-from bayesrank.cli.outputs import OutputError, output_folder
+from bayesrank.cli.outputs import OutputError, drawn, output_folder
 from bayesrank.cli.trust import Check
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import summarize
@@ -52,7 +52,7 @@ def seen(monkeypatch):
     def analyse(data, settings, ranking, steps):
         with steps.step("Drawing"):
             checks = (Check("Right?", "yes", "By all means."),)
-        return pipeline.Analysis(checks, ("A note.",), _Posterior(), {"ranking.png": Figure()})
+        return pipeline.Analysis(checks, ("A note.",), _Posterior(), {"ranking.png": drawn(Figure)})
 
     monkeypatch.setattr(pipeline, "rank_items", rank_items)
     monkeypatch.setattr(pipeline, "analyse", analyse)

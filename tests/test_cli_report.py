@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from bayesrank.cli.outputs import drawn
 from bayesrank.cli.report import report
 from bayesrank.cli.trust import Check
 from bayesrank.ranking import count_records, summarize
@@ -69,7 +70,9 @@ def make(n=5, elo=None):
     figure.subplots().plot([0, 1])
     checks = [Check("Right?", "NO", "Because x < y & z.")]
     summary = summarize(draws, names, records=records)
-    text = report(summary, "A <b> wins.", checks, ["A note."], {"ranking.png": figure}, elo)
+    text = report(
+        summary, "A <b> wins.", checks, ["A note."], {"ranking.png": drawn(lambda: figure)}, elo
+    )
     return summary, text
 
 

@@ -186,12 +186,16 @@ def _figures(evaluation: Evaluation) -> dict[str, Any]:
     )
     ends = figures["mean"], figures["low"], figures["high"]
     values = np.asarray(rows[1].result.values, float)
-    queries = Figure(layout="constrained")
-    ax = queries.add_subplot()
-    ax.hist(values[~np.isnan(values)], bins=20, range=(0, 1))
-    ax.set(xlabel=rows[1].name, ylabel="Queries")
+
+    def histogram() -> Figure:
+        figure = Figure(layout="constrained")
+        ax = figure.add_subplot()
+        ax.hist(values[~np.isnan(values)], bins=20, range=(0, 1))
+        ax.set(xlabel=rows[1].name, ylabel="Queries")
+        return figure
+
     return {
         "figures.csv": figures,
         "figures.png": drawn(plot_figures, list(figures["figure"]), *ends),
-        "queries.png": queries,
+        "queries.png": drawn(histogram),
     }

@@ -26,6 +26,7 @@ from bayesrank.cli.interrupt import at_the_end, keep, look, undivided
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 _CRLF = "\r\n"
+DPI = 150  # of pictures
 _OLD = "replaced"  # folder of the draft, for what stood in the place of results
 
 
@@ -80,21 +81,19 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
 
 
 def write(path: Path, thing: Any) -> None:
-    """Write a result in the way of its kind: text, table, picture, posterior, arrays, or model.
+    """Write a result in the way of its kind: text, PNG, table, posterior, arrays, or model.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
-    if isinstance(thing, str):
-        path.write_text(thing, encoding="utf-8")
+    if isinstance(thing, str | bytes):
+        path.write_bytes(thing if isinstance(thing, bytes) else thing.encode())
     elif hasattr(thing, "itertuples"):
         write_tables([(path, table_rows(thing))])
     elif hasattr(thing, "to_netcdf"):
         thing.to_netcdf(str(path), engine="h5netcdf")
-    elif hasattr(thing, "savefig"):
-        thing.savefig(path, dpi=150)
     elif isinstance(thing, Mapping):
         from bayesrank._states import write_arrays
 
@@ -103,8 +102,8 @@ def write(path: Path, thing: Any) -> None:
         thing.save(path)
 
 
-def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Return the figure that a plot draws, for a file, whether or not there is a screen."""
+def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> bytes:
+    """Return what a plot draws as PNG, whether or not there is a screen."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -112,8 +111,10 @@ def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
     made = plot(*args, **options)
     figure = made if hasattr(made, "savefig") else made.figure
-    plt.close(figure)  # pyplot need not keep it
-    return figure
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI)
+    plt.close(figure)
+    return file.getvalue()
 
 
 def table_rows(frame: Any) -> list[Sequence[Any]]:

@@ -18,8 +18,6 @@ from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from bayesrank.diagnostics import CrossCheck
     from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
 
@@ -72,7 +70,7 @@ class Analysis(NamedTuple):
     checks: tuple[Check, ...]
     notes: tuple[str, ...]  #: sentences to print below the table
     posterior: Any  #: ArviZ InferenceData (0.x) or DataTree (1.x)
-    figures: dict[str, "Figure"]  #: by file name, one of `FIGURES`
+    figures: dict[str, bytes]  #: by file name, one of `FIGURES`
 
 
 def run(data: ComparisonData, settings: Settings) -> None:
@@ -269,9 +267,7 @@ def _spread(result: Any) -> dict[str, np.ndarray] | None:
     return {name: np.quantile(v, (0.05, 0.95), axis=(0, 1)) for name, v in draws.items()}
 
 
-def _draw(
-    data: ComparisonData, ranking: Ranking, check: "CrossCheck | None"
-) -> dict[str, "Figure"]:
+def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") -> dict[str, bytes]:
     from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
 
     component = np.empty(data.num_items, np.int64)
