@@ -260,6 +260,7 @@ def test_correlations_are_learned_and_kept(tmp_path):
     assert_allclose(prior.predict_proba(X), plain.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_empty_sets_and_labels_that_never_differ():
     X = np.arange(6.0)[:, None]
     model = LabelRanker(labels=NAMES).fit(X, relevant=[[], ["sea"], ["sea"], [], ["sea"], []])

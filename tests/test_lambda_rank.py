@@ -118,6 +118,7 @@ def test_other_fields_of_ranks_have_no_potential_either(name):
     assert not is_convex(Field(name), SCORES, LABELS)
 
 
+@pytest.mark.slow
 def test_a_field_with_a_potential_is_conservative_wherever_its_kinks_are():
     """Slopes of sums of functions of single margins, which jump or bend at random places."""
     places = jnp.asarray(np.random.default_rng(3).normal(size=(4, 4, 3)))
@@ -133,6 +134,7 @@ def test_a_field_with_a_potential_is_conservative_wherever_its_kinks_are():
     assert is_conservative(field, SCORES, LABELS, num_loops=30)
 
 
+@pytest.mark.slow
 def test_the_margin_field_on_a_list_has_the_potential_of_its_pairs():
     assert is_conservative(Field("margin", delta=0.7), SCORES, LABELS)
     assert is_convex(Field("margin", delta=0.7), SCORES, LABELS)
@@ -149,6 +151,7 @@ def test_the_margin_field_on_a_list_has_the_potential_of_its_pairs():
     np.testing.assert_allclose(lam, -np.array(slope), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_pull_to_zero_adds_to_the_diagonal_of_the_hessian():
     with jax.enable_x64(True):
         s, y, where = jnp.asarray(SCORES), jnp.asarray(LABELS), jnp.array([True, True, True, False])
@@ -189,6 +192,7 @@ def test_lightgbms_normalised_field_is_not_even_locally_conservative():
     assert (bool(verdict), verdict.reason) == (False, "jacobian")
 
 
+@pytest.mark.slow
 def test_the_papers_field_of_two_documents_is_convex_with_its_slip_mended():
     def paper(delta, below):
         def field(s, labels, where):
@@ -247,6 +251,7 @@ def test_fields_reproduce_lightgbm(normalised):
     np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_slope_of_the_frozen_program_is_the_field():
     X, y, query = graded_lists()
     lists = group_queries(query, len(y))
@@ -270,6 +275,7 @@ def frozen():
     return model, model.posterior(), (X, y, query)
 
 
+@pytest.mark.slow
 def test_ep_and_nuts_agree_on_the_frozen_program(frozen):
     _, ep, _ = frozen
     mcmc = MCMC(NUTS(weighted_preferences), num_warmup=200, num_samples=600, progress_bar=False)
@@ -280,6 +286,7 @@ def test_ep_and_nuts_agree_on_the_frozen_program(frozen):
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_ep_and_svi_agree_on_the_frozen_program(frozen):
     _, ep, _ = frozen
     guide = AutoMultivariateNormal(weighted_preferences)

@@ -54,6 +54,7 @@ def test_shared_terms_are_those_of_the_dense_tables():
     assert got.second.tolist() == second[pair, term].tolist()
 
 
+@pytest.mark.slow
 def test_the_okapi_form_and_the_basis_begin_as_bm25(world):
     rows = check_counts(world[0])
     known = collection(rows)
@@ -88,7 +89,11 @@ def test_the_networks_form_is_the_product_of_three_and_positive(world):
 
 @pytest.mark.parametrize(
     ("form", "loss", "num_unlinked"),
-    [("mlp", "hinge", 3), ("okapi", "softmax", 10), ("basis", "probit", 5)],
+    [
+        pytest.param("mlp", "hinge", 3, marks=pytest.mark.slow),
+        ("okapi", "softmax", 10),
+        pytest.param("basis", "probit", 5, marks=pytest.mark.slow),
+    ],
 )
 def test_learning_raises_precision_on_links_held_out(world, form, loss, num_unlinked):
     counts, links = world
@@ -141,6 +146,7 @@ def test_links_at_search_time(world):
     np.testing.assert_allclose(got, wanted, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_margins_are_linear_in_the_basis(world):
     """Scores of the basis, document by document, against margins of triples."""
     rows = check_counts(world[0])
@@ -157,6 +163,7 @@ def test_margins_are_linear_in_the_basis(world):
     np.testing.assert_allclose(features[..., :5].sum(-1), margins, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_ep_agrees_with_nuts_on_the_program():
     from numpyro.infer import MCMC, NUTS
 
@@ -188,6 +195,7 @@ def test_a_linked_pair_is_one_event():
     assert np.exp(apart.log_evidence) < share.mean() - 20 * error
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_the_linked_document_is_the_best_of_several():
     rng = np.random.default_rng(0)
     inside: dict[bool, list] = {False: [], True: []}

@@ -6,10 +6,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "many-leagues.md"
 
 
+@pytest.mark.slow
 def test_each_league_is_as_it_is_by_itself():
     text = PAGE.read_text(encoding="utf-8")
     [block] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
