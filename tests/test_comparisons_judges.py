@@ -13,8 +13,6 @@ from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import EP
 from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.comparisons import arena_data, fit_arena
-from bayesrank.solvers.comparisons.judges_gaussian import posterior
-from bayesrank.solvers.comparisons.judges_sites import moments
 
 
 def simulate(seed, n, judges, groups, size, *, careless=0):
@@ -55,6 +53,7 @@ def as_params(fit):
     return params
 
 
+@pytest.mark.slow
 def test_ep_nuts_and_svi_agree_on_the_program():
     _, pairs, log = simulate(0, 4, 3, 2, 60)
     params: dict[str, Any] = {name: prior.median for name, prior in SCALES.items()}
@@ -76,7 +75,10 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in ("skills", "all") else pytest.param(n, marks=pytest.mark.slow) for n in PARTS],
+)
 def test_the_solver_has_the_means_and_variances_of_ep(name):
     _, pairs, log = simulate(1, 5, 3, 2, 120)
     log = {part: log[part] for part in PARTS[name]}
@@ -104,6 +106,7 @@ def test_the_solver_has_the_means_and_variances_of_ep(name):
         np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=2e-3)
 
 
+@pytest.mark.slow
 def test_reliabilities_and_tie_width_are_at_the_mode_of_ep_s_evidence():
     _, pairs, log = simulate(2, 5, 3, 2, 300)
     fit = fit_arena(arena_data(5, pairs, **log), tolerance=1e-3)
@@ -130,46 +133,6 @@ def test_reliabilities_and_tie_width_are_at_the_mode_of_ep_s_evidence():
         assert abs(0.05 * (up - down) / (2 * at_mode - up - down)) < 0.01
 
 
-def test_eliminating_judges_is_inverting_the_whole_precision():
-    rng = np.random.default_rng(3)
-    judges, width, size = 4, 2, 6
-    root = rng.normal(size=(size + judges * width, 40))
-    whole = root @ root.T
-    inside = whole[size:, size:].reshape(judges, width, judges, width)
-    keep = np.eye(judges)[:, None, :, None] * inside
-    whole[size:, size:] = keep.reshape(judges * width, -1) + np.eye(judges * width)
-    coupling = whole[:size, size:].reshape(size, judges, width).transpose(2, 0, 1)
-    local = np.stack([keep[j, :, j] for j in range(judges)]) + np.eye(width)
-    expected = np.linalg.inv(whole)
-    found = posterior(whole[:size, :size].copy(), coupling.copy(), local)
-    np.testing.assert_allclose(found.covariance, expected[:size, :size], rtol=1e-8)
-    cross = expected[:size, size:].reshape(size, judges, width).transpose(2, 0, 1)
-    np.testing.assert_allclose(-found.gain, cross, atol=1e-5)
-    corner = expected[size:, size:].reshape(judges, width, judges, width)
-    for judge in range(judges):
-        np.testing.assert_allclose(found.local[judge], corner[judge, :, judge], rtol=1e-4)
-
-
-def test_derivatives_of_outcomes_are_differences():
-    outcome, mean = np.repeat([0, 1, 2], 5), np.tile([-6.0, -0.5, 0.0, 0.7, 9.0], 3)
-    variance, width, step = np.full(15, 0.3), 0.6, 1e-5
-    found = moments(outcome, mean, variance, width)
-    up, down = (moments(outcome, mean + e, variance, width) for e in (step, -step))
-    wide, thin = (moments(outcome, mean, variance, width + e) for e in (step, -step))
-    for value, more, less in [
-        (found.mean, up.log_z, down.log_z),
-        (found.mean2, up.mean, down.mean),
-        (found.width, wide.log_z, thin.log_z),
-        (found.width2, wide.width, thin.width),
-        (found.cross, wide.mean, thin.mean),
-    ]:
-        np.testing.assert_allclose(value, (more - less) / (2 * step), rtol=1e-5, atol=1e-6)
-    total = sum(
-        np.exp(moments(np.full(1, k), mean[:1], variance[:1], width).log_z) for k in (0, 1, 2)
-    )
-    np.testing.assert_allclose(total, 1.0)
-
-
 def test_rows_that_count_twice_are_two_rows():
     _, pairs, log = simulate(4, 4, 2, 2, 50)
     twice: dict = {k: v if np.isscalar(v) else np.tile(v, 2) for k, v in log.items()}
@@ -180,6 +143,7 @@ def test_rows_that_count_twice_are_two_rows():
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_is_true_and_effects_are_recovered():
     inside = {"skill": [], "group": [], "reliability": [], "bias": [], "effects": []}
     for seed in range(30):

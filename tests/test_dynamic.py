@@ -12,7 +12,7 @@ from numpyro.infer import MCMC, NUTS, Predictive
 from bayesrank.infer import EP, IntegratedEP
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.models import dynamic_thurstone, thurstone
+from bayesrank.models import dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
 
@@ -118,18 +118,6 @@ def test_nuts_agrees():
     sd = result.stddev["f"]
     assert (np.abs(draws.mean(axis=0) - result.mean["f"]) < 0.1 * sd).all()
     assert (np.abs(draws.std(axis=0) / sd - 1.0) < 0.1).all()
-
-
-@pytest.mark.slow
-def test_at_one_time_nothing_moves():
-    pairs, _ = season(10)
-    key = jax.random.key(0)
-    static = EP(thurstone).run(key, NUM_ITEMS, pairs, params={"scale": 1.0})
-    still = DynamicEP().run(key, NUM_ITEMS, pairs, times=np.array([3.0]), params={"scale": 1.0})
-    np.testing.assert_allclose(still.joint_mean, static.joint_mean, atol=1e-8)
-    np.testing.assert_allclose(still.joint_covariance, static.joint_covariance, atol=1e-8)
-    np.testing.assert_allclose(still.log_evidence, static.log_evidence, atol=1e-8)
-    assert not still.eliminated_sites
 
 
 @pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])

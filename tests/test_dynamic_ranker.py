@@ -1,10 +1,7 @@
 """`PairwiseRanker(time=)`: times of every kind, predictions ahead, files, the command, refusals."""
 
-import datetime
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,9 +12,7 @@ from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli.app import cli
 from bayesrank.datasets import DataError, read_comparisons
 from bayesrank.estimators.times import read_times
-from bayesrank.models.dynamic import PROCESSES
 from bayesrank.solvers.comparisons.dynamic import check_room
-from bayesrank.solvers.comparisons.process import move, steps_of
 
 NAMES = np.array(["ann", "bob", "cy", "dee"], object)
 RNG = np.random.default_rng(0)
@@ -50,19 +45,6 @@ def test_dates_numbers_and_columns_in_any_order_are_one_fit(ranker):
     assert ranker.clock_.text(ranker.clock_.last) == LAST
 
 
-def test_dates_of_every_kind_are_read_alike():
-    first, second = datetime.datetime(2024, 1, 1, 12), datetime.datetime(2024, 1, 3)
-    kinds = [
-        np.array([first, second], "datetime64[s]"),
-        [first, second],
-        pd.Series([first, second]),
-        ["2024-01-01 12:00", "2024-01-03"],
-    ]
-    for each in kinds:
-        days, dates = read_times(each, "time")
-        assert dates and (days == [19723.5, 19725.0]).all()
-
-
 def test_ahead_of_the_data_a_walk_is_known_less_and_less(ranker):
     pairs, days = [("ann", "bob"), ("ann", "bob")], np.array([0, 50])
     time = np.datetime64(LAST) + days
@@ -81,23 +63,6 @@ def test_ahead_of_the_data_a_walk_is_known_less_and_less(ranker):
     held_out = pd.DataFrame({"winner": ["ann"] * 2, "loser": ["bob"] * 2, "time": time})
     np.testing.assert_allclose(ranker.score(held_out), np.log(expected).mean(), atol=1e-9)
     np.testing.assert_allclose(ranker.predict_proba(held_out), expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("process", PROCESSES)
-def test_two_gaps_of_time_are_one(process):
-    rng = np.random.default_rng(0)
-    size = 2 if process == "matern32" else 1
-    root = rng.normal(size=(3 * size, 3 * size))
-    with jax.enable_x64(True):
-        decay, noise = steps_of(
-            process, jnp.array(1.2), jnp.array(0.6), jnp.array([0.3, 0.5, 0.8])
-        )[1:]
-        state = jnp.asarray(rng.normal(size=(size, 3))), jnp.asarray(root @ root.T)
-        state = state[0], state[1].reshape(size, 3, size, 3)
-        once = move(*state, decay[2], noise[2])
-        twice = move(*move(*state, decay[0], noise[0]), decay[1], noise[1])
-    for one, two in zip(once, twice, strict=True):
-        np.testing.assert_allclose(one, two, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from sklearn.utils import estimator_checks
 import bayesrank
 from bayesrank import PreferenceGP
 from bayesrank.estimators import skills
-from bayesrank.infer import EP, compiled
+from bayesrank.infer import EP
 from bayesrank.models import preference_gp
 from bayesrank.solvers.comparisons.posterior import outcome_chances
 
@@ -57,33 +57,6 @@ def _like(estimator: PreferenceGP, **options: Any) -> PreferenceGP:
 
 
 # ---------------------------------------------------------------- predictions
-
-
-def _kernel(A, B):
-    """The kernel written out, with the jitter of a double-precision Gram matrix."""
-    scaled = ((A[:, None] - B[None]) / PARAMS["lengthscale"]) ** 2
-    return PARAMS["amplitude"] ** 2 * np.exp(-0.5 * scaled.sum(axis=-1))
-
-
-def _brute_force(X, X_new, rows, tau, nu):
-    """Posterior at new items from EP's sites alone, by conditioning one big Gaussian on them."""
-    both = np.vstack([X, X_new])
-    both = (both - X.mean(axis=0)) / X.std(axis=0)
-    prior = _kernel(both, both) + 1e-6 * PARAMS["amplitude"] ** 2 * np.eye(len(both))
-    A = np.zeros((len(rows), len(both)))
-    A[np.arange(len(rows)), rows[:, 0]], A[np.arange(len(rows)), rows[:, 1]] = 1.0, -1.0
-    inner = np.linalg.inv(np.diag(1.0 / tau) + A @ prior @ A.T)
-    covariance = prior - prior @ A.T @ inner @ A @ prior
-    return (covariance @ A.T @ nu)[len(X) :], covariance[len(X) :, len(X) :]
-
-
-def test_new_items_against_conditioning_by_brute_force(data, fitted):
-    X, comparisons = data
-    X_new = with_units(np.random.default_rng(5).uniform(-1.5, 1.5, (6, 2)))
-    mean, covariance = _brute_force(X, X_new, comparisons, *fitted.result_.sites["comparison"])
-    skill, sd = fitted.predict(X_new)
-    np.testing.assert_allclose(skill, mean, atol=1e-5)
-    np.testing.assert_allclose(sd, np.sqrt(np.diagonal(covariance)), atol=1e-5)
 
 
 def test_new_items_against_the_program_with_new_items(data, fitted):
@@ -272,33 +245,12 @@ def test_scikit_learn_checks(check):
     assert bayesrank.PreferenceGP is type(estimator)
 
 
-def test_clone_is_unfitted_with_the_same_options(fitted):
-    copied = _like(fitted)
-    assert copied.get_params() == fitted.get_params()
-    assert not hasattr(copied, "result_")
-
-
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_pickle_and_copy_keep_the_fit(fitted, duplicate):
     other = duplicate(fitted)
     X_new = with_units(np.array([[0.3, -0.2], [1.4, 0.9]]))
     np.testing.assert_array_equal(other.predict(X_new), fitted.predict(X_new))
     np.testing.assert_array_equal(other.rank().prob_best, fitted.rank().prob_best)
-
-
-def test_a_second_fit_of_the_same_shape_compiles_nothing(data, learned, monkeypatch):
-    X, comparisons = data
-
-    def compile_again(*_):
-        raise AssertionError("compiled again")
-
-    monkeypatch.setattr(compiled, "_compile", compile_again)
-    reversed_ = _like(learned).fit(X, comparisons[:, ::-1].copy())
-    assert np.corrcoef(learned.predict()[0], reversed_.predict()[0])[0, 1] < -0.9
-    plain = PreferenceGP(ard=True, hyperparameters="maximum")
-    plain.fit(X, comparisons)  # and neither does a new estimator
-    with pytest.raises(AssertionError, match="compiled again"):
-        plain.fit(X[:-1], [(0, 1)])
 
 
 def test_same_seed_same_draws(data, fitted):
@@ -317,13 +269,6 @@ def test_data_frames_keep_their_names(data, fitted):
     np.testing.assert_allclose(estimator.predict(frame)[0], fitted.predict(X)[0], atol=1e-10)
     with pytest.raises(ValueError, match="feature names should match"):
         estimator.predict(frame.rename(columns={"price": "cost"}))
-
-
-def test_columns_of_a_table_go_by_their_names(data, fitted):
-    X, comparisons = data
-    table = pd.DataFrame(comparisons[:, ::-1], columns=["loser", "winner"], dtype="Int64")
-    other = _like(fitted).fit(X, table)
-    np.testing.assert_array_equal(other.predict()[0], fitted.predict()[0])
 
 
 # ---------------------------------------------------------------- refusals

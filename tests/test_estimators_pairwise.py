@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from numpyro.infer.util import log_density
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -93,11 +92,6 @@ def test_features_in_every_form(featured, features, items):
     np.testing.assert_allclose(other.predict(), featured.predict(), atol=1e-9)
 
 
-def test_rows_of_an_array_are_names(featured):
-    other = _like(featured, item_features=X).fit(ROWS)
-    np.testing.assert_array_equal(other.predict([3]), featured.predict(["oak"]))
-
-
 @pytest.mark.slow
 def test_ties_are_a_third_outcome(alone):
     table = pd.DataFrame(WINS, columns=["winner", "loser"])
@@ -111,16 +105,6 @@ def test_ties_are_a_third_outcome(alone):
     assert by_column.score(pair, ties=[True]) == pytest.approx(np.log(shares[1][0]))
     with pytest.raises(ValueError, match="some comparisons are tied, but none"):
         alone.score(pair, ties=[True])
-
-
-@pytest.mark.slow
-def test_weights_are_powers_of_the_likelihood():
-    f, weights = np.array([0.3, -0.2, 0.4, 0.0, -1.0]), np.linspace(0.5, 3.0, len(ROWS))
-    values = {"f": f, "scale": np.array(1.0)}
-    density, _ = log_density(thurstone, (5, ROWS), {"weights": weights}, values)
-    won = norm.logcdf((f[ROWS[:, 0]] - f[ROWS[:, 1]]) / np.sqrt(2.0))
-    prior = norm.logpdf(f).sum() + norm.logpdf(0.0)
-    np.testing.assert_allclose(density, prior + weights @ won, rtol=1e-6)
 
 
 @pytest.mark.slow

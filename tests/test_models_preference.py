@@ -172,16 +172,6 @@ def test_log_density_of_thurstone_is_the_one_computed_by_hand(likelihood, outcom
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
 
 
-def test_one_scale_of_amplitude_noise_and_skills_is_not_identified():
-    """The likelihood keeps its value if all of them double: why the noise has a tight prior."""
-    f = RNG.normal(size=8)
-    totals = []
-    for factor in (1.0, 2.0):
-        values = {"amplitude": factor, "lengthscale": 0.9, "noise": factor, "f": factor * f}
-        totals.append(_log_density(preference_gp, (X, COMPARISONS), {}, values)[1])
-    np.testing.assert_allclose(*totals, rtol=1e-12)
-
-
 def test_renumbering_the_items_changes_nothing():
     f, order = RNG.normal(size=8), RNG.permutation(8)
     renumbered = np.argsort(order)[COMPARISONS]
@@ -190,28 +180,7 @@ def test_renumbering_the_items_changes_nothing():
     np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
-def test_repeated_comparisons_count():
-    values = {"f": RNG.normal(size=8)}
-    once, prior = (
-        _log_density(thurstone, (8, pairs), {"scale": 1.0}, values)[0]
-        for pairs in (COMPARISONS, None)
-    )
-    twice, _ = _log_density(thurstone, (8, np.tile(COMPARISONS, (2, 1))), {"scale": 1.0}, values)
-    np.testing.assert_allclose(twice - prior, 2 * (once - prior), rtol=1e-9)
-
-
 # --- With the engines of NumPyro ----------------------------------------------------------------
-
-
-def test_prior_predictive_skills_have_the_prior_covariance():
-    fixed = handlers.condition(preference_gp, HYPER)
-    draws = Predictive(fixed, num_samples=20_000)(jax.random.key(0), X, X_new=X_NEW)
-    skills = np.concatenate([draws["f"], draws["f_new"]], axis=1)
-    both = np.concatenate([X, X_NEW])
-    expected = _covariance(both, both, 1.4, 0.9)
-    # The sd of an entry of a sample covariance of normals.
-    error = np.sqrt((expected**2 + 1.4**4) / 20_000)
-    assert np.max(np.abs(np.cov(skills.T) - expected) / error) < 4.5
 
 
 def test_outcomes_of_given_pairs_are_drawn_without_conditioning():
@@ -232,6 +201,7 @@ def test_outcomes_of_given_pairs_are_drawn_without_conditioning():
     assert np.max(np.abs((with_ties["comparison"] == 2).mean(0) - first) / error) < 4.5
 
 
+@pytest.mark.slow
 def test_nuts_agrees_with_importance_sampling_from_the_prior():
     """Exact up to Monte Carlo error, which both routes report."""
     draws = RNG.multivariate_normal(np.zeros(8), _prior_covariance(), size=200_000)

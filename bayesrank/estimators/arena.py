@@ -165,7 +165,8 @@ class ArenaRanker(NamedRanker):
         fit = fit_log(log, Independent(log.num_items), self._settings(), callback)
         self._keep(fit)
         self.hyperparameters_ = fit.choice
-        self.names_, self.judge_names_ = list(log.names), list(log.judge_names)
+        self.names_ = list(log.names)
+        self.judge_names_ = list(log.judge_names)
         # One category alone cannot be told from the overall skill.
         self.group_names_ = list(log.group_names) if len(log.group_names) > 1 else []
         self.position_label_ = log.position_label or "being shown first"

@@ -51,7 +51,7 @@ def prior_medians(
 class EPEstimator(BaseEstimator):
     """An estimator over one program, run by EP."""
 
-    result_: EPResult | IntegratedEPResult
+    result_: Any
 
     @property
     def result(self) -> EPResult | IntegratedEPResult:

@@ -72,8 +72,9 @@ def read_columns(
     pairs, names = _numbered(comparisons, columns, items, cure)
     count = len(pairs)
     weights = _weights(said["weight"], count)
+    whole: Any = tuple(names)
     data = ComparisonData(
-        tuple(names),
+        whole,
         pairs,
         check_ties(said["tie"], count),
         weights=weights,
@@ -224,7 +225,8 @@ def _factorized(columns: Sequence[Any], name: str) -> tuple[NDArray[np.int64], l
         ids = list(seen)
     values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     values = [each.item() if isinstance(each, np.generic) else each for each in values]
-    return codes.astype(np.int64).reshape(len(columns), -1).T, values
+    numbers: Any = codes.astype(np.int64).reshape(len(columns), -1).T
+    return numbers, values
 
 
 def _cells(column: Any) -> NDArray[Any]:
@@ -232,7 +234,7 @@ def _cells(column: Any) -> NDArray[Any]:
     if isinstance(column, str | bytes) or not np.iterable(column):
         raise TypeError("a column is many cells")
     plain = getattr(column, "to_pylist", None)
-    cells = column if plain is None else plain()
+    cells: Any = column if plain is None else plain()
     if hasattr(cells, "dtype") and np.asarray(cells).dtype.kind in "iufbU":
         return np.asarray(cells)
     found = np.empty(len(cells), object)

@@ -149,7 +149,8 @@ class OrderRanker(NamedRanker):
         if isinstance(orders, ComparisonData):
             if orders.orders is None:
                 raise ValueError("orders has comparisons by pairs alone; use PairwiseRanker")
-            return list(orders.names), orders.orders.groups, orders.features
+            data = self._said_by(orders)
+            return list(data.names), orders.orders.groups, data.features
         said = _read_orders(orders)
         named = dict.fromkeys(name for order in said for group in order for name in group)
         names, features = self._read_items()

@@ -62,8 +62,8 @@ class SkillRanker(EPEstimator):
     laplacian_: sparse.csr_array | None
     components_: NDArray[np.int64] | None = None
     records_: ItemRecords | None = None
-    feature_mean_: Array | None = None
-    feature_scale_: Array | None = None
+    feature_mean_: Any = None
+    feature_scale_: Any = None
 
     def rank(
         self, names: Sequence[object] | None = None, *, prob: float = 0.9, k: int | None = None
@@ -273,7 +273,7 @@ class NamedRanker(SkillRanker):
     def _names(self) -> list[Hashable]:
         return self.names_
 
-    def _numbers(self, items: Sequence[Hashable] | None, cure: str) -> NDArray[np.int64]:
+    def _numbers(self, items: Sequence[Hashable] | None, cure: str | None) -> NDArray[np.int64]:
         """Numbers of named items, or of all."""
         if items is None:
             return np.arange(len(self.names_))
@@ -282,10 +282,8 @@ class NamedRanker(SkillRanker):
     def _data(self, comparisons: Any, given: Mapping[str, Any]) -> ComparisonData:
         """Comparisons by pairs with what is known of the items; see `read_columns`."""
         if isinstance(comparisons, ComparisonData):
-            data, features = read_columns(comparisons, None, given), self.item_features
-            if features is not None and data.features is not None:
-                raise ValueError("comparisons has features and item_features is given; leave one")
-            names, features = list(data.names), data.features
+            data = read_columns(comparisons, None, given)
+            features = self._said_by(data).features
         else:
             names, features = self._read_items()
             where = "items" if features is None else "item_features"
@@ -293,6 +291,14 @@ class NamedRanker(SkillRanker):
             data = read_columns(comparisons, names, given, f"it is not in {where}")
         refuse_one(data.names)
         return replace(data, features=features)
+
+    def _said_by(self, data: ComparisonData) -> ComparisonData:
+        """Data that name their items and features themselves; options that say others are wrong."""
+        if self.item_features is not None:
+            raise ValueError("comparisons has its features; leave item_features out")
+        if self.items is not None and list(self.items) != list(data.names):
+            raise ValueError("comparisons names its items, and items names others; leave items out")
+        return data
 
     def _read_items(self) -> tuple[list[Hashable] | None, Array | None]:
         """Names of all items and their features, where `items` or `item_features` say them."""

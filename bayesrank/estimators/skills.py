@@ -93,7 +93,7 @@ def fit_skills(
     search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
     inducing = isinstance(skills, ProcessSkills) and skills.inducing and of_pairs
     if inducing:
-        search = (_LOW_RANK, *fewer_comparisons(*args, options))
+        search = (_LOW_RANK, *fewer_comparisons(args[0], args[1], options))
     if choice == "prior":
         params = prior_medians(*search, params)
     else:
@@ -104,7 +104,7 @@ def fit_skills(
         )
         params, choice = found.params, "maximum"
     if inducing:
-        options["rank"] = enough_inducing(params, *args, options)
+        options["rank"] = enough_inducing(params, args[0], args[1], options)
     result = engine_of(program).run(
         draw_key, *args, params=params, num_samples=settings.num_samples, **options
     )

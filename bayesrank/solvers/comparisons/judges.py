@@ -6,7 +6,6 @@ It is one Gaussian, in which reliabilities and the tie width are uncertain by th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,15 +72,23 @@ class JudgedSkills:
         mean, covariance = self._moments(asked.group)
         if asked.judge is not None:
             self._add_judge(mean, covariance, asked.judge, asked.group)
-        given = _margins(mean, covariance, asked)
-        win, loss = np.zeros(len(asked.first)), np.zeros(len(asked.first))
-        for weight, t in _grid(given.root):
-            log_width, r = (
-                given.log_width + given.root[0] @ t,
-                np.exp(given.log_reliability + given.root[1] @ t),
-            )
-            width = np.exp(log_width) if self.result.with_ties else 0.0
-            middle, variance = given.at(t, r, asked.position)
+        n, x, (first, second) = len(mean) - 3, asked.position, asked[:2]
+        own = np.diagonal(covariance)
+        root = _root(covariance[n + 1 :, n + 1 :])
+        back = np.linalg.pinv(root).T
+        # Of the difference of skills, with the advantage, the log width and the log reliability.
+        others = covariance[first, n:] - covariance[second, n:]
+        slope, slope_of_first = others[:, 1:] @ back, covariance[n, n + 1 :] @ back
+        left = own[first] + own[second] - 2.0 * covariance[first, second] - (slope**2).sum(1)
+        left_both = others[:, 0] - slope @ slope_of_first
+        left_first = own[n] - slope_of_first @ slope_of_first
+        win, loss = np.zeros(len(first)), np.zeros(len(first))
+        for weight, t in _grid(root):
+            log_width, log_reliability = mean[n + 1 :] + root @ t
+            width, r = np.exp(log_width) if self.result.with_ties else 0.0, np.exp(log_reliability)
+            middle = r * (mean[first] - mean[second] + slope @ t)
+            middle += x * (mean[n] + slope_of_first @ t)
+            variance = r**2 * left + 2.0 * r * x * left_both + x**2 * left_first
             scale = np.sqrt(2.0 + np.maximum(variance, 0.0))
             win += weight * ndtr((middle - width) / scale)
             loss += weight * ndtr((-middle - width) / scale)
@@ -129,45 +136,6 @@ class JudgedSkills:
             covariance[n + 2, n] += fit.bias_reliability[judge]
 
 
-class _GivenNormals(NamedTuple):
-    """Margins as functions of two standard normals, by which width and reliability vary."""
-
-    root: Floats
-    log_width: float
-    log_reliability: float
-    difference: tuple[Floats, Floats]  #: mean (P,), and slope in the two normals (2, P)
-    advantage: tuple[float, Floats]  #: mean, and slope in the two normals (2,)
-    left: tuple[Floats, Floats, float]  #: what is left of variances and of the covariance
-
-    def at(self, t: Floats, reliability: float, position: float) -> tuple[Floats, Floats]:
-        """Mean and variance of the margins given the two normals, both of shape (P,)."""
-        mean = reliability * (self.difference[0] + t @ self.difference[1])
-        mean += position * (self.advantage[0] + t @ self.advantage[1])
-        own, both, advantage = self.left
-        variance = reliability**2 * own + 2.0 * reliability * position * both
-        return mean, variance + position**2 * advantage
-
-
-def _margins(mean: Floats, covariance: Floats, asked: Asked) -> _GivenNormals:
-    n, first, second = len(mean) - 3, asked.first, asked.second
-    own = np.diagonal(covariance)
-    variance = own[first] + own[second] - 2.0 * covariance[first, second]
-    others = covariance[first, n:] - covariance[second, n:]
-    advantage, log_width, log_reliability = mean[n:]
-    root = _root(covariance[n + 1 :, n + 1 :])
-    with_difference = _whitened(root, others[:, 1:].T)
-    with_advantage = _whitened(root, covariance[n + 1 :, n])
-    left = (
-        np.maximum(variance - (with_difference**2).sum(0), 0.0),
-        others[:, 0] - with_advantage @ with_difference,
-        max(covariance[n, n] - with_advantage @ with_advantage, 0.0),
-    )
-    difference = mean[first] - mean[second], with_difference
-    return _GivenNormals(
-        root, log_width, log_reliability, difference, (advantage, with_advantage), left
-    )
-
-
 def _root(covariance: Floats) -> Floats:
     """Lower triangular root of a 2 x 2 covariance, of which either variance may be zero."""
     (a, b), (_, c) = covariance
@@ -176,16 +144,6 @@ def _root(covariance: Floats) -> Floats:
     root[1, 0] = b / root[0, 0] if a > 0.0 else 0.0
     root[1, 1] = np.sqrt(max(c - root[1, 0] ** 2, 0.0))
     return root
-
-
-def _whitened(root: Floats, cross: Floats) -> Floats:
-    """Covariances with the standard normals whose product with the root is what they stand for."""
-    found = np.zeros_like(cross)
-    if root[0, 0] > 0.0:
-        found[0] = cross[0] / root[0, 0]
-    if root[1, 1] > 0.0:
-        found[1] = (cross[1] - root[1, 0] * found[0]) / root[1, 1]
-    return found
 
 
 def _grid(root: Floats) -> Iterator[tuple[float, Floats]]:

@@ -179,7 +179,8 @@ class EPSkills:
         parts, at = self.components(), self.at
         if "position_effect" in at:
             rows = MarginRows.of(1, (1.0, at["position_effect"]))
-            position = tuple(float(each[0]) for each in moments_of(parts, rows))
+            mean, sd = moments_of(parts, rows)
+            position = float(mean[0]), float(sd[0])
         if "tie_width" in parts[0].params:
             logs = np.log([float(part.params["tie_width"]) for part in parts])
             weights = np.array([part.weight for part in parts])

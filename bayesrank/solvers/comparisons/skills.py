@@ -154,8 +154,9 @@ def at_later_times(skills: EPSkills, gap: float) -> list[Component]:
     for part in skills.components():
         mean = part.mean.reshape(-1, num_items)
         covariance = np.asarray(part.covariance).reshape(mean.shape * 2)
-        scale, pace = part.params["scale"], part.params[pace_of(process)]
         with jax.enable_x64(True):
+            scale = jnp.asarray(part.params["scale"])
+            pace = jnp.asarray(part.params[pace_of(process)])
             steps = steps_of(process, scale, pace, jnp.array([gap]))
             moved = move(jnp.asarray(mean), jnp.asarray(covariance), steps.decay[0], steps.noise[0])
         mean, covariance = (np.asarray(array) for array in moved)
