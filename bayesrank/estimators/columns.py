@@ -223,7 +223,7 @@ def _factorized(columns: Sequence[Any], name: str) -> tuple[NDArray[np.int64], l
         number = {cell: place for place, cell in enumerate(seen)}
         codes = np.array([number[cell] for column in cells for cell in column], np.int64)
         ids = list(seen)
-    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    values: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     values = [each.item() if isinstance(each, np.generic) else each for each in values]
     numbers: Any = codes.astype(np.int64).reshape(len(columns), -1).T
     return numbers, values

@@ -13,6 +13,7 @@ from bayesrank.estimators.columns import (
     numbers_of,
     read_columns,
     read_pairs,
+    refuse_columns,
     refuse_times,
     time_of,
 )
@@ -187,6 +188,7 @@ class PairwiseRanker(NamedRanker):
         """
         given = {"ties": ties, "sample_weight": sample_weight, "time": time}
         data = self._data(comparisons, given)
+        refuse_columns(data)
         skills = self._skills(data)
         self._keep(fit_skills(data, skills, self._settings(), callback))
         self._count(data)

@@ -164,7 +164,8 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
         _check_fit(result, len(ranker.group_names_))
         params = {name: np.asarray(value) for name, value in result.scales.items()}
         num_skills = result.num_items
-    if not num_skills == len(ranker.names_) == np.size(ranker.components_):
+    components: Any = ranker.components_
+    if not num_skills == len(ranker.names_) == len(components):
         raise ValueError("names and skills are not as many")
     ranker.result_, ranker.params_ = result, params
     if state.get("records") is not None:

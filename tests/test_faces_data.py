@@ -1,0 +1,64 @@
+"""`fit` of rankers of comparisons on `ComparisonData`: as by names, or refused by the column."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bayesrank import ArenaRanker, PairwiseRanker
+from bayesrank.datasets import ComparisonData, OrderEvents
+from bayesrank.estimators import OrderRanker
+
+NAMES = ("tea", "coffee", "milk")
+PAIRS = np.array([[0, 1], [1, 2], [0, 2], [2, 1]])
+DATA = ComparisonData(NAMES, PAIRS, np.array([False, False, True, False]))
+ORDERS = OrderEvents((((0,), (1,), (2,)), ((1,), (0, 2))), np.array([2, 1]))
+JUDGED = replace(DATA, judges=np.array([0, 1, 0, 1]), judge_names=("u", "v"))
+LINES = np.arange(3.0)[:, None]
+
+
+@pytest.mark.parametrize("kind", [PairwiseRanker, ArenaRanker])
+def test_data_are_fitted_as_by_names(kind):
+    given = kind(hyperparameters="prior").fit(DATA)
+    named = kind(hyperparameters="prior", items=NAMES)
+    named.fit(np.array(NAMES, object)[PAIRS], ties=DATA.tied)
+    np.testing.assert_allclose(given.predict(), named.predict(), rtol=1e-9)
+    assert given.names_ == list(NAMES) and str(given.rank()) == str(named.rank())
+
+
+def test_orders_are_fitted_as_by_names():
+    given = OrderRanker(hyperparameters="prior").fit(replace(DATA, orders=ORDERS))
+    said = [["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]]]
+    named = OrderRanker(hyperparameters="prior", items=NAMES).fit(said, sample_weight=[2, 1])
+    np.testing.assert_allclose(given.predict(), named.predict(), rtol=1e-9)
+
+
+REFUSED = [
+    (PairwiseRanker(), JUDGED, {}, "comparisons has judges, .* use ArenaRanker"),
+    (PairwiseRanker(), replace(DATA, orders=ORDERS), {}, "has orders, .* use OrderRanker"),
+    (PairwiseRanker(), DATA, {"ties": DATA.tied}, "comparisons has its columns"),
+    (PairwiseRanker(items=["tea"]), DATA, {}, "items names others"),
+    (PairwiseRanker(item_features=LINES), DATA, {}, "leave item_features out"),
+    (PairwiseRanker(), replace(DATA, times=np.arange(4.0)), {}, "skills stand still here"),
+    (OrderRanker(), DATA, {}, "comparisons by pairs alone"),
+    (ArenaRanker(), replace(DATA, orders=ORDERS), {}, "use OrderRanker or PairwiseRanker"),
+    (ArenaRanker(), replace(DATA, features=LINES), {}, "use OrderRanker or PairwiseRanker"),
+]
+
+
+@pytest.mark.parametrize(("ranker", "data", "options", "message"), REFUSED)
+def test_columns_that_a_ranker_does_not_take_are_refused(ranker, data, options, message):
+    with pytest.raises(ValueError, match=message):
+        ranker.fit(data, **options)
+
+
+def test_items_that_nothing_links_are_ranked_apart(tmp_path):
+    games = [("a", "b"), ("b", "c"), ("x", "y")]
+    for ranker in (PairwiseRanker(hyperparameters="prior"), ArenaRanker(hyperparameters="prior")):
+        summary = ranker.fit(games).rank()
+        assert summary.num_components == 2 and summary.name == ["a", "b", "c", "x", "y"]
+        assert summary.records is not None
+        ranker.save(tmp_path / "r.npz")
+        assert str(type(ranker).load(tmp_path / "r.npz").rank()) == str(summary)
+    orders = OrderRanker(hyperparameters="prior").fit([["a", "b"], ["x", "y"]]).rank()
+    assert orders.num_components == 2
