@@ -24,6 +24,7 @@ __all__ = [
     "UnknownValueError",
     "bind",
     "concrete_value",
+    "evaluated",
     "flat",
     "flat_trace",
     "needed_equations",
@@ -170,6 +171,20 @@ def bind(equation: Equation, operands: Sequence[Any]) -> list[Any]:
     params = equation.primitive.get_bind_params(equation.params)
     result = equation.primitive.bind(*operands, **params)
     return list(result) if equation.primitive.multiple_results else [result]
+
+
+def evaluated(
+    equations: Iterable[Equation], outputs: Iterable[int | Constant], known: dict[int, Any]
+) -> list[Any]:
+    """Evaluate variables from those that are known, to which all others are added."""
+
+    def read(x: int | Constant) -> Any:
+        return x.value if isinstance(x, Constant) else known[x]
+
+    for equation in equations:
+        results = bind(equation, [read(x) for x in equation.inputs])
+        known.update(zip(equation.outputs, results, strict=True))
+    return [read(x) for x in outputs]
 
 
 def concrete_value(trace: FlatTrace, number: int) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import transforms
 
+from bayesrank.infer.reader.jaxpr import FlatTrace, evaluated, flat_trace
 from bayesrank.infer.reader.predictors import SupportsTiltedMoments
 
 __all__ = ["portable"]
@@ -74,10 +75,11 @@ class _TracedDensity(dist.Distribution):
 
     arg_constraints: dict[str, Any] = {}
     pytree_data_fields = ("parts", "inside")
-    pytree_aux_fields = ("jaxpr", "at")
+    pytree_aux_fields = ("trace", "at")
 
-    def __init__(self, fn: dist.Distribution, closed: Any, at: Shape) -> None:
-        self.jaxpr, self.parts, self.inside, self.at = closed.jaxpr, closed.consts, fn.support, at
+    def __init__(self, fn: dist.Distribution, trace: FlatTrace, at: Shape) -> None:
+        self.parts, self.trace = trace.constants, trace._replace(constants={})
+        self.inside, self.at = fn.support, at
         super().__init__(fn.batch_shape, fn.event_shape, validate_args=False)
 
     @property
@@ -89,8 +91,8 @@ class _TracedDensity(dist.Distribution):
         """Its log density."""
 
         def density(value: Any) -> Array:
-            value = jnp.broadcast_to(value, self.at)
-            (found,) = jax.core.eval_jaxpr(self.jaxpr, self.parts, value)
+            known = {**self.parts, self.trace.inputs[0]: jnp.broadcast_to(value, self.at)}
+            (found,) = evaluated(self.trace.equations, self.trace.outputs, known)
             return found
 
         for _ in range(jnp.ndim(value) - len(self.at)):
@@ -101,5 +103,5 @@ class _TracedDensity(dist.Distribution):
 def _density_of(fn: dist.Distribution, shape: Shape) -> dist.Distribution:
     kind = int if fn.support.is_discrete else float
     at = jnp.broadcast_shapes(shape, fn.shape())
-    closed = jax.make_jaxpr(fn.log_prob)(jax.ShapeDtypeStruct(at, jnp.result_type(kind)))
-    return type(type(fn).__name__, (_TracedDensity,), {})(fn, closed, at)
+    trace, _ = flat_trace(fn.log_prob, jax.ShapeDtypeStruct(at, jnp.result_type(kind)))
+    return type(type(fn).__name__, (_TracedDensity,), {})(fn, trace, at)

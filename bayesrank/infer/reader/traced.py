@@ -27,7 +27,14 @@ from numpyro.primitives import Messenger
 from scipy import sparse
 
 from bayesrank.infer.reader.freeze import frozen, frozen_tree
-from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind, flat, needed_equations
+from bayesrank.infer.reader.jaxpr import (
+    Constant,
+    Equation,
+    FlatTrace,
+    evaluated,
+    flat,
+    needed_equations,
+)
 from bayesrank.infer.reader.portable import portable
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.stale import refuse_stale, without_stale_traces
@@ -211,7 +218,7 @@ class Traced:
         if self.called is None:
             raise TypeError("the program was traced without keeping its arguments")
         leaves, tree = self.called
-        return jax.tree.unflatten(tree, [_read(x, self._known) for x in leaves])
+        return jax.tree.unflatten(tree, evaluated((), leaves, self._known))
 
     def without_derivative(self) -> Traced:
         """The same: its constants are given."""
@@ -223,8 +230,8 @@ class Traced:
         for name, given in self.inputs.items():
             value = values[name] if name in values else self._start(name, known)
             known[given.number] = _as_input(value, given)
-        _evaluate(self._of_sites, known)
-        found = jax.tree.unflatten(self.tree, [_read(x, known) for x in self.outputs])
+        leaves = evaluated(self._of_sites, self.outputs, known)
+        found = jax.tree.unflatten(self.tree, leaves)
         return {name: self.messages[name] | found[name] for name in self.messages}
 
     def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,8 +245,8 @@ class Traced:
         # A site of a scan may have a prior that depends on the site itself.
         known = {own.number: jnp.ones(own.shape, own.dtype), **known}
         number = self.initial[name]
-        _evaluate(needed_equations(self.equations, [number], known), known)
-        return jnp.broadcast_to(_read(number, known), own.shape)
+        equations = needed_equations(self.equations, [number], known)
+        return jnp.broadcast_to(evaluated(equations, [number], known)[0], own.shape)
 
     def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
         """See `ProgramSource`: those that no latent reaches."""
@@ -251,9 +258,8 @@ class Traced:
         for domain, number in self.domains:
             equations = needed_equations(self.equations, [number], known)
             if _is_computable(equations, number, known):
-                inner = dict(known)
-                _evaluate(equations, inner)
-                found.append((domain, jnp.asarray(_read(number, inner))))
+                (holds,) = evaluated(equations, [number], dict(known))
+                found.append((domain, jnp.asarray(holds)))
         return found
 
 
@@ -261,16 +267,6 @@ def _as_input(value: Any, given: _Input) -> Any:
     if getattr(value, "dtype", None) == given.dtype and isinstance(value, Array):
         return value
     return jnp.asarray(value, given.dtype)
-
-
-def _evaluate(equations: Sequence[Equation], known: dict[int, Any]) -> None:
-    for equation in equations:
-        operands = [_read(x, known) for x in equation.inputs]
-        known.update(zip(equation.outputs, bind(equation, operands), strict=True))
-
-
-def _read(x: Any, known: Mapping[int, Any]) -> Any:
-    return x.value if isinstance(x, Constant) else known[x]
 
 
 def _is_computable(equations: Sequence[Equation], number: Any, known: Mapping[int, Any]) -> bool:
