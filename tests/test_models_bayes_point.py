@@ -68,8 +68,12 @@ def _sites(*args, **kwargs) -> Any:
     return handlers.trace(handlers.seed(ordinal_version_space, 0)).get_trace(*args, **kwargs)
 
 
-def test_sites_shapes_and_priors():
-    sites = _sites(X, Y, num_levels=K, weight_scale=2.0)
+@pytest.fixture(scope="module")
+def sites():
+    return _sites(X, Y, num_levels=K, weight_scale=2.0)
+
+
+def test_sites_shapes_and_priors(sites):
     shapes = {name: np.shape(s["value"]) for name, s in sites.items() if s["type"] == "sample"}
     assert shapes == {"noise": (), "weights": (D,), "thresholds": (K - 1,), "above": (T, K - 1)}
     size = 2.0 * np.sqrt(D)

@@ -134,6 +134,7 @@ ORDINAL = {**PARAMS, "gaps": np.array([0.8])}
 ALONE = {"amplitude": 1.2, "lengthscale": 0.9}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "args", "params"),
     [
