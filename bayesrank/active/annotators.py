@@ -14,20 +14,7 @@ __all__ = ["AnnotatorNoise"]
 class AnnotatorNoise:
     """How many times as noisy as an answer of nobody named those of each annotator are.
 
-    Parameters
-    ----------
-    given
-        Factors by name, those of all others being 1; or "learn".
-
-    Attributes
-    ----------
-    learned
-        Whether they are learned.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, a factor is not a positive number, or a name is not a text.
+    Factors are given by name, those of all others being 1; or they are learned.
     """
 
     def __init__(self, given: Mapping[str, float] | str | None) -> None:

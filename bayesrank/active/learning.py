@@ -28,21 +28,9 @@ Array = NDArray[np.float64]
 class SkillPosterior:
     """The skills under a program, brought up to date as a history grows.
 
-    Parameters
-    ----------
-    program
-        The program.
-    annotators
-        How noisy each of them is.
-    learn_from
-        Number of answers after which hyperparameters are first learned; None for never. They are
-        learned again whenever the answers have doubled.
-    integrate
-        Whether `integrated` averages over them.
-    background
-        Whether to learn them in a thread.
-    seed
-        Of the posterior draws.
+    Hyperparameters are first learned from `learn_from` answers, or never, and again whenever the
+    answers have doubled, in a thread if `background`; `integrate` says whether `integrated`
+    averages over them. The seed is that of posterior draws.
     """
 
     def __init__(

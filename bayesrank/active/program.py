@@ -107,23 +107,9 @@ def _engine() -> EP:
 class SkillProgram:
     """Skills of items before and after some answers.
 
-    Parameters
-    ----------
-    num_items, features
-        The items; with features (n, d) their skills are a Gaussian process, else independent.
-    options
-        Further arguments of `bayesrank.models.preference_gp`: ``ard``, ``laplacian``.
-
-    Attributes
-    ----------
-    defaults
-        Values of the hyperparameters until others are learned.
-    fixed
-        Those that are given and not learned.
-
-    Notes
-    -----
-    While no answer is a tie, the program knows of no ties, and has no ``tie_width``.
+    With features (n, d) they are a Gaussian process, else independent. `defaults` are the
+    hyperparameters until others are learned, of which `fixed` are given and not learned. While no
+    answer is a tie, the program knows of no ties, and has no ``tie_width``.
     """
 
     def __init__(self, num_items: int, features: Array | None, options: Mapping[str, Any]) -> None:

@@ -66,26 +66,11 @@ class Question(NamedTuple):
 
 
 class QuestionChooser:
-    """Chooses questions.
+    """Chooses questions among given pairs, or so many that are drawn for each choice.
 
     The pairs that are scored always have the same number of rows: those that are out of question
-    become ``(0, 0)``, which the selection passes over, so that nothing compiles anew.
-
-    Parameters
-    ----------
-    num_items
-        Number of items.
-    candidates
-        How many pairs to draw for each choice, or the pairs.
-    acquisition
-        A name, or a function.
-    seed
-        Of all that is random.
-
-    Attributes
-    ----------
-    has_scale
-        Whether the acquisition's scores tend to zero as questions tell less.
+    become ``(0, 0)``, which the selection passes over, so that nothing compiles anew. `has_scale`
+    says whether the acquisition's scores tend to zero as questions tell less.
     """
 
     def __init__(

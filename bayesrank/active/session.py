@@ -23,17 +23,7 @@ __all__ = ["Session"]
 
 
 class Session:
-    """The answers, and what they say of the skills.
-
-    Parameters
-    ----------
-    items
-        What is compared.
-    posterior
-        What is believed of them.
-    log
-        Records of the answers.
-    """
+    """The answers in a log, and what they say of the skills of its items."""
 
     def __init__(
         self, items: NamedItems, posterior: SkillPosterior, log: Journal | MemoryLog

@@ -65,54 +65,25 @@ class SkillPrior(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """K answers.
+    """K answers."""
 
-    Attributes
-    ----------
-    comparisons
-        Two items each, shape (K, 2): the winner and the loser, or a pair that is about equal.
-    noise
-        Standard deviation of a performance in each, (K,).
-    tied
-        Whether the two are about equal, (K,); None for never.
-    tie_width
-        Largest difference of performances that counts as equal; None if there is no such answer.
-    """
-
-    comparisons: PairIndices
-    noise: Array
-    tied: NDArray[np.bool_] | None = None
-    tie_width: float | None = None
+    comparisons: PairIndices  # winner and loser, or a pair that is about equal, shape (K, 2)
+    noise: Array  # standard deviation of a performance in each, (K,)
+    tied: NDArray[np.bool_] | None = None  # whether the two are about equal, (K,); None for never
+    tie_width: float | None = None  # largest difference of performances that counts as equal
 
 
 class Settled(NamedTuple):
-    """The posterior of the skills, and the sites that make it.
+    """The posterior of the skills, and the sites that make it."""
 
-    Attributes
-    ----------
-    mean, covariance
-        Of the skills, shapes (n,) and (n, n).
-    tau, nu
-        Site precisions and precision-means of the margins, measured from the prior mean, (K,).
-    log_evidence
-        EP's log evidence, in nats.
-    delta
-        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard
-        deviations, or of its log variance.
-    converged
-        Whether `delta` is at most 1e-4.
-    num_sweeps
-        Number of sweeps made, each with a factorisation.
-    """
-
-    mean: Array
-    covariance: Array
-    tau: Array
-    nu: Array
-    log_evidence: float
-    delta: float
-    converged: bool
-    num_sweeps: int
+    mean: Array  # of the skills, shape (n,)
+    covariance: Array  # shape (n, n)
+    tau: Array  # site precisions of the margins, (K,)
+    nu: Array  # their precision-means, measured from the prior mean, (K,)
+    log_evidence: float  # EP's, in nats
+    delta: float  # largest change of a margin in the last sweep, see `bayesrank.infer.EPResult`
+    converged: bool  # whether delta is at most 1e-4
+    num_sweeps: int  # each with a factorisation
 
 
 class _Made(NamedTuple):

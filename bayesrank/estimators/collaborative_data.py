@@ -37,13 +37,7 @@ def id_list(column: Any, name: str) -> list[Hashable]:
 
 
 class Labels:
-    """Ids in the order of their numbers.
-
-    Parameters
-    ----------
-    ids
-        Different ids.
-    """
+    """Different ids in the order of their numbers."""
 
     def __init__(self, ids: Iterable[Hashable]) -> None:
         self.ids = list(ids)

@@ -27,14 +27,8 @@ __all__ = ["Anderson"]
 class Anderson:
     """The last iterations, and what they propose.
 
-    Parameters
-    ----------
-    depth
-        Number of differences of iterations that are combined.
-    plain_steps
-        Number of iterations before the first proposal, and after one that was worse.
-    ridge
-        Relative to the residuals' squares; keeps the weights finite where these are parallel.
+    `depth` differences of iterations are combined, from the `plain_steps`-th on, and again after a
+    proposal that was worse. The ridge, relative to the residuals' squares, keeps weights finite.
     """
 
     def __init__(self, depth: int = 6, plain_steps: int = 4, ridge: float = 1e-8) -> None:

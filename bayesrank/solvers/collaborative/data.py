@@ -180,19 +180,8 @@ def _positive(matrix: NDArray[np.float64]) -> bool:
 class ItemOrder:
     """The core's tiers, of the items that were observed most often, before the others.
 
-    Parameters
-    ----------
-    observations
-        Observations.
-    ends
-        Number of items in the first tier, in the first two, and so on.
-
-    Attributes
-    ----------
-    order
-        Numbers of the items as the steps see them, shape (m,).
-    num_core
-        Number of core items, ``c``.
+    `ends` are the numbers of items in the first tier, in the first two, and so on; `order` holds
+    the items as the steps see them, (m,), of which `num_core` are the core.
     """
 
     def __init__(self, observations: Observations, ends: Sequence[int]) -> None:
