@@ -420,3 +420,21 @@ def test_a_nested_run_takes_an_engine_and_its_settings():
     assert NestedEP(bounded, precision="float32").engine.precision == "float32"
     with pytest.raises(TypeError, match="leave out"):
         NestedEP(engine, tol=1e-3)
+
+
+def test_results_say_what_they_are():
+    def program(y):
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        numpyro.sample("y", dist.Normal(normal("f", 3) * s, 1.0), obs=y)
+
+    shown = repr(IntegratedEP(program).run(KEY, FIRST, num_points=8)).splitlines()
+    assert shown[0].startswith("IntegratedEPResult: converged, log evidence -")
+    assert shown[1:] == ["  f  inferred: 3 numbers, shape (3,)", shown[2]]
+    assert shown[2].startswith("  s  integrated over: mean 1.")
+    large = EP(lambda y: program_of_pairs(y), structure="factorised").run(KEY, np.array([1, 0]))
+    assert repr(large).startswith("LargeEPResult: converged after ")
+
+
+def program_of_pairs(y):
+    f = normal("f", 3)
+    numpyro.sample("y", dist.Bernoulli(logits=f[:2] - f[1:]), obs=y)

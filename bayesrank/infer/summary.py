@@ -8,7 +8,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["Described", "SiteRow", "as_html", "as_text", "site_rows"]
+__all__ = [
+    "Described",
+    "SiteRow",
+    "as_html",
+    "as_text",
+    "rows_as_text",
+    "shown",
+    "shape_in_words",
+    "site_rows",
+]
 
 _MOST_ROWS = 20
 
@@ -62,11 +71,13 @@ class SiteRow(NamedTuple):
 
 def site_rows(result: Described) -> list[SiteRow]:
     """List the unobserved sites and the hyperparameters of a program, and what became of each."""
-    rows = [SiteRow(name, "inferred", _shape(shape)) for name, shape in result.shapes.items()]
+    rows = [
+        SiteRow(name, "inferred", shape_in_words(shape)) for name, shape in result.shapes.items()
+    ]
     for name, value in result.params.items():
         default = "median of its prior" if name in result.free_params else "its initial value"
         source = result.sources.get(name, default)
-        rows.append(SiteRow(name, "fixed", f"at {_value(value)}, {source}"))
+        rows.append(SiteRow(name, "fixed", f"at {shown(value)}, {source}"))
     rows += [
         SiteRow(name, "integrated out", "too many for a joint covariance; no posterior is kept")
         for name in result.eliminated_sites
@@ -87,13 +98,18 @@ def as_text(result: Described, trust: str = "", most: int | None = _MOST_ROWS) -
     most
         How many sites to show; None for all.
     """
-    rows = site_rows(result)
-    shown = rows[:most]
-    width = max((len(row.site) for row in shown), default=0)
-    lines = [f"  {row.site:<{width}}  {row.what}: {row.detail}" for row in shown]
-    if len(shown) < len(rows):
-        lines.append(f"  and {len(rows) - len(shown)} more sites")
-    return "\n".join([f"EPResult: {_outcome(result)}", *lines, *_trust_lines(trust)])
+    title = f"{type(result).__name__}: {_outcome(result)}"
+    return "\n".join([title, *rows_as_text(site_rows(result), most), *_trust_lines(trust)])
+
+
+def rows_as_text(rows: list[SiteRow], most: int | None = _MOST_ROWS) -> list[str]:
+    """Lines that say what became of the sites, `most` of them at most."""
+    some = rows[:most]
+    width = max((len(row.site) for row in some), default=0)
+    lines = [f"  {row.site:<{width}}  {row.what}: {row.detail}" for row in some]
+    if len(some) < len(rows):
+        lines.append(f"  and {len(rows) - len(some)} more sites")
+    return lines
 
 
 def as_html(result: Described, trust: str = "") -> str:
@@ -101,7 +117,8 @@ def as_html(result: Described, trust: str = "") -> str:
     body = "".join(_html_row("td", row) for row in site_rows(result))
     notes = "".join(f"<p>{escape(line)}</p>" for line in _trust_lines(trust))
     head = _html_row("th", ("site", "what became of it", "detail"))
-    return f"<p><b>EPResult</b>: {escape(_outcome(result))}</p><table>{head}{body}</table>{notes}"
+    title = f"<b>{type(result).__name__}</b>: {escape(_outcome(result))}"
+    return f"<p>{title}</p><table>{head}{body}</table>{notes}"
 
 
 def _html_row(tag: str, cells: Iterable[str]) -> str:
@@ -127,13 +144,15 @@ def _outcome(result: Described) -> str:
     return f"{ended} {sweeps}{missed}{wrong}, log evidence {result.log_evidence:.4g}"
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def shape_in_words(shape: tuple[int, ...]) -> str:
+    """How many numbers a site is."""
     if not shape:
         return "a number"
     return f"{int(np.prod(shape, dtype=int))} numbers, shape {shape}"
 
 
-def _value(value: np.ndarray) -> str:
+def shown(value: np.ndarray) -> str:
+    """A number, or some, in a few characters."""
     array = np.asarray(value)
     if array.ndim == 0:
         return f"{array.item():.4g}"

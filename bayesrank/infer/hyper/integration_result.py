@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ class MixtureComponent(NamedTuple):
     moments: GaussianMoments
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class IntegratedEPResult(MixtureResult):
     """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
 
@@ -64,10 +64,10 @@ class IntegratedEPResult(MixtureResult):
 
     effective_points: float
     mode: dict[str, np.ndarray]
-    weights: np.ndarray = field(repr=False)
-    points: dict[str, np.ndarray] = field(repr=False)
-    component_means: np.ndarray = field(repr=False)
-    component_covariances: np.ndarray = field(repr=False)
+    weights: np.ndarray
+    points: dict[str, np.ndarray]
+    component_means: np.ndarray
+    component_covariances: np.ndarray
     num_evaluations: int
 
     @cached_property

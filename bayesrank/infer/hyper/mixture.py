@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 from numpyro.diagnostics import print_summary
 
 from bayesrank.infer.result import GaussianMoments, judged
+from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
 from bayesrank.infer.white.trust import Trust, trust_in_draws
 
 __all__ = ["MixtureResult"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MixtureResult(GaussianMoments):
     """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
 
@@ -61,9 +62,20 @@ class MixtureResult(GaussianMoments):
     converged: bool
     num_unconverged: int
     eliminated_sites: tuple[str, ...] = ()
-    hyperparameters: dict[str, np.ndarray] = field(repr=False)
-    draws: dict[str, np.ndarray] = field(repr=False)
-    log_proposals: np.ndarray = field(repr=False)
+    hyperparameters: dict[str, np.ndarray]
+    draws: dict[str, np.ndarray]
+    log_proposals: np.ndarray
+
+    def __repr__(self) -> str:
+        """Show what became of each site, twenty at most."""
+        rows = [SiteRow(k, "inferred", shape_in_words(shape)) for k, shape in self.shapes.items()]
+        for name, (mean, stddev) in self.hyperparameter_moments.items():
+            moments = f"mean {shown(mean)}, standard deviation {shown(stddev)}"
+            rows.append(SiteRow(name, "integrated over", moments))
+        rows += [SiteRow(name, "fixed", f"at {shown(x)}") for name, x in self.params.items()]
+        ended = "converged" if self.converged else "NOT converged"
+        title = f"{type(self).__name__}: {ended}, log evidence {self.log_evidence:.4g}"
+        return "\n".join([title, *rows_as_text(rows)])
 
     @property
     def num_samples(self) -> int:

@@ -9,7 +9,7 @@ from bayesrank.infer.hyper.mixture import MixtureResult
 __all__ = ["NestedEPResult"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NestedEPResult(MixtureResult):
     """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
 
