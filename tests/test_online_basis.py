@@ -78,6 +78,7 @@ class LiteralProcess:
         return mean[n], (1 - LAPSE) * probs + LAPSE / K
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [60, 25])
 def test_it_is_the_dense_process_that_stores_all_or_integrates_one_out(budget):
     literal, expected = LiteralProcess(budget), []
@@ -97,6 +98,7 @@ def test_it_is_the_dense_process_that_stores_all_or_integrates_one_out(budget):
     np.testing.assert_allclose(rows @ model.coef_, scores, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_polynomial_kernel_needs_no_more_examples_than_it_has_monomials():
     kernel = Polynomial(order=2, sigma=1.0)
     explicit = OnlineBayesPoint(K, kernel=kernel).partial_fit(X, Y)

@@ -79,6 +79,7 @@ def test_one_factor_has_the_moments_of_the_exact_posterior():
     np.testing.assert_allclose(model.state_.covariance[0], cov, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_one_pass_comes_close_to_expectation_propagation():
     """EP visits every factor until nothing moves; filtering visits each once."""
     model = OnlineBayesPoint(K, noise=0.3).partial_fit(X, Y)
@@ -113,6 +114,7 @@ def test_level_probabilities_are_those_of_draws_from_the_belief():
     np.testing.assert_allclose(model.predict(rows, rounded=False), probs @ [1, 2, 3, 4])
 
 
+@pytest.mark.slow
 def test_the_stream_decides_the_noise_by_what_was_foreseen():
     noises = (0.02, 0.2, 2.0)
     model = OnlineBayesPoint(K, noise=noises).partial_fit(X, Y)
@@ -211,6 +213,7 @@ def test_the_first_hundred_forecasts_are_calibrated():
     assert abs((loss - own).mean()) < 3.5 * spread + 0.02
 
 
+@pytest.mark.slow
 def test_labels_that_tell_nothing_do_no_harm():
     """A third of the labels at random: what is learned is as good as from the others alone."""
     rng = np.random.default_rng(22)
@@ -226,6 +229,7 @@ def test_labels_that_tell_nothing_do_no_harm():
     assert loss < rank_loss(truth, known.predict(fresh)) + 0.03
 
 
+@pytest.mark.slow
 def test_where_no_line_tells_anything_it_is_as_good_as_least_squares():
     """Levels rise on both sides of zero; least squares has a constant and its best step."""
     gains = []
