@@ -107,7 +107,8 @@ def test_evidence_formula():
     @jax.jit
     def evidence(tau, nu):
         problem = read_program(Called(pairs_gp(), (WINNER, LOSER), {})).problem
-        return sites.log_evidence(problem, (tau,), (nu,))
+        start = sites.restart(problem, sites.init(problem), ((tau,), (nu,)))
+        return sites.evidence_at(problem, sites.step(problem, start, 0.0))
 
     found = evidence(tau, nu)
     rows, k = pair_rows(6, WINNER, LOSER), rbf(X, 0.5, 1.2)

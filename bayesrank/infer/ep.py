@@ -27,9 +27,10 @@ from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import ProgramLayout, Solution, found_of, packed
 from bayesrank.infer.structures import (
     SweepSettings,
-    keeps_covariances,
+    check_pure,
+    evidence,
     shared_among,
-    structure_of,
+    sweep_on,
 )
 
 __all__ = ["EP"]
@@ -212,7 +213,7 @@ class EP:
             precision or as low rank, which `run` alone sweeps over.
         """
         program = self.read(params, *args, **kwargs)
-        structure_of(program).check_pure(program)
+        check_pure(program)
         return program, self.sweep(program, init_sites, self.limits)
 
     @property
@@ -229,7 +230,7 @@ class EP:
     ) -> EPState:
         """Sweep over a program that was read, until convergence.  Pure."""
         how = SweepSettings(self.damping, limits.tol, limits.max_sweeps, callback)
-        return structure_of(program).solve(program, how, init_sites)
+        return sweep_on(program.problem, how, init_sites)
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
         """EP's log evidence, differentiable in the hyperparameters; see `evidence_and_state`.
@@ -281,11 +282,10 @@ class EP:
     ) -> tuple[Array, EPState]:
         """`evidence_and_state` of a source."""
         fixed = self.shared_source(source.without_derivative(), _without_derivative(dict(params)))
-        structure_of(fixed).check_pure(fixed)
+        check_pure(fixed)
         state = self.sweep(fixed, init_sites, limits)
         program = self.shared_source(source, params)
-        structure = structure_of(program)
-        return structure.log_evidence(program.problem, state, differentiable=True), state
+        return evidence(program.problem, state, differentiable=True), state
 
     # ------------------------------------------------------------ running
 
@@ -481,7 +481,7 @@ def _raise_failed(solved: Solution, layout: ProgramLayout) -> None:
 
 
 def _with_covariances(program: Program) -> Program:
-    if not keeps_covariances(program.problem.prior):
+    if not program.problem.prior.keeps_covariances:
         raise Refusal("only_run", ", ".join(program.shapes)).error()
     return program
 

@@ -24,38 +24,43 @@ T. (2004). Power EP. Microsoft Research technical report MSR-TR-2004-149. Chu, W
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from bayesrank.distributions import TiltedMoments
-from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm
+from bayesrank.infer.gaussian.protocol import Gaussian, Margins, Prior, SiteTerm, log_sites
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.missed import Faults, QuadratureMoments, faults_of
 from bayesrank.infer.trapezoid import known
 
 __all__ = [
+    "SMALLEST_DAMPING",
     "Block",
     "EPState",
     "Problem",
+    "Proposal",
     "Sites",
     "Tilted",
     "cavity",
     "evidence_at",
     "init",
-    "log_evidence",
+    "largest_change",
     "log_sites",
     "match",
     "faults",
+    "next_damping",
     "posterior_of",
+    "propose",
     "restart",
     "step",
 ]
 
-_SMALLEST_DAMPING = 0.05
+SMALLEST_DAMPING = 0.05
 # Margins that move by more posterior standard deviations than this are far from the fixed point.
 _FAR = 1.0
 # How far margins are taken to move in the first sweep from given sites.
@@ -138,6 +143,15 @@ class Tilted(NamedTuple):
     d2: Array
 
 
+class Proposal(NamedTuple):
+    """Sites that a sweep steps to, what it integrated, and how many sites it left as they are."""
+
+    tau: tuple[Array, ...]
+    nu: tuple[Array, ...]
+    tilted: tuple[Tilted, ...]
+    skipped: Array
+
+
 class EPState(NamedTuple):
     """What one sweep hands to the next.
 
@@ -170,7 +184,7 @@ class EPState(NamedTuple):
     sweep: Array
     skipped: Array
     skipped_total: Array
-    tilted: tuple[Tilted, ...] = ()
+    tilted: tuple[Tilted, ...]
 
 
 def cavity(
@@ -185,12 +199,14 @@ def cavity(
         and variance are those of the posterior.
     """
     left = 1 - power * tau * variance
-    proper = (left > 0) & (variance > 0)
+    proper = (left > 0) & (variance > 0) & jnp.isfinite(variance)
     safe = jnp.where(proper, left, 1.0)
     cavity_mean = jnp.where(proper, (mean - power * nu * variance) / safe, mean)
-    # A margin that no latent moves is a point; a variance at rounding level stands for that.
+    # A margin that no latent moves is a point; a variance at rounding level stands for that. One
+    # that is not proper may have any.
+    known = jnp.where(jnp.isfinite(variance), variance, 1.0)
     floor = jnp.finfo(variance.dtype).eps
-    cavity_variance = jnp.where(proper, variance / safe, jnp.maximum(variance, floor))
+    cavity_variance = jnp.where(proper, variance / safe, jnp.maximum(known, floor))
     return cavity_mean, cavity_variance, proper
 
 
@@ -212,17 +228,10 @@ def match(
     return -moments.d2 / scale, (moments.d1 - mean * moments.d2) / scale, proper
 
 
-def log_sites(tau: Array, nu: Array, mean: Array, variance: Array) -> Array:
-    """Log of the integral of each site over its cavity, of the given mean and variance."""
-    widening = 1 + tau * variance
-    exponent = tau * mean**2 - 2 * nu * mean - nu**2 * variance
-    return -0.5 * jnp.log(widening) - 0.5 * exponent / widening
-
-
 def init(problem: Problem) -> EPState:
     """Sites at one, the posterior at the prior."""
     tau = tuple(jnp.zeros_like(block.offset) for block in problem.blocks)
-    prior = problem.prior.alone()
+    prior = problem.prior.alone(_terms(problem, tau, tau))
     none = jnp.zeros((), jnp.int32)
     return EPState(
         tau,
@@ -242,12 +251,9 @@ def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
 
     They are taken to be near the fixed point.
     """
-    posterior = posterior_of(problem, *site_values)
-    tau, nu, posterior = jax.tree.map(
-        lambda a, b: jnp.where(posterior.valid, a, b),
-        (*site_values, posterior),
-        (fresh.tau, fresh.nu, fresh.posterior),
-    )
+    posterior = posterior_of(problem, *site_values, fresh.posterior)
+    old = fresh.tau, fresh.nu, fresh.posterior
+    tau, nu, posterior = _where(posterior.valid, (*site_values, posterior), old)
     near = jnp.full_like(fresh.delta, _NEAR)
     return fresh._replace(tau=tau, nu=nu, posterior=posterior, delta=near)
 
@@ -255,58 +261,87 @@ def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
 def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     """Sweep once in parallel: match sites to tilted moments, step, rebuild the posterior.
 
-    A step to sites that make no proper posterior is not taken, and the next one is half as long;
-    when a sweep changes the margins more than the one before it, the next one is half as long too;
-    otherwise damping recovers by a fifth. While margins still move by more than a standard
-    deviation it falls to a quarter and recovers by doubling: what happens there says little of how
-    long a step may be near the end.
-
     Parameters
     ----------
     problem, state
         The problem and the state that the last sweep left.
     max_damping
-        Largest share of a proposed change to take.
+        Largest share of a proposed change to take; see `next_damping`.
     """
-    tau, nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
-    damping = jnp.minimum(state.damping, max_damping)
-    margins = [state.posterior.margins(block.rows) for block in problem.blocks]
-    for block, old_tau, old_nu, (mean, variance) in zip(
-        problem.blocks, state.tau, state.nu, margins, strict=True
-    ):
-        matched = _matched(block, old_tau, old_nu, mean, variance, problem.power)
-        new_tau, new_nu, kept, seen = matched
-        skipped += jnp.sum(block.counted(kept)).astype(jnp.int32)
-        tilted.append(seen)
-        tau.append(old_tau + damping * (new_tau - old_tau))
-        nu.append(old_nu + damping * (new_nu - old_nu))
-    posterior = posterior_of(problem, tuple(tau), tuple(nu))
-    changed = [posterior.margins(block.rows) for block in problem.blocks]
-    valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in changed]).all()
-    delta = _largest_change(margins, changed) / damping
-    worse = ~valid | ((delta > state.delta) & (state.sweep > 0))
-    far = delta > _FAR
-    shorter, longer = jnp.where(far, 0.25, 0.5), jnp.where(far, 2.0, 1.2)
-    next_damping = damping * jnp.where(worse, shorter, longer)
-    old = (state.tau, state.nu, state.posterior, state.delta)
-    new = (tuple(tau), tuple(nu), posterior, delta)
-    tau, nu, posterior, delta = jax.tree.map(lambda a, b: jnp.where(valid, a, b), new, old)
+    damping, rows = jnp.minimum(state.damping, max_damping), [b.rows for b in problem.blocks]
+    known = state.posterior.ready(rows)
+    margins = [known.margins(each, block) for block, each in enumerate(rows)]
+    tau, nu, tilted, skipped = propose(problem, state.tau, state.nu, margins, damping)
+    posterior = posterior_of(problem, tau, nu, known)
+    before, after = state.posterior.watched(rows), posterior.watched(rows)
+    valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in after]).all()
+    delta = largest_change(before, after) / damping
+    pace = next_damping(damping, delta, state.delta, state.sweep, valid, max_damping)
+    old = state.tau, state.nu, state.posterior, state.delta
+    tau, nu, posterior, delta = _where(valid, (tau, nu, posterior, delta), old)
     return EPState(
         tau,
         nu,
         posterior,
-        jnp.clip(next_damping, _SMALLEST_DAMPING, max_damping),
+        pace,
         delta,
         state.sweep + 1,
         skipped,
         state.skipped_total + skipped,
-        tuple(tilted),
+        tilted,
     )
 
 
-def posterior_of(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Gaussian:
-    """Multiply the prior by the sites."""
-    return problem.prior.times(_terms(problem, tau, nu))
+def _where(valid: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(valid, a, b), new, old)
+
+
+def propose(
+    problem: Problem,
+    tau: tuple[Array, ...],
+    nu: tuple[Array, ...],
+    margins: Sequence[tuple[Array, Array]],
+    damping: ArrayLike,
+) -> Proposal:
+    """Match all sites to the moments of their factors over the cavities, and step towards them."""
+    new_tau, new_nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
+    for block, t, n, margin in zip(problem.blocks, tau, nu, margins, strict=True):
+        to_tau, to_nu, kept, seen = _matched(block, t, n, *margin, problem.power)
+        skipped += jnp.sum(block.counted(kept)).astype(jnp.int32)
+        tilted.append(seen)
+        new_tau.append(t + damping * (to_tau - t))
+        new_nu.append(n + damping * (to_nu - n))
+    return Proposal(tuple(new_tau), tuple(new_nu), tuple(tilted), skipped)
+
+
+def next_damping(
+    damping: ArrayLike,
+    delta: ArrayLike,
+    before: ArrayLike,
+    sweep: ArrayLike,
+    valid: ArrayLike,
+    most: float,
+) -> Array:
+    """Share of the proposed change that the next sweep takes.
+
+    A step to sites that make no proper posterior is not taken, and the next one is half as long;
+    when a sweep changes the margins more than the one before it, the next one is half as long too;
+    otherwise damping recovers by a fifth. While margins still move by more than a standard
+    deviation it falls to a quarter and recovers by doubling: what happens there says little of how
+    long a step may be near the end.
+    """
+    delta = jnp.asarray(delta)
+    worse = ~jnp.asarray(valid) | ((delta > before) & (jnp.asarray(sweep) > 0))
+    far = delta > _FAR
+    shorter, longer = jnp.where(far, 0.25, 0.5), jnp.where(far, 2.0, 1.2)
+    return jnp.clip(damping * jnp.where(worse, shorter, longer), SMALLEST_DAMPING, most)
+
+
+def posterior_of(
+    problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...], before: Any = None
+) -> Gaussian:
+    """Multiply the prior by the sites; `before` is the posterior at those of the sweep before."""
+    return problem.prior.times(_terms(problem, tau, nu), before)
 
 
 def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> tuple[SiteTerm, ...]:
@@ -314,29 +349,15 @@ def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> t
     return tuple(SiteTerm(b.rows, b.counted(t), b.counted(n)) for b, t, n in triples)
 
 
-def log_evidence(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> Array:
-    """EP's approximation of the log integral of prior times factors, at any sites.
+def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
+    """EP's log evidence where its sweeps ended, from what the last one integrated.
 
-    With cavity mean m and variance v of each margin, and ``p`` for `power`,
+    With mean m and variance v of each cavity, and ``p`` for the power, it is
 
         sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p
         tau v) ]
-          - 1/2 log |I + S K| + 1/2 psi' C psi,
 
-    which for ``p = 1`` is equation (11) of Chu and Ghahramani.
-    """
-    total = jnp.asarray(problem.log_constant)
-    if not problem.blocks:
-        return total
-    posterior = posterior_of(problem, tau, nu)
-    for block, t, n in zip(problem.blocks, tau, nu, strict=True):
-        tilted = _integrated(block, t, n, posterior, problem.power)
-        total += _factor_part(block, t, n, tilted, problem.power)
-    return total + posterior.log_normaliser
-
-
-def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
-    """EP's log evidence where its sweeps ended, from what the last one integrated.
+    and the log integral of prior times sites; for ``p = 1`` equation (11) of Chu and Ghahramani.
 
     The evidence is a function of sites and of cavities, and at EP's fixed point stationary in both:
     factor and site give a cavity the same moments, and cavity and site make the posterior.  So the
@@ -359,10 +380,12 @@ def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = Fals
         return total
     power, state = problem.power, lax.stop_gradient(state)
     parts = zip(problem.blocks, state.tau, state.nu, state.tilted, strict=True)
-    for block, t, n, tilted in parts:
+    for number, (block, t, n, tilted) in enumerate(parts):
         if block.gaussian:
             # Its integral costs nothing, and far from the mean it is a difference of large numbers.
-            tilted = _integrated(block, t, n, state.posterior, power)
+            margin = state.posterior.margins(block.rows, number)
+            m, v, _ = cavity(t, n, *margin, power)
+            tilted = Tilted(m, v, *block.moments(block.offset + m, v))
         elif differentiable:
             log_z = block.moments(block.offset + tilted.mean, tilted.variance).log_z
             tilted = tilted._replace(log_z=known(tilted.log_z, log_z))
@@ -389,12 +412,6 @@ def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
     return tuple(found)
 
 
-def _integrated(block: Block, tau: Array, nu: Array, posterior: Gaussian, power: float) -> Tilted:
-    """Factors times the cavities that a posterior leaves; derivatives hold these fixed."""
-    m, v, _ = lax.stop_gradient(cavity(tau, nu, *posterior.margins(block.rows), power))
-    return Tilted(m, v, *block.moments(block.offset + m, v))
-
-
 def _factor_part(block: Block, tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
     """What factors have over their sites, as the evidence counts them."""
     own = log_sites(power * tau, power * nu, tilted.mean, tilted.variance)
@@ -419,10 +436,11 @@ def _matched(
     return new_tau, new_nu, kept, Tilted(m, v, *moments)
 
 
-def _largest_change(before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]) -> Array:
+def largest_change(before: Margins, after: Margins) -> Array:
+    """By how much margins moved: means in standard deviations, or variances in logarithms."""
     changes = []
     for (mean, variance), (new_mean, new_variance) in zip(before, after, strict=True):
-        known = (variance > 0) & (new_variance > 0)
+        known = (variance > 0) & (new_variance > 0) & jnp.isfinite(variance + new_variance)
         old, new = (jnp.where(known, v, 1.0) for v in (variance, new_variance))
         change = jnp.maximum(jnp.abs(new_mean - mean) / jnp.sqrt(new), jnp.abs(jnp.log(new / old)))
         changes.append(jnp.max(jnp.where(known, change, 0.0), initial=0.0))

@@ -14,7 +14,7 @@ from bayesrank.infer.missed import Faults
 from bayesrank.infer.reader.program import Program
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.sites import EPState
-from bayesrank.infer.structures import structure_of
+from bayesrank.infer.structures import ended
 
 __all__ = ["MOST_MISSED", "ProgramLayout", "Solution", "found_of", "packed"]
 
@@ -89,7 +89,7 @@ def packed(program: Program, state: EPState) -> tuple[Solution, ProgramLayout]:
         hyperparameters=program.hyperparameters,
         checks=tuple(passed for _, passed in program.checks),
         ends=program.ends,
-        **structure_of(program).ended(program, state)._asdict(),
+        **ended(program, state)._asdict(),
     )
     layout = ProgramLayout(
         program.shapes,

@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 
 from bayesrank.infer.gaussian.dense import DenseGaussian, DensePrior, square_root
-from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
 __all__ = ["ArrowGaussian", "ArrowPrior", "Groups", "one_group_each"]
@@ -99,7 +99,7 @@ class ArrowGaussian(NamedTuple):
     log_normaliser: Array
     valid: Array
 
-    def margins(self, rows: Rows) -> tuple[Array, Array]:
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,)."""
         owned, _, group, place = self.groups.parts(rows)
         weights = jnp.einsum("gr,grc->gc", rows.values, self._loadings()[_columns(rows)])
@@ -123,6 +123,14 @@ class ArrowGaussian(NamedTuple):
         own = jnp.where(group[:, None] == group[None, :], own, 0.0)
         start = self.core.mean.size
         return (loadings @ self.core.covariance @ loadings.T).at[start:, start:].add(own)
+
+    def ready(self, rows: Sequence[Rows]) -> ArrowGaussian:
+        """Itself."""
+        return self
+
+    def watched(self, rows: Sequence[Rows]) -> Margins:
+        """The margins of all sites."""
+        return tuple(self.margins(block) for block in rows)
 
     def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
         """Covariance of two sets of predictors, shape (G_a, G_b)."""
@@ -157,6 +165,8 @@ class ArrowPrior(NamedTuple):
     variances: Array
     groups: Groups
 
+    on_host, keeps_covariances = False, True
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -167,7 +177,7 @@ class ArrowPrior(NamedTuple):
         """Type of its numbers."""
         return self.core.dtype
 
-    def alone(self) -> ArrowGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> ArrowGaussian:
         """The prior as a posterior."""
         core, own = self.core.alone(), self.variances[self.groups.latent]
         spread = own[:, :, None] * jnp.eye(own.shape[1], dtype=self.dtype)
@@ -182,7 +192,7 @@ class ArrowPrior(NamedTuple):
         """The groups as arrays, which loops of compiled code hand on."""
         return Groups(*(jnp.asarray(x) for x in self.groups))
 
-    def times(self, terms: Sequence[SiteTerm]) -> ArrowGaussian:
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> ArrowGaussian:
         """Multiply by sites: eliminate the groups, then the core."""
         inner, across, within = self._precisions(terms)
         shift = reduce(jnp.add, (term.rows.transpose_apply(term.nu) for term in terms))

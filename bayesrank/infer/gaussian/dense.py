@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer.gaussian.protocol import SiteTerm
+from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
 __all__ = [
@@ -51,9 +51,17 @@ class DenseGaussian(NamedTuple):
     log_normaliser: Array
     valid: Array
 
-    def margins(self, rows: Rows) -> tuple[Array, Array]:
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,)."""
         return rows.apply(self.mean), rows.quadratic(self.covariance)
+
+    def ready(self, rows: Sequence[Rows]) -> DenseGaussian:
+        """Itself."""
+        return self
+
+    def watched(self, rows: Sequence[Rows]) -> Margins:
+        """The margins of all sites."""
+        return tuple(self.margins(block) for block in rows)
 
     def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
         """Covariance of two sets of predictors, shape (G_a, G_b)."""
@@ -76,6 +84,8 @@ class DensePrior(NamedTuple):
 
     covariance: Array
 
+    on_host, keeps_covariances = False, True
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -86,11 +96,11 @@ class DensePrior(NamedTuple):
         """Type of its numbers."""
         return self.covariance.dtype
 
-    def alone(self) -> DenseGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
         """The prior as a posterior."""
         return unmultiplied(self.covariance)
 
-    def times(self, terms: Sequence[SiteTerm]) -> DenseGaussian:
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
         """Multiply by sites, by one LU factorisation of ``I + K S``; see `multiply`."""
         return self.multiply(*summed(terms))
 

@@ -34,6 +34,8 @@ class DiagonalPrior(NamedTuple):
 
     variances: Array
 
+    on_host, keeps_covariances = False, True
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -44,11 +46,11 @@ class DiagonalPrior(NamedTuple):
         """Type of its numbers."""
         return self.variances.dtype
 
-    def alone(self) -> DenseGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
         """The prior as a posterior."""
         return unmultiplied(jnp.diag(self.variances))
 
-    def times(self, terms: Sequence[SiteTerm]) -> DenseGaussian:
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
         """Multiply by sites, by a Cholesky factorisation of ``I + D S D``."""
         precision, shift = summed(terms)
         identity, root = jnp.eye(self.size, dtype=self.dtype), jnp.sqrt(self.variances)

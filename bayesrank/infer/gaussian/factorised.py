@@ -6,32 +6,113 @@ the others were independent of it without this site: a message
 is the posterior; where there are short loops, as among players who all meet each other, it leaves
 out what skills have in common, and standard deviations of differences between players who never met
 can be far too narrow, though those of players who met are nearly right.
+
+For players and games this is TrueSkill's message passing, in parallel and to convergence. A product
+with sites costs as much as there are entries in the rows. The log integral is Bethe's: at the fixed
+point it is stationary in the messages, so that its derivative holds them fixed.
+
+References
+----------
+Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
+Herbrich, R., Minka, T. and Graepel, T. (2007). TrueSkill: a Bayesian skill rating system. NIPS 19.
+Yedidia, J., Freeman, W. and Weiss, Y. (2005). Constructing free-energy approximations and
+generalized belief propagation algorithms. IEEE Transactions on Information Theory, 51, 2282-2312.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from bayesrank.infer.gaussian.protocol import Large
+from bayesrank.infer.gaussian.protocol import Large, Margins, SiteTerm, log_sites
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = ["FactorisedGaussian", "FactorisedPrior", "Messages", "merged"]
+__all__ = ["FactorisedGaussian", "FactorisedPrior", "merged"]
 
 
-class Messages(NamedTuple):
-    """What the sites of one block tell each latent that they see.
+class _Entries(NamedTuple):
+    """Shares of latents in margins, without what the site itself says; shapes (G, r), (G,)."""
+
+    mean: Array
+    variance: Array
+    proper: Array
+
+
+class _Told(NamedTuple):
+    """Sites of a block, shapes (G,), and the messages to their latents, shapes (G, r)."""
+
+    tau: Array
+    nu: Array
+    pi: Array
+    rho: Array
+
+
+class FactorisedGaussian(NamedTuple):
+    """The posterior, latent by latent.
 
     Attributes
     ----------
-    pi, rho
-        Precisions and precision-means, shape (G, r).
+    precision, shift
+        Precisions and precision-means of the latents, shape (n,).
+    told
+        What made it of the prior: sites and messages of each block.
+    cavities
+        Of the entries of each block, where they are computed already.
     """
 
-    pi: Array
-    rho: Array
+    precision: Array
+    shift: Array
+    told: tuple[_Told, ...]
+    cavities: tuple[_Entries, ...] | None = None
+
+    @property
+    def mean(self) -> Array:
+        """Shape (n,)."""
+        return self.shift / self.precision
+
+    @property
+    def variances(self) -> Array:
+        """Shape (n,)."""
+        return 1 / self.precision
+
+    @property
+    def valid(self) -> Array:
+        """Whether every latent has a proper posterior."""
+        return jnp.all(self.precision > 0)
+
+    def entries(self, rows: Rows, block: int) -> _Entries:
+        """Latents at the entries of rows, without what the site itself tells them."""
+        if self.cavities is not None:
+            return self.cavities[block]
+        told = self.told[block]
+        precision = rows.take(self.precision) - told.pi
+        proper = precision > 0
+        variance = 1 / jnp.where(proper, precision, 1.0)
+        mean = (rows.take(self.shift) - told.rho) * variance
+        return _Entries(rows.values * mean, rows.values**2 * variance, jnp.all(proper, axis=1))
+
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
+        """Means and variances of predictors, shapes (G,); infinite where a cavity is not proper."""
+        entries, told = self.entries(rows, block), self.told[block]
+        mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
+        widening = 1 + told.tau * variance
+        proper = entries.proper & (widening > 0)
+        widening = jnp.where(proper, widening, 1.0)
+        own = jnp.where(proper, variance / widening, jnp.inf)
+        return (mean + told.nu * variance) / widening, own
+
+    def ready(self, rows: Sequence[Rows]) -> FactorisedGaussian:
+        """With cavities, which a sweep needs twice."""
+        cavities = tuple(self.entries(each, block) for block, each in enumerate(rows))
+        return self._replace(cavities=cavities)
+
+    def watched(self, rows: Sequence[Rows]) -> Margins:
+        """The latents: what they have in common may move after all margins are at rest."""
+        del rows
+        return ((self.mean, self.variances),)
 
 
 class FactorisedPrior(NamedTuple):
@@ -45,6 +126,8 @@ class FactorisedPrior(NamedTuple):
 
     variances: Array
 
+    on_host, keeps_covariances = False, False
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -55,25 +138,63 @@ class FactorisedPrior(NamedTuple):
         """Type of its numbers."""
         return self.variances.dtype
 
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
+        """The prior as a posterior."""
+        none = (jnp.zeros_like(term.rows.values) for term in terms)
+        told = tuple(_Told(t.tau, t.nu, x, x) for t, x in zip(terms, none, strict=True))
+        return self._with(terms, told)
+
+    def times(
+        self, terms: Sequence[SiteTerm], before: FactorisedGaussian | None = None
+    ) -> FactorisedGaussian:
+        """Pass on what sites tell their latents, by the cavities of the posterior before."""
+        known = self.alone(terms) if before is None else before
+        told = tuple(_messages(term, known, block) for block, term in enumerate(terms))
+        return self._with(terms, told)
+
+    def _with(self, terms: Sequence[SiteTerm], told: tuple[_Told, ...]) -> FactorisedGaussian:
+        """The posterior that messages make."""
+        precision, shift = 1 / self.variances, jnp.zeros_like(self.variances)
+        for (rows, *_), each in zip(terms, told, strict=True):
+            added = rows.put(jnp.stack([each.pi, each.rho], axis=-1))
+            precision, shift = precision + added[:, 0], shift + added[:, 1]
+        return FactorisedGaussian(precision, shift, told)
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: FactorisedGaussian) -> Array:
+        """Bethe's approximation, differentiable with the messages held fixed."""
+        told = lax.stop_gradient(posterior.told)
+        fixed = self._with(terms, told)
+        prior = _log_integral(1 / self.variances, 0.0)
+        total = jnp.sum(_log_integral(fixed.precision, fixed.shift) - prior)
+        for block, (rows, tau, nu) in enumerate(terms):
+            entries = fixed.entries(rows, block)
+            mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
+            whole = rows.take(fixed.precision), rows.take(fixed.shift)
+            without = whole[0] - told[block].pi, whole[1] - told[block].rho
+            total += jnp.sum(log_sites(tau, nu, mean, variance))
+            total -= jnp.sum(_log_integral(*whole) - _log_integral(*without))
+        return total
+
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
         """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
         return Large(mean, self.variances, variances, rows)
 
 
-class FactorisedGaussian(NamedTuple):
-    """The posterior, latent by latent.
+def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Told:
+    """What sites tell their latents; where a cavity is not proper, what they have told before."""
+    (rows, tau, nu), entries, old = term, before.entries(term.rows, block), before.told[block]
+    mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
+    rest, others = variance[:, None] - entries.variance, mean[:, None] - entries.mean
+    shrunk = rows.values / (1 + tau[:, None] * rest)
+    pi = rows.values * tau[:, None] * shrunk
+    rho = (nu[:, None] - tau[:, None] * others) * shrunk
+    proper = entries.proper[:, None]
+    return _Told(tau, nu, jnp.where(proper, pi, old.pi), jnp.where(proper, rho, old.rho))
 
-    Attributes
-    ----------
-    mean, variances
-        Shape (n,).
-    messages
-        Of each block of sites.
-    """
 
-    mean: Array
-    variances: Array
-    messages: tuple[Messages, ...]
+def _log_integral(precision: Array, shift: Array | float) -> Array:
+    """Log of the integral of ``exp(shift x - precision x^2 / 2)``, but for a constant."""
+    return 0.5 * (shift**2 / precision - jnp.log(precision))
 
 
 def merged(rows: Rows) -> Rows:

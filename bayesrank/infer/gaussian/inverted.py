@@ -46,6 +46,8 @@ class InvertedPrior(NamedTuple):
     pivots: Array
     trusted: Array
 
+    on_host, keeps_covariances = False, True
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -56,11 +58,11 @@ class InvertedPrior(NamedTuple):
         """Type of its numbers."""
         return self.prior.dtype
 
-    def alone(self) -> DenseGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
         """The prior as a posterior."""
         return self.prior.alone()
 
-    def times(self, terms: Sequence[SiteTerm]) -> DenseGaussian:
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
         """Multiply by sites."""
         return lax.cond(self.trusted, self._multiply, self.prior.multiply, *summed(terms))
 

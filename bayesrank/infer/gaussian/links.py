@@ -7,6 +7,7 @@ one: row k of :math:`I - J` is a margin, and :math:`1 / q_k` the precision of a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,8 +15,8 @@ import numpy as np
 from jax import Array, lax
 from scipy import sparse
 
-from bayesrank.infer.gaussian.factorised import FactorisedGaussian
-from bayesrank.infer.gaussian.protocol import Large
+from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior
+from bayesrank.infer.gaussian.protocol import Large, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.gaussian.slopes import SLOPE_ROUNDS, TOGETHER, Slopes, products_of
 from bayesrank.infer.gaussian.sparse import Linkage, Numbers, SparseGaussian, SparsePattern
@@ -44,6 +45,8 @@ class LinkedPrior(NamedTuple):
     spread: Array
     variances: Array
 
+    on_host, keeps_covariances = True, False
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -59,9 +62,9 @@ class LinkedPrior(NamedTuple):
         """The entries of the links, shape (n, r), and `spread`."""
         return self.links.values, self.spread
 
-    def alone(self) -> FactorisedGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The margins of the prior."""
-        return FactorisedGaussian(jnp.zeros(self.size, self.dtype), self.variances, ())
+        return FactorisedPrior(self.variances).alone(())
 
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
         """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""

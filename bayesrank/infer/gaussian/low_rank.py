@@ -20,7 +20,7 @@ Snelson, E. and Ghahramani, Z. (2006). Sparse Gaussian processes using pseudo-in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from bayesrank.infer.gaussian.dense import DensePrior
-from bayesrank.infer.gaussian.factorised import FactorisedGaussian
-from bayesrank.infer.gaussian.protocol import Large
+from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior
+from bayesrank.infer.gaussian.protocol import Large, SiteTerm
 from bayesrank.infer.gaussian.slopes import SLOPE_ROUNDS, TOGETHER, Slopes, products_of
 from bayesrank.infer.gaussian.sparse import (
     NotPositiveError,
@@ -85,6 +85,8 @@ class LowRankPrior(NamedTuple):
 
     covariance: LowRank
 
+    on_host, keeps_covariances = True, False
+
     @property
     def size(self) -> int:
         """Number of latents."""
@@ -105,9 +107,9 @@ class LowRankPrior(NamedTuple):
         """``Phi`` and ``d``."""
         return self.covariance.factor, self.covariance.diagonal
 
-    def alone(self) -> FactorisedGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The margins of the prior, as sweeps start from them."""
-        return FactorisedGaussian(jnp.zeros(self.size, self.dtype), self.variances, ())
+        return FactorisedPrior(self.variances).alone(())
 
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
         """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""

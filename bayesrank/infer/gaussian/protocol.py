@@ -14,11 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
 from jax import Array
 
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = ["Gaussian", "Large", "LargePrior", "Prior", "SiteTerm"]
+__all__ = ["Gaussian", "Large", "LargePrior", "Margins", "Prior", "SiteTerm", "log_sites"]
+
+
+# Means and variances of the predictors of each block.
+Margins = tuple[tuple[Array, Array], ...]
 
 
 class SiteTerm(NamedTuple):
@@ -35,6 +40,13 @@ class SiteTerm(NamedTuple):
     rows: Rows
     tau: Array
     nu: Array
+
+
+def log_sites(tau: Array, nu: Array, mean: Array, variance: Array) -> Array:
+    """Log of the integral of each site over its cavity, of the given mean and variance."""
+    widening = 1 + tau * variance
+    exponent = tau * mean**2 - 2 * nu * mean - nu**2 * variance
+    return -0.5 * jnp.log(widening) - 0.5 * exponent / widening
 
 
 class Gaussian(Protocol):
@@ -55,8 +67,20 @@ class Gaussian(Protocol):
         """Whether prior times sites can be normalised, to the precision of the computation."""
         ...
 
-    def margins(self, rows: Rows) -> tuple[Array, Array]:
-        """Means and variances of the predictors of `rows`, shapes (G,)."""
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
+        """Means and variances of the predictors of `rows`, shapes (G,).
+
+        `block` is their number among the terms that made it; one that keeps what each site says
+        apart takes the rows of these alone.
+        """
+        ...
+
+    def ready(self, rows: Sequence[Rows]) -> Any:
+        """The same, with what a sweep over sites of all these rows needs more than once."""
+        ...
+
+    def watched(self, rows: Sequence[Rows]) -> Margins:
+        """What must come to rest before EP has converged: as a rule the margins of all sites."""
         ...
 
     def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
@@ -81,12 +105,22 @@ class Prior(Protocol):
         """Type of its numbers."""
         ...
 
-    def alone(self) -> Gaussian:
+    @property
+    def on_host(self) -> bool:
+        """Whether it is multiplied by sites outside of compiled code."""
+        ...
+
+    @property
+    def keeps_covariances(self) -> bool:
+        """Whether its posteriors know the covariances of all latents, so that they are exact."""
+        ...
+
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> Gaussian:
         """The prior as a posterior, where all sites are one."""
         ...
 
-    def times(self, terms: Sequence[SiteTerm]) -> Gaussian:
-        """Multiply by sites."""
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> Gaussian:
+        """Multiply by sites; `before` is the posterior of the sweep before, from which to go on."""
         ...
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: Any) -> Array:

@@ -23,7 +23,6 @@ from bayesrank.infer.reader.program import MOST_DENSE
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.traced import ProgramSource, Traced
 from bayesrank.infer.sites import EPState, Sites
-from bayesrank.infer.structures import keeps_covariances
 
 __all__ = [
     "ConditionalLayout",
@@ -351,7 +350,7 @@ def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Trace
         return
     params = inventory.hyperparameters
     prior = jax.eval_shape(lambda: engine.shared_source(program, params).problem.prior)
-    if not keeps_covariances(prior):
+    if not prior.keeps_covariances:
         raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
 
 

@@ -22,7 +22,7 @@ from jax import Array, lax
 from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
-from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior, merged
+from bayesrank.infer.gaussian.factorised import FactorisedPrior, merged
 from bayesrank.infer.gaussian.links import LinkedPrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.affine import Degree
@@ -115,7 +115,7 @@ class Program(NamedTuple):
 
         Those of `eliminated` are left out.
         """
-        if isinstance(posterior, FactorisedGaussian):
+        if not self.problem.prior.keeps_covariances:
             raise Refusal("no_covariances", ", ".join(self.shapes)).error()
         if self.eliminated:
             inner = posterior.core

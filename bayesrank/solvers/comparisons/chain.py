@@ -93,10 +93,18 @@ class ChainGaussian(NamedTuple):
         """Of the states at the end."""
         return self.core.covariance
 
-    def margins(self, rows: Rows) -> tuple[Array, Array]:
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of the margins of the sites that made this posterior."""
         del rows
         return self.margin_mean, self.margin_variance
+
+    def ready(self, rows: Sequence[Rows]) -> ChainGaussian:
+        """Itself."""
+        return self
+
+    def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
+        """The margins of all sites."""
+        return tuple(self.margins(block) for block in rows)
 
     def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
         """Covariance of two sets of predictors of the states at the end."""
@@ -127,6 +135,8 @@ class ChainPrior(NamedTuple):
     scales: Array
     visits: Visits
 
+    on_host, keeps_covariances = False, True
+
     @property
     def size(self) -> int:
         """Number of states at one time."""
@@ -137,13 +147,13 @@ class ChainPrior(NamedTuple):
         """Type of its numbers."""
         return self.scales.dtype
 
-    def alone(self) -> ChainGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> ChainGaussian:
         """The prior as a posterior."""
         none = jnp.zeros(self.visits.gaps.size, self.dtype)
         columns, values = self.visits.columns, self.visits.values
         return self.times((SiteTerm(Rows(values, columns, self.num_items), none, none),))
 
-    def times(self, terms: Sequence[SiteTerm]) -> ChainGaussian:
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> ChainGaussian:
         """Multiply by sites, forwards and backwards in time."""
         [(_, tau, nu)] = terms
         order = self.visits.order

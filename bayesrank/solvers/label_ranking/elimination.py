@@ -86,10 +86,18 @@ class LabelGaussian(NamedTuple):
         """Of levels and weights."""
         return self.core.covariance
 
-    def margins(self, rows: Rows) -> tuple[Array, Array]:
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of the margins of the sites that made this posterior."""
         del rows
         return self.margin_mean, self.margin_variance
+
+    def ready(self, rows: Sequence[Rows]) -> LabelGaussian:
+        """Itself."""
+        return self
+
+    def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
+        """The margins of all sites."""
+        return tuple(self.margins(block) for block in rows)
 
     def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
         """Covariance of two sets of predictors of levels and weights."""
@@ -139,6 +147,8 @@ class LabelPrior(NamedTuple):
     better: Array
     worse: Array
 
+    on_host, keeps_covariances = False, True
+
     @property
     def size(self) -> int:
         """Number of levels and weights."""
@@ -149,12 +159,12 @@ class LabelPrior(NamedTuple):
         """Type of its numbers."""
         return self.phi.dtype
 
-    def alone(self) -> LabelGaussian:
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> LabelGaussian:
         """The prior as a posterior."""
         none = jnp.zeros(self.better.size, self.dtype)
         return self.times((SiteTerm(Rows.identity(0), none, none),))
 
-    def times(self, terms: Sequence[SiteTerm]) -> LabelGaussian:
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> LabelGaussian:
         """Multiply by sites: eliminate the performances, then solve for the weights."""
         [(_, tau, nu)] = terms
         local = self._eliminate(tau, nu)
