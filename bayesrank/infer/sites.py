@@ -82,22 +82,12 @@ class Block(NamedTuple):
     gaussian
         Whether the factors are Gaussian: then their sites are the same at any cavity, and it does
         not matter that one is lost to rounding.
-    elements
-        The factors one by one, see `bayesrank.infer.equal`; None where they cannot be taken apart.
-    multiplicity
-        How often each factor counts, shape (G,), equal ones having equal sites; None where once.
     """
 
     rows: Rows
     offset: Array
     moments: Callable[[Array, Array], TiltedMoments]
     gaussian: bool = False
-    elements: Any = None
-    multiplicity: Array | None = None
-
-    def counted(self, of_factors: Array) -> Array:
-        """Multiply what there is for each factor by how often it counts."""
-        return of_factors if self.multiplicity is None else self.multiplicity * of_factors
 
 
 class Problem(NamedTuple):
@@ -307,7 +297,7 @@ def propose(
     new_tau, new_nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
     for block, t, n, margin in zip(problem.blocks, tau, nu, margins, strict=True):
         to_tau, to_nu, kept, seen = _matched(block, t, n, *margin, problem.power)
-        skipped += jnp.sum(block.counted(kept)).astype(jnp.int32)
+        skipped += jnp.sum(kept, dtype=jnp.int32)
         tilted.append(seen)
         new_tau.append(t + damping * (to_tau - t))
         new_nu.append(n + damping * (to_nu - n))
@@ -346,7 +336,7 @@ def posterior_of(
 
 def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> tuple[SiteTerm, ...]:
     triples = zip(problem.blocks, tau, nu, strict=True)
-    return tuple(SiteTerm(b.rows, b.counted(t), b.counted(n)) for b, t, n in triples)
+    return tuple(SiteTerm(b.rows, t, n) for b, t, n in triples)
 
 
 def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
@@ -415,7 +405,7 @@ def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
 def _factor_part(block: Block, tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
     """What factors have over their sites, as the evidence counts them."""
     own = log_sites(power * tau, power * nu, tilted.mean, tilted.variance)
-    return jnp.sum(block.counted(tilted.log_z - own)) / power
+    return jnp.sum(tilted.log_z - own) / power
 
 
 def _matched(

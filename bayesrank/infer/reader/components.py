@@ -30,7 +30,7 @@ from bayesrank.infer.reader.jaxpr import (
     flat_trace,
 )
 
-__all__ = ["Components", "find_components", "is_elementwise", "is_pointwise"]
+__all__ = ["Components", "find_components", "is_elementwise"]
 
 _ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
@@ -79,11 +79,6 @@ class Components(NamedTuple):
 def is_elementwise(name: str) -> bool:
     """Whether it is known which elements of its operands a primitive mixes."""
     return name in _ELEMENTWISE | _MOVES | _REDUCTIONS | _CUMULATIVE
-
-
-def is_pointwise(name: str) -> bool:
-    """Whether an element of a primitive's result depends on the operands' elements there only."""
-    return name in _ELEMENTWISE
 
 
 def find_components(

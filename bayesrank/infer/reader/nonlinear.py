@@ -9,7 +9,7 @@ from jax import Array
 
 from bayesrank.infer.reader.affine import Affine, Degree, Value
 from bayesrank.infer.reader.components import Components, find_components
-from bayesrank.infer.reader.jaxpr import Equation, UnknownValueError, needed_equations
+from bayesrank.infer.reader.jaxpr import UnknownValueError, needed_equations
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.predictors import evaluate
 from bayesrank.infer.reader.refusals import Refusal
@@ -30,19 +30,12 @@ class NonlinearPart(NamedTuple):
         Gives the result from values of the affine arrays.
     log_parts
         Gives the parts that a mixture's result is computed from; None where it is no mixture.
-    equations, known
-        What it evaluates, in order, and the values of what that takes beside the affine arrays.
-    entries
-        Variable numbers of the affine arrays.
     """
 
     arrays: tuple[Affine, ...]
     components: Components
     evaluate: Callable[[Sequence[Array]], Array]
     log_parts: Callable[[Sequence[Array]], Array] | None
-    equations: tuple[Equation, ...]
-    known: dict[int, Value]
-    entries: tuple[int, ...]
 
 
 def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = None) -> NonlinearPart:
@@ -90,12 +83,4 @@ def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = Non
         return at
 
     log_parts = None if parts is None else evaluated(parts)
-    return NonlinearPart(
-        tuple(arrays.values()),
-        components,
-        evaluated(output),
-        log_parts,
-        equations,
-        fixed,
-        tuple(arrays),
-    )
+    return NonlinearPart(tuple(arrays.values()), components, evaluated(output), log_parts)

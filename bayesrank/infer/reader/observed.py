@@ -14,11 +14,6 @@ from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components
-from bayesrank.infer.reader.elements import (
-    Elements,
-    elements_of_distribution,
-    elements_of_trace,
-)
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.nonlinear import NonlinearPart, nonlinear_part
 from bayesrank.infer.reader.predictors import (
@@ -50,8 +45,6 @@ class Factors(NamedTuple):
         For each factor, whether it sees one direction only; None when that holds by construction.
     gaussian
         Whether the factors are Gaussian in their predictors.
-    elements
-        The factors one by one; None where they cannot be taken apart.
     """
 
     rows: Rows
@@ -60,7 +53,6 @@ class Factors(NamedTuple):
     constant: Array
     collinear: Array | None
     gaussian: bool
-    elements: Elements | None = None
 
 
 class Observed(NamedTuple):
@@ -203,8 +195,7 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
 
     rows = Rows(flat.values, flat.columns, flat.size)
     constant = jnp.zeros((), flat.offset.dtype)
-    elements = elements_of_distribution(fixed, base.predictor, value, mask, shape)
-    return Factors(rows, flat.offset, moments, constant, None, False, elements)
+    return Factors(rows, flat.offset, moments, constant, None, False)
 
 
 def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array) -> Factors | None:
@@ -226,17 +217,6 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
     with_latents = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
     mixture = _mixture(part, predictors, _shape(joint, name), joint.observed[name].scale, power)
-    one_by_one = None
-    if mixture is None and len(part.arrays) == 1 and part.components.elementwise:
-        one_by_one = elements_of_trace(
-            part.equations,
-            part.known,
-            part.entries[0],
-            output,
-            power * scale,
-            part.components.size,
-            gaussian_moments if quadratic else quadrature_moments,
-        )
     return Factors(
         predictors.rows,
         predictors.offset,
@@ -244,7 +224,6 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
         constant,
         predictors.collinear,
         quadratic,
-        one_by_one,
     )
 
 
