@@ -43,7 +43,7 @@ __all__ = [
     "Block",
     "EPState",
     "Problem",
-    "Proposal",
+    "Proposed",
     "Sites",
     "Tilted",
     "cavity",
@@ -133,7 +133,7 @@ class Tilted(NamedTuple):
     d2: Array
 
 
-class Proposal(NamedTuple):
+class Proposed(NamedTuple):
     """Sites that a sweep steps to, what it integrated, and how many sites it left as they are."""
 
     tau: tuple[Array, ...]
@@ -292,7 +292,7 @@ def propose(
     nu: tuple[Array, ...],
     margins: Sequence[tuple[Array, Array]],
     damping: ArrayLike,
-) -> Proposal:
+) -> Proposed:
     """Match all sites to the moments of their factors over the cavities, and step towards them."""
     new_tau, new_nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
     for block, t, n, margin in zip(problem.blocks, tau, nu, margins, strict=True):
@@ -301,7 +301,7 @@ def propose(
         tilted.append(seen)
         new_tau.append(t + damping * (to_tau - t))
         new_nu.append(n + damping * (to_nu - n))
-    return Proposal(tuple(new_tau), tuple(new_nu), tuple(tilted), skipped)
+    return Proposed(tuple(new_tau), tuple(new_nu), tuple(tilted), skipped)
 
 
 def next_damping(

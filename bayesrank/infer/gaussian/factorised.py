@@ -33,7 +33,7 @@ from bayesrank.infer.gaussian.rows import Rows
 __all__ = ["FactorisedGaussian", "FactorisedPrior", "merged"]
 
 
-class _Entries(NamedTuple):
+class _EntryCavities(NamedTuple):
     """Shares of latents in margins, without what the site itself says; shapes (G, r), (G,)."""
 
     mean: Array
@@ -41,7 +41,7 @@ class _Entries(NamedTuple):
     proper: Array
 
 
-class _Told(NamedTuple):
+class _Messages(NamedTuple):
     """Sites of a block, shapes (G,), and the messages to their latents, shapes (G, r)."""
 
     tau: Array
@@ -65,8 +65,8 @@ class FactorisedGaussian(NamedTuple):
 
     precision: Array
     shift: Array
-    told: tuple[_Told, ...]
-    cavities: tuple[_Entries, ...] | None = None
+    told: tuple[_Messages, ...]
+    cavities: tuple[_EntryCavities, ...] | None = None
 
     @property
     def mean(self) -> Array:
@@ -83,7 +83,7 @@ class FactorisedGaussian(NamedTuple):
         """Whether every latent has a proper posterior."""
         return jnp.all(self.precision > 0)
 
-    def entries(self, rows: Rows, block: int) -> _Entries:
+    def entries(self, rows: Rows, block: int) -> _EntryCavities:
         """Latents at the entries of rows, without what the site itself tells them."""
         if self.cavities is not None:
             return self.cavities[block]
@@ -92,7 +92,9 @@ class FactorisedGaussian(NamedTuple):
         proper = precision > 0
         variance = 1 / jnp.where(proper, precision, 1.0)
         mean = (rows.take(self.shift) - told.rho) * variance
-        return _Entries(rows.values * mean, rows.values**2 * variance, jnp.all(proper, axis=1))
+        return _EntryCavities(
+            rows.values * mean, rows.values**2 * variance, jnp.all(proper, axis=1)
+        )
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,); infinite where a cavity is not proper."""
@@ -141,7 +143,7 @@ class FactorisedPrior(NamedTuple):
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The prior as a posterior."""
         none = (jnp.zeros_like(term.rows.values) for term in terms)
-        told = tuple(_Told(t.tau, t.nu, x, x) for t, x in zip(terms, none, strict=True))
+        told = tuple(_Messages(t.tau, t.nu, x, x) for t, x in zip(terms, none, strict=True))
         return self._with(terms, told)
 
     def times(
@@ -152,7 +154,7 @@ class FactorisedPrior(NamedTuple):
         told = tuple(_messages(term, known, block) for block, term in enumerate(terms))
         return self._with(terms, told)
 
-    def _with(self, terms: Sequence[SiteTerm], told: tuple[_Told, ...]) -> FactorisedGaussian:
+    def _with(self, terms: Sequence[SiteTerm], told: tuple[_Messages, ...]) -> FactorisedGaussian:
         """The posterior that messages make."""
         precision, shift = 1 / self.variances, jnp.zeros_like(self.variances)
         for (rows, *_), each in zip(terms, told, strict=True):
@@ -180,7 +182,7 @@ class FactorisedPrior(NamedTuple):
         return Large(mean, self.variances, variances, rows)
 
 
-def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Told:
+def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Messages:
     """What sites tell their latents; where a cavity is not proper, what they have told before."""
     (rows, tau, nu), entries, old = term, before.entries(term.rows, block), before.told[block]
     mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
@@ -189,7 +191,7 @@ def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Told:
     pi = rows.values * tau[:, None] * shrunk
     rho = (nu[:, None] - tau[:, None] * others) * shrunk
     proper = entries.proper[:, None]
-    return _Told(tau, nu, jnp.where(proper, pi, old.pi), jnp.where(proper, rho, old.rho))
+    return _Messages(tau, nu, jnp.where(proper, pi, old.pi), jnp.where(proper, rho, old.rho))
 
 
 def _log_integral(precision: Array, shift: Array | float) -> Array:
