@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-__all__ = ["Comparison", "Contrast", "Reference", "contrast_of", "reference_of"]
+from bayesrank.infer.spi import split
+
+__all__ = [
+    "Comparison",
+    "Contrast",
+    "Reference",
+    "compared",
+    "contrast_of",
+    "reference_of",
+    "references_of",
+]
 
 _MOST_PAIRS = 1000
 _AT_ONCE = 250
@@ -159,3 +170,26 @@ class Comparison:
     def ratio(self) -> Array:
         """Ratios of the standard deviations, the engine's to NUTS's."""
         return self.sd / self.reference.sd
+
+
+def references_of(
+    draws: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], pairs: bool
+) -> tuple[Reference, ...]:
+    """What draws (chains, draws, ...) of NUTS say of each site of these shapes."""
+    contrasts = [contrast_of(name, shape, pairs) for name, shape in shapes.items()]
+    flat = {name: draws[name].reshape(*draws[name].shape[:2], -1) for name in shapes}
+    return tuple(reference_of(contrast, flat[contrast.site]) for contrast in contrasts)
+
+
+def compared(
+    reference: Reference,
+    engine: str,
+    mean: Array,
+    covariance: Array,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Comparison:
+    """An engine's Gaussian of all sites, (n,) and (n, n), against NUTS on one of them."""
+    contrast = reference.contrast
+    own = split(np.arange(mean.size), shapes)[contrast.site].reshape(-1)
+    variance = contrast.variance(covariance[np.ix_(own, own)])
+    return Comparison(engine, reference, contrast.apply(mean[own]), np.sqrt(variance))

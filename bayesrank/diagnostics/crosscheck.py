@@ -21,7 +21,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bayesrank._memory import TooLargeError
-from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
+from bayesrank.diagnostics.comparison import Comparison, compared, references_of
 from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
@@ -165,8 +165,12 @@ def crosscheck(
                 run = EngineRun("svi", seconds, weights.elbo, weights)
                 fits["svi"] = _EngineFit(run, weights, *program.colour_moments(*white))
     runs |= {engine: fit.run for engine, fit in fits.items()}
-    references = () if nuts is None else _references(nuts, ep, contrast == "pairs")
-    comparisons = tuple(_compare(fit, ep, r) for fit in fits.values() for r in references)
+    references = () if nuts is None else references_of(nuts.draws, ep.shapes, contrast == "pairs")
+    comparisons = tuple(
+        compared(r, engine, fit.mean, fit.covariance, ep.shapes)
+        for engine, fit in fits.items()
+        for r in references
+    )
     divergent = 0 if nuts is None else nuts.num_divergent
     sizes = Sizes(num_warmup, num_samples, num_chains, divergent)
     return CrossCheck(
@@ -255,22 +259,6 @@ def _run_svi(
 
 
 # ---------------------------------------------------------------- comparison
-
-
-def _references(nuts: NUTSResult, ep: EPResult, pairs: bool) -> tuple[Reference, ...]:
-    references = []
-    for name, draws in nuts.draws.items():
-        contrast = contrast_of(name, ep.shapes[name], pairs)
-        references.append(reference_of(contrast, draws.reshape(*draws.shape[:2], -1)))
-    return tuple(references)
-
-
-def _compare(fit: _EngineFit, ep: EPResult, reference: Reference) -> Comparison:
-    contrast = reference.contrast
-    own = split(np.arange(fit.mean.size), ep.shapes)[contrast.site].reshape(-1)
-    variance = contrast.variance(fit.covariance[np.ix_(own, own)])
-    mean = contrast.apply(fit.mean[own])
-    return Comparison(fit.run.engine, reference, mean, np.sqrt(variance))
 
 
 def _judge(

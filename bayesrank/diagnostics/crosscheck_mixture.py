@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
+from bayesrank.diagnostics.comparison import (
+    Comparison,
+    compared,
+    contrast_of,
+    reference_of,
+    references_of,
+)
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, judge
 from bayesrank.infer import IntegratedEPResult
@@ -39,20 +44,8 @@ def crosscheck_mixture(
 ) -> CrossCheck:
     """Compare a mixture with draws of latents and hyperparameters together.
 
-    Parameters
-    ----------
-    result
-        Of `IntegratedEP` or `NestedEP`.
-    rng_key
-        Of NUTS.
-    lengths
-        NUTS's warm-up and draws kept of each chain, and the number of chains.
-    pairs
-        Whether to compare differences of latents within each site.
-    tolerance
-        Largest error that does not matter.
-    report
-        Called with the name of the engine and the share of its work that is done.
+    `lengths` are NUTS's warm-up, draws kept of each chain and number of chains; `pairs` is whether
+    differences of latents within each site are compared.
     """
     start = time.perf_counter()
     report("nuts", 0.0)
@@ -65,11 +58,13 @@ def crosscheck_mixture(
             program, rng_key, *lengths, lambda share: report("nuts", share)
         )
         draws = {k: np.asarray(v) for k, v in split(vectors, program.sites).items()}
-        comparisons = _latents(result, draws, pairs) + _hyperparameters(result, draws, program)
+        gaussian = result.joint_mean, result.joint_covariance, result.shapes
+        latents = references_of(draws, result.shapes, pairs)
+        comparisons = [compared(reference, "ep", *gaussian) for reference in latents]
+        comparisons += _hyperparameters(result, draws, program)
+    complaint = None if result.converged else _COMPLAINT
     runs = {
-        "ep": EngineRun(
-            "ep", np.nan, result.log_evidence, None, None if result.converged else _COMPLAINT
-        ),
+        "ep": EngineRun("ep", np.nan, result.log_evidence, None, complaint),
         "nuts": EngineRun("nuts", time.perf_counter() - start),
     }
     sizes = Sizes(*lengths, divergent)
@@ -83,21 +78,6 @@ def crosscheck_mixture(
         ep=result,
         nuts=NUTSResult(*called, divergent, draws),
     )
-
-
-def _latents(
-    result: MixtureResult, draws: dict[str, NDArray[np.float64]], pairs: bool
-) -> list[Comparison]:
-    comparisons, start = [], 0
-    for name, shape in result.shapes.items():
-        own = slice(start, start + int(np.prod(shape, dtype=int)))
-        start = own.stop
-        contrast = contrast_of(name, shape, pairs)
-        reference = reference_of(contrast, _as_rows(draws[name]))
-        variance = contrast.variance(result.joint_covariance[own, own])
-        mean = contrast.apply(result.joint_mean[own])
-        comparisons.append(Comparison("ep", reference, mean, np.sqrt(variance)))
-    return comparisons
 
 
 def _hyperparameters(
@@ -119,16 +99,8 @@ def _hyperparameters(
     for name in names:
         contrast = contrast_of(name, theirs[name].shape[1:], False)
         reference = reference_of(contrast, theirs[name].reshape(chains, count, -1))
-        comparisons.append(_weighted(reference, weights, own[name].reshape(weights.size, -1)))
+        points = own[name].reshape(weights.size, -1)
+        mean = weights @ points
+        sd = np.sqrt(weights @ (points - mean) ** 2)
+        comparisons.append(Comparison("ep", reference, mean, sd))
     return comparisons
-
-
-def _weighted(
-    reference: Reference, weights: NDArray[np.float64], points: NDArray[np.float64]
-) -> Comparison:
-    mean = weights @ points
-    return Comparison("ep", reference, mean, np.sqrt(weights @ (points - mean) ** 2))
-
-
-def _as_rows(draws: NDArray[Any]) -> NDArray[Any]:
-    return draws.reshape(*draws.shape[:2], -1)
