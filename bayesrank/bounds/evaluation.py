@@ -173,22 +173,34 @@ def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _JudgedR
         if (query, item) in row:
             scores[draws[draw], row[query, item]] = score
     missed = sum(pair not in retrieved for pair in qrels.labels)
-    treated = ("counts as label 0", "count as label 0") if unjudged == "zero" else ("left out",) * 2
+    counts = len(seen.keys() - judged.keys()), len(judged.keys() - seen.keys()), len(extra), missed
+    return _JudgedRun(
+        scores,
+        np.array([qrels.labels.get(pair, 0) for pair in pairs]),
+        np.array([query for query, _ in pairs]),
+        np.array([item for _, item in pairs]),
+        _notes(*counts, unjudged == "zero"),
+    )
+
+
+def _notes(foreign: int, lost: int, extra: int, missed: int, as_zero: bool) -> tuple[str, ...]:
+    """Sentences about queries and items that one side has and the other has not."""
+    one, many = ("counts as label 0", "count as label 0") if as_zero else ("left out",) * 2
     notes = (
         _note(
-            len(seen.keys() - judged.keys()),
+            foreign,
             "query of the run is not judged, and left out",
             "queries of the run are not judged, and left out",
         ),
         _note(
-            len(judged.keys() - seen.keys()),
+            lost,
             "judged query is not in the run, and counts as found nothing",
             "judged queries are not in the run, and count as found nothing",
         ),
         _note(
-            len(extra),
-            f"item of the run is not judged, and {treated[0]}",
-            f"items of the run are not judged, and {treated[1]}",
+            extra,
+            f"item of the run is not judged, and {one}",
+            f"items of the run are not judged, and {many}",
         ),
         _note(
             missed,
@@ -196,13 +208,7 @@ def _join(run: Run, qrels: Qrels, unjudged: Literal["zero", "skip"]) -> _JudgedR
             "judged items are not in the run, and count as not retrieved",
         ),
     )
-    return _JudgedRun(
-        scores,
-        np.array([qrels.labels.get(pair, 0) for pair in pairs]),
-        np.array([query for query, _ in pairs]),
-        np.array([item for _, item in pairs]),
-        tuple(note for note in notes if note),
-    )
+    return tuple(note for note in notes if note)
 
 
 def _note(count: int, one: str, many: str) -> str:

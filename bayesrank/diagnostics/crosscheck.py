@@ -139,32 +139,17 @@ def crosscheck(
     ep_key, nuts_key, svi_key = jax.random.split(
         jax.random.key(0) if rng_key is None else rng_key, 3
     )
-    if isinstance(model, MixtureResult):
-        _refuse_arguments(args, kwargs, params)
-        lengths = (num_warmup, num_samples, num_chains)
-        with _reporting(progress, progress_bar) as report:
-            return crosscheck_mixture(
-                model, nuts_key, lengths, contrast == "pairs", tolerance, report
-            )
+    lengths = (num_warmup, num_samples, num_chains)
     with _reporting(progress, progress_bar) as report:
+        if isinstance(model, MixtureResult):
+            _refuse_arguments(args, kwargs, params)
+            pairs = contrast == "pairs"
+            return crosscheck_mixture(model, nuts_key, lengths, pairs, tolerance, report)
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
         _refuse_large(ep)
-        fits, runs, nuts = {}, {}, None
-        with jax.enable_x64(True):
-            program = without_stale_traces(lambda: white_posterior(ep))
-            weigh = importance_sampler(program)
-            if "ep" in chosen:
-                white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)
-                fits["ep"] = _ep_fit(ep, ep_seconds, weigh(ep_key, *white))
-            if "nuts" in chosen:
-                lengths = (num_warmup, num_samples, num_chains)
-                nuts, runs["nuts"] = _run_nuts(program, nuts_key, ep, lengths, report)
-            if "svi" in chosen:
-                white, seconds = _run_svi(program, svi_key, num_steps, report)
-                weights = weigh(svi_key, *white)
-                run = EngineRun("svi", seconds, weights.elbo, weights)
-                fits["svi"] = _EngineFit(run, weights, *program.colour_moments(*white))
-    runs |= {engine: fit.run for engine, fit in fits.items()}
+        keys = {"ep": ep_key, "nuts": nuts_key, "svi": svi_key}
+        keys = {engine: keys[engine] for engine in chosen}
+        fits, runs, nuts = _run_engines(ep, ep_seconds, keys, lengths, num_steps, report)
     references = () if nuts is None else references_of(nuts.draws, ep.shapes, contrast == "pairs")
     comparisons = tuple(
         compared(r, engine, fit.mean, fit.covariance, ep.shapes)
@@ -172,7 +157,7 @@ def crosscheck(
         for r in references
     )
     divergent = 0 if nuts is None else nuts.num_divergent
-    sizes = Sizes(num_warmup, num_samples, num_chains, divergent)
+    sizes = Sizes(*lengths, divergent)
     return CrossCheck(
         runs={engine: runs[engine] for engine in chosen},
         references=references,
@@ -209,6 +194,32 @@ def _ep_result(
     result = EP(model).run(rng_key, *args, params=params, **kwargs)
     report("ep", 1.0)
     return result, time.perf_counter() - start
+
+
+def _run_engines(
+    ep: EPResult,
+    ep_seconds: float,
+    keys: Mapping[str, Array],
+    lengths: tuple[int, int, int],
+    num_steps: int,
+    report: ShareReport,
+) -> tuple[dict[str, _EngineFit], dict[str, EngineRun], NUTSResult | None]:
+    """Fits of EP and SVI, runs of all engines that have a key, and NUTS's draws."""
+    fits, runs, nuts = {}, {}, None
+    with jax.enable_x64(True):
+        program = without_stale_traces(lambda: white_posterior(ep))
+        weigh = importance_sampler(program)
+        if "ep" in keys:
+            white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)
+            fits["ep"] = _ep_fit(ep, ep_seconds, weigh(keys["ep"], *white))
+        if "nuts" in keys:
+            nuts, runs["nuts"] = _run_nuts(program, keys["nuts"], ep, lengths, report)
+        if "svi" in keys:
+            white, seconds = _run_svi(program, keys["svi"], num_steps, report)
+            weights = weigh(keys["svi"], *white)
+            run = EngineRun("svi", seconds, weights.elbo, weights)
+            fits["svi"] = _EngineFit(run, weights, *program.colour_moments(*white))
+    return fits, runs | {engine: fit.run for engine, fit in fits.items()}, nuts
 
 
 def _refuse_large(ep: EPResult) -> None:

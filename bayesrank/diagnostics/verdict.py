@@ -118,11 +118,10 @@ def judge(
         advice = f"{trouble}, so {name} cannot be judged yet: {_run_again(sizes, 2.0)}."
         return Verdict(engine, "unclear", advice)
     labels = sum((c.reference.contrast.labels for c in comparisons), ())
-    means = _Deviations(labels, _join([c.error for c in comparisons]),
-                        _join([c.reference.mean_error for c in comparisons]))  # fmt: skip
-    ratios = _join([c.ratio for c in comparisons])
-    sds = _Deviations(labels, ratios - 1.0,
-                      _join([c.reference.sd_error * c.ratio for c in comparisons]))  # fmt: skip
+    error = _join([c.reference.mean_error for c in comparisons])
+    means = _Deviations(labels, _join([c.error for c in comparisons]), error)
+    error = _join([c.reference.sd_error * c.ratio for c in comparisons])
+    sds = _Deviations(labels, _join([c.ratio for c in comparisons]) - 1.0, error)
     if max(means.certain.max(), sds.certain.max()) > tolerance:
         return Verdict(engine, "differs", _describe_difference(name, means, sds, tolerance))
     noise = max(means.noise, sds.noise)

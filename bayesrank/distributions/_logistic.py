@@ -168,8 +168,7 @@ def _by_trapezoids(edges: Edges, mean: Array, variance: Array) -> TiltedMoments:
     """Average over any predictor, by the trapezoidal rule between the ends of the mass."""
     low, high = edges if len(edges) == 2 else (*edges, jnp.full_like(mean, jnp.inf))
     centre = lax.stop_gradient(mean)
-    where = _ends(*lax.stop_gradient((low, high)), centre, lax.stop_gradient(variance))
-    left, right, top, level, drop = where
+    left, right, top, level, drop = _ends(*lax.stop_gradient((low, high, mean, variance)))
     # A step where the density has dropped needs less care.
     unit = _SCALE * _DEPTH / jnp.maximum(_DEPTH - drop, 1.0)
     # An infinite edge stands where the other one is.
@@ -185,46 +184,55 @@ def _by_trapezoids(edges: Edges, mean: Array, variance: Array) -> TiltedMoments:
     near = right - left < _NEAR
 
     def node(number: Array, e: Array) -> tuple[Array, Array]:
-        """Distance from the mean, and weight."""
-        sinh, cosh = 0.5 * (e - 1.0 / e), 0.5 * (e + 1.0 / e)
-        if len(edges) == 1:
-            offset, weight = middle + unit * sinh, 0.5 * gap * unit * cosh
-        else:
-            away = unit * sinh * jnp.sqrt(1.0 + (half / cosh) ** 2)
-            offset, to_edge = middle + away, unit * half
-            density = lax.rsqrt(unit**2 + (away + to_edge) ** 2)
-            weight = gap / (density + lax.rsqrt(unit**2 + (away - to_edge) ** 2))
+        offset, weight = _far_node(e, half, unit, gap, one_edge=len(edges) == 1)
         even = left + stride * number
-        return jnp.where(near, even, offset), jnp.where(near, stride, weight)
+        return jnp.where(near, even, middle + offset), jnp.where(near, stride, weight)
 
     def add(number: Array, now: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
         e, sums = now
         offset, mass = lax.stop_gradient(node(number, e))
         deviation = offset + (centre - mean)
-        log_density, slope = -0.5 * deviation**2 / variance - level, jnp.zeros_like(mean)
-        for sign, edge in zip(_SIGNS, edges, strict=False):
-            known = jnp.isfinite(edge)
-            beyond = sign * (centre + offset - jnp.where(known, edge, 0.0))
-            small = jnp.exp(-jnp.abs(beyond))
-            step = 1.0 / (1.0 + small)
-            log_density = log_density + jnp.where(known, jnp.minimum(beyond, 0.0), 0.0)
-            mass = mass * jnp.where(known, step, 1.0)
-            slope = slope + jnp.where(known, sign * step * jnp.where(beyond < 0, 1.0, small), 0.0)
-        mass = mass * jnp.exp(log_density)
+        mass, slope = _weighed(edges, centre + offset, mass, -0.5 * deviation**2 / variance - level)
         moved = deviation - top
         parts = mass, mass * moved, mass * moved**2, mass * slope, mass * slope * moved
         return e * growth, tuple(x + part for x, part in zip(sums, parts, strict=True))
 
     begin = jnp.exp(0.5 * start), (jnp.zeros_like(mean),) * 5
-    _, sums = lax.fori_loop(0, _NODES, add, begin)
-    total = sums[0]
-    shift, square, d1, cross = (x / total for x in sums[1:])
+    total, *sums = lax.fori_loop(0, _NODES, add, begin)[1]
+    shift, square, d1, cross = (x / total for x in sums)
     # Either form cancels where the other keeps its digits.
     wide = ((square - shift**2) / variance - 1.0) / variance
     narrow = (cross - d1 * shift) / variance
     d2 = jnp.where(jnp.abs(wide) * variance < _NARROW, narrow, wide)
     log_z = level + jnp.log(total) - 0.5 * jnp.log(2.0 * jnp.pi * variance)
     return TiltedMoments(log_z + _log_overlap(edges), d1, d2)
+
+
+def _far_node(
+    e: Array, half: Array, unit: Array, gap: Array, *, one_edge: bool
+) -> tuple[Array, Array]:
+    """Distance from the middle of the edges, and weight, of a node at the exponential `e`."""
+    sinh, cosh = 0.5 * (e - 1.0 / e), 0.5 * (e + 1.0 / e)
+    if one_edge:
+        return unit * sinh, 0.5 * gap * unit * cosh
+    away = unit * sinh * jnp.sqrt(1.0 + (half / cosh) ** 2)
+    to_edge = unit * half
+    density = lax.rsqrt(unit**2 + (away + to_edge) ** 2)
+    return away, gap / (density + lax.rsqrt(unit**2 + (away - to_edge) ** 2))
+
+
+def _weighed(edges: Edges, x: Array, mass: Array, log_density: Array) -> tuple[Array, Array]:
+    """Mass at a predictor `x`, and the slope of its log."""
+    slope = jnp.zeros_like(x)
+    for sign, edge in zip(_SIGNS, edges, strict=False):
+        known = jnp.isfinite(edge)
+        beyond = sign * (x - jnp.where(known, edge, 0.0))
+        small = jnp.exp(-jnp.abs(beyond))
+        step = 1.0 / (1.0 + small)
+        log_density = log_density + jnp.where(known, jnp.minimum(beyond, 0.0), 0.0)
+        mass = mass * jnp.where(known, step, 1.0)
+        slope = slope + jnp.where(known, sign * step * jnp.where(beyond < 0, 1.0, small), 0.0)
+    return mass * jnp.exp(log_density), slope
 
 
 def _to_rule(x: Array, first: Array, last: Array, unit: Array) -> Array:
