@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from bayesrank.active import QueryLoop
 from bayesrank.active.store import Journal, JournalError, files, read_journal
 from bayesrank.active.store.lines import sealed
 
@@ -426,16 +425,3 @@ def test_journals_of_version_1_are_read_and_written_to(tmp_path, name, count):
         journal.append({"event": "undo", "of": 1})
     assert path.read_bytes().startswith(raw.removesuffix(known.torn))
     assert read_journal(path).records[:-1] == known.records
-
-
-def test_an_old_journal_goes_on_as_a_loop(tmp_path):
-    path = tmp_path / "copy.jsonl"
-    path.write_bytes((OLD / "asked.jsonl").read_bytes())
-    names, *rows = [line.split(",") for line in (OLD / "asked.csv").read_text().splitlines()]
-    items, features = [row[0] for row in rows], [[float(x) for x in row[1:]] for row in rows]
-    with QueryLoop(items, features, journal=path) as loop:
-        before = loop.answers
-        assert ("Espresso", "Latte", "Ann", False) in before
-        loop.tell("Filter", "Latte")
-    with QueryLoop(items, features, journal=path) as loop:
-        assert loop.answers[:-1] == before and len(loop.answers) == len(before) + 1

@@ -274,29 +274,6 @@ def test_query_score_is_the_mutual_information():
     assert (taught.query_score(X[:16]) > -1e-9).all()
 
 
-def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
-    losses = []
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        rows, levels = _draw(rng, 400)
-        fresh = rng.normal(size=(4000, D))
-        best = 1 + ((fresh @ W)[:, None] > C).sum(1)
-        asked, random = (OnlineBayesPoint(K, noise=0.2) for _ in range(2))
-        asked.partial_fit(rows[:4], levels[:4])
-        random.partial_fit(rows[:40], levels[:40])
-        left = np.arange(4, 400)
-        for _ in range(36):  # the best of 16 at random
-            pool = rng.choice(left, 16, replace=False)
-            chosen = pool[asked.query_score(rows[pool]).argmax()]
-            left = left[left != chosen]
-            asked.partial_fit(rows[[chosen]], levels[[chosen]])
-        volumes = [np.linalg.slogdet(model.state_.covariance[0])[1] for model in (asked, random)]
-        assert volumes[0] < volumes[1] - 1.0
-        losses.append([rank_loss(best, model.predict(fresh)) for model in (asked, random)])
-    asked_loss, random_loss = np.mean(losses, axis=0)
-    assert asked_loss < random_loss
-
-
 def test_forgetting_follows_a_stream_that_changes():
     rng = np.random.default_rng(9)
     first, then = _draw(rng, 1000), _draw(rng, 600, -W)
