@@ -77,6 +77,7 @@ def test_it_gives_what_the_solution_by_lu_gives(small_blocks, tau):
     assert told.valid
 
 
+@pytest.mark.slow
 def test_sites_that_make_no_proper_posterior_are_told(small_blocks):
     terms = [comparisons(0.3)[0]._replace(tau=jnp.full(30, -1.0))]
     assert not inverted_prior(smooth()).times(terms).valid

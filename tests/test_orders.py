@@ -101,6 +101,7 @@ def joint(num_items, items, better, worse):
     numpyro.sample("order", law.to_event(2), obs=jnp.ones(better.shape, int))
 
 
+@pytest.mark.slow
 def test_elimination_gives_what_all_performances_together_give():
     _, orders = simulated(70, 6, 5, seed=1)
     orders += [[0, 3, (1, 2, 4, 5)], [5, (0, 1)]]
@@ -121,6 +122,7 @@ def across(y):
         numpyro.sample("y", dist.Bernoulli(logits=level + own + jnp.roll(own, 1)), obs=y)
 
 
+@pytest.mark.slow
 def test_refuses_a_plate_whose_elements_see_each_other():
     with pytest.raises(ValueError, match="'y' stands in a plate whose latents own it sees across"):
         EP(across).run(KEY, np.arange(400) % 2)
@@ -152,6 +154,7 @@ def test_effects_of_groups_are_found_in_any_program():
 UTILITIES = np.log([0.5, 0.2, 0.2, 0.1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_plackett_luce_is_a_distribution_of_orders(length):
     law = PlackettLuce(UTILITIES, length)

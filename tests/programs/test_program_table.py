@@ -39,8 +39,8 @@ WIDER = {
 FAST = frozenset(
     "eight_schools radon missing_values sum_to_zero_effects state_space gp_regression "
     "logistic_regression gp_classification crossed_effects item_response_2pl thurstone "
-    "bradley_terry_ties thurstone_ties ordered_probit ordinal_mixed stochastic_volatility "
-    "autoregression correlated_errors".split()
+    "bradley_terry_ties thurstone_ties ordered_probit ordinal_mixed autoregression "
+    "correlated_errors".split()
 )
 
 

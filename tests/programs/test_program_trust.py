@@ -82,8 +82,12 @@ def test_a_second_mode_is_found_though_every_draw_is_even():
     assert_allclose(trust.elsewhere, weight[other].sum() / weight.sum(), atol=0.1)
 
 
-def test_shift_and_spread_are_what_quadrature_finds():
-    result = EP(far_apart).run(KEY)
+@pytest.fixture(scope="module")
+def result():
+    return EP(far_apart).run(KEY)
+
+
+def test_shift_and_spread_are_what_quadrature_finds(result):
     grid = np.linspace(-60.0, 60.0, 200_001)
     log_density = -0.5 * (grid / 10) ** 2 - np.log1p((grid - 10) ** 2) - np.log1p((grid + 10) ** 2)
     weight = np.exp(log_density - log_density.max())
