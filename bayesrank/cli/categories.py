@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -59,27 +60,21 @@ def refuse_other_column(data: ComparisonData, column: str | None) -> None:
         )
 
 
-def rank_categories(
-    data: ComparisonData,
-    samples: Callable[[str], Any],
-    ranked: Callable[[ComparisonData, Any], tuple[Any, RankSummary]],
-    concluded: Callable[[RankSummary, Any], str],
-) -> tuple[CategoryRanking, ...]:
-    """Rank the items in each category, by the posterior that the ranking of all comes from.
+def with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
+    """Put the records of comparisons beside a ranking that has none."""
+    from bayesrank.ranking import ItemRecords, count_records
 
-    Parameters
-    ----------
-    data
-        The comparisons.
-    samples
-        Draws of the skills in a category.
-    ranked
-        Makes skills and their ranking, of draws and of the comparisons that count as records.
-    concluded
-        Says what a ranking comes to.
-    """
+    counts = {"tied": data.tied, "weights": data.weights}
+    records = count_records(data.comparisons, data.num_items, **counts)
+    return replace(summary, records=ItemRecords(*(count[summary.item] for count in records)))
+
+
+def rank_categories(
+    data: ComparisonData, ranker: Any, concluded: Callable[[RankSummary, Any], str]
+) -> tuple[CategoryRanking, ...]:
+    """Rank the items in each category, with its own records, and say what that comes to."""
     rankings = []
     for number, name in enumerate(data.group_names):
-        skills, summary = ranked(data.where(data.groups == number), samples(name))
-        rankings.append(CategoryRanking(name, summary, concluded(summary, skills)))
+        summary = with_records(ranker.rank(group=name), data.where(data.groups == number))
+        rankings.append(CategoryRanking(name, summary, concluded(summary, ranker.samples(name))))
     return tuple(rankings)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesrank._memory import check_room
 from bayesrank.cli import command
-from bayesrank.cli.categories import CategoryRanking, rank_categories
+from bayesrank.cli.categories import CategoryRanking, rank_categories, with_records
 from bayesrank.cli.notes import is_log
 from bayesrank.cli.outputs import OutputError, drawn
 from bayesrank.cli.steps import Steps
@@ -57,7 +57,7 @@ class Ranking(NamedTuple):
     """What stands first: the fit, and what it says of the items."""
 
     ranker: Any  #: fitted estimator
-    skills: np.ndarray  #: draws, shape (draws, n), from the average item's of each component
+    skills: np.ndarray  #: draws, shape (draws, n)
     summary: RankSummary
     conclusion: str  #: the verdict, in a sentence or two
     categories: tuple[CategoryRanking, ...] = ()  #: by category, where that is asked for
@@ -153,17 +153,16 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
             data, settings, lambda number, _: advance(None, f"{number} values tried")
         )
     with steps.step("Ranking"):
-        skills, summary = _ranked(data, ranker.samples(), data)
-        params = ranker.params_
+        skills, params = ranker.samples(), ranker.params_
+        summary = ranker.rank()
+        summary = with_records(summary, data) if summary.records is None else summary
 
         def concluded(summary: RankSummary, skills: np.ndarray) -> str:
             return conclusion(summary, skills, lambda d: float(win_chance(d, params)))
 
         said, categories = concluded(summary, skills), ()
         if settings.by is not None:
-            categories = rank_categories(
-                data, ranker.samples, lambda rows, draws: _ranked(data, draws, rows), concluded
-            )
+            categories = rank_categories(data, ranker, concluded)
     elo = elo_per_skill(params) if settings.elo else None
     return Ranking(ranker, skills, summary, said, categories, elo)
 
@@ -210,28 +209,6 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     if is_log(data):
         notes = (*notes, *ranker.notes())
     return Analysis(checks, notes, posterior, figures)
-
-
-def _ranked(
-    data: ComparisonData, draws: np.ndarray, counted: ComparisonData
-) -> tuple[np.ndarray, RankSummary]:
-    """Skills above or below the average of their component, and their ranking.
-
-    All comparisons of `data` link items; its records are of those that are `counted`.
-    """
-    from bayesrank.ranking import connected_components, count_records, summarize
-
-    component = np.zeros(data.num_items, np.int64)
-    if data.features is None:
-        component = connected_components(data.comparisons, data.num_items)
-    skills = np.array(draws, np.float64)
-    for number in range(component.max() + 1):
-        inside = component == number
-        skills[:, inside] -= skills[:, inside].mean(axis=1, keepdims=True)
-    records = count_records(
-        counted.comparisons, data.num_items, tied=counted.tied, weights=counted.weights
-    )
-    return skills, summarize(skills, data.names, records=records, components=component)
 
 
 def _fit(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bayesrank.datasets.items import Items
 
 _PRINTED = Path("-")
-_OUTCOMES = ("win", "tie", "loss")
 
 _HELP = """\
 Predict comparisons from the RESULTS folder of `rank`.
@@ -64,24 +63,24 @@ def predict(
     import numpy as np
 
     from bayesrank.cli.pipeline import FILES
+    from bayesrank.estimators.newcomers import newcomers, outcome_chances
 
     inputs = (pairs, items, *(results / name for name in FILES))
     refuse_to_replace({"--out": out, "--skills": skills}, inputs)
     ranker = _load(results)
     named = None if pairs is None else _read_pairs(pairs, set(map(str, ranker.names_)))
     names = [str(name) for name in ranker.names_]
-    parts, given = None, []
+    new, given = None, []
     if items is not None:
-        new = _read_new_items(results, items, ranker, names)
-        parts = _with_features(ranker, new.features)
-        mean, sd = _above_average(parts, len(names))
-        rows = zip(new.names, mean, sd, strict=True)
+        read = _read_new_items(items, ranker, names)
+        new = newcomers(ranker, np.asarray(read.features))
+        rows = zip(read.names, *new.skills(), strict=True)
         header = ["item", "skill_mean", "skill_sd"]
         given.append((skills or _PRINTED, _table(header, rows)))
-        names += new.names
+        names += read.names
     if named is not None and pairs is not None:
         numbers = _numbers(named, names, pairs)
-        chances = _chances(ranker, numbers, parts)
+        chances = outcome_chances(ranker, numbers, new)
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
         given.append((out, _table(["first", "second", *chances], rows)))
     give_tables(given, "give another --out or --skills")
@@ -120,7 +119,7 @@ def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
     return list(zip(table.rows.tolist(), first, second, strict=True))
 
 
-def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) -> Items:
+def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
     """Features of items that were not ranked, in the columns that `rank` was given."""
     from bayesrank.datasets import DataError
     from bayesrank.datasets.items import read_items
@@ -128,57 +127,17 @@ def _read_new_items(results: Path, path: Path, ranker: Any, names: list[str]) ->
     if getattr(ranker, "item_features", None) is None:
         raise click.UsageError("--items: these results are of items without features.")
     new = read_items(path, few=True)
-    columns = _feature_names(results)
-    if new.features is None or new.feature_names != columns:
-        raise DataError(
-            path,
-            f"its features are {', '.join(new.feature_names) or 'none'}",
-            f"give those that the items were ranked by, in this order: {', '.join(columns)}",
-            row=1,
-        )
+    columns = ranker.feature_names_in_
+    if columns is None:
+        raise OutputError("--items: these results do not name their features; run `rank` again")
+    if new.features is None or new.feature_names != tuple(columns):
+        problem = f"its features are {', '.join(new.feature_names) or 'none'}"
+        cure = f"give those that the items were ranked by, in this order: {', '.join(columns)}"
+        raise DataError(path, problem, cure, row=1)
     for name in new.names:
         if name in names:
             raise DataError(path, f"item {name!r} was ranked already", "remove it here")
     return new
-
-
-def _feature_names(results: Path) -> tuple[str, ...]:
-    """What the columns of features were called; the file for ArviZ has their names."""
-    import xarray as xr
-
-    path = results / "posterior.nc"
-    for group in ("posterior", "constant_data"):  # scales that were averaged over, or held fixed
-        try:
-            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
-                if "feature" in data:
-                    return tuple(map(str, data["feature"].values))
-        except (OSError, ValueError):
-            break
-    raise OutputError(
-        f"{path}: this file, which names the features, is missing or damaged; run `rank` again"
-    )
-
-
-def _with_features(ranker: Any, features: Any) -> list[Any]:
-    """What the posterior of all skills, those of new items at the end, is made of."""
-    from bayesrank.solvers.comparisons.skills import with_new_items
-
-    return with_new_items(
-        ranker.posterior_, (features - ranker.feature_mean_) / ranker.feature_scale_
-    )
-
-
-def _above_average(parts: list[Any], num_known: int) -> tuple[np.ndarray, np.ndarray]:
-    """Skills of the items after the known ones, from the average of these, as `rank` reports."""
-    import numpy as np
-
-    from bayesrank.solvers.comparisons.posterior import moments_of
-    from bayesrank.solvers.comparisons.skills import above_average
-    from bayesrank.solvers.comparisons.terms import MarginRows
-
-    new = [above_average(part, num_known) for part in parts]
-    each = np.arange(len(new[0].mean))
-    return moments_of(new, MarginRows.of(each.size, (1.0, each)))
 
 
 def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
@@ -199,22 +158,6 @@ def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) ->
         if pair[0] == pair[1]:
             raise DataError(path, f"item {pair[0]!r} is paired with itself", "remove it", row=row)
     return np.array([[known[first], known[second]] for _, first, second in named])
-
-
-def _chances(ranker: Any, numbers: np.ndarray, parts: list[Any] | None) -> dict[str, np.ndarray]:
-    """Probability of each possible outcome of each pair, for its first item."""
-    import numpy as np
-
-    from bayesrank.solvers.comparisons import Asked
-    from bayesrank.solvers.comparisons.posterior import OUTCOMES, chances_by
-
-    asked = Asked(*numbers.T)
-    if parts is None:
-        found = ranker.posterior_.chances(asked)
-    else:
-        found = chances_by(parts, {"f": np.arange(len(parts[0].mean))}, asked, ranker.likelihood)
-    possible = _OUTCOMES if "tie_width" in ranker.params_ else ("win", "loss")
-    return {outcome: found[:, OUTCOMES.index(outcome)] for outcome in possible}
 
 
 def _table(header: list[str], rows: Iterable[Sequence[Any]]) -> list[list[str]]:

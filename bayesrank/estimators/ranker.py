@@ -225,6 +225,7 @@ class NamedRanker(SkillRanker):
     item_features: Any = None
     items: Sequence[Hashable] | None
     names_: list[Hashable]
+    feature_names_in_: NDArray[Any] | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the fitted ranker to a file, whole or not at all.
@@ -298,6 +299,8 @@ class NamedRanker(SkillRanker):
             raise ValueError("comparisons has its features; leave item_features out")
         if self.items is not None and list(self.items) != list(data.names):
             raise ValueError("comparisons names its items, and items names others; leave items out")
+        known = data.feature_names
+        self.feature_names_in_ = np.array(known, object) if known else None
         return data
 
     def _read_items(self) -> tuple[list[Hashable] | None, Array | None]:

@@ -80,7 +80,9 @@ def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
     result: Any = ranker.result
     seed = ranker.random_state
     options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
+    names = ranker.feature_names_in_
     return {
+        "feature_names": () if names is None else tuple(map(str, names)),
         "options": options,
         "random_state": int(seed) if isinstance(seed, Integral) else None,
         "names": tuple(ranker.names_),
@@ -109,6 +111,8 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     ranker.names_, ranker.result_ = names, result
     ranker.params_, ranker.log_evidence_ = state["params"], result.log_evidence
     learned = {} if features is None else scales
+    if state.get("feature_names"):  # older files do not have them
+        ranker.feature_names_in_ = np.array(state["feature_names"], object)
     if state["clock"] is not None:
         learned = {"clock_": Clock(**state["clock"])}
     for name, value in learned.items():
