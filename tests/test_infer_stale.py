@@ -362,6 +362,26 @@ def test_reparametrised_programs_are_the_same_posterior():
     assert_allclose(plain.mean["m"], other.mean["m"], atol=1e-9)
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_hyperparameter_that_the_program_substitutes_starts_there(inside):
+    def program(y):
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        numpyro.sample("y", dist.Normal(normal("f", 3) * s, 1.0), obs=y)
+
+    data = {"s": jnp.asarray(0.4)}
+    outer = handlers.substitute(program, data)
+
+    def with_handler(y):
+        with handlers.substitute(data=data):
+            program(y)
+
+    for y in (FIRST, SECOND):
+        held = EP(with_handler if inside else outer).run(KEY, y)
+        given = EP(program).run(KEY, y, params=data)
+        assert_allclose(answer(held), answer(given), rtol=1e-9)
+        assert_allclose(held.params["s"], 0.4)
+
+
 def test_values_that_the_structure_needs_are_part_of_the_key():
     def kinked(y, where):
         f = normal("f", 3)

@@ -433,8 +433,8 @@ def readable_arguments(
 class _Unobserved(Messenger):
     """Makes the value of each unobserved site an unknown.
 
-    Sites of a scan come with their values: their shapes are known when the program has been run,
-    which is then run once more.
+    Sites of a scan come with their values, and those that a handler of the program's own holds,
+    which start there: their shapes are known when the program has been run, once more then.
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -442,6 +442,7 @@ class _Unobserved(Messenger):
         self.params = params
         self.given = given_value(params)
         self.late: dict[str, tuple[tuple[int, ...], Any]] = {}
+        self.held: dict[str, Any] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -496,9 +497,12 @@ class _Unobserved(Messenger):
             shape, dtype = self.late[name]
         elif msg["value"] is not None:
             self.late[name] = jnp.shape(msg["value"]), dtype
-        if value is None and not starts_at_zero(fn):
-            key = msg["kwargs"].get("rng_key")
-            self.initial[name] = (lambda: draw) if discrete else partial(median, fn, key, shape)
+            if not msg.get("_control_flow_done"):
+                self.held[name] = msg["value"]
+        if value is None and (name in self.held or discrete):
+            self.initial[name] = partial(self.held.get, name, draw)
+        elif value is None and not starts_at_zero(fn):
+            self.initial[name] = partial(median, fn, msg["kwargs"].get("rng_key"), shape)
         self._put(msg, shape, dtype)
 
     def _put(self, msg: dict[str, Any], shape: tuple[int, ...], dtype: Any) -> None:
