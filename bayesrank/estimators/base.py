@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 import jax
@@ -24,15 +23,13 @@ __all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]
 _ENGINES = {dynamic_thurstone: DynamicEP, calibrated_label_ranking: LabelRankingEP}
 
 
-@cache
 def engine_of(program: Callable[..., Any]) -> EP:
-    """Return the engine of a program that all estimators share, with the code that it compiled."""
+    """Return the engine of a program; those of one program share the code that they compile."""
     return _ENGINES[program]() if program in _ENGINES else EP(program)
 
 
-@cache
 def integrator_of(program: Callable[..., Any]) -> IntegratedEP:
-    """Return what integrates over a program's hyperparameters, by the engine that all share."""
+    """Return what integrates over a program's hyperparameters."""
     return IntegratedEP(engine_of(program))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from bayesrank.solvers.comparisons.posterior import RankerPosterior
+from bayesrank.estimators.skills import RankerPosterior
 
 __all__ = ["Effect", "effects_of", "judges_of", "sentences_on"]
 

@@ -25,7 +25,7 @@ from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_a
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns
-from bayesrank.estimators.skills import FitSettings, RankerFit, posterior_of
+from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
 from bayesrank.infer import LargeEPResult
 from bayesrank.ranking import (
@@ -35,7 +35,7 @@ from bayesrank.ranking import (
     count_records,
     summarize,
 )
-from bayesrank.solvers.comparisons.posterior import OUTCOMES, RankerPosterior
+from bayesrank.solvers.comparisons.posterior import OUTCOMES
 from bayesrank.solvers.comparisons.skills import ProcessSkills
 
 __all__ = ["NamedRanker", "Outcome", "SkillRanker", "by_gap", "refuse_one"]

@@ -23,7 +23,6 @@ from bayesrank.models.comparisons import SCALES
 from bayesrank.models.orders import Events
 from bayesrank.solvers.comparisons import ArenaData, EPSkills, JudgedSkills, arena_data, fit_arena
 from bayesrank.solvers.comparisons.judges_state import scale_names
-from bayesrank.solvers.comparisons.posterior import RankerPosterior
 from bayesrank.solvers.comparisons.skills import (
     ProcessSkills,
     Skills,
@@ -32,12 +31,15 @@ from bayesrank.solvers.comparisons.skills import (
 )
 from bayesrank.solvers.comparisons.terms import arguments_of
 
-__all__ = ["RankerFit", "FitSettings", "fit_log", "fit_skills", "posterior_of"]
+__all__ = ["FitSettings", "RankerFit", "RankerPosterior", "fit_log", "fit_skills", "posterior_of"]
 
 _CHOICES = ("integrate", "maximum", "prior")
 # Beyond these, a few dozen runs of EP take minutes, and scales are known well.
 _MOST_LATENTS, _MOST_ROWS = 600, 20_000
 _LOW_RANK = EP(preference_gp, structure="low_rank")
+
+RankerPosterior = EPSkills | JudgedSkills
+"""The posterior of skills, by whatever route it was found: both answer to the same questions."""
 
 Callback = Callable[[int, float], None] | None
 
@@ -116,7 +118,7 @@ def fit_log(
 ) -> RankerFit:
     """Learn the scales and skills of a log with whatever columns it has."""
     check_count(settings.num_samples, "num_samples")
-    counted = _counted(data)
+    counted = arena_data(data.num_items, data.comparisons, **arguments_of(data))
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(scale_names(counted), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     reason = _not_averaged(counted) if choice == "integrate" else ""
@@ -158,20 +160,6 @@ def _call(
         shapes["tie_width"] = ()
     options = {**skills.arguments(), "likelihood": likelihood, **arguments_of(data)}
     return of_pairs, (skills.items, data.comparisons), options, shapes
-
-
-def _counted(data: ComparisonData) -> ArenaData:
-    return arena_data(
-        data.num_items,
-        data.comparisons,
-        outcomes=np.where(data.tied, 1, 2) if data.tied.any() else None,
-        position=data.position,
-        judges=data.judges,
-        groups=data.groups if len(data.group_names) > 1 else None,
-        num_judges=len(data.judge_names),
-        num_groups=len(data.group_names),
-        weights=data.weights,
-    )
 
 
 def _not_averaged(data: ArenaData) -> str:

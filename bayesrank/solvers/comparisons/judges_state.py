@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons.counted import ArenaData
@@ -127,12 +128,6 @@ def initial_state(data: ArenaData, scales: Mapping[str, float]) -> ArenaState:
     if data.with_ties:
         # From the share of ties between equals, were all items equal.
         share = np.clip(np.average(data.outcome == 1, weights=data.counts), 0.01, 0.9)
-        state.scales["tie_width"] = float(np.sqrt(2.0) * _quantile(0.5 + share / 2.0))
+        state.scales["tie_width"] = float(np.sqrt(2.0) * ndtri(0.5 + share / 2.0))
     state.scales |= {name: float(value) for name, value in scales.items()}
     return state
-
-
-def _quantile(probability: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(probability))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,6 @@ __all__ = [
     "EPSkills",
     "Effects",
     "Judges",
-    "RankerPosterior",
     "chances_by",
     "components_of",
     "moments_of",
@@ -53,31 +52,6 @@ class Judges(NamedTuple):
     log_reliability_variance: Floats
     bias: Floats
     bias_variance: Floats
-
-
-class RankerPosterior(Protocol):
-    """What a ranker asks of a posterior, by whatever route it was found."""
-
-    def skills(self, group: int | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
-        ...
-
-    def draws(self, group: int | None, number: int, random: np.random.RandomState) -> Floats:
-        """Draws of skills, shape (number, n)."""
-        ...
-
-    def chances(self, asked: Asked) -> Floats:
-        """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
-        ...
-
-    def effects(self) -> Effects:
-        """What the position and ties come to."""
-        ...
-
-    @property
-    def judges(self) -> Judges:
-        """What is each judge's own."""
-        ...
 
 
 class Component(NamedTuple):
