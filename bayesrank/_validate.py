@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
+from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ __all__ = [
     "check_outcomes",
     "check_pairs",
     "check_pairs_of_items",
+    "check_positive_values",
     "check_weight",
     "check_weights",
     "known",
@@ -79,6 +81,25 @@ def check_pairs(pairs: ArrayLike, count: int, name: str = "pairs", *, what: str 
         )
     if isinstance(values, np.ndarray):
         _refuse_unknown(values, count, name, what)
+    return values
+
+
+def check_positive_values(
+    given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], name: str
+) -> dict[str, np.ndarray]:
+    """Return values by name, positive and of these shapes; `name` calls the mapping."""
+    values = {}
+    for key, value in given.items():
+        if key not in shapes:
+            raise ValueError(f"{name} names {key!r}; there are {tuple(shapes)}")
+        try:
+            array = np.array(value, np.float64)
+        except (TypeError, ValueError):
+            array = np.array(np.nan)
+        if array.shape != shapes[key] or not (np.isfinite(array) & (array > 0.0)).all():
+            wanted = f"{shapes[key][0]} positive numbers" if shapes[key] else "a positive number"
+            raise ValueError(f"{name}[{key!r}] is {value!r}; pass {wanted}")
+        values[key] = array
     return values
 
 

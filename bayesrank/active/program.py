@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from bayesrank._memory import check_room
-from bayesrank._validate import check_features, check_laplacian
+from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
 from bayesrank.infer.spi import ProgramSource, Rows, compiled_call, take_inventory
@@ -120,18 +120,8 @@ class SkillProgram:
 
     def fix(self, given: Mapping[str, Any]) -> None:
         """Hold some hyperparameters at given values."""
-        for name, value in given.items():
-            if name not in self.defaults:
-                raise ValueError(f"hyperparameters names {name!r}; there are {(*self.defaults,)}")
-            shape = self.defaults[name].shape
-            try:
-                array = np.array(value, float)
-            except (TypeError, ValueError):
-                array = np.array(np.nan)
-            if array.shape != shape or not (np.isfinite(array) & (array > 0)).all():
-                wanted = f"{shape[0]} positive numbers" if shape else "a positive number"
-                raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
-            self.fixed[name] = array
+        shapes = {name: value.shape for name, value in self.defaults.items()}
+        self.fixed = check_positive_values(given, shapes, "hyperparameters")
         self.defaults = {**self.defaults, **self.fixed}
 
     def free(self, ties: bool) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from bayesrank import gp
 from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array
 from bayesrank._validate import check_comparisons as check_program_comparisons
-from bayesrank._validate import check_laplacian
+from bayesrank._validate import check_laplacian, check_positive_values
 from bayesrank._validate import check_pairs as check_program_pairs
 
 __all__ = [
@@ -83,15 +83,7 @@ def check_hyperparameters(
                 "or a mapping from names to values"
             )
         return {}, hyperparameters
-    values = {}
-    for name, value in hyperparameters.items():
-        if name not in shapes:
-            raise ValueError(f"hyperparameters names {name!r}; there are {tuple(shapes)}")
-        array = np.asarray(value, np.float64)
-        if array.shape != shapes[name] or not (np.isfinite(array) & (array > 0.0)).all():
-            wanted = f"{shapes[name][0]} positive numbers" if shapes[name] else "a positive number"
-            raise ValueError(f"hyperparameters[{name!r}] is {value!r}; pass {wanted}")
-        values[name] = array
+    values = check_positive_values(hyperparameters, shapes, "hyperparameters")
     return values, "maximum" if len(values) < len(shapes) else "prior"
 
 
