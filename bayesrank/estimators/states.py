@@ -128,6 +128,7 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
         weights = result.model_kwargs.get("weights")
         data = ComparisonData(tuple(names), evidence[0], tied, features, weights=weights)
         ranker._count(data)
+    _refuse_what_overflows(ranker)
     return ranker
 
 
@@ -176,7 +177,14 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
         ranker.records_ = ItemRecords(**state["records"])
     ranker.posterior_ = posterior_of(result)
     ranker.judges()  # what does not fit together does not answer
+    _refuse_what_overflows(ranker)
     return ranker
+
+
+def _refuse_what_overflows(ranker: Any) -> None:
+    with np.errstate(all="ignore"):
+        if not all(np.isfinite(each).all() for each in ranker.predict()):
+            raise ValueError("its skills are not finite")
 
 
 def _check_fit(fit: ArenaFit, num_groups: int) -> None:
