@@ -154,12 +154,11 @@ def test_effects_of_groups_are_found_in_any_program():
 UTILITIES = np.log([0.5, 0.2, 0.2, 0.1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_plackett_luce_is_a_distribution_of_orders(length):
     law = PlackettLuce(UTILITIES, length)
     every = np.array(list(permutations(range(4), length)))
-    probability = np.exp(law.log_prob(every))
+    probability = np.exp(jax.jit(law.log_prob)(every))
     assert_allclose(probability.sum(), 1.0, rtol=1e-5)
     worth = np.exp(UTILITIES)
     for order, p in zip(every, probability, strict=True):
@@ -167,11 +166,12 @@ def test_plackett_luce_is_a_distribution_of_orders(length):
         for item in order:
             expected, left = expected * worth[item] / left, left - worth[item]
         assert_allclose(p, expected, rtol=1e-5)
-    draws = np.asarray(law.sample(KEY, (20_000,)))
+    draws = np.asarray(jax.jit(lambda key: law.sample(key, (20_000,)))(KEY))
     seen = np.array([(draws == order).all(1).sum() for order in every])
     assert stats.chisquare(seen, probability / probability.sum() * len(draws)).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_plackett_luce_broadcasts_and_refuses():
     law = PlackettLuce(jnp.zeros((3, 4)))
     assert law.sample(KEY, (2,)).shape == (2, 3, 4)
@@ -186,6 +186,7 @@ def test_plackett_luce_broadcasts_and_refuses():
         law.sample(None)
 
 
+@pytest.mark.slow
 def test_plackett_luce_serves_in_a_program():
     def model(orders=None):
         u = numpyro.sample("u", dist.Normal(0.0, 1.0).expand([4]).to_event(1))
@@ -205,6 +206,7 @@ def luce(orders=None):
         numpyro.sample("order", PlackettLuce(u), obs=orders)
 
 
+@pytest.mark.slow
 def test_plackett_luce_under_nuts_and_svi():
     """Against draws from the prior, weighted by the likelihood."""
     orders = Predictive(luce, num_samples=1)(jax.random.key(3))["order"][0]
@@ -227,6 +229,7 @@ def test_plackett_luce_under_nuts_and_svi():
     assert_allclose((median - mean) / sd, 0.0, atol=4 * error + 0.2)
 
 
+@pytest.mark.slow
 def test_ep_refuses_plackett_luce():
     orders = np.tile(np.arange(4), (12, 1))
     with pytest.raises(ValueError, match="'order' depends on more than one affine.*or use NUTS"):
@@ -237,8 +240,12 @@ ORDERS = [["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]], ["tea", "milk"
 NUMBERS = [[2, 0, 1], [0, (2, 1)], [2, 1], [1, 2]]  # of coffee, milk, tea
 
 
-def test_the_estimator_is_the_program_by_names():
-    ranker = OrderRanker(hyperparameters={"scale": 1.3}).fit(ORDERS, sample_weight=[3, 1, 1, 2])
+@pytest.fixture(scope="module")
+def ranker():
+    return OrderRanker(hyperparameters={"scale": 1.3}).fit(ORDERS, sample_weight=[3, 1, 1, 2])
+
+
+def test_the_estimator_is_the_program_by_names(ranker):
     data = events(NUMBERS, 3, [3, 1, 1, 2])
     result = EP(thurstone_orders).run(KEY, 3, *data, params={"scale": 1.3})
     assert ranker.names_ == ["coffee", "milk", "tea"]
@@ -253,6 +260,7 @@ def test_the_estimator_is_the_program_by_names():
     assert ranker.rank().name[0] == "tea"
 
 
+@pytest.mark.slow
 def test_the_estimator_averages_over_the_scale():
     """Against the average over a grid of scales, weighted by evidence and prior."""
     ranker = OrderRanker(random_state=1).fit(ORDERS, sample_weight=[3, 1, 1, 2])
@@ -271,6 +279,7 @@ def test_the_estimator_averages_over_the_scale():
     assert_allclose(ranker.params_["scale"], scale, atol=0.1 * spread)
 
 
+@pytest.mark.slow
 def test_skills_of_items_with_features():
     """Features so far apart that the process is independent from item to item."""
     X = np.array([[-1.0], [0.0], [1.0]])
@@ -316,7 +325,11 @@ def test_the_estimator_refuses_what_are_no_orders(orders, message):
         OrderRanker(hyperparameters="prior").fit(orders)
 
 
-@pytest.mark.parametrize("options", [{}, {"hyperparameters": "prior"}], ids=["integrated", "prior"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({}, marks=pytest.mark.slow), {"hyperparameters": "prior"}],
+    ids=["integrated", "prior"],
+)
 @pytest.mark.parametrize("with_features", [False, True], ids=["names", "features"])
 def test_a_saved_order_ranker_answers_as_before(options, with_features, tmp_path):
     features = {"tea": [0.0, 1.0], "coffee": [1.0, 0.5], "milk": [2.0, -1.0]}

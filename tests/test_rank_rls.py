@@ -143,6 +143,7 @@ def _on_a_grid(kernel, X, y, query, X_new):
     return np.array(means), np.array(variances), np.array(logs)
 
 
+@pytest.mark.slow
 def test_nuts_on_the_program_agrees():
     X, y, query = _sorted()
     fit = _fit(X, y, query, regularization=0.4)

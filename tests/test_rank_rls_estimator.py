@@ -88,6 +88,7 @@ def test_transduce_follows_the_prediction_under_a_strong_pull():
     )
 
 
+@pytest.mark.slow
 def test_intervals_of_differences_hold_in_simulation_from_the_model():
     rng = np.random.default_rng(0)
     query = np.repeat(np.arange(12), 4)

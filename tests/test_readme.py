@@ -42,6 +42,7 @@ def test_the_estimator_ranks_names(capsys):
     assert model.predict_proba([("Ann", "Dee")])[0] > 0.6
 
 
+@pytest.mark.slow
 def test_the_loop_ranks_after_few_questions():
     variables = _run(1)
     order = list(variables["ranking"].to_dataframe()["item"])

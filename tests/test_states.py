@@ -237,6 +237,7 @@ def test_values_that_were_changed_are_refused(name, tmp_path):
                     load(path)
 
 
+@pytest.mark.slow
 def test_the_kind_is_in_the_file(tmp_path):
     kinds = {"pairs": PairwiseRanker, "orders": OrderRanker, "arena_learned": ArenaRanker}
     for name, kind in kinds.items():
