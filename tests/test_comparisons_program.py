@@ -105,7 +105,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(k, marks=pytest.mark.slow) if k == "walk" else k for k in CASES]
+)
 def test_density_is_that_of_the_program_written_out(case):
     program, args, options, written_out = CASES[case]
     trace = handlers.trace(handlers.seed(program, 1)).get_trace(*args, **options)

@@ -1,6 +1,5 @@
 """Rankers of more items than a joint covariance is kept of, against those of fewer."""
 
-import copy
 import dataclasses
 import pickle
 from typing import Any
@@ -138,22 +137,6 @@ def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
     assert again.rank().name == large.rank().name
 
 
-def test_a_seed_of_numpy_is_kept_and_a_damaged_file_refused_in_one_line(rankers, tmp_path):
-    large = copy.copy(rankers[1]).set_params(random_state=np.int64(7))
-    large.save(tmp_path / "x")
-    assert PairwiseRanker.load(tmp_path / "x").random_state == 7
-    arrays = dict(np.load(tmp_path / "x"))
-    for name in arrays:
-        if arrays[name].ndim == 2 and arrays[name].dtype.kind == "i":
-            arrays[name] = arrays[name] + 1000
-    np.savez(tmp_path / "y.npz", **arrays)
-    with pytest.raises(
-        ValueError, match="is not a state that was saved by a PairwiseRanker"
-    ) as said:
-        PairwiseRanker.load(tmp_path / "y.npz")
-    assert "\n" not in str(said.value)
-
-
 def many(monkeypatch):
     """Let 60 items count as too many for a covariance matrix."""
     for place in ("infer.reader.program", "solvers.comparisons.skills"):
@@ -182,6 +165,7 @@ def test_rank_at_the_terminal_says_how_good_it_is(rankers, tmp_path, monkeypatch
     np.testing.assert_allclose(told, known, atol=0.01)
 
 
+@pytest.mark.slow
 def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, pairs = with_features()

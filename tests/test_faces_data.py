@@ -17,7 +17,10 @@ JUDGED = replace(DATA, judges=np.array([0, 1, 0, 1]), judge_names=("u", "v"))
 LINES = np.arange(3.0)[:, None]
 
 
-@pytest.mark.parametrize("kind", [PairwiseRanker, ArenaRanker])
+SLOW = pytest.param(PairwiseRanker, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("kind", [SLOW, ArenaRanker])
 def test_data_are_fitted_as_by_names(kind):
     given = kind(hyperparameters="prior").fit(DATA)
     named = kind(hyperparameters="prior", items=NAMES)
@@ -52,13 +55,17 @@ def test_columns_that_a_ranker_does_not_take_are_refused(ranker, data, options, 
         ranker.fit(data, **options)
 
 
-def test_items_that_nothing_links_are_ranked_apart(tmp_path):
-    games = [("a", "b"), ("b", "c"), ("x", "y")]
-    for ranker in (PairwiseRanker(hyperparameters="prior"), ArenaRanker(hyperparameters="prior")):
-        summary = ranker.fit(games).rank()
-        assert summary.num_components == 2 and summary.name == ["a", "b", "c", "x", "y"]
-        assert summary.records is not None
-        ranker.save(tmp_path / "r.npz")
-        assert str(type(ranker).load(tmp_path / "r.npz").rank()) == str(summary)
+@pytest.mark.parametrize("kind", [SLOW, ArenaRanker])
+def test_items_that_nothing_links_are_ranked_apart(kind, tmp_path):
+    ranker = kind(hyperparameters="prior").fit([("a", "b"), ("b", "c"), ("x", "y")])
+    summary = ranker.rank()
+    assert summary.num_components == 2 and summary.name == ["a", "b", "c", "x", "y"]
+    assert summary.records is not None
+    ranker.save(tmp_path / "r.npz")
+    assert str(kind.load(tmp_path / "r.npz").rank()) == str(summary)
+
+
+@pytest.mark.slow
+def test_orders_link_items():
     orders = OrderRanker(hyperparameters="prior").fit([["a", "b"], ["x", "y"]]).rank()
     assert orders.num_components == 2
