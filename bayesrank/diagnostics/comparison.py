@@ -61,15 +61,9 @@ class Contrast:
 
 
 def contrast_of(site: str, shape: tuple[int, ...], pairs: bool) -> Contrast:
-    """Choose the quantities of a site.
+    """Choose the quantities of a site: its elements, or differences of them if `pairs`.
 
-    Parameters
-    ----------
-    site, shape
-        The site.
-    pairs
-        Whether to compare differences; of more than 1,000 pairs that many, always the same, drawn
-        at random. A site of one element is compared as it is.
+    Of more than 1,000 pairs that many, always the same, drawn at random.
     """
     size = int(np.prod(shape, dtype=int))
     names = [site + (str(list(index)) if shape else "") for index in np.ndindex(shape)]

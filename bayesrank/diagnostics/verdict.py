@@ -95,19 +95,10 @@ def rms(values: Array) -> float:
 def judge(
     comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float, complaint: str | None
 ) -> Verdict:
-    """Judge one engine by its comparisons with NUTS.
+    """Judge one engine by its comparisons with NUTS, one for each latent site.
 
-    Parameters
-    ----------
-    comparisons
-        One for each latent site.
-    sizes
-        How long NUTS was run.
-    tolerance
-        Largest error that does not matter, in posterior standard deviations for means and
-        relative for standard deviations.
-    complaint
-        What the engine itself says is wrong with its result, if anything.
+    `tolerance` is the largest error that does not matter, in posterior standard deviations for
+    means and relative for standard deviations; `complaint` is what the engine itself says is wrong.
     """
     engine = comparisons[0].engine
     name = engine.upper()

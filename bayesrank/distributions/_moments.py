@@ -129,18 +129,7 @@ def _choose(condition: Array, if_true: _Piece, if_false: _Piece) -> _Piece:
 
 
 def half_line(edge: ArrayLike) -> TiltedMoments:
-    """Restrict the standard normal to ``x > edge``.
-
-    Parameters
-    ----------
-    edge : ArrayLike
-        Where the half-line starts, in standard deviations above the mean. Any shape.
-
-    Returns
-    -------
-    TiltedMoments
-        Derivatives are with respect to the mean of the normal, in standard units.
-    """
+    """Moments of the standard normal above `edge`, any shape, by its mean, in standard units."""
     edge = jnp.asarray(edge)
     tail = _tail(jnp.abs(edge))
     loss = jnp.where(edge < 0, tail.mass, 0.0)

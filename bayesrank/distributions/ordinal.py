@@ -48,21 +48,11 @@ def centred_thresholds(gaps: Array) -> Array:
 
 
 def threshold_prior(num_levels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of thresholds between levels of which none is rare, in their order.
+    """Mean (k - 1,) and covariance (k - 1, k - 1) of ordered thresholds, of k levels, none rare.
 
     The unit is the standard deviation of what lies between them, noise included. Their means are
     the normal's quantiles that make all levels as frequent; the middle of all, their width and each
     by itself vary about these, so that scores need not be centred nor levels equally frequent.
-
-    Parameters
-    ----------
-    num_levels
-        Number of levels k, at least 2.
-
-    Returns
-    -------
-    tuple
-        Arrays of shapes (k - 1,) and (k - 1, k - 1).
     """
     mean = ndtri(np.arange(1, num_levels) / num_levels)
     own = _OWN_SD**2 * np.eye(num_levels - 1)

@@ -26,29 +26,10 @@ def per_query(
     item: ArrayLike | None = None,
     undefined: float | Literal["skip", "raise"] = "skip",
 ) -> PerQuery:
-    """Evaluate a figure: check, rank, apply `kernel`, and deal with queries it does not fit.
+    """Evaluate a metric: check, rank, apply `kernel`, and deal with queries it does not fit.
 
-    Parameters
-    ----------
-    kernel
-        From `Lists` to values, shape ``(num_lists,)``, NaN where the figure is not defined.
-    scores, labels, query, where, ties, item, undefined
-        As in `bayesrank.metrics`.
-    kind
-        What labels may be: any finite number, not below zero (``"grade"``), or also whole
-        (``"level"``, ``"rating"``).
-    min_relevant
-        If given, labels become 1 from here on and 0 below.
-
-    Returns
-    -------
-    PerQuery
-        Values of shape ``(*leading, queries)``.
-
-    Raises
-    ------
-    ValueError
-        If an argument cannot be used; the message names it.
+    `kernel` gives values (num_lists,), NaN where it is not defined; labels from `min_relevant` on
+    become 1 and others 0. Values have the shape ``(*leading, queries)``.
     """
     problem = check(scores, labels, query, where, kind, ties, item)
     if min_relevant is not None:

@@ -127,13 +127,7 @@ def _check_values(name: str, values: ArrayLike, used: Any, kind: LabelKind) -> N
 
 
 def number_queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Number queries by first appearance: the number of each item's, and their names.
-
-    Raises
-    ------
-    ValueError
-        If there is not a query for each item.
-    """
+    """Numbers of the queries of n items, by first appearance, and the queries' names."""
     if query is None:
         return np.zeros(n, np.intp), np.zeros(1, np.intp)
     names = np.asarray(query)
