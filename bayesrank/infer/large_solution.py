@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from bayesrank.infer.large import (
     ProbedPosterior,
     SparseSites,
 )
-from bayesrank.infer.probed import Matched, refined, short_rows
+from bayesrank.infer.probed import HostPrior, Matched, refined, short_rows
 from bayesrank.infer.sites import Problem
 from bayesrank.infer.solution import Solution
 
@@ -81,7 +80,7 @@ def without_covariance(
     Parameters
     ----------
     solved
-        The factorised end; of a prior of low rank plus diagonal, the sites to start from.
+        The factorised end; of a prior on the host, the sites to start from.
     structure
         "factorised", or else probes are used; "auto" takes the former where probes cannot be used.
     rematch
@@ -100,22 +99,9 @@ def without_covariance(
     """
     solution: Any = jax.tree.map(np.asarray, solved)
     large = solution.large
-    variances, factor = np.asarray(large.prior_variances, float), None
-    if large.factor is not None:
-        factor = np.asarray(large.factor, float)
-        what = f"the {factor.shape[1]} features of {factor.shape[0]:,} latents"
-        check_room(_COPIES * factor.nbytes, what, "give them fewer (a smaller rank)")
-        variances = least_residuals(factor, variances)
-    links = None if large.links is None else short_rows((large.links,), variances.size)
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))
-
-    def factorised() -> tuple[Solution, Kept]:
-        multiplied = SparseSites(large.rows, variances, tau, nu)
-        own = np.asarray(large.variances, float)
-        return solved, Kept(FactorisedPosterior(own, multiplied), 0.0)
-
     if structure == "factorised":
-        return factorised()
+        return solved, _factorised(large, tau, nu)
     cuts = np.cumsum([len(x) for x in solution.tau])[:-1]
 
     def match(*numbers: NDArray[np.float64]) -> Matched:
@@ -123,26 +109,15 @@ def without_covariance(
         tau, nu = (np.concatenate([np.asarray(x, float) for x in part]) for part in (taus, nus))
         return Matched(tau, nu, int(skipped), float(terms))
 
+    prior = _prior_of(large)
     try:
-        end = refined(
-            short_rows(large.rows, variances.size),
-            variances,
-            tau,
-            nu,
-            match,
-            links=links,
-            factor=factor,
-            damping=damping,
-            tol=tol,
-            max_sweeps=max_sweeps,
-        )
+        end = refined(prior, tau, nu, match, damping=damping, tol=tol, max_sweeps=max_sweeps)
     except NotPositiveError as failure:
-        if structure == "auto" and links is None and factor is None:
-            return factorised()
+        if structure == "auto" and large.links is None and large.factor is None:
+            return solved, _factorised(large, tau, nu)
         raise NotProperError from failure
-    if factor is not None:
-        added = variances > np.asarray(large.prior_variances)
-        _check_unseen(end.gaussian, added)
+    if large.factor is not None:
+        _check_unseen(end.posterior.gaussian, prior.variances > large.prior_variances)
     after = solution._replace(
         tau=tuple(np.split(end.tau, cuts)),
         nu=tuple(np.split(end.nu, cuts)),
@@ -150,10 +125,29 @@ def without_covariance(
         sweep=end.sweep,
         skipped=end.skipped,
         skipped_total=end.skipped_total,
-        mean=large.prior_mean + end.mean,
+        mean=large.prior_mean + end.posterior.mean,
         log_evidence=end.log_evidence,
     )
-    return after, Kept(ProbedPosterior(end.gaussian, end.probes, size), end.log_evidence_error)
+    kept = ProbedPosterior(end.posterior.gaussian, end.posterior.probes, size)
+    return after, Kept(kept, end.log_evidence_error)
+
+
+def _factorised(large: Any, tau: NDArray[Any], nu: NDArray[Any]) -> Kept:
+    """Each latent alone, with the prior and the sites."""
+    sites = SparseSites(large.rows, np.asarray(large.prior_variances, float), tau, nu)
+    return Kept(FactorisedPosterior(np.asarray(large.variances, float), sites), 0.0)
+
+
+def _prior_of(large: Any) -> HostPrior:
+    """The prior that compiled code has packed."""
+    variances, factor = np.asarray(large.prior_variances, float), None
+    if large.factor is not None:
+        factor = np.asarray(large.factor, float)
+        what = f"the {factor.shape[1]} features of {factor.shape[0]:,} latents"
+        check_room(_COPIES * factor.nbytes, what, "give them fewer (a smaller rank)")
+        variances = least_residuals(factor, variances)
+    links = None if large.links is None else short_rows((large.links,), variances.size)
+    return HostPrior(short_rows(large.rows, variances.size), variances, links, factor)
 
 
 def _check_unseen(gaussian: Any, added: NDArray[np.bool_]) -> None:
@@ -170,33 +164,8 @@ def match_margins(
     means: BlockArrays,
     variances: BlockArrays,
 ) -> tuple[BlockArrays, BlockArrays, Array, Array]:
-    """New sites of given ones and their margins, and what they add to the log evidence.
-
-    Parameters
-    ----------
-    problem
-        The blocks of sites.
-    taus, nus
-        Sites of each block, shapes (G,).
-    means, variances
-        Their margins.
-
-    Returns
-    -------
-    tuple
-        New sites, the number of those that keep the old ones, and the terms of the log evidence.
-    """
-    new_tau, new_nu, skipped = [], [], jnp.zeros((), jnp.int32)
-    total = jnp.asarray(problem.log_constant)
-    for block, old_tau, old_nu, mean, variance in zip(
-        problem.blocks, taus, nus, means, variances, strict=True
-    ):
-        m, v, proper = sites.cavity(old_tau, old_nu, mean, variance)
-        moments = block.moments(block.offset + m, v)
-        tau, nu, matched = sites.match(moments, m, v)
-        usable = matched & proper & (1 + tau * v > 0)
-        skipped += jnp.sum(~usable & (variance > 0), dtype=jnp.int32)
-        total += jnp.sum(moments.log_z - sites.log_sites(old_tau, old_nu, m, v))
-        new_tau.append(jnp.where(usable, tau, old_tau))
-        new_nu.append(jnp.where(usable, nu, old_nu))
-    return tuple(new_tau), tuple(new_nu), skipped, total
+    """New sites (G,) of given ones and their margins, how many stay, and terms of the evidence."""
+    margins = list(zip(means, variances, strict=True))
+    found = sites.propose(problem, taus, nus, margins, 1.0)
+    terms = sites.factor_terms(problem, taus, nus, margins, found.tilted)
+    return found.tau, found.nu, found.skipped, problem.log_constant + terms

@@ -1,7 +1,7 @@
 """EP on many latents and short rows: means by conjugate gradients, variances by probes.
 
-It starts from given sites and goes on as EP does where all covariances are kept, with the variances
-of the margins from the same random signs in every sweep, so that it converges.
+It starts from given sites and goes on as EP does where all covariances are kept, on the host, with
+the variances of the margins from the same random signs in every sweep, so that it converges.
 """
 
 from __future__ import annotations
@@ -22,27 +22,20 @@ from bayesrank.infer.gaussian.sparse import (
     SparseGaussian,
     SparsePattern,
 )
+from bayesrank.infer.sites import SMALLEST_DAMPING, largest_change, next_damping
 
-__all__ = ["Matched", "Probed", "refined", "short_rows"]
+__all__ = ["HostPrior", "Matched", "Probed", "refined", "short_rows"]
 
 Numbers = NDArray[np.float64]
 
 _PROBES = 32
 _SEED = 0
-_SMALLEST_DAMPING = 0.05
 
 
 class Matched(NamedTuple):
-    """New sites, shapes (G,), of given margins.
+    """Sites (G,) that given margins call for, the number of those kept, and terms of the evidence.
 
-    Attributes
-    ----------
-    tau, nu
-        Their precisions and precision-means.
-    skipped
-        Number of those that keep their old ones.
-    log_terms
-        What the old sites and the cavities contribute to the log evidence.
+    The terms are what the old sites and the cavities contribute.
     """
 
     tau: Numbers
@@ -52,27 +45,30 @@ class Matched(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """EP's end.
+    """A posterior at given sites.
 
     Attributes
     ----------
     gaussian, probes
         The posterior, and draws that know its variances.
-    tau, nu
-        Its sites, shape (G,).
     mean
         Of the latents, measured from the prior's, shape (n,).
-    delta, sweep, skipped, skipped_total
-        As of `bayesrank.infer.sites.EPState`.
-    log_evidence, log_evidence_error
-        EP's log evidence, and the standard error of the log determinant in it.
+    margins
+        Means and variances of the sites' margins, shapes (G,).
     """
 
     gaussian: SparseGaussian | LowRankGaussian
     probes: Probes
+    mean: Numbers
+    margins: tuple[Numbers, Numbers]
+
+
+class Refined(NamedTuple):
+    """EP's end: the posterior, and what `bayesrank.infer.sites.EPState` and `EPResult` call so."""
+
+    posterior: Probed
     tau: Numbers
     nu: Numbers
-    mean: Numbers
     delta: float
     sweep: int
     skipped: int
@@ -98,114 +94,94 @@ def _stacked(above: ShortRows, below: ShortRows) -> ShortRows:
     return short_rows(tuple(parts), below.size)
 
 
-class _ProbedState(NamedTuple):
-    gaussian: SparseGaussian | LowRankGaussian
-    probes: Probes
-    mean: Numbers
-    margins: tuple[Numbers, Numbers]
-
-
-def refined(
-    rows: ShortRows,
-    variances: Numbers,
-    tau: Numbers,
-    nu: Numbers,
-    match: Callable[[Numbers, Numbers, Numbers, Numbers], Matched],
-    *,
-    links: ShortRows | None = None,
-    factor: Numbers | None = None,
-    damping: float,
-    tol: float,
-    max_sweeps: int,
-) -> Probed:
-    """Sweep from given sites to EP's fixed point.
+class HostPrior:
+    """A prior that is multiplied by sites of short rows outside of compiled code.
 
     Parameters
     ----------
     rows, variances
         Rows of all sites, and variances of the prior, shape (n,).
-    tau, nu
-        Sites to start from, shape (G,).
-    match
-        ``match(tau, nu, mean, variance)`` of sites and margins.
     links
         Rows of ``I - J`` of a prior of precision ``(I - J)' D^-1 (I - J)``, with `variances` on the
         diagonal of ``D``. They count as Gaussian sites that stay as they are.
     factor
         ``Phi`` of a prior ``Phi Phi' + D``, shape (n, M), whose ``D`` is `variances`.
-    damping, tol, max_sweeps
-        As those of `EP`.
+    """
+
+    def __init__(
+        self,
+        rows: ShortRows,
+        variances: Numbers,
+        links: ShortRows | None = None,
+        factor: Numbers | None = None,
+    ) -> None:
+        self.variances, self.factor = variances, factor
+        self.pattern = SparsePattern(rows if links is None else _stacked(links, rows))
+        self._links = None if links is None else Linkage(links, variances)
+        self._own = 0 if links is None else len(links.values)
+
+    def times(self, tau: Numbers, nu: Numbers, before: Probed | None = None) -> Probed:
+        """Multiply by sites; a posterior at sites that are near says where to start."""
+        gaussian = self._gaussian(tau, nu, None if before is None else before.gaussian)
+        mean = gaussian.mean(None if before is None else before.mean)
+        probes = gaussian.probes(_SEED, _PROBES, None if before is None else before.probes.draws)
+        margins = self.pattern.matrix @ mean, gaussian.margin_variances(probes)
+        return Probed(gaussian, probes, mean, (margins[0][self._own :], margins[1][self._own :]))
+
+    def _gaussian(self, tau: Numbers, nu: Numbers, near: Any) -> SparseGaussian | LowRankGaussian:
+        if self._links is not None:
+            return LinkedGaussian(self.pattern, self._links, tau, nu)
+        if self.factor is None:
+            return SparseGaussian(self.pattern, self.variances, tau, nu)
+        explained = None if near is None else near.explained
+        return LowRankGaussian(self.pattern, self.factor, self.variances, tau, nu, explained)
+
+    def log_normaliser(self, nu: Numbers, posterior: Probed) -> tuple[float, float]:
+        """Log integral of prior times sites, and its standard error."""
+        log_determinant, error = posterior.gaussian.log_determinant(_SEED)
+        log_determinant += np.sum(np.log(self.variances))
+        # The shift times the mean of the latents is that of the sites' margins, each times its own.
+        return 0.5 * (nu @ posterior.margins[0] - log_determinant), 0.5 * error
+
+
+def refined(
+    prior: HostPrior,
+    tau: Numbers,
+    nu: Numbers,
+    match: Callable[[Numbers, Numbers, Numbers, Numbers], Matched],
+    *,
+    damping: float,
+    tol: float,
+    max_sweeps: int,
+) -> Refined:
+    """Sweep from given sites (G,) to EP's fixed point; `damping`, `tol`, `max_sweeps` as of `EP`.
+
+    ``match(tau, nu, mean, variance)`` takes sites and margins.
 
     Raises
     ------
     NotPositiveError
         If a site has a negative precision, as where a likelihood is not log-concave.
     """
-    own = 0 if links is None else len(links.values)
-    linked = None if links is None else Linkage(links, variances)
-    pattern = SparsePattern(rows if links is None else _stacked(links, rows))
-    most = damping
-
-    def posterior(tau: Numbers, nu: Numbers, old: _ProbedState | None) -> _ProbedState:
-        gaussian: SparseGaussian | LowRankGaussian
-        if linked is not None:
-            gaussian = LinkedGaussian(pattern, linked, tau, nu)
-        elif factor is None:
-            gaussian = SparseGaussian(pattern, variances, tau, nu)
-        else:
-            near: Any = None if old is None else old.gaussian
-            before = None if near is None else near.explained
-            gaussian = LowRankGaussian(pattern, factor, variances, tau, nu, before)
-        mean = gaussian.mean(None if old is None else old.mean)
-        draws = None if old is None else old.probes.draws
-        probes = gaussian.probes(_SEED, _PROBES, draws)
-        margins = pattern.matrix @ mean, gaussian.margin_variances(probes)
-        return _ProbedState(gaussian, probes, mean, (margins[0][own:], margins[1][own:]))
-
-    state, delta, skipped, sweep = posterior(tau, nu, None), np.inf, 0, 0
+    state, most, delta, skipped, sweep = prior.times(tau, nu), damping, np.inf, 0, 0
     found, total = match(tau, nu, *state.margins), 0
     while sweep < max_sweeps:
         sweep += 1
-        step_tau, step_nu = (
-            old + damping * (new - old) for old, new in ((tau, found.tau), (nu, found.nu))
-        )
+        step_tau, step_nu = tau + damping * (found.tau - tau), nu + damping * (found.nu - nu)
         try:
-            new = posterior(step_tau, step_nu, state)
+            new = prior.times(step_tau, step_nu, state)
         except NotPositiveError:
-            if damping <= _SMALLEST_DAMPING:
+            if damping <= SMALLEST_DAMPING:
                 raise
-            damping = max(0.5 * damping, _SMALLEST_DAMPING)
+            damping = float(next_damping(damping, 0.0, delta, sweep, False, most, np))
             continue
-        moved = _largest_change(state.margins, new.margins) / damping
-        damping = min(most, max(damping * (0.5 if moved > delta else 1.2), _SMALLEST_DAMPING))
+        moved = float(largest_change((state.margins,), (new.margins,), np)) / damping
+        damping = float(next_damping(damping, moved, delta, sweep, True, most, np))
         state, tau, nu, delta, skipped = new, step_tau, step_nu, moved, found.skipped
         total += skipped
         found = match(tau, nu, *state.margins)
         if delta <= tol and skipped == 0:
             break
-    log_determinant, error = state.gaussian.log_determinant(_SEED)
-    # The shift times the mean of the latents is that of the sites' margins, each times its own.
-    log_normaliser = 0.5 * (
-        nu @ (pattern.matrix @ state.mean)[own:] - log_determinant - np.sum(np.log(variances))
-    )
-    return Probed(
-        state.gaussian,
-        state.probes,
-        tau,
-        nu,
-        state.mean,
-        float(delta),
-        sweep,
-        skipped,
-        total,
-        float(found.log_terms + log_normaliser),
-        0.5 * error,
-    )
-
-
-def _largest_change(before: tuple[Numbers, Numbers], after: tuple[Numbers, Numbers]) -> float:
-    (mean, variance), (new_mean, new_variance) = before, after
-    known = (variance > 0) & (new_variance > 0)
-    old, new = (np.where(known, v, 1.0) for v in (variance, new_variance))
-    moved = np.maximum(np.abs(new_mean - mean) / np.sqrt(new), np.abs(np.log(new / old)))
-    return float(np.max(np.where(known, moved, 0.0), initial=0.0))
+    log_normaliser, error = prior.log_normaliser(nu, state)
+    log_evidence = float(found.log_terms + log_normaliser)
+    return Refined(state, tau, nu, delta, sweep, skipped, total, log_evidence, error)

@@ -48,6 +48,7 @@ __all__ = [
     "Tilted",
     "cavity",
     "evidence_at",
+    "factor_terms",
     "init",
     "largest_change",
     "log_sites",
@@ -311,6 +312,7 @@ def next_damping(
     sweep: ArrayLike,
     valid: ArrayLike,
     most: float,
+    xp: Any = jnp,
 ) -> Array:
     """Share of the proposed change that the next sweep takes.
 
@@ -320,11 +322,10 @@ def next_damping(
     deviation it falls to a quarter and recovers by doubling: what happens there says little of how
     long a step may be near the end.
     """
-    delta = jnp.asarray(delta)
-    worse = ~jnp.asarray(valid) | ((delta > before) & (jnp.asarray(sweep) > 0))
+    worse = xp.logical_not(valid) | ((delta > before) & (sweep > 0))
     far = delta > _FAR
-    shorter, longer = jnp.where(far, 0.25, 0.5), jnp.where(far, 2.0, 1.2)
-    return jnp.clip(damping * jnp.where(worse, shorter, longer), SMALLEST_DAMPING, most)
+    shorter, longer = xp.where(far, 0.25, 0.5), xp.where(far, 2.0, 1.2)
+    return xp.clip(damping * xp.where(worse, shorter, longer), SMALLEST_DAMPING, most)
 
 
 def posterior_of(
@@ -368,21 +369,36 @@ def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = Fals
     total = jnp.asarray(problem.log_constant)
     if not problem.blocks:
         return total
-    power, state = problem.power, lax.stop_gradient(state)
-    parts = zip(problem.blocks, state.tau, state.nu, state.tilted, strict=True)
-    for number, (block, t, n, tilted) in enumerate(parts):
-        if block.gaussian:
-            # Its integral costs nothing, and far from the mean it is a difference of large numbers.
-            margin = state.posterior.margins(block.rows, number)
-            m, v, _ = cavity(t, n, *margin, power)
-            tilted = Tilted(m, v, *block.moments(block.offset + m, v))
-        elif differentiable:
-            log_z = block.moments(block.offset + tilted.mean, tilted.variance).log_z
-            tilted = tilted._replace(log_z=known(tilted.log_z, log_z))
-        total += _factor_part(block, t, n, tilted, power)
+    state = lax.stop_gradient(state)
+    rows = enumerate(block.rows for block in problem.blocks)
+    margins = [state.posterior.margins(each, block) for block, each in rows]
+    total += factor_terms(problem, state.tau, state.nu, margins, state.tilted, differentiable)
     return total + problem.prior.log_normaliser(
         _terms(problem, state.tau, state.nu), state.posterior
     )
+
+
+def factor_terms(
+    problem: Problem,
+    tau: tuple[Array, ...],
+    nu: tuple[Array, ...],
+    margins: Sequence[tuple[Array, Array]],
+    tilted: Sequence[Tilted],
+    differentiable: bool = False,
+) -> Array:
+    """What all factors have over their sites, as the evidence counts them; see `evidence_at`."""
+    total, power = jnp.zeros((), problem.prior.dtype), problem.power
+    for block, t, n, margin, seen in zip(problem.blocks, tau, nu, margins, tilted, strict=True):
+        if block.gaussian:
+            # Its integral costs nothing, and far from the mean it is a difference of large numbers.
+            m, v, _ = lax.stop_gradient(cavity(t, n, *margin, power))
+            seen = Tilted(m, v, *block.moments(block.offset + m, v))
+        elif differentiable:
+            log_z = block.moments(block.offset + seen.mean, seen.variance).log_z
+            seen = seen._replace(log_z=known(seen.log_z, log_z))
+        own = log_sites(power * t, power * n, seen.mean, seen.variance)
+        total += jnp.sum(seen.log_z - own) / power
+    return total
 
 
 def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
@@ -400,12 +416,6 @@ def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
             worst = Faults(*(jnp.max(x, where=known_at, initial=0.0) for x in each))
         found.append(worst)
     return tuple(found)
-
-
-def _factor_part(block: Block, tau: Array, nu: Array, tilted: Tilted, power: float) -> Array:
-    """What factors have over their sites, as the evidence counts them."""
-    own = log_sites(power * tau, power * nu, tilted.mean, tilted.variance)
-    return jnp.sum(tilted.log_z - own) / power
 
 
 def _matched(
@@ -426,12 +436,15 @@ def _matched(
     return new_tau, new_nu, kept, Tilted(m, v, *moments)
 
 
-def largest_change(before: Margins, after: Margins) -> Array:
-    """By how much margins moved: means in standard deviations, or variances in logarithms."""
+def largest_change(before: Margins, after: Margins, xp: Any = jnp) -> Array:
+    """By how much margins moved: means in standard deviations, or variances in logarithms.
+
+    `xp` is the module of their arrays: `jax.numpy`, or `numpy` on the host.
+    """
     changes = []
     for (mean, variance), (new_mean, new_variance) in zip(before, after, strict=True):
-        known = (variance > 0) & (new_variance > 0) & jnp.isfinite(variance + new_variance)
-        old, new = (jnp.where(known, v, 1.0) for v in (variance, new_variance))
-        change = jnp.maximum(jnp.abs(new_mean - mean) / jnp.sqrt(new), jnp.abs(jnp.log(new / old)))
-        changes.append(jnp.max(jnp.where(known, change, 0.0), initial=0.0))
-    return jnp.max(jnp.stack(changes))
+        known = (variance > 0) & (new_variance > 0) & xp.isfinite(variance + new_variance)
+        old, new = (xp.where(known, v, 1.0) for v in (variance, new_variance))
+        change = xp.maximum(xp.abs(new_mean - mean) / xp.sqrt(new), xp.abs(xp.log(new / old)))
+        changes.append(xp.max(xp.where(known, change, 0.0), initial=0.0))
+    return xp.max(xp.stack(changes))
