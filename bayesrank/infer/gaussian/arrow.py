@@ -155,31 +155,37 @@ class ArrowPrior(NamedTuple):
     ----------
     core
         The prior of the core.
-    variances
-        Of the latents behind it, shape (N k,).
+    own
+        Variances of the latents behind it, shape (N k,).
     groups
         Their groups.
     """
 
     core: DensePrior
-    variances: Array
+    own: Array
     groups: Groups
 
     on_host, keeps_covariances = False, True
+    serves = ()
 
     @property
     def size(self) -> int:
         """Number of latents."""
-        return self.core.size + self.variances.size
+        return self.core.size + self.own.size
 
     @property
     def dtype(self) -> Any:
         """Type of its numbers."""
         return self.core.dtype
 
+    @property
+    def variances(self) -> Array:
+        """Of all latents, shape (n,)."""
+        return jnp.concatenate([self.core.variances, self.own])
+
     def alone(self, terms: Sequence[SiteTerm] = ()) -> ArrowGaussian:
         """The prior as a posterior."""
-        core, own = self.core.alone(), self.variances[self.groups.latent]
+        core, own = self.core.alone(), self.own[self.groups.latent]
         spread = own[:, :, None] * jnp.eye(own.shape[1], dtype=self.dtype)
         loading = jnp.zeros((*own.shape, self.core.size), self.dtype)
         mean = jnp.zeros(self.size, self.dtype)
@@ -197,7 +203,7 @@ class ArrowPrior(NamedTuple):
         inner, across, within = self._precisions(terms)
         shift = reduce(jnp.add, (term.rows.transpose_apply(term.nu) for term in terms))
         own_shift = shift[self.core.size :][self.groups.latent]
-        root = jnp.sqrt(self.variances)[self.groups.latent]
+        root = jnp.sqrt(self.own)[self.groups.latent]
         identity = jnp.eye(root.shape[1], dtype=self.dtype)
         factor = jnp.linalg.cholesky(identity + root[:, :, None] * within * root[:, None, :])
         half = jax.scipy.linalg.solve_triangular(

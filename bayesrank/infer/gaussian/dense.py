@@ -85,6 +85,7 @@ class DensePrior(NamedTuple):
     covariance: Array
 
     on_host, keeps_covariances = False, True
+    serves = ()
 
     @property
     def size(self) -> int:
@@ -95,6 +96,15 @@ class DensePrior(NamedTuple):
     def dtype(self) -> Any:
         """Type of its numbers."""
         return self.covariance.dtype
+
+    @property
+    def variances(self) -> Array:
+        """Shape (n,)."""
+        return jnp.diagonal(self.covariance)
+
+    def dense(self) -> DensePrior:
+        """Itself."""
+        return self
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
         """The prior as a posterior."""

@@ -11,12 +11,14 @@ from jax import Array, lax
 
 from bayesrank.infer.gaussian.dense import (
     DenseGaussian,
+    DensePrior,
     exceeds_rounding,
     product,
     rest_of_derivative,
     summed,
     unmultiplied,
 )
+from bayesrank.infer.gaussian.factorised import FactorisedPrior
 from bayesrank.infer.gaussian.inverse import inverse_and_pivots
 from bayesrank.infer.gaussian.protocol import SiteTerm
 
@@ -35,6 +37,7 @@ class DiagonalPrior(NamedTuple):
     variances: Array
 
     on_host, keeps_covariances = False, True
+    serves = ("factorised", "probes")
 
     @property
     def size(self) -> int:
@@ -45,6 +48,14 @@ class DiagonalPrior(NamedTuple):
     def dtype(self) -> Any:
         """Type of its numbers."""
         return self.variances.dtype
+
+    def dense(self) -> DensePrior:
+        """The same with all covariances."""
+        return DensePrior(jnp.diag(self.variances))
+
+    def without_covariances(self) -> FactorisedPrior:
+        """The same, whose posterior is kept latent by latent."""
+        return FactorisedPrior(self.variances)
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
         """The prior as a posterior."""

@@ -46,6 +46,7 @@ class LinkedPrior(NamedTuple):
     variances: Array
 
     on_host, keeps_covariances = True, False
+    serves = ("probes",)
 
     @property
     def size(self) -> int:
@@ -61,6 +62,10 @@ class LinkedPrior(NamedTuple):
     def arrays(self) -> tuple[Array, Array]:
         """The entries of the links, shape (n, r), and `spread`."""
         return self.links.values, self.spread
+
+    def without_covariances(self) -> LinkedPrior:
+        """Itself."""
+        return self
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The margins of the prior."""

@@ -86,6 +86,7 @@ class LowRankPrior(NamedTuple):
     covariance: LowRank
 
     on_host, keeps_covariances = True, False
+    serves = ("low_rank",)
 
     @property
     def size(self) -> int:
@@ -106,6 +107,10 @@ class LowRankPrior(NamedTuple):
     def arrays(self) -> tuple[Array, Array]:
         """``Phi`` and ``d``."""
         return self.covariance.factor, self.covariance.diagonal
+
+    def without_covariances(self) -> LowRankPrior:
+        """Itself."""
+        return self
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The margins of the prior, as sweeps start from them."""

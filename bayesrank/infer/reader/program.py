@@ -12,7 +12,7 @@ A program is read at given hyperparameters and may be read under `jit`, `vmap` a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,7 @@ from jax import Array, lax
 from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.diagonal import DiagonalPrior
-from bayesrank.infer.gaussian.factorised import FactorisedPrior, merged
-from bayesrank.infer.gaussian.links import LinkedPrior
+from bayesrank.infer.gaussian.factorised import merged
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.affine import Degree
 from bayesrank.infer.reader.conditionals import (
@@ -39,7 +38,7 @@ from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.links import linked_prior
-from bayesrank.infer.reader.observed import Factors, all_factors
+from bayesrank.infer.reader.observed import Checks, Factors, all_factors
 from bayesrank.infer.reader.own_prior import own_prior
 from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, extend, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
@@ -157,100 +156,174 @@ def read_program(
     inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)
     joint = trace_joint(source, inventory)
-    core_groups, leaf_groups, dropped = _split_latents(joint)
-    core, leaves = (
-        [name for group in groups for name in group] for groups in (core_groups, leaf_groups)
-    )
+    core, own, dropped = _core(joint, power, structure)
+    of_priors = _checks_of_priors(joint, core.proper)
+    seen = all_factors(joint, power, _spread(joint, core.names, core.prior.variances))
+    checks = [*of_priors, *_checks_of_own(inventory, own), *seen.checks]
+    constant = seen.constant
+    of_all = [*seen.factors.values(), *own.values()]
+    if seen.quadratic or any(factors.rows.columns is None for factors in of_all):
+        core = core.together()
+    if seen.quadratic:
+        core, log_factor, valid = _absorb(joint, seen.quadratic, core)
+        constant += log_factor
+        checks.append((Refusal("improper_factor", ", ".join(seen.quadratic)), valid))
+    factors = seen.factors | own
+    blocks = tuple(_block(joint, f, core.names, core.mean) for f in factors.values())
+    checks += _checks_of_groups(core, tuple(factors), blocks)
+    possible = bool(blocks) and not (core.leaves or own) and power == 1
+    if possible and _is_sparse(structure, core.prior, blocks):
+        core = core._replace(prior=core.prior.without_covariances())
+        blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
+    else:
+        if possible and not seen.quadratic and _may_be_low_rank(structure, core):
+            most = _most_shared(structure, core.prior.size)
+            short = _with_short_rows(source, inventory, core.groups, most)
+            if short is not None:
+                return short._replace(dropped=dropped, checks=(*of_priors, *short.checks))
+        _refuse_structure(structure, power)
+        core = core.with_covariances()
+    program = _program(joint, core, blocks, constant, checks)
+    ends = _ends(joint, list(program.shapes)) if own else None
+    problem = program.problem._replace(power=power)
+    names = tuple(factors)
+    return program._replace(problem=problem, dropped=dropped, block_sites=names, ends=ends)
+
+
+class _Core(NamedTuple):
+    """The latents that the data touch, and their Gaussian.
+
+    Attributes
+    ----------
+    groups, names
+        Their sites, those that depend on one another together; and one after the other.
+    conditionals, leaves
+        The Gaussians that make theirs; and those of the leaves, given these.
+    behind
+        Those among them that can be eliminated group by group.
+    mean, prior
+        Of all, laid end to end.
+    proper
+        For each site, whether its prior is.
+    """
+
+    groups: SiteGroups
+    conditionals: list[Conditional]
+    leaves: tuple[Conditional, ...]
+    leaf_names: list[str]
+    behind: Grouped | None
+    mean: Array
+    prior: Any
+    proper: dict[str, Array]
+
+    @property
+    def names(self) -> list[str]:
+        """Their sites in order."""
+        return _flat(self.groups)
+
+    def together(self) -> _Core:
+        """With one Gaussian of all, no groups being eliminated."""
+        mean, prior = joint_prior(self.conditionals)
+        return self._replace(behind=None, mean=mean, prior=prior)
+
+    def with_covariances(self) -> _Core:
+        """With a prior whose posterior has all covariances."""
+        if not self.prior.on_host:
+            return self
+        whole = self.together()
+        return self._replace(prior=whole.prior.dense())
+
+    @property
+    def eliminated(self) -> tuple[str, ...]:
+        """Latents of groups that are too many for a joint covariance."""
+        many = self.behind is not None and self.mean.size > _MOST_TOGETHER and not self.leaves
+        return self.behind.names if many and self.behind else ()
+
+
+def _flat(groups: SiteGroups) -> list[str]:
+    return [name for group in groups for name in group]
+
+
+def _core(
+    joint: Joint, power: float, structure: str
+) -> tuple[_Core, dict[str, Factors], tuple[str, ...]]:
+    """The Gaussian of the core latents, factors that mend other priors, and what is dropped."""
+    groups, leaf_groups, dropped = _split_latents(joint)
+    core, leaves = _flat(groups), _flat(leaf_groups)
     stated = {name: _local(joint, name, power) for name in core + leaves}
     own = {name: factors for name, (_, factors) in stated.items() if factors is not None}
     locals_ = {name: local for name, (local, _) in stated.items() if name not in own}
     behind = grouped_latents(joint, core, locals_)
     if behind is not None:
         last = behind.names
-        core_groups.sort(key=lambda group: group[0] in last)
-        core = [name for group in core_groups for name in group]
+        groups.sort(key=lambda group: group[0] in last)
     conditionals, order = [], []
-    for group in core_groups + leaf_groups:
+    for group in groups + leaf_groups:
         conditionals.append(conditional(joint, group, order, [stated[k][0] for k in group]))
         order += group
-    mean, prior = _prior(conditionals[: len(core_groups)], behind)
+    own_part, rest = conditionals[: len(groups)], tuple(conditionals[len(groups) :])
+    mean, prior = _prior(own_part, behind)
     proper = {name: local.proper for name, (local, _) in stated.items()}
+    found = _Core(groups, own_part, rest, leaves, behind, mean, prior, proper)
     wanted = structure == "probes" or (structure == "auto" and prior.size > MOST_DENSE)
-    if wanted and isinstance(prior, DensePrior) and not own:
-        found = linked_prior(joint, core + leaves)
-        if found is not None:
+    if wanted and behind is None and not prior.serves and not own:
+        linked = linked_prior(joint, core + leaves)
+        if linked is not None:
             # A leaf is one latent more; as the last slope of a trend.
-            mean, prior, proper = found
-            core, leaves, core_groups = core + leaves, [], core_groups + leaf_groups
-    hyperparameters = ", ".join(sorted(inventory.hyperparameters))
+            found = _Core(groups + leaf_groups, conditionals, (), [], None, *linked)
+    return found, own, dropped
+
+
+def _checks_of_priors(joint: Joint, proper: Mapping[str, Array]) -> Checks:
+    hyperparameters = ", ".join(sorted(joint.inventory.hyperparameters))
     checks = [(Refusal("improper_prior", k, hyperparameters), x) for k, x in proper.items()]
-    checks += [(Refusal("out_of_order", name), found) for name, found in joint.in_order.items()]
-    of_priors = tuple(checks)
-    for name, found in own.items():
-        if found.collinear is not None:
-            family = f"{inventory.families[name]} distribution"
-            checks.append((Refusal("not_gaussian", name, family), found.collinear))
-    seen = all_factors(joint, power, _spread(joint, core, _variances(prior)))
-    factors, quadratic, constant = seen.factors, seen.quadratic, seen.constant
-    checks += seen.checks
-    factors_of_all = [*factors.values(), *own.values()]
-    if quadratic or any(f.rows.columns is None for f in factors_of_all):
-        behind = None
-        mean, prior = joint_prior(conditionals[: len(core_groups)])
-    if quadratic:
-        whole: Any = prior.dense() if isinstance(prior, LowRankPrior) else prior
-        product = _absorb(joint, quadratic, core, mean, whole.alone().covariance)
-        mean, prior, log_factor, valid = product
-        constant += log_factor
-        checks.append((Refusal("improper_factor", ", ".join(quadratic)), valid))
-    factors |= own
-    blocks = tuple(_block(joint, f, core, mean) for f in factors.values())
-    eliminated: tuple[str, ...] = ()
-    if behind is not None:
-        for name, block in zip(factors, blocks, strict=True):
-            alone = one_group_each(behind.groups, block.rows)
-            checks.append((Refusal("two_groups", name, ", ".join(behind.names)), alone))
-        if mean.size > _MOST_TOGETHER and not leaves:
-            eliminated = behind.names
-    kept = [name for name in core + leaves if name not in eliminated]
-    possible = bool(blocks) and not (leaves or own) and power == 1
-    if possible and _is_sparse(structure, prior, blocks):
-        prior = FactorisedPrior(prior.variances) if isinstance(prior, DiagonalPrior) else prior
-        blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
-    else:
-        if possible and not quadratic and _may_be_low_rank(structure, prior):
-            short = _with_short_rows(
-                source, inventory, core_groups, _most_shared(structure, prior.size)
-            )
-            if short is not None:
-                return short._replace(dropped=dropped, checks=of_priors + short.checks)
-        _refuse_structure(structure, power)
-        if isinstance(prior, LowRankPrior):
-            prior = prior.dense()
-        if isinstance(prior, LinkedPrior):
-            _, prior = joint_prior(conditionals[: len(core_groups)])
+    return checks + [(Refusal("out_of_order", k), found) for k, found in joint.in_order.items()]
+
+
+def _checks_of_own(inventory: Inventory, own: Mapping[str, Factors]) -> Checks:
+    """Whether elements of latents whose prior is mended see one direction each."""
+    return [
+        (Refusal("not_gaussian", k, f"{inventory.families[k]} distribution"), found.collinear)
+        for k, found in own.items()
+        if found.collinear is not None
+    ]
+
+
+def _checks_of_groups(core: _Core, names: tuple[str, ...], blocks: tuple[Block, ...]) -> Checks:
+    """Whether each datum sees latents of one group."""
+    behind = core.behind
+    if behind is None:
+        return []
+    refusals = (Refusal("two_groups", name, ", ".join(behind.names)) for name in names)
+    alone = (one_group_each(behind.groups, block.rows) for block in blocks)
+    return list(zip(refusals, alone, strict=True))
+
+
+def _program(
+    joint: Joint, core: _Core, blocks: tuple[Block, ...], constant: Array, checks: Checks
+) -> Program:
+    """The program, but for what latents behind long rows, or with mended priors, have besides."""
+    inventory = joint.inventory
+    kept = [name for name in core.names + core.leaf_names if name not in core.eliminated]
     return Program(
-        Problem(cast(Any, prior), blocks, constant, power),
-        mean,
-        tuple(conditionals[len(core_groups) :]),
-        {name: inventory.latents[name] for name in kept},
-        inventory.hyperparameters,
-        inventory.sampled,
-        dropped,
-        tuple(factors),
-        all(f.gaussian for f in factors.values()),
-        tuple(checks),
-        eliminated,
-        tuple(name for name in inventory.given if name in joint.observed),
-        _ends(joint, kept) if own else None,
+        problem=Problem(core.prior, blocks, constant),
+        mean=core.mean,
+        leaves=core.leaves,
+        shapes={name: inventory.latents[name] for name in kept},
+        hyperparameters=inventory.hyperparameters,
+        sampled=inventory.sampled,
+        dropped=(),
+        block_sites=tuple(joint.observed),
+        gaussian=all(block.gaussian for block in blocks),
+        checks=tuple(checks),
+        eliminated=core.eliminated,
+        given_factors=tuple(name for name in inventory.given if name in joint.observed),
+        ends=None,
     )
 
 
 def _with_short_rows(
-    source: ProgramSource,
-    inventory: Inventory,
-    core: SiteGroups,
-    most: int,
+    source: ProgramSource, inventory: Inventory, groups: SiteGroups, most: int
 ) -> Program | None:
     """The program with long rows kept in tables, of latents that then have low rank; or None.
 
@@ -261,7 +334,7 @@ def _with_short_rows(
         joint = trace_joint(source, inventory, short=True)
     except NotShortError:
         return None
-    found = None if joint.tables is None else shared_prior(joint, joint.tables, core, most)
+    found = None if joint.tables is None else shared_prior(joint, joint.tables, groups, most)
     if found is None:
         return None
     names = list(found.names)
@@ -270,39 +343,22 @@ def _with_short_rows(
     if seen.quadratic or not _are_short(blocks):
         return None
     blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
-    return Program(
-        problem=Problem(cast(Any, found.prior), blocks, seen.constant, 1.0),
-        mean=found.mean,
-        leaves=(),
-        shapes={name: inventory.latents[name] for group in core for name in group},
-        hyperparameters=inventory.hyperparameters,
-        sampled=inventory.sampled,
-        dropped=(),
-        block_sites=tuple(seen.factors),
-        gaussian=all(f.gaussian for f in seen.factors.values()),
-        checks=tuple(seen.checks),
-        eliminated=(),
-        given_factors=tuple(name for name in inventory.given if name in joint.observed),
-        ends=None,
-    )
+    core = _Core(groups, [], (), [], None, found.mean, found.prior, {})
+    program = _program(joint, core, blocks, seen.constant, seen.checks)
+    return program._replace(block_sites=tuple(seen.factors))
 
 
 def _is_sparse(structure: str, prior: Any, blocks: tuple[Block, ...]) -> bool:
     """Whether latents are kept without a joint covariance: asked for, or many; and possible."""
     if structure == "dense" or (structure == "auto" and prior.size <= MOST_DENSE):
         return False
-    serving: dict[str, tuple[type, ...]] = {
-        "low_rank": (LowRankPrior,),
-        "factorised": (DiagonalPrior,),
-        "probes": (DiagonalPrior, LinkedPrior),
-        "auto": (DiagonalPrior, LinkedPrior, LowRankPrior),
-    }
-    return _are_short(blocks) and isinstance(prior, serving[structure])
+    asked = structure == "auto" or structure in prior.serves
+    return _are_short(blocks) and bool(prior.serves) and asked
 
 
-def _may_be_low_rank(structure: str, prior: Any) -> bool:
+def _may_be_low_rank(structure: str, core: _Core) -> bool:
     """Whether a prior of low rank is looked for behind long rows: asked for, or many latents."""
-    many = prior.size > MOST_DENSE and not isinstance(prior, ArrowPrior)
+    many = core.prior.size > MOST_DENSE and core.behind is None
     return structure == "low_rank" or (structure == "auto" and many)
 
 
@@ -332,11 +388,9 @@ def _prior(
     first = conditionals[: -len(behind.names)]
     rest = conditionals[-len(behind.names) :]
     mean, inner = joint_prior(first)
-    inner = inner.dense() if isinstance(inner, LowRankPrior) else inner
-    dense = inner if isinstance(inner, DensePrior) else DensePrior(jnp.diag(inner.variances))
     variances = jnp.concatenate([c.covariance for c in rest])
     mean = jnp.concatenate([mean, *(c.loc for c in rest)])
-    return mean, ArrowPrior(dense, variances, behind.groups)
+    return mean, ArrowPrior(inner.dense(), variances, behind.groups)
 
 
 def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
@@ -346,14 +400,6 @@ def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
         parts = [jnp.broadcast_to(nothing if x is None else x, v.shape) for x, v in found]
         ends.append(jnp.concatenate([part.reshape(-1) for part in parts]))
     return ends[0], ends[1]
-
-
-def _variances(
-    prior: DensePrior | DiagonalPrior | LowRankPrior | LinkedPrior | ArrowPrior,
-) -> Array:
-    if isinstance(prior, ArrowPrior):
-        return jnp.concatenate([jnp.diagonal(prior.core.covariance), prior.variances])
-    return jnp.diagonal(prior.covariance) if isinstance(prior, DensePrior) else prior.variances
 
 
 def _refuse_free_vectors(inventory: Inventory) -> None:
@@ -429,29 +475,25 @@ def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Bloc
     return Block(rows, offset, factors.moments, factors.gaussian)
 
 
-def _absorb(
-    joint: Joint, names: list[str], core: list[str], mean: Array, covariance: Array
-) -> tuple[Array, DensePrior, Array, Array]:
+def _absorb(joint: Joint, names: list[str], core: _Core) -> tuple[_Core, Array, Array]:
     """Multiply the prior by factors that are quadratic in the latents.
 
-    Returns
-    -------
-    tuple
-        Mean of the product and the Gaussian about it, log of its integral, whether it is proper.
+    The log of the product's integral and whether it is proper come with it.
     """
+    mean = core.mean
     shapes = joint.inventory.latents
-    cuts = np.cumsum([int(np.prod(shapes[name], dtype=int)) for name in core])[:-1]
-    others = {k: jnp.zeros(shape, mean.dtype) for k, shape in shapes.items() if k not in core}
+    cuts = np.cumsum([int(np.prod(shapes[name], dtype=int)) for name in core.names])[:-1]
+    others = {k: jnp.zeros(shape, mean.dtype) for k, shape in shapes.items() if k not in core.names}
 
     def log_factor(x: Array) -> Array:
         parts = jnp.split(mean + x, cuts)
-        latents = {k: part.reshape(shapes[k]) for k, part in zip(core, parts, strict=True)}
+        latents = {k: part.reshape(shapes[k]) for k, part in zip(core.names, parts, strict=True)}
         return joint.log_densities(tuple(names), {**others, **latents})
 
     zero = jnp.zeros_like(mean)
     value, slope = jax.value_and_grad(log_factor)(zero)
     precision = -jax.hessian(log_factor)(zero)
-    posterior = DensePrior(covariance).multiply(precision, slope)
+    posterior = core.prior.dense().multiply(precision, slope)
     log_integral = value + posterior.log_normaliser
     # A determinant does not tell two negative directions from none.
     rounding = jnp.finfo(mean.dtype).eps ** 0.5 * jnp.max(jnp.diagonal(posterior.covariance))
@@ -459,4 +501,5 @@ def _absorb(
     root = jnp.linalg.cholesky(lax.stop_gradient(posterior.covariance + jitter))
     valid = posterior.valid & jnp.all(jnp.isfinite(root))
     covariance = after(posterior.covariance, root)
-    return mean + posterior.mean, DensePrior(covariance), log_integral, valid
+    core = core._replace(mean=mean + posterior.mean, prior=DensePrior(covariance))
+    return core, log_integral, valid
