@@ -127,7 +127,13 @@ def test_what_waits_for_input_is_ended_at_once():
     look()  # what came is no matter of what is run next
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)],
+)
 def test_one_signal_ends_between_steps(folder, number, code):
     process = rank(folder, work="time.sleep(0.3)")
     process.send_signal(number)
@@ -191,7 +197,10 @@ def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     assert (folder / "out" / "posterior.nc").read_text() == "new"
 
 
-@pytest.mark.parametrize("module", ["bayesrank.cli.app", "click", "numpy"])
+@pytest.mark.parametrize(
+    "module",
+    ["bayesrank.cli.app", pytest.param("click", marks=SLOW), pytest.param("numpy", marks=SLOW)],
+)
 def test_ctrl_c_during_imports_shows_no_traceback(folder, module):
     code = f"""
         import os, signal, sys
@@ -224,6 +233,7 @@ def test_what_the_shell_has_it_ignore_is_ignored(folder):
     assert process.returncode == 0, err
 
 
+@SLOW
 def test_on_a_terminal_the_cursor_comes_back(folder):
     mine, theirs = pty.openpty()
     code = RANK.format(work="time.sleep(60)", before="pass")

@@ -98,7 +98,7 @@ def test_every_reader_reads_or_refuses_in_one_line(name, tmp_path, monkeypatch):
     path = tmp_path / f"file.{suffix}"
     monkeypatch.setattr(_memory, "available", lambda: 10**7)
 
-    @settings(max_examples=150, deadline=None, derandomize=True, database=None,
+    @settings(max_examples=60, deadline=None, derandomize=True, database=None,
               suppress_health_check=QUIET)  # fmt: skip
     @given(files())
     def check(raw):
@@ -116,7 +116,7 @@ def test_the_command_ends_with_0_or_2(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     codes = set()
 
-    @settings(max_examples=60, deadline=None, derandomize=True, database=None,
+    @settings(max_examples=30, deadline=None, derandomize=True, database=None,
               suppress_health_check=QUIET)  # fmt: skip
     @given(files(), files())
     def check(run, qrels):
