@@ -38,7 +38,7 @@ def test_fewer_pairs_than_asked_for(fitted):
 def test_refusals(fitted):
     with pytest.raises(NotFittedError):
         PreferenceGP().query()
-    with pytest.raises(ValueError, match="candidates names item 7 in row 0"):
+    with pytest.raises(ValueError, match="`candidates` names item 7 in row 0"):
         fitted.query(candidates=[(7, 1)])
     with pytest.raises(ValueError, match="n is 0"):
         fitted.query(0)
