@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from bayesrank import ArenaRanker, PairwiseRanker
 from bayesrank.datasets import ComparisonData, OrderEvents
@@ -69,3 +71,21 @@ def test_items_that_nothing_links_are_ranked_apart(kind, tmp_path):
 def test_orders_link_items():
     orders = OrderRanker(hyperparameters="prior").fit([["a", "b"], ["x", "y"]]).rank()
     assert orders.num_components == 2
+
+
+def test_a_number_and_its_text_are_two_names():
+    table = pd.DataFrame({"winner": [1, 2], "loser": ["1", "a"]})
+    ranker = ArenaRanker(hyperparameters="prior").fit(table)
+    assert set(ranker.names_) == {1, 2, "1", "a"}
+
+
+@pytest.mark.parametrize("kind", [PairwiseRanker, ArenaRanker, OrderRanker])
+def test_nothing_is_answered_before_fit(kind, tmp_path):
+    for ask in (
+        lambda ranker: ranker.predict_proba([("a", "b")]),
+        lambda ranker: ranker.predict(),
+        lambda ranker: ranker.rank(),
+        lambda ranker: ranker.save(tmp_path / "r.npz"),
+    ):
+        with pytest.raises(NotFittedError):
+            ask(kind())

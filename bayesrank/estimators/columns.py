@@ -213,15 +213,18 @@ def in_order(names: list[Any]) -> list[Hashable]:
 def _factorized(columns: Sequence[Any], name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
     """Numbers of the ids in some columns, a column each, and the ids as they come up."""
     try:
-        codes, ids = pd.factorize(np.concatenate([_cells(column) for column in columns]))
+        cells = [_cells(column) for column in columns]
+        if len({column.dtype.kind for column in cells}) > 1:  # 1 and "1" are two names
+            cells = [column.astype(object) for column in cells]
+        codes, ids = pd.factorize(np.concatenate(cells))
         whole = bool((codes >= 0).all())
     except (TypeError, ValueError):
         whole, codes, ids = False, np.zeros(0, np.int64), np.zeros(0)
     if not whole:  # a cell that is no id, which is named; or a kind of id that NumPy does not join
-        cells = [id_list(column, name) for column in columns]
-        seen = {cell: None for column in cells for cell in column}
+        named = [id_list(column, name) for column in columns]
+        seen = {cell: None for column in named for cell in column}
         number = {cell: place for place, cell in enumerate(seen)}
-        codes = np.array([number[cell] for column in cells for cell in column], np.int64)
+        codes = np.array([number[cell] for column in named for cell in column], np.int64)
         ids = list(seen)
     values: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     values = [each.item() if isinstance(each, np.generic) else each for each in values]
