@@ -9,7 +9,6 @@ over the compared ones alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -98,12 +97,6 @@ def answered(
     compare(skills, comparisons, noise=noise, outcomes=outcomes, counted=counted)
 
 
-@cache
-def _engine() -> EP:
-    """One engine for all loops, so that what is compiled once serves every one."""
-    return EP(answered)
-
-
 class SkillProgram:
     """Skills of items before and after some answers.
 
@@ -169,7 +162,7 @@ class SkillProgram:
             count = len(start["annotator_noise"])
             options = {**options, "annotator": padded, "num_annotators": count}
         return maximize_evidence(
-            _engine(),
+            EP(answered),
             about,
             params=self.used(self.fixed, ties),
             init={name: np.asarray(start[name], float) for name in names},
@@ -178,7 +171,7 @@ class SkillProgram:
 
     def integrate(self, rng_key: jax.Array, told: Told, num_samples: int) -> IntegratedEPResult:
         """Skills of all items, whatever the hyperparameters that are free may be."""
-        return IntegratedEP(_engine()).run(
+        return IntegratedEP(EP(answered)).run(
             rng_key,
             self._about,
             params=self.used(self.fixed, bool(told.tied.any())),
@@ -218,8 +211,9 @@ class SkillProgram:
         args = self._about, np.array([[0, 1]])
         options = {**self.options, "outcomes": np.array([2])}
         with jax.enable_x64(True):
-            program = _engine().trace(args, options, params)
-            found = compiled_call(_read_prior, _engine(), program, dict(params))
+            engine = EP(answered)
+            program = engine.trace(args, options, params)
+            found = compiled_call(_read_prior, engine, program, dict(params))
         (mean, covariance, values), _ = found
         prior = SkillPrior(np.asarray(mean), np.asarray(covariance))
         return prior, {k: np.array(v) for k, v in values.items()}

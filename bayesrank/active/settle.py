@@ -26,7 +26,6 @@ References
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -40,7 +39,15 @@ from threadpoolctl import ThreadpoolController
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.distributions import Thurstone, ThurstoneTies, TiltedMoments
-from bayesrank.infer.spi import cavity, log_sites, match
+from bayesrank.infer.spi import (
+    Block,
+    Problem,
+    Rows,
+    largest_change,
+    log_sites,
+    next_damping,
+    propose,
+)
 
 __all__ = ["Answers", "Settled", "SkillPrior", "settle"]
 
@@ -142,12 +149,13 @@ def _swept(
         sites[:] = 0.0 if start is None else start
         made = times(sites)
         margins = made.margins
-    damping, delta, sweep = 1.0, math.inf, 0
+    damping, delta, sweep = np.float64(1.0), np.float64(np.inf), 0
     while delta > tol and sweep < max_sweeps:
         proposed, _ = _proposed(_padded(*sites, *margins), told, width, damping)
         sites = np.asarray(proposed)[:, :count]
         made = times(sites)
-        damping, delta = _paced(margins, made.margins, damping, delta, sweep)
+        moved = _padded(*margins), _padded(*made.margins), damping, delta, sweep
+        damping, delta = map(np.float64, _paced(*moved))
         margins, sweep = made.margins, sweep + 1
         if delta <= _CONVERGED:  # where rounding keeps it from the tolerance, it is enough
             max_sweeps = min(max_sweeps, sweep + _FURTHER)
@@ -170,26 +178,21 @@ def _proposed(state: Any, told: Any, tie_width: Any, damping: Any) -> tuple[Any,
         outcome = jnp.where(tied > 0, 1, 2)
         return ThurstoneTies(0.0, tie_width, noise).tilted_moments(outcome, m, v)
 
-    m, v, _ = cavity(tau, nu, mean, variance)
-    found = moments(offset + m, v)
-    new_tau, new_nu, proper = match(found, m, v)
+    none: Any = None  # no prior: margins are given
+    problem = Problem(none, (Block(Rows.identity(0), offset, moments),))
+    found = propose(problem, (tau,), (nu,), ((mean, variance),), damping)
+    (seen,) = found.tilted
+    terms = seen.log_z - log_sites(tau, nu, seen.mean, seen.variance)
     # The probability of an interval is log-concave in the margin: its site has no negative
-    # precision, and its cavity is proper, but for rounding.
-    matched = jnp.where(proper, jnp.stack([jnp.maximum(new_tau, 0.0), new_nu]), state[:2])
-    sites = state[:2] + damping * (matched - state[:2])
-    return sites, found.log_z - log_sites(tau, nu, m, v)
+    # precision, but for rounding.
+    return jnp.stack([jnp.maximum(found.tau[0], 0.0), found.nu[0]]), terms
 
 
-def _paced(
-    before: Array, after: Array, damping: float, delta: float, sweep: int
-) -> tuple[float, float]:
-    """Damping of the next sweep, and how far this one has moved margins."""
-    (old_mean, old), (mean, variance) = before, after
-    change = np.maximum(np.abs(mean - old_mean) / np.sqrt(variance), np.abs(np.log(variance / old)))
-    moved = float(change.max(initial=0.0)) / damping
-    # A margin in between can only come to rest if steps grow short enough.
-    worse = moved > delta and sweep > 0
-    return max(0.05, damping / 2) if worse else min(1.0, 1.2 * damping), moved
+@jax.jit
+def _paced(before: Any, after: Any, damping: Any, delta: Any, sweep: Any) -> tuple[Any, Any]:
+    """Damping of the next sweep, and how far this one has moved margins, (2, K) each."""
+    moved = largest_change((tuple(before),), (tuple(after),)) / damping
+    return next_damping(damping, moved, delta, sweep, True, 1.0), moved
 
 
 def _padded(*columns: Any) -> Array:

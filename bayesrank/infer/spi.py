@@ -23,8 +23,11 @@ from bayesrank.infer.reader.traced import readable_arguments as readable_argumen
 from bayesrank.infer.sites import Block as Block
 from bayesrank.infer.sites import Problem as Problem
 from bayesrank.infer.sites import cavity as cavity
+from bayesrank.infer.sites import largest_change as largest_change
 from bayesrank.infer.sites import log_sites as log_sites
 from bayesrank.infer.sites import match as match
+from bayesrank.infer.sites import next_damping as next_damping
+from bayesrank.infer.sites import propose as propose
 from bayesrank.infer.white.engines import run_nuts as run_nuts
 from bayesrank.infer.white.engines import run_svi as run_svi
 from bayesrank.infer.white.full import FullProgram as FullProgram
@@ -38,6 +41,7 @@ from bayesrank.infer.white.trust import Trust as Trust
 
 __all__ = [
     "Block",
+    "Called",
     "DenseGaussian",
     "FullProgram",
     "Importance",
@@ -45,24 +49,26 @@ __all__ = [
     "MixtureResult",
     "Problem",
     "Program",
+    "ProgramSource",
     "Rows",
     "SiteTerm",
     "Trust",
     "WhiteProgram",
     "as_working_dtype",
-    "Called",
-    "ProgramSource",
-    "compiled_call",
     "cavity",
+    "compiled_call",
     "exceeds_rounding",
     "full_program",
     "importance_sampler",
     "inventory_of",
     "jit",
+    "largest_change",
     "log_sites",
     "match",
+    "next_damping",
     "posterior_from",
     "posterior_state",
+    "propose",
     "read_program",
     "readable_arguments",
     "run_nuts",
