@@ -65,6 +65,7 @@ def test_a_careless_annotator_counts_for_less():
     assert gain["Cy"] < gain["Ann"]
 
 
+@pytest.mark.slow
 def test_the_journal_keeps_what_was_learned(tmp_path):
     path = tmp_path / "answers.journal"
     options: Any = {"hyperparameters": FIXED, "annotator_noise": "learn", "journal": path}

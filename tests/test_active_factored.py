@@ -106,7 +106,8 @@ def test_refuses(change, options, message):
         best_pair(beliefs, **options)
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 4])
 def test_a_batch_is_that_of_a_dense_covariance(rank):
     beliefs = beliefs_of(120, rank, spread=0.5)
     pairs = np.random.default_rng(3).integers(120, size=(200, 2))

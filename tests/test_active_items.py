@@ -40,6 +40,7 @@ def test_items_are_added_and_no_answer_is_lost(tmp_path):
         assert sorted(again.ranking().name) == NAMES
 
 
+@pytest.mark.slow
 def test_items_at_the_end_of_the_list_are_added_when_a_journal_is_opened(tmp_path):
     path = tmp_path / "a.jsonl"
     study(path).close()

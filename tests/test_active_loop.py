@@ -36,6 +36,13 @@ def prior_loop(**options):
     return QueryLoop(NAMES, X, hyperparameters="prior", **options)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def shared():
+    """All loops of as many items share what these compile."""
+    for options in ({}, {"annotator_noise": {"Bo": 3.0}}):
+        _ = answered(prior_loop(**options), 1).result.mean
+
+
 # ---------------------------------------------------------------- the posterior
 
 
@@ -269,6 +276,7 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
             loop.learn()
 
 
+@pytest.mark.slow
 def test_learning_in_the_background_is_used_once_it_is_done():
     loop = QueryLoop(6, learn_from=3, background=True)
     before = loop.params["scale"]

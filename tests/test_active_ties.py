@@ -137,7 +137,12 @@ def test_what_an_answer_with_ties_leaves_on_average(mean, variance):
     assert float(expected[0, 0]) == pytest.approx(left, abs=1e-6)
 
 
-@pytest.mark.parametrize("score", [bald, entropy_gain, pool_entropy, pool_variance])
+SLOW = [
+    pytest.param(score, marks=pytest.mark.slow) for score in (bald, pool_entropy, pool_variance)
+]
+
+
+@pytest.mark.parametrize("score", [entropy_gain, *SLOW])
 def test_ties_hardly_ever_told_are_no_ties(score):
     rng = np.random.default_rng(0)
     factor = rng.normal(size=(6, 6))

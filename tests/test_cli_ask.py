@@ -51,6 +51,7 @@ def events(path="answers.jsonl"):
     return replay(read_journal(path).records).events
 
 
+@pytest.mark.slow
 def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
     lines = ["1", "what?", "2", "s", "u", "u", "q"]
     code, out, _ = run(capsys, monkeypatch, lines, items, "--question", "Which wakes you?")

@@ -279,6 +279,7 @@ def test_roles_of_positive_sites():
     assert set(program.sampled) == {"noise", "width", "spread"}
 
 
+@pytest.mark.slow
 def test_a_vector_that_is_no_effect_needs_a_value():
     def model(y):
         ability: Any = numpyro.sample("ability", dist.Normal(0.0, 1.0).expand([4]))

@@ -181,6 +181,7 @@ def test_params_that_bound_a_support_and_the_evidence_of_param_sites():
         assert_allclose(found.log_evidence, there.log_evidence, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_program_runs_once_for_a_run_and_once_for_an_integration():
     runs = [0]
 
@@ -255,6 +256,7 @@ def dynamic_data() -> tuple[tuple, dict[str, Any]]:
     return (3, wins), {"times": np.array([0.0, 1.0]), "period": np.array([0, 0, 1])}
 
 
+@pytest.mark.slow
 def test_a_solver_keeps_its_structure_in_all_of_its_functions():
     args, kwargs = dynamic_data()
     engine = DynamicEP(structure="auto")
@@ -275,6 +277,7 @@ def test_a_solver_keeps_its_structure_in_all_of_its_functions():
     assert jax.tree.structure(step.posterior) == jax.tree.structure(state.posterior)
 
 
+@pytest.mark.slow
 def test_pure_functions_refuse_what_run_alone_keeps():
     def many(y):
         f = normal("f", 4)
@@ -341,7 +344,12 @@ FORMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+def _form(name: str) -> Any:
+    fast = name in ("rows", "branches")
+    return pytest.param(name, marks=[] if fast else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("form", [_form(name) for name in FORMS])
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_programs_of_every_form_answer_to_changed_data(form):
     rng = np.random.default_rng(3)
@@ -382,6 +390,7 @@ def test_a_hyperparameter_that_the_program_substitutes_starts_there(inside):
         assert_allclose(held.params["s"], 0.4)
 
 
+@pytest.mark.slow
 def test_values_that_the_structure_needs_are_part_of_the_key():
     def kinked(y, where):
         f = normal("f", 3)
@@ -422,6 +431,7 @@ class Hidden(dist.Distribution):
         return dist.Normal(self.loc, self.scale).log_prob(value)
 
 
+@pytest.mark.slow
 def test_rules_and_distributions_of_a_users_own():
     def program(y, scale):
         f = normal("f", 3)

@@ -278,6 +278,7 @@ def test_the_structure_is_found(monkeypatch):
         EP(with_home).solve({})
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.tables.MOST_SHARED", 20)
     with pytest.raises(ValueError, match="few latents that the data share"):

@@ -113,7 +113,9 @@ def test_a_bend_beyond_the_middle_of_the_cavity_is_seen():
     assert_allclose(1 + found.d2[0], variance, rtol=1e-6)
 
 
-@pytest.mark.parametrize("log_likelihood", [spike, two_peaks, step])
+@pytest.mark.parametrize(
+    "log_likelihood", [pytest.param(spike, marks=pytest.mark.slow), two_peaks, step]
+)
 def test_other_shapes_are_left_to_the_panels(log_likelihood):
     """One such factor among many is enough for all to be integrated by panels."""
     mean, variance = jnp.array([0.0, -6.0, 0.1]), jnp.array([1.0, 30.0, 4.0])
