@@ -16,7 +16,7 @@ from scipy import sparse, stats
 
 from bayesrank import PreferenceGP, gp
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP, compiled
+from bayesrank.infer import EP
 from bayesrank.models import preference_gp
 from bayesrank.plots import plot_semi_supervised
 
@@ -139,28 +139,6 @@ def test_prior_and_new_items_are_those_of_the_warped_kernel(warped):
     np.testing.assert_allclose(weights.T @ warped.mean["f"], warped.mean["f_new"], atol=1e-7)
     expected = alone - weights.T @ (prior - warped.covariance["f"]) @ weights
     np.testing.assert_allclose(expected, warped.covariance["f_new"], atol=1e-7)
-
-
-def test_sparse_or_dense_and_another_graph_compile_nothing_new(engine, warped, monkeypatch):
-    key = jax.random.key(0)
-    monkeypatch.setattr(compiled, "_compile", lambda *_: pytest.fail("compiled again"))
-    options: dict[str, Any] = {"params": HYPER, "num_samples": 1, "X_new": X_NEW}
-    for laplacian in (L, sparse.coo_matrix(L), 2.0 * L):
-        again = engine.run(key, X, COMPARISONS, laplacian=laplacian, **options)
-    assert again.log_evidence != pytest.approx(warped.log_evidence, abs=1e-3)
-
-
-def test_evidence_has_the_derivative_that_differences_say(engine, warped):
-    def evidence(log_params):
-        params = dict(zip(HYPER, jnp.exp(log_params), strict=True))
-        return engine.log_evidence(params, X, COMPARISONS, laplacian=L)
-
-    both = jax.jit(jax.value_and_grad(evidence))
-    at = np.log(list(HYPER.values()))
-    slope = both(at)[1]
-    numeric = [(both(at + h)[0] - both(at - h)[0]) / 2e-4 for h in 1e-4 * np.eye(4)]
-    np.testing.assert_allclose(slope, numeric, atol=2e-5)
-    np.testing.assert_allclose(both(at)[0], warped.log_evidence, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -289,11 +267,6 @@ def test_a_matrix_and_a_function_are_graphs_too(figure_1):
         assert other.__sklearn_clone__().get_params().keys() == other.get_params().keys()
     assert with_graph.__sklearn_clone__().get_params()["laplacian"] == 3
     assert with_graph.params_["graph_weight"] == 1.0
-
-
-def test_items_of_fit_given_by_their_features_are_predicted_alike(figure_1):
-    by_row, by_features = figure_1[1].predict(), figure_1[1].predict(SPIRAL)
-    np.testing.assert_allclose(by_features, by_row, atol=2e-3)
 
 
 @pytest.mark.parametrize(
