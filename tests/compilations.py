@@ -1,10 +1,12 @@
 """What JAX compiles while a test looks."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import jax
+import pytest
 
 
 @contextmanager
@@ -21,3 +23,10 @@ def compilations() -> Iterator[list[str]]:
         yield events
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def keep_covariances_up_to(size: int, patch: pytest.MonkeyPatch) -> None:
+    """Have EP keep covariances of so many latents; code that was compiled before does not count."""
+    for place in ("reader.program", "hyper.hyperparameters"):
+        patch.setattr(f"bayesrank.infer.{place}.MOST_DENSE", size)
+    patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())

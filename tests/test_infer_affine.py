@@ -157,7 +157,7 @@ def test_no_dense_rows(likelihood):
         f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([items]))
         numpyro.sample("win", likelihood(f[winner] - f[loser]), obs=1)
 
-    engine = EP(model)
+    engine = EP(model, structure="dense")
     jaxpr = jax.make_jaxpr(lambda *args: engine.step(engine.init({}, *args), {}, *args))(*pairs)
     assert largest(jaxpr.jaxpr) == items * items < items * count
 

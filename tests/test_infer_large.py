@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from compilations import keep_covariances_up_to
 from numpy.testing import assert_allclose
 
 from bayesrank import to_arviz
@@ -228,7 +229,7 @@ def test_the_scale_is_learned_as_with_a_dense_posterior(kind):
 
 @pytest.mark.slow
 def test_which_structure_is_found(monkeypatch):
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 59)
+    keep_covariances_up_to(59, monkeypatch)
     pairs = games("random", 59, 300)
     assert type(fitted(pairs, 59, 1.0, "auto")) is EPResult
     result = fitted(pairs, 60, 1.0, "auto")
@@ -268,7 +269,7 @@ def heavy_tails(y):
 def test_likelihoods_that_are_not_log_concave_leave_each_latent_alone(monkeypatch):
     y = np.array([1.0, 1.1, 0.9, 1.2, 4.0])
     dense = EP(heavy_tails).run(KEY, y)
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 5)
+    keep_covariances_up_to(5, monkeypatch)
     with pytest.warns(AccuracyWarning, match="EP keeps each latent alone"):
         result = EP(heavy_tails).run(KEY, y)
     assert isinstance(result, LargeEPResult) and result.posterior.structure == "factorised"
@@ -296,8 +297,7 @@ def test_what_a_structure_cannot_take_is_refused():
 def test_what_needs_all_covariances_is_refused_before_it_takes_time(monkeypatch):
     """Of the same latents a search for hyperparameters, NUTS or a guide would take minutes."""
     monkeypatch.setattr("bayesrank.infer.large._MOST_TOGETHER", 30)
-    for place in ("reader.program", "hyper.hyperparameters"):
-        monkeypatch.setattr(f"bayesrank.infer.{place}.MOST_DENSE", 30)
+    keep_covariances_up_to(30, monkeypatch)
     pairs = np.stack([np.arange(40), np.arange(1, 41)], axis=1)
     engines: Any = (IntegratedEP, NestedEP)
     for engine in engines:

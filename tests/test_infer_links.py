@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from compilations import keep_covariances_up_to
 from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
 
@@ -97,7 +98,7 @@ SLOW = [pytest.param(program, marks=pytest.mark.slow) for program in (teams_that
 def results(request):
     with pytest.MonkeyPatch.context() as patch:
         dense = EP(request.param).run(KEY, *games())
-        patch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
+        keep_covariances_up_to(50, patch)
         return dense, EP(request.param).run(KEY, *games())
 
 
@@ -158,7 +159,7 @@ def test_a_posterior_of_walks_is_pickled_and_has_no_state():
 
 
 def test_what_is_not_read_as_links(monkeypatch):
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 50)
+    keep_covariances_up_to(50, monkeypatch)
     assert type(EP(summed).run(KEY, *games())) is EPResult  # right, with all covariances
     with pytest.raises(ValueError, match="also normal ones each drawn given few others"):
         EP(summed, structure="probes").run(KEY, *games())

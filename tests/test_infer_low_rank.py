@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from compilations import keep_covariances_up_to
 from numpy.testing import assert_allclose
 
 from bayesrank import gp, to_arviz
@@ -169,7 +170,7 @@ def test_enough_rank_leaves_little_to_be_seen():
 @pytest.mark.slow
 def test_the_structure_is_found(monkeypatch):
     X, pairs = field()
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 100)
+    keep_covariances_up_to(100, monkeypatch)
     result = EP(smooth_skills, max_sweeps=4, tol=10.0).run(KEY, X, pairs, RANK)
     assert isinstance(result, LargeEPResult) and result.posterior.structure == "low_rank"
     with pytest.raises(ValueError, match="only EP.run and maximize_evidence do without"):

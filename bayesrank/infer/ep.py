@@ -19,7 +19,6 @@ from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.reader.program import Program, read_program
-from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.traced import Called, ProgramSource, Traced, trace
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.run_warnings import warn_of
@@ -174,13 +173,15 @@ class EP:
         Raises
         ------
         ValueError
-            If the posterior is kept without covariances: `solve` or `run` then sweeps.
+            If the posterior is kept by its sparse precision or as low rank: `run` alone sweeps.
         """
-        return sites.init(_with_covariances(self.read(params, *args, **kwargs)).problem)
+        program = self.read(params, *args, **kwargs)
+        check_pure(program)
+        return sites.init(program.problem)
 
     def step(self, state: EPState, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
         """Make one sweep.  Pure, for use under `jit`, `vmap` and `lax.scan`, in JAX's precision."""
-        problem = _with_covariances(self.read(params, *args, **kwargs)).problem
+        problem = self.read(params, *args, **kwargs).problem
         return sites.step(problem, state, self.damping)
 
     def solve(
@@ -478,12 +479,6 @@ def _rematched(engine: EP, source: ProgramSource, point: tuple[Any, ...]) -> tup
 def _raise_failed(solved: Solution, layout: ProgramLayout) -> None:
     for refusal, passed in zip(layout.refusals, solved.checks, strict=True):
         refusal.raise_unless(np.asarray(passed))
-
-
-def _with_covariances(program: Program) -> Program:
-    if not program.problem.prior.keeps_covariances:
-        raise Refusal("only_run", ", ".join(program.shapes)).error()
-    return program
 
 
 def _without_derivative(tree: Any) -> Any:
