@@ -14,7 +14,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -256,16 +256,18 @@ def _decoded(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int = 0) -> A
         return sparse.csr_array(_decoded(value, arrays, depth + 1))
     if kind == "dict":
         return {name: _decoded(each, arrays, depth + 1) for name, each in value.items()}
-    values = [_decoded(each, arrays, depth + 1) for each in value]
+    values: Any = [_decoded(each, arrays, depth + 1) for each in value]
     if kind == "csr":
-        return _sparse(*values, sum(array.nbytes for array in arrays.values()))
+        rows, columns, *parts = values
+        return _sparse(rows, columns, parts, sum(array.nbytes for array in arrays.values()))
     return values if kind == "list" else tuple(values)
 
 
-def _sparse(rows: int, columns: int, data: Any, indices: Any, indptr: Any, room: int) -> Any:
+def _sparse(rows: int, columns: int, parts: Sequence[Any], room: int) -> Any:
+    """A sparse array of its data, indices and indptr, in a file of `room` bytes."""
     if max(rows, columns) > room:
         raise ValueError("a sparse array claims to be larger than the file")
-    found: Any = sparse.csr_array((data, indices, indptr), shape=(rows, columns))
+    found: Any = sparse.csr_array(tuple(parts), shape=(rows, columns))
     found.check_format(full_check=True)
     return found
 
@@ -277,7 +279,8 @@ def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     for name in sorted(arrays):
         array = np.asarray(arrays[name], order="C")
         digest.update(repr((name, array.dtype.str, array.shape)).encode())
-        digest.update(array.reshape(-1).view(np.uint8))
+        numbers: Any = array.reshape(-1).view(np.uint8)
+        digest.update(numbers)
     return digest.hexdigest()
 
 
@@ -318,14 +321,15 @@ def _of_version_0_1(
             "mean": arrays["mean"],
             "scale": arrays["scale"],
         }
-    shape = (int(size) for size in arrays["shape"])
+    rows, columns = (int(size) for size in arrays["shape"])
+    parts = [arrays[name] for name in ("data", "indices", "indptr")]
     room = sum(array.nbytes for array in arrays.values())
     number, mean_length = arrays["collection"]
     return "LinkLearn", {
         "options": header["options"],
         "validation": header["validation"],
         "params": _below("params.", arrays),
-        "postings": _sparse(*shape, arrays["data"], arrays["indices"], arrays["indptr"], room),
+        "postings": _sparse(rows, columns, parts, room),
         "num_documents": int(number),
         "mean_length": float(mean_length),
         "document_frequency": arrays["document_frequency"],

@@ -69,7 +69,7 @@ def check_likelihood(likelihood: str) -> str:
     return likelihood
 
 
-def check_pairs(pairs: ArrayLike, count: int, name: str = "pairs", *, what: str = "item") -> Any:
+def check_pairs(pairs: Any, count: int, name: str = "pairs", *, what: str = "item") -> Any:
     """Return pairs of numbers below `count`, integers (P, 2); an empty list is no pair."""
     values = known(pairs)
     if values.shape == (0,):

@@ -267,7 +267,7 @@ def test_a_question_stands_among_items_and_candidates():
     (dots,) = (c for c in right.collections if isinstance(c, PathCollection))
     order, variance = np.argsort(SCORES), np.array([5.0, 10.0, 4.25, 13.0])
     win = ndtr(np.array([3.0, 1.0, 6.0, -2.0]) / np.sqrt(0.5 + variance))
-    np.testing.assert_allclose(dots.get_offsets(), np.c_[win, np.sqrt(variance)][order])
+    np.testing.assert_allclose(np.asarray(dots.get_offsets()), np.c_[win, np.sqrt(variance)][order])
     np.testing.assert_allclose(np.asarray(dots.get_array()), SCORES[order])
     star = next(line for line in right.lines if line.get_marker() == "*")
     np.testing.assert_allclose(np.array(star.get_data(), float).ravel(), [win[1], np.sqrt(10.0)])

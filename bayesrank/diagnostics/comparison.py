@@ -180,7 +180,7 @@ def compared(
     engine: str,
     mean: Array,
     covariance: Array,
-    shapes: Mapping[str, tuple[int, ...]],
+    shapes: dict[str, tuple[int, ...]],
 ) -> Comparison:
     """An engine's Gaussian of all sites, (n,) and (n, n), against NUTS on one of them."""
     contrast = reference.contrast

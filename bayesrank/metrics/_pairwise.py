@@ -126,8 +126,9 @@ def k_partite_error(
     def kernel(lists: Lists) -> Array:
         if alpha == 0:
             return _pairwise_error(lists)
-        pairs = sum(lists.total(lists.label == level) ** 2 for level in lists.levels)
-        loss = lists.total(item_losses(lists, lists.levels, alpha)) / 2
+        levels = lists.levels or ()
+        pairs = sum(lists.total(lists.label == level) ** 2 for level in levels)
+        loss = lists.total(item_losses(lists, levels, alpha)) / 2
         return ratio(loss, (lists.size**2 - pairs) / 2)
 
     return per_query(kernel, scores, labels, query=query, where=where, kind="level", **options)

@@ -1,7 +1,7 @@
 """Choosing questions: how fast errors fall, and why a question was asked and not another."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,9 +70,9 @@ def plot_learning_curves(
         ax.fill_between(answers, mean - width, mean + width, color=colour, alpha=0.18, lw=0)
     for name, value in (reference or {}).items():
         ax.axhline(value, color="0.4", ls="--", lw=1)
-        at = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        style = {"ha": "right", "va": "bottom", "color": "0.4", "fontsize": "small"}
-        ax.annotate(name, (1, value), xytext=(-3, 2), parse_math=False, **at, **style)
+        at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        at |= {"ha": "right", "va": "bottom", "color": "0.4", "fontsize": "small"}
+        ax.annotate(name, (1, value), xytext=(-3, 2), parse_math=False, **at)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_xlim(1, max(2, *(table.shape[1] for table in tables.values())))
     plain_legend(ax)
@@ -146,7 +146,7 @@ def _checked(
     scores: ArrayLike,
     question: tuple[int, int] | None,
     names: Sequence[object] | None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Candidates (m, 2) and the question (2,), of arguments that fit each other."""
     candidates, gains, n = np.asarray(pairs), np.asarray(scores, float), len(beliefs.mean)
     if candidates.ndim != 2 or candidates.shape[1:] != (2,) or gains.shape != candidates.shape[:1]:

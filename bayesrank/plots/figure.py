@@ -83,6 +83,11 @@ def heat_map(
             text = "" if np.isnan(value) else write(value)
             if text and (row != column or low < 0.0):
                 color = "white" if abs(value - middle) > 0.7 * (1.0 - middle) else "black"
-                at = {"ha": "center", "va": "center", "fontsize": "small", "color": color}
+                at: dict[str, Any] = {
+                    "ha": "center",
+                    "va": "center",
+                    "fontsize": "small",
+                    "color": color,
+                }
                 ax.text(column, row, text, **at)
     return bar
