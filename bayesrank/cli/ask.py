@@ -12,7 +12,7 @@ import click
 
 from bayesrank._names import shown
 from bayesrank.cli import command
-from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
+from bayesrank.cli.outputs import OutputError, give_tables, refuse_no_file, refuse_to_replace
 
 if TYPE_CHECKING:
     from bayesrank.active import QueryLoop
@@ -101,6 +101,7 @@ def ask(items: Path, journal: Path, export: Path | None, **options: Any) -> int:
     from bayesrank.datasets.items import read_items
 
     known = read_items(items)
+    refuse_no_file("--journal", journal)
     refuse_to_replace({"--journal": journal, "--export": export}, (items,))
     if export is not None:
         _export(known, journal, export)

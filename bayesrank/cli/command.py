@@ -25,7 +25,7 @@ class _File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Take a path as it was given."""
         if value == "":
-            self.fail("the path is empty", param, ctx)
+            self.fail("the path is empty.", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -179,6 +179,18 @@ def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path 
         taken.append(path)
 
 
+def refuse_no_file(option: str, path: Path) -> None:
+    """Refuse a device, a pipe or a folder in the place of a file that is read and written.
+
+    Raises
+    ------
+    OutputError
+        If it is one.
+    """
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path}: this is no regular file; give another {option}")
+
+
 def _same(path: Path, other: Path) -> bool:
     """Whether two paths lead to one file, hard links included."""
     if os.path.realpath(path) == os.path.realpath(other):

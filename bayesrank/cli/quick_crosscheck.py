@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bayesrank.datasets import ComparisonData
+from bayesrank.datasets.outcomes import TIE, WIN
+
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
     from bayesrank.infer import EPResult, IntegratedEPResult
@@ -145,13 +148,12 @@ def _with_distinct_rows(result: "Result") -> "Result":
     items, pairs = result.model_args
     kwargs = dict(result.model_kwargs)
     outcomes = kwargs.get("outcomes")
-    rows = np.column_stack([pairs, np.zeros(len(pairs), int) if outcomes is None else outcomes])
-    tied = (rows[:, 2] == 1) & (outcomes is not None)
-    rows[tied, :2] = np.sort(rows[tied, :2], axis=1)  # a tie has no winner
-    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-    if len(distinct) == len(rows):
+    tied = np.zeros(len(pairs), bool) if outcomes is None else np.asarray(outcomes) == TIE
+    every = ComparisonData((), np.array(pairs), tied, weights=kwargs.get("weights"))
+    data = every.distinct()
+    if data.num_comparisons == every.num_comparisons:
         return result
-    kwargs["weights"] = np.bincount(inverse.reshape(-1), kwargs.get("weights"))
+    kwargs["weights"] = data.weights
     if outcomes is not None:
-        kwargs["outcomes"] = distinct[:, 2]
-    return replace(result, model_args=(items, distinct[:, :2]), model_kwargs=kwargs)
+        kwargs["outcomes"] = np.where(data.tied, TIE, WIN)
+    return replace(result, model_args=(items, data.comparisons), model_kwargs=kwargs)

@@ -172,8 +172,9 @@ def stream(
 def _lock(stack: ExitStack, checkpoint: Path) -> None:
     """Refuse a checkpoint that another run is writing to, or that cannot be written."""
     from bayesrank._files import locked
-    from bayesrank.cli.outputs import OutputError
+    from bayesrank.cli.outputs import OutputError, refuse_no_file
 
+    refuse_no_file("--checkpoint", checkpoint)
     try:
         stack.enter_context(locked(checkpoint))
     except BlockingIOError:
