@@ -51,13 +51,7 @@ def cli() -> None:
 
 
 def run(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    args
-        Arguments; those of the process if not given.
-    """
+    """Run the command line and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"

@@ -75,13 +75,7 @@ class Sitting:
         self._note = ""
 
     def run(self) -> int:
-        """Ask until it is over, then say what is saved and what it adds up to.
-
-        Returns
-        -------
-        int
-            Exit code: 0, 130 after Ctrl-C, or 143 when told to end.
-        """
+        """Ask until it is over, then say what is saved and what it adds up to."""
         code = 0
         keep(f"the answers are saved in {self._journal}")
         self._greet()

@@ -22,20 +22,7 @@ class CategoryRanking(NamedTuple):
 
 
 def refuse_other_column(data: ComparisonData, column: str | None) -> None:
-    """Refuse to rank by a column that is not the one of categories.
-
-    Parameters
-    ----------
-    data
-        The comparisons as the model takes them.
-    column
-        What was asked for; None if nothing was.
-
-    Raises
-    ------
-    click.UsageError
-        If the column is another, or holds one category only.
-    """
+    """Refuse to rank by a column that is not the one of categories."""
     if column is None:
         return
     other = "--time" if data.times is not None else "--items" if data.features is not None else None

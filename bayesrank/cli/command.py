@@ -112,19 +112,7 @@ class Job:
 def job(
     place: Path, files: Sequence[str], inputs: Sequence[Path | None], *, quiet: bool
 ) -> Iterator[Job]:
-    """Give the frame of a run, and publish what it wrote if all went well.
-
-    Parameters
-    ----------
-    place
-        Folder of the results.
-    files
-        Names of the files that may be written.
-    inputs
-        Files that were read, and must not be overwritten.
-    quiet
-        Whether to show no progress.
-    """
+    """Give the frame of a run, and publish what it wrote if all went well."""
     from rich.console import Console
 
     from bayesrank.cli.outputs import output_folder

@@ -13,17 +13,7 @@ _NAMED = 5
 
 
 def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]) -> str:
-    """Say whether there is a winner, a tie, or not enough evidence, and what would settle it.
-
-    Parameters
-    ----------
-    summary
-        The ranking.
-    skills
-        The draws that it was made of, shape (draws, n).
-    chance
-        Chance that an item wins against another, by how much its skill is higher.
-    """
+    """Say whether there is a winner, a tie, or not enough evidence, and what would settle it."""
     group = summary.component == 0
     tier = np.flatnonzero(group & (summary.tier == 1))
     said = ""

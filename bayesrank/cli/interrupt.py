@@ -95,13 +95,7 @@ _watch = _Watch()
 
 @contextlib.contextmanager
 def watched(*, to_the_end: bool = False) -> Iterator[None]:
-    """Handle Ctrl-C and SIGTERM by a flag while the block runs.
-
-    Parameters
-    ----------
-    to_the_end
-        Whether the process ends after the block: what comes then is ignored, since all is done.
-    """
+    """Handle Ctrl-C and SIGTERM by a flag while the block runs."""
     global _watch
     _watch = watch = _Watch()
     if threading.current_thread() is not threading.main_thread():
@@ -130,13 +124,7 @@ def watched(*, to_the_end: bool = False) -> Iterator[None]:
 
 
 def look() -> None:
-    """Raise if the process was told to end.
-
-    Raises
-    ------
-    Interrupted
-        If so.
-    """
+    """Raise if the process was told to end."""
     if _watch.number:
         raise Interrupted(_watch.number)
 

@@ -19,18 +19,7 @@ def notes_on(
     params: Mapping[str, np.ndarray],
     spread: Mapping[str, np.ndarray] | None,
 ) -> tuple[str, ...]:
-    """Return sentences for a person who knows none of the methods.
-
-    Parameters
-    ----------
-    data
-        The comparisons.
-    params
-        Values of the hyperparameters; their means, where they were averaged over.
-    spread
-        Of those that were averaged over, the ends of their 90% intervals, shapes (2,) + their own;
-        None if all were taken as known.
-    """
+    """Return sentences for a person who knows none of the methods."""
     notes = [f"{_counts(data)} {_unit(params)}"]
     if data.features is not None and len(data.feature_names) > 1:
         order = np.argsort(params["lengthscale"], kind="stable")

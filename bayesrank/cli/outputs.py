@@ -39,27 +39,9 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
     """Give an empty folder, and publish what was written there as `out` if all went well.
 
     The folder is made on entering, so that an `out` that cannot be written is refused before any
-    work. On an error inside the block it is removed, and `out` is as it was.
-
-    Parameters
-    ----------
-    out
-        Where the results go. May exist: files of the names in `files` are replaced or, if there is
-        no such result now, removed, and all others are left alone.
-    files
-        Names of the files that may be written.
-    inputs
-        Files that must not be overwritten.
-
-    Yields
-    ------
-    Path
-        The folder to write to.
-
-    Raises
-    ------
-    OutputError
-        If `out` is not a folder or cannot be written, or a result would replace an input.
+    work. On an error inside the block it is removed, and `out` is as it was. Files of the names in
+    `files` are replaced, or removed where there is no such result now; all others are left alone,
+    and none of the `inputs` may be among them.
     """
     place = Path(os.path.realpath(out))
     try:
@@ -81,13 +63,7 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
 
 
 def write(path: Path, thing: Any) -> None:
-    """Write a result in the way of its kind: text, PNG, table, posterior, arrays, or model.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write a result in the way of its kind: text, PNG, table, posterior, arrays, or model."""
     if isinstance(thing, str | bytes):
         path.write_bytes(thing if isinstance(thing, bytes) else thing.encode())
     elif hasattr(thing, "itertuples"):
@@ -129,11 +105,6 @@ def write_tables(tables: NamedTables) -> None:
     """Write tables as comma-separated UTF-8 text, none unless all can be written.
 
     Every cell is quoted that needs to be. The path ``-`` is standard output.
-
-    Raises
-    ------
-    OSError
-        If one cannot be written; it names the file.
     """
     printed = io.BytesIO()
     with contextlib.ExitStack() as stack:
@@ -146,13 +117,7 @@ def write_tables(tables: NamedTables) -> None:
 
 
 def give_tables(tables: NamedTables, cure: str) -> None:
-    """Write tables as `write_tables` does, where the person asked for them.
-
-    Raises
-    ------
-    OutputError
-        If one cannot be written.
-    """
+    """Write tables as `write_tables` does, where the person asked for them."""
     try:
         write_tables(tables)
     except OSError as error:
@@ -163,13 +128,7 @@ def give_tables(tables: NamedTables, cure: str) -> None:
 
 
 def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Refuse a file to write to that is read, or is another to write to, by whatever name.
-
-    Raises
-    ------
-    OutputError
-        If one is; the message names its option.
-    """
+    """Refuse a file to write to that is read, or is another to write to, by whatever name."""
     taken = [path for path in inputs if path is not None]
     for option, path in outputs.items():
         if path is None or str(path) == "-":
@@ -180,13 +139,7 @@ def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path 
 
 
 def refuse_no_file(option: str, path: Path) -> None:
-    """Refuse a device, a pipe or a folder in the place of a file that is read and written.
-
-    Raises
-    ------
-    OutputError
-        If it is one.
-    """
+    """Refuse a device, a pipe or a folder in the place of a file that is read and written."""
     if path.exists() and not path.is_file():
         raise OutputError(f"{path}: this is no regular file; give another {option}")
 

@@ -74,20 +74,7 @@ class Analysis(NamedTuple):
 
 
 def run(data: ComparisonData, settings: Settings) -> None:
-    """Do the main job on `data`: print the table, then check the fit and write the results.
-
-    Parameters
-    ----------
-    data
-        The comparisons.
-    settings
-        What the person chose.
-
-    Raises
-    ------
-    OutputError
-        If the results cannot be written. The folder is then as it was.
-    """
+    """Do the main job on `data`: print the table, then check the fit and write the results."""
     _check_room(data)
     inputs = settings.inputs
     with command.job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
@@ -128,22 +115,7 @@ def _check_room(data: ComparisonData) -> None:
 
 
 def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:
-    """Learn the hyperparameters and the skills, and rank.
-
-    Parameters
-    ----------
-    data
-        The comparisons.
-    settings
-        What the person chose.
-    steps
-        Where to show progress.
-
-    Returns
-    -------
-    Ranking
-        Of 2,000 posterior draws; of more than 10,000 items, of fewer.
-    """
+    """Learn the hyperparameters and the skills, and rank."""
     with steps.step("Loading JAX and NumPyro"):
         import bayesrank.estimators  # noqa: F401
         from bayesrank.cli.conclusion import conclusion
@@ -168,19 +140,7 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
 
 
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
-    """Cross-check, answer the other questions of trust, and draw.
-
-    Parameters
-    ----------
-    data
-        The comparisons.
-    settings
-        What the person chose.
-    ranking
-        What `rank_items` found.
-    steps
-        Where to show progress.
-    """
+    """Cross-check, answer the other questions of trust, and draw."""
     from bayesrank.cli.notes import notes_on
     from bayesrank.cli.quick_crosscheck import crosschecked
     from bayesrank.cli.trust import trust_checks

@@ -52,20 +52,7 @@ class _OutOfTime(Exception):  # noqa: N818
 def crosschecked(
     result: "Result", how: str, seed: int, progress: Callable[[float], None]
 ) -> Crosschecked:
-    """Check a result by importance sampling and NUTS.
-
-    Parameters
-    ----------
-    result
-        A result whose latents are all kept.
-    how
-        "quick": NUTS holds the scales of the model, and is given up when the budget is used up or
-        will be; "full": it draws the scales, too, and runs to its end.
-    seed
-        Of NUTS.
-    progress
-        Called with the share of NUTS's work that is done.
-    """
+    """Check a result by importance sampling and NUTS."""
     started = time.monotonic()
     result = _with_distinct_rows(result)
     with warnings.catch_warnings():  # what they say is in the sentence on the check

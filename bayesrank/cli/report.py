@@ -31,25 +31,7 @@ def report(
     elo: float | None = None,
     categories: Sequence[CategoryRanking] = (),
 ) -> str:
-    """Return the page: HTML that needs nothing else, and has no script.
-
-    Parameters
-    ----------
-    summary
-        The ranking.
-    conclusion
-        The verdict.
-    checks
-        The answers to the questions of trust.
-    notes
-        What else to say.
-    pictures
-        PNG by file name.
-    elo
-        Elo points of a unit of skill, where they are asked for.
-    categories
-        The ranking in each category, where they are asked for.
-    """
+    """Return the page: HTML that needs nothing else, and has no script."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(

@@ -81,13 +81,7 @@ class StreamRun:
         return f"{self.checkpoint} holds what was last reported"
 
     def resume(self) -> bool:
-        """Take up an earlier run's checkpoint, if there is one.
-
-        Raises
-        ------
-        DataError
-            If the file is not a checkpoint of a run with the same options on the same stream.
-        """
+        """Take up an earlier run's checkpoint, if there is one."""
         if not self.checkpoint.exists():
             return False
         try:
@@ -109,16 +103,7 @@ class StreamRun:
         return DataError(self.checkpoint, problem, "use the same options, or another --checkpoint")
 
     def follow(self, lines: IO[bytes]) -> None:
-        """Predict and learn the lines that are left, and keep the state at the end.
-
-        Raises
-        ------
-        DataError
-            At the first bad line, unless these are skipped; what came before it is kept. If there
-            is nothing to learn from, or the stream cannot be read.
-        OutputError
-            If the checkpoint cannot be written.
-        """
+        """Predict and learn the lines that are left, and keep the state at the end."""
         for raw in self._left(lines):
             self._reached = self._reached._replace(
                 lines=self._reached.lines + 1, offset=self._reached.offset + len(raw)

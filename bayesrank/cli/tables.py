@@ -11,18 +11,7 @@ from bayesrank.ranking.columns import columns_of
 
 
 def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None) -> Table:
-    """Lay out a ranking: rank, item, tier, skill, probabilities, ranks and record.
-
-    Parameters
-    ----------
-    summary
-        The ranking, best first.
-    rows
-        How many items to show, two thirds of them from the top and the rest from the bottom; 0
-        shows all.
-    elo
-        Elo points of a unit of skill: skills are shown on that scale, with intervals.
-    """
+    """Lay out a ranking: rank, item, tier, skill, probabilities, ranks and record."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ranking_titles(summary, elo):
         if title == "Item":

@@ -37,21 +37,7 @@ def trust_checks(
     params: Params,
     found: Crosschecked | str,
 ) -> tuple[Check, ...]:
-    """Return the answers to all questions.
-
-    Parameters
-    ----------
-    data
-        The comparisons.
-    summary
-        The ranking.
-    skills
-        The draws that it was made of, shape (draws, n).
-    params
-        Hyperparameters.
-    found
-        What the cross-check found, or why there was none.
-    """
+    """Return the answers to all questions."""
     return (
         _enough(summary),
         _connected(data, summary),

@@ -37,13 +37,7 @@ def quoted(cell: str) -> str:
 def text(
     table: Table, column: Column, empty: str = "the cell is empty", cure: str = "fill it"
 ) -> NDArray[Any]:
-    """Texts, none of them empty, shape (K,).
-
-    Raises
-    ------
-    DataError
-        If one is.
-    """
+    """Texts, none of them empty, shape (K,)."""
     where = column.holds("")
     if where.any():
         raise table.error(empty, f"{cure}, or remove the row", column, where)
@@ -53,13 +47,7 @@ def text(
 def number(
     table: Table, column: Column, *, largest: float = LARGEST, gaps: bool = False
 ) -> NDArray[np.float64]:
-    """Finite numbers, shape (K,); with `gaps`, NaN where a cell is empty.
-
-    Raises
-    ------
-    DataError
-        If a cell holds none, or one beyond `largest`.
-    """
+    """Finite numbers, shape (K,); with `gaps`, NaN where a cell is empty."""
     found = np.array([finite(cell) for cell in column.values])
     for cell, value in zip(column.values, found, strict=True):
         if gaps and not cell:
@@ -83,13 +71,7 @@ def whole(
     most: int = 10**9,
     cure: str = "number the levels",
 ) -> NDArray[np.int64]:
-    """Whole numbers in a range, shape (K,).
-
-    Raises
-    ------
-    DataError
-        If a cell holds none.
-    """
+    """Whole numbers in a range, shape (K,)."""
     found = np.array([finite(cell) for cell in column.values])
     for cell, value in zip(column.values, found, strict=True):
         if value != round(value) if math.isfinite(value) else True:
@@ -102,13 +84,7 @@ def whole(
 
 
 def truth(table: Table, column: Column) -> NDArray[np.bool_]:
-    """Whether each row says yes, shape (K,).
-
-    Raises
-    ------
-    DataError
-        If a cell is neither yes nor no.
-    """
+    """Whether each row says yes, shape (K,)."""
     for cell in column.values:
         if cell.lower() not in TRUTH:
             cure = "write 1 for a tie" if column.name.lower() != "neutral" else "write 1 for yes"
@@ -117,13 +93,7 @@ def truth(table: Table, column: Column) -> NDArray[np.bool_]:
 
 
 def time(table: Table, column: Column) -> NDArray[np.float64] | NDArray[np.datetime64]:
-    """Dates, or numbers, shape (K,); eight digits that are a day in every row are days.
-
-    Raises
-    ------
-    DataError
-        If a cell is neither, or not the same as in the first row.
-    """
+    """Dates, or numbers, shape (K,); eight digits that are a day in every row are days."""
     cells = column.values
     if all(_DAY.fullmatch(cell) for cell in cells):
         cells = tuple(f"{cell[:4]}-{cell[4:6]}-{cell[6:]}" for cell in cells)

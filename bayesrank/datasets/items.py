@@ -35,12 +35,6 @@ def read_items(path: Source, *, few: bool = False) -> Items:
     The first column, ``item`` or ``name``, holds the names, each once; every other column is a
     numeric feature. Numbers are taken as they are: nothing is scaled here. With `few`, one item
     will do, and features may be the same for every item: nothing is learned from these.
-
-    Raises
-    ------
-    DataError
-        If a name is missing or repeated, a feature is missing, not a finite number, too large, or
-        the same for every item, or there are fewer than two items.
     """
     table = read_table(path)
     column, *rest = table.columns

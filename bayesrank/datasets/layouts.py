@@ -251,20 +251,7 @@ class ColumnNames:
 def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | None = None) -> Found:
     """Find the layout of a table, and the columns that hold what it speaks of.
 
-    Parameters
-    ----------
-    table
-        The table.
-    layouts
-        What it may be, best known first. One that makes use of all `named` columns is preferred.
-    named
-        Columns that go by other names, by what they hold.
-
-    Raises
-    ------
-    DataError
-        If it is none of them, if a named column is not there or of no use, or if a row repeats the
-        header.
+    Of several that fit, the first is taken that makes use of all `named` columns.
     """
     named = dict(named or {})
     fitting = []

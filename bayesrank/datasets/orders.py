@@ -21,13 +21,7 @@ _SAME = re.compile(r"[=~]")
 
 
 def read_order_cells(table: Table, column: Column) -> list[NamedOrder]:
-    """Names of the items of each distinct order, group by group, best first.
-
-    Raises
-    ------
-    DataError
-        If a cell is no order, names nothing, or an item twice.
-    """
+    """Names of the items of each distinct order, group by group, best first."""
     orders = []
     for cell in column.values:
         where = column.holds(cell)

@@ -97,21 +97,7 @@ def _plain(cell: str) -> str:
 def numbers_mean(
     cells: Iterable[str], positive: Literal["first", "second"]
 ) -> list[int] | str | None:
-    """What a column of numbers says, cell by cell.
-
-    Parameters
-    ----------
-    cells
-        The distinct cells of the column.
-    positive
-        The side that numbers above zero are for.
-
-    Returns
-    -------
-    list of int, str or None
-        `WIN`, `TIE` or `LOSS` of the first side for each cell; what is not clear about the
-        numbers; or None if some are no numbers.
-    """
+    """What a column of numbers says, cell by cell."""
     values = np.array([finite(cell) for cell in cells])
     if np.isnan(values).any():
         return None

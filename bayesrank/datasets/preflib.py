@@ -45,15 +45,7 @@ class Order(NamedTuple):
 
 
 def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
-    """Names of the alternatives, and the orders, of a PrefLib file.
-
-    Raises
-    ------
-    DataError
-        If the header names no alternatives or one twice, or promises more or less than the file
-        holds, or an order is not written as
-        ``count: 3,1,{2,4}``, names an alternative twice or one that the header does not.
-    """
+    """Names of the alternatives, and the orders, of a PrefLib file."""
     path = Path(path)
     names: dict[int, str] = {}
     promised: dict[str, tuple[int, int]] = {}

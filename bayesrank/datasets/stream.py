@@ -55,27 +55,7 @@ def sniff(line: str) -> str:
 
 
 def parse_line(raw: bytes, number: int, layout: StreamLayout) -> Example | None:
-    """Read one line.
-
-    Parameters
-    ----------
-    raw
-        The line.
-    number
-        Its number; the first may be a header of a CSV file.
-    layout
-        How lines are written.
-
-    Returns
-    -------
-    Example or None
-        None if there is nothing on the line: it is blank, a comment, or a header.
-
-    Raises
-    ------
-    BadLine
-        If the line does not hold a level and the features.
-    """
+    """Read one line."""
     text = _decode(raw)
     cells = _cells(text, layout.form)
     if not cells:
@@ -100,25 +80,7 @@ def parse_line(raw: bytes, number: int, layout: StreamLayout) -> Example | None:
 def survey(
     path: Path, num_levels: int | None, num_features: int | None, form: str | None
 ) -> StreamLayout:
-    """Find what is not known of a file's layout, without keeping it in memory.
-
-    Parameters
-    ----------
-    path
-        The file.
-    num_levels, num_features, form
-        What is known; None for the highest level, the number of features of the first line of a CSV
-        file or the highest index of an svmlight file, and the form of its first line.
-
-    Returns
-    -------
-    StreamLayout
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or holds no example.
-    """
+    """Find what is not known of a file's layout, without keeping it in memory."""
     highest, widest, problem = 0, 0, ""
     try:
         with path.open("rb") as file:
@@ -154,13 +116,7 @@ def survey(
 
 
 def _extent(cells: list[str], form: str, width: int) -> tuple[int, int]:
-    """Level of a line, and how many features it speaks of.
-
-    Raises
-    ------
-    BadLine
-        If it does not begin with a level, or a feature has no index.
-    """
+    """Level of a line, and how many features it speaks of."""
     level = _number(cells[0], "the level")
     if level != math.floor(level) or level < 1:
         raise BadLine(f"the level is {cells[0]}, not a whole number from 1 on")

@@ -75,13 +75,7 @@ class Table(NamedTuple):
         return self._replace(columns=columns, rows=self.rows[mask])
 
     def without(self, names: Sequence[str]) -> "Table":
-        """The table without some of its columns.
-
-        Raises
-        ------
-        DataError
-            If one is not there.
-        """
+        """The table without some of its columns."""
         for name in names:
             if self.column(name) is None:
                 problem = f"there is no column {name!r} among {self.quoted}"
@@ -109,15 +103,7 @@ class Table(NamedTuple):
 
 
 def read_text(path: str | Path) -> str:
-    """Contents of a UTF-8 file, unpacked if its name ends in .gz, without a byte-order mark.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, a directory, unreadable, empty, or not UTF-8 text.
-    TooLargeError
-        If there is less memory than its text takes.
-    """
+    """Contents of a UTF-8 file, unpacked if its name ends in .gz, without a byte-order mark."""
     path = Path(path)
     if path.is_dir():
         raise DataError(path, "this is a directory", "give the path of a file")
@@ -147,25 +133,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_table(source: Source, text: str | None = None, *, name: str = "the table") -> Table:
-    """Read a table with a header.
-
-    Parameters
-    ----------
-    source
-        The path of a file: .jsonl or .ndjson, .parquet, and comma-separated text otherwise, which
-        may be compressed by gzip, with a name that ends in ``.gz``; or a data frame. Blank lines
-        are skipped, and blanks around a cell are removed. Lists in JSON are kept as their text, and
-        columns of other nested values are left out.
-    text
-        Contents of the file, if they have been read: a pipe is read once.
-    name
-        What messages call a data frame.
-
-    Raises
-    ------
-    DataError
-        If the table is unreadable, has no rows, repeats a column, or has rows of unlike length.
-    """
+    """Read a table with a header."""
     if not isinstance(source, str | os.PathLike):
         return _framed(Path(name), source)
     path = Path(source)
