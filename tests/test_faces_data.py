@@ -62,9 +62,10 @@ def test_items_that_nothing_links_are_ranked_apart(kind, tmp_path):
     ranker = kind(hyperparameters="prior").fit([("a", "b"), ("b", "c"), ("x", "y")])
     summary = ranker.rank()
     assert summary.num_components == 2 and summary.name == ["a", "b", "c", "x", "y"]
-    assert summary.records is not None
+    assert summary.records is not None and ranker.hyperparameters_ == "prior"
     ranker.save(tmp_path / "r.npz")
-    assert str(kind.load(tmp_path / "r.npz").rank()) == str(summary)
+    again = kind.load(tmp_path / "r.npz")
+    assert str(again.rank()) == str(summary) and again.hyperparameters_ == "prior"
 
 
 @pytest.mark.slow

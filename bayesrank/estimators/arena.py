@@ -162,9 +162,8 @@ class ArenaRanker(NamedRanker):
                 "comparisons has orders, features of items or times, which this model does not "
                 "take; use OrderRanker or PairwiseRanker"
             )
-        fit = fit_log(log, Independent(log.num_items), self._settings(), callback)
-        self._keep(fit)
-        self.hyperparameters_ = fit.choice
+        skills = Independent(log.num_items)
+        self._keep(fit_log(log, skills, self._settings(), callback))
         self.names_ = list(log.names)
         self.judge_names_ = list(log.judge_names)
         # One category alone cannot be told from the overall skill.

@@ -59,6 +59,8 @@ class OrderRanker(NamedRanker):
         The posterior of the skills, site ``f``; also as `result`.
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.
+    hyperparameters_ : str
+        What was done about them: "integrate", "maximum" or "prior", where nothing is learned.
     log_evidence_ : float
         EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
 

@@ -70,6 +70,8 @@ class PreferenceGP(SkillRanker):
         The posterior of the skills, site ``f``; also as `result`.
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.
+    hyperparameters_ : str
+        What was done about them: "integrate", "maximum" or "prior", where nothing is learned.
     log_evidence_ : float
         EP's log evidence at them, in nats.
     laplacian_ : csr_array of shape (n, n) or None

@@ -53,6 +53,7 @@ class SkillRanker(EPEstimator):
     standardize = True
     likelihood: Literal["probit", "logit"] = "probit"
     hyperparameters: str | Mapping[str, Any]
+    hyperparameters_: str
     num_restarts = 0
     num_samples: int
     random_state: int | np.random.RandomState | None
@@ -162,7 +163,7 @@ class SkillRanker(EPEstimator):
 
     def _keep(self, fit: RankerFit) -> None:
         """Take over what a fit found."""
-        self.result_, self.params_ = fit.result, fit.params
+        self.result_, self.params_, self.hyperparameters_ = fit.result, fit.params, fit.choice
         self.posterior_ = posterior_of(fit.result, self.likelihood)
         if hasattr(fit.result, "log_evidence"):
             self.log_evidence_ = fit.result.log_evidence

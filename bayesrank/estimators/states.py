@@ -91,6 +91,7 @@ def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
         "kind": type(result).__name__,
         "result": _result_tree(result),
         "params": ranker.params_,
+        "choice": ranker.hyperparameters_,
     }
 
 
@@ -120,6 +121,7 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     if result.shapes["f"] != (len(names),):
         raise ValueError("names and skills are not as many")
     ranker.posterior_ = posterior_of(result, ranker.likelihood)
+    ranker.hyperparameters_ = state.get("choice") or _choice_of(state)
     _, *evidence = result.model_args
     if len(evidence) > 1 and features is None:
         ranker.components_ = linked(len(names), *evidence)
@@ -130,6 +132,15 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
         ranker._count(data)
     _refuse_what_overflows(ranker)
     return ranker
+
+
+def _choice_of(state: dict[str, Any]) -> str:
+    """What was done about hyperparameters, in a file of version 0.1, which does not say it."""
+    asked = state["options"]["hyperparameters"]
+    if state["kind"] == IntegratedEPResult.__name__:
+        return "integrate"
+    given = isinstance(asked, dict) and asked.keys() >= state["params"].keys()
+    return "prior" if asked == "prior" or given else "maximum"
 
 
 def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
