@@ -33,7 +33,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from bayesrank.distributions import TiltedMoments
-from bayesrank.infer.gaussian.protocol import Gaussian, Margins, Prior, SiteTerm, log_sites
+from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm, log_sites
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.missed import Faults, QuadratureMoments, faults_of
 from bayesrank.infer.trapezoid import known
@@ -306,11 +306,11 @@ def propose(
 
 
 def next_damping(
-    damping: ArrayLike,
-    delta: ArrayLike,
-    before: ArrayLike,
-    sweep: ArrayLike,
-    valid: ArrayLike,
+    damping: Any,
+    delta: Any,
+    before: Any,
+    sweep: Any,
+    valid: Any,
     most: float,
     xp: Any = jnp,
 ) -> Array:
@@ -436,8 +436,8 @@ def _matched(
     return new_tau, new_nu, kept, Tilted(m, v, *moments)
 
 
-def largest_change(before: Margins, after: Margins, xp: Any = jnp) -> Array:
-    """By how much margins moved: means in standard deviations, or variances in logarithms.
+def largest_change(before: Any, after: Any, xp: Any = jnp) -> Array:
+    """By how much `Margins` moved: means in standard deviations, or variances in logarithms.
 
     `xp` is the module of their arrays: `jax.numpy`, or `numpy` on the host.
     """

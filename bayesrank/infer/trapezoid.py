@@ -161,19 +161,22 @@ class _Peak(NamedTuple):
     width: Array
 
 
+class _PeakSearch(NamedTuple):
+    """Where the slope changes sign: between `low` and `high`, and where to look next."""
+
+    probe: Array
+    low: Array
+    high: Array
+    low_slope: Array
+    high_slope: Array
+    stride: Array
+    best: _Peak
+    step: Array
+
+
 def _find_mode(log_likelihood: LogLikelihood, mean: Array, variance: Array) -> _Peak:
     """Look a standard deviation to both sides, stride until the slope changes sign, close in."""
     width = jnp.sqrt(variance)
-
-    class _PeakSearch(NamedTuple):
-        probe: Array
-        low: Array
-        high: Array
-        low_slope: Array
-        high_slope: Array
-        stride: Array
-        best: _Peak
-        step: Array
 
     def unfinished(now: _PeakSearch) -> Array:
         steep = jnp.abs(now.best.slope) * width > _FLAT
@@ -182,32 +185,37 @@ def _find_mode(log_likelihood: LogLikelihood, mean: Array, variance: Array) -> _
     def search(now: _PeakSearch) -> _PeakSearch:
         own = lax.stop_gradient(value_and_slope(log_likelihood, now.probe)[1])
         slope = own - (now.probe - mean) / variance
-        rising = slope > 0
-        low, high = jnp.where(rising, now.probe, now.low), jnp.where(rising, now.high, now.probe)
-        low_slope = jnp.where(rising, slope, now.low_slope)
-        high_slope = jnp.where(rising, now.high_slope, slope)
-        open_low, open_high = jnp.isinf(low), jnp.isinf(high)
-        share = low_slope / (low_slope - high_slope)
-        share = jnp.where(now.step % 3 == 2, 0.5, share)
-        probe = low + (high - low) * share
-        probe = jnp.where(open_low, high - now.stride, probe)
-        probe = jnp.where(open_high, low + now.stride, probe)
-        probe = jnp.where(now.step == 0, mean + width, probe)
-        stride = jnp.where((open_low | open_high) & (now.step > 0), 2 * now.stride, now.stride)
         sign = jnp.where(now.step == 0, -1.0, jnp.where(now.step == 1, 1.0, 0.0))
         better = jnp.abs(slope) < jnp.abs(now.best.slope)
+        new = _closed_in(now, slope, mean + width)
         best = _Peak(
             jnp.where(better, now.probe, now.best.place),
             jnp.where(better, slope, now.best.slope),
             now.best.curvature + sign * 0.5 * own / width,
-            lax.rsqrt((low_slope - high_slope) / (high - low)),
+            lax.rsqrt((new.low_slope - new.high_slope) / (new.high - new.low)),
         )
-        return _PeakSearch(probe, low, high, low_slope, high_slope, stride, best, now.step + 1)
+        return new._replace(best=best)
 
     infinite, zero = jnp.full_like(mean, jnp.inf), jnp.zeros_like(mean)
     first = _Peak(mean, infinite, zero, width)
     begin = mean - width, -infinite, infinite, zero, zero, width, first
     return lax.while_loop(unfinished, search, _PeakSearch(*begin, jnp.zeros((), jnp.int32))).best
+
+
+def _closed_in(now: _PeakSearch, slope: Array, second: Array) -> _PeakSearch:
+    """The search after a slope was seen; the second place to look at is given."""
+    rising = slope > 0
+    low, high = jnp.where(rising, now.probe, now.low), jnp.where(rising, now.high, now.probe)
+    low_slope = jnp.where(rising, slope, now.low_slope)
+    high_slope = jnp.where(rising, now.high_slope, slope)
+    open_low, open_high = jnp.isinf(low), jnp.isinf(high)
+    share = jnp.where(now.step % 3 == 2, 0.5, low_slope / (low_slope - high_slope))
+    probe = low + (high - low) * share
+    probe = jnp.where(open_low, high - now.stride, probe)
+    probe = jnp.where(open_high, low + now.stride, probe)
+    probe = jnp.where(now.step == 0, second, probe)
+    stride = jnp.where((open_low | open_high) & (now.step > 0), 2 * now.stride, now.stride)
+    return _PeakSearch(probe, low, high, low_slope, high_slope, stride, now.best, now.step + 1)
 
 
 def _look_around(

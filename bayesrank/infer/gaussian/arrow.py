@@ -105,9 +105,9 @@ class ArrowGaussian(NamedTuple):
         weights = jnp.einsum("gr,grc->gc", rows.values, self._loadings()[_columns(rows)])
         variance = jnp.sum((weights @ self.core.covariance) * weights, axis=1)
         same = owned[:, :, None] & owned[:, None, :] & (group[:, :, None] == group[:, None, :])
-        block = self.spread[group[:, :, None], place[:, :, None], place[:, None, :]]
-        block = jnp.where(same, block, 0.0)
-        own = jnp.einsum("gi,gij,gj->g", rows.values, block, rows.values)
+        spread = self.spread[group[:, :, None], place[:, :, None], place[:, None, :]]
+        spread = jnp.where(same, spread, 0.0)
+        own = jnp.einsum("gi,gij,gj->g", rows.values, spread, rows.values)
         return rows.apply(self.mean), variance + own
 
     def _loadings(self) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -119,63 +120,29 @@ def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = Fa
     NotShortError
         If `short` is asked for and cannot be.
     """
-
-    def run(free: Mapping[str, Array]) -> dict[str, Any]:
-        return source.sites({**inventory.hyperparameters, **free})
-
-    def densities(latents: dict[str, Array], discrete: dict[str, Array]) -> Any:
-        sites = run({**latents, **discrete})
-        known = {name: _latent_outputs(sites[name]) for name in latents}
-        return (
-            {name: density.log_prob for name, density in known.items()},
-            {name: density.parts for name, density in known.items()},
-            {name: sites[name]["value"] for name in known},
-            {
-                name: _observed_outputs(sites[name], inventory.validates)
-                for name in (*inventory.observed, *inventory.given, *inventory.sampled)
-            },
-        )
-
-    def log_densities(names: tuple[str, ...], latents: Mapping[str, Array]) -> Array:
-        sites = run({**inventory.discrete, **latents})
-        total = jnp.zeros(())
-        for name in names:
-            site = sites[name]
-            scale = 1.0 if site["scale"] is None else site["scale"]
-            total += jnp.sum(scale * site["fn"].log_prob(site["value"]))
-        return total
-
-    dtype = jnp.result_type(float)
+    dtype, sites = jnp.result_type(float), _Densities(source, inventory)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
     # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the
     # program.
-    order = sorted(zeros)
-    trace, structure = flat_trace(densities, zeros, inventory.discrete)
-    discrete = sorted(inventory.discrete)
+    order, discrete = sorted(zeros), sorted(inventory.discrete)
+    trace, structure = flat_trace(sites.densities, zeros, inventory.discrete)
     scanned = _scanned(trace, [*order, *discrete])
     trace = split_scans(trace, trace.inputs[: len(zeros)])
     sizes = {name: zeros[name].size for name in inventory.latents}
     affine = identity(sizes, inventory.latents, dtype)
     inputs = [affine[name] for name in order] + [inventory.discrete[name] for name in discrete]
     tables = Tables(inventory.latents) if short else None
-    if tables is None:
-        env = walk(trace, inputs)
-    else:
-        wanted = needed_equations(trace.equations, trace.outputs, ())
-        trace = trace._replace(equations=wanted)
-        env = tables.walk(trace, inputs)
-        inventory = inventory._replace(latents=tables.shapes)
+    trace, env = _walked(trace, inputs, tables)
+    inventory = inventory._replace(latents=tables.shapes) if tables else inventory
     values = [x.value if isinstance(x, Constant) else env[x] for x in trace.outputs]
     latent, _, placed, observed = jax.tree.unflatten(structure, values)
     numbers = jax.tree.unflatten(structure, list(trace.outputs))
     latent_numbers, latent_parts, value_numbers, observed_numbers = numbers
-    own = dict(zip(order, trace.inputs, strict=False))
-    moved = [name for name in order if value_numbers[name] != own[name]]
+    moved = [k for k, x in zip(order, trace.inputs, strict=False) if value_numbers[k] != x]
     reached = _reachability(trace, [*order, *discrete])
     # The density of a hyperparameter is a factor only if it sees a latent.
-    held = [
-        k for k in (*inventory.given, *inventory.sampled) if reached(observed_numbers[k].log_prob)
-    ]
+    maybe = (*inventory.given, *inventory.sampled)
+    held = [k for k in maybe if reached(observed_numbers[k].log_prob)]
     observed = {k: observed[k] for k in (*inventory.observed, *held)}
     return Joint(
         inventory,
@@ -189,10 +156,55 @@ def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = Fa
         reached,
         scanned,
         {k: _same(placed[k], affine[k]) for k in moved if isinstance(placed[k], Affine)},
-        log_densities,
-        lambda: run({**inventory.discrete, **zeros}),
+        sites.log_densities,
+        partial(sites.at, {**sites.inventory.discrete, **zeros}),
         tables,
     )
+
+
+def _walked(
+    trace: FlatTrace, inputs: Sequence[Value], tables: Tables | None
+) -> tuple[FlatTrace, dict[int, Value]]:
+    """The trace, and the value of each of its variables; with tables, of those that are needed."""
+    if tables is None:
+        return trace, walk(trace, inputs)
+    wanted = needed_equations(trace.equations, trace.outputs, ())
+    trace = trace._replace(equations=wanted)
+    return trace, tables.walk(trace, inputs)
+
+
+class _Densities(NamedTuple):
+    """NumPyro's trace of the program, and its densities, as functions of its latents."""
+
+    source: ProgramSource
+    inventory: Inventory
+
+    def at(self, free: Mapping[str, Array]) -> dict[str, Any]:
+        """The trace at values of all sites that are not observed."""
+        return self.source.sites({**self.inventory.hyperparameters, **free})
+
+    def densities(self, latents: dict[str, Array], discrete: dict[str, Array]) -> Any:
+        """What is traced: of latents density, parts and value; and of observed sites."""
+        inventory, sites = self.inventory, self.at({**latents, **discrete})
+        known = {name: _latent_outputs(sites[name]) for name in latents}
+        return (
+            {name: density.log_prob for name, density in known.items()},
+            {name: density.parts for name, density in known.items()},
+            {name: sites[name]["value"] for name in known},
+            {
+                name: _observed_outputs(sites[name], inventory.validates)
+                for name in (*inventory.observed, *inventory.given, *inventory.sampled)
+            },
+        )
+
+    def log_densities(self, names: tuple[str, ...], latents: Mapping[str, Array]) -> Array:
+        """The summed, scaled log densities of named sites."""
+        sites, total = self.at({**self.inventory.discrete, **latents}), jnp.zeros(())
+        for name in names:
+            site = sites[name]
+            scale = 1.0 if site["scale"] is None else site["scale"]
+            total += jnp.sum(scale * site["fn"].log_prob(site["value"]))
+        return total
 
 
 def _latent_outputs(site: dict[str, Any]) -> SiteDensity:

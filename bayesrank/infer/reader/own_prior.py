@@ -104,14 +104,8 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
     else:
         moments = moments_of_mixture(partial(mended, part.log_parts), power)
 
-    factors = Factors(
-        predictors.rows,
-        predictors.offset,
-        moments,
-        jnp.zeros((), loc.dtype),
-        predictors.collinear,
-        False,
-    )
+    seen, none = predictors, jnp.zeros((), loc.dtype)
+    factors = Factors(seen.rows, seen.offset, moments, none, seen.collinear, False)
     back = np.argsort(element)
     proper = jnp.all(jnp.isfinite(loc) & jnp.isfinite(width) & (width > 0))
     rows, recursive = None, name in joint.scanned

@@ -105,26 +105,12 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
         rows = Rows(only.values, only.columns, only.size)
         collinear = jnp.ones(components.size, bool)
         return Predictors(rows, only.offset, lambda eta: [eta.reshape(shapes[0])], collinear)
-    if any(a.columns is None for a in flat):
-        flat = [a.densified() for a in flat]
-    else:
-        width = max(a.values.shape[-1] for a in flat)
-        flat = [a.widened(width) for a in flat]
-    values = jnp.concatenate([a.values for a in flat])
-    sparse = [a.columns for a in flat if a.columns is not None]
-    columns = jnp.concatenate(sparse) if sparse else None
-    offsets = jnp.concatenate([a.offset for a in flat])
+    values, columns, offsets = _stacked(flat)
     owner = np.maximum(components.predictor, 0)
     used = jnp.asarray(components.predictor >= 0)
-
     weighted = values * (spread if columns is None else spread[columns])
-    every = np.arange(offsets.shape[0])
     squared = jnp.where(used, _squared_norm(weighted, columns), -1.0)
-    # The longest row of a component stands for it: others may be zero (the reference category of a
-    # softmax).
-    longest = jnp.zeros(components.size, squared.dtype).at[owner].max(squared)
-    candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
-    first = jnp.full(components.size, every.size).at[owner].min(candidates)
+    first = _longest(squared, owner, used, components.size)
     of_component = first[owner]
     reference = squared[of_component]
     cross = _inner_product(weighted, columns, of_component)
@@ -142,6 +128,30 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
 
     rows = Rows(values[first], None if columns is None else columns[first], flat[0].size)
     return Predictors(rows, offsets[first], expand, collinear)
+
+
+def _stacked(flat: list[Affine]) -> tuple[Array, Array | None, Array]:
+    """Entries (E, r), columns and offsets (E,) of the rows of several flat arrays."""
+    if any(a.columns is None for a in flat):
+        flat = [a.densified() for a in flat]
+    else:
+        width = max(a.values.shape[-1] for a in flat)
+        flat = [a.widened(width) for a in flat]
+    sparse = [a.columns for a in flat if a.columns is not None]
+    columns = jnp.concatenate(sparse) if sparse else None
+    values = jnp.concatenate([a.values for a in flat])
+    return values, columns, jnp.concatenate([a.offset for a in flat])
+
+
+def _longest(squared: Array, owner: np.ndarray, used: Array, count: int) -> Array:
+    """The longest row of each component, which stands for it, shape (count,).
+
+    Others may be zero: the reference category of a softmax.
+    """
+    every = np.arange(squared.shape[0])
+    longest = jnp.zeros(count, squared.dtype).at[owner].max(squared)
+    candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
+    return jnp.full(count, every.size).at[owner].min(candidates)
 
 
 def _inner_product(values: Array, columns: Array | None, others: Array) -> Array:
