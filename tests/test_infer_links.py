@@ -235,11 +235,10 @@ def test_hyperparameters_are_learned_as_with_all_covariances():
     off = sparse.log_evidence - dense.log_evidence
     assert abs(off) < 2 * sparse.log_evidence_error < 4 and dense.log_evidence_error == 0
     with jax.enable_x64(True):
-        free = EstimatedEvidence(engines[1], args, {}, {"step": 0.4})
+        fixed = {"step": 0.4}
+        free = EstimatedEvidence(engines[1], engines[1].trace(args, {}, fixed), fixed)
         sites: Any = (np.ones(300), np.ones(PLAYERS)), (np.ones(300), np.ones(PLAYERS))
-        nowhere, slope = free.evaluate_with_gradient(
-            np.full(3, np.nan), {"step": 0.4}, sites, args, {}
-        )
+        nowhere, slope = free.evaluate_with_gradient(np.full(3, np.nan), sites)
     assert not nowhere.usable and np.isnan(slope).all()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from compilations import keep_covariances_up_to
 from numpy.testing import assert_allclose
 
 from bayesrank import gp
@@ -271,7 +272,7 @@ def centred_by_hand():
 
 @pytest.mark.slow
 def test_the_structure_is_found(monkeypatch):
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 10)
+    keep_covariances_up_to(10, monkeypatch)
     result = EP(with_home, max_sweeps=6, tol=10.0, precision="float32").run(KEY)
     assert isinstance(result, LargeEPResult) and result.posterior.structure == "low_rank"
     with pytest.raises(ValueError, match="and maximize_evidence do without"):
@@ -285,7 +286,7 @@ def test_what_cannot_be_is_refused(monkeypatch):
         read_program(Called(centred_by_hand, (), {}), structure="low_rank")
     with pytest.raises(ValueError, match="needs power=1 and a Gaussian prior of low rank"):
         EP(with_home, structure="low_rank", power=0.5).run(KEY)
-    monkeypatch.setattr("bayesrank.infer.reader.program.MOST_DENSE", 10)
+    keep_covariances_up_to(10, monkeypatch)
     program = read_program(Called(centred_by_hand, (), {}), structure="auto")
     assert not isinstance(program.problem.prior, LowRankPrior)
 

@@ -120,7 +120,7 @@ def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = Fa
     NotShortError
         If `short` is asked for and cannot be.
     """
-    dtype, sites = jnp.result_type(float), _Densities(source, inventory)
+    dtype, sites = jnp.result_type(float), _SitesAt(source, inventory)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
     # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the
     # program.
@@ -173,7 +173,7 @@ def _walked(
     return trace, tables.walk(trace, inputs)
 
 
-class _Densities(NamedTuple):
+class _SitesAt(NamedTuple):
     """NumPyro's trace of the program, and its densities, as functions of its latents."""
 
     source: ProgramSource
