@@ -290,6 +290,7 @@ def test_learning_in_the_background_is_used_once_it_is_done():
     assert loop.params["scale"] != before and loop._posterior._pending is None
 
 
+@pytest.mark.slow
 def test_learning_compiles_once_a_bucket():
     assert [bucket_of(k) for k in (0, 1, 64, 65, 128, 129)] == [64, 64, 64, 128, 128, 256]
     loop = QueryLoop(6, learn_from=3)
