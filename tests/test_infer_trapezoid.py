@@ -10,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import logsumexp
 
 from bayesrank.infer import EP, sites
 from bayesrank.infer.quadrature import tilted_moments
@@ -81,6 +82,32 @@ def test_against_mpmath(family):
     assert_allclose(moments.log_z, log_z, rtol=1e-8, atol=1e-8)
     assert_allclose((VARIANCE * moments.d1 - shift) / np.sqrt(spread), 0.0, atol=1e-8)
     assert_allclose((VARIANCE + VARIANCE**2 * moments.d2) / spread, 1.0, atol=2e-8)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    log_likelihood, _ = FAMILIES["poisson"]
+    return jax.jit(lambda m, v: trapezoid_moments(log_likelihood, m, v))(MEAN, VARIANCE)
+
+
+def test_counts_against_a_fine_grid(counted):
+    moments, is_right = counted
+    assert is_right
+    mode = MEAN.copy()
+    for _ in range(100):
+        bend = 1.0 / VARIANCE + np.exp(mode)
+        mode += np.clip((4.0 - np.exp(mode) - (mode - MEAN) / VARIANCE) / bend, -1.0, 1.0)
+    width = 1.0 / np.sqrt(1.0 / VARIANCE + np.exp(mode))
+    x = mode + width * np.linspace(-40.0, 20.0, 40_001)[:, None]
+    log_mass = 4.0 * x - np.exp(x) - (x - MEAN) ** 2 / (2 * VARIANCE)
+    total = logsumexp(log_mass, axis=0)
+    weight = np.exp(log_mass - total)
+    mean = (weight * x).sum(0)
+    variance = (weight * (x - mean) ** 2).sum(0)
+    log_z = total + np.log(60.0 * width / 40_000) - 0.5 * np.log(2 * np.pi * VARIANCE)
+    assert_allclose(moments.log_z, log_z, rtol=1e-8, atol=1e-8)
+    assert_allclose(VARIANCE * moments.d1, mean - MEAN, atol=1e-7)
+    assert_allclose((VARIANCE + VARIANCE**2 * moments.d2) / variance, 1.0, atol=1e-6)
 
 
 def spike(x):
