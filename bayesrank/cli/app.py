@@ -15,7 +15,7 @@ from bayesrank._version import __version__
 from bayesrank.cli.interrupt import Interrupted, kept, look
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 _COMMANDS = ("ask", "demo", "evaluate", "labels", "learn", "predict", "rank", "rate", "search")
 _COMMANDS += ("stream",)
 _AT = {"demo": "rank"}  # modules of commands that have none of their own

@@ -47,7 +47,6 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
     "--journal",
     type=command.FILE,
     default=Path("answers.jsonl"),
-    show_default=True,
     metavar="FILE",
     help="Where the answers are kept. If it exists, the questions go on from there.",
 )
@@ -56,19 +55,17 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
     metavar="NAME",
     help="Who answers; kept with each answer. How careful each is, is learned.",
 )
-@click.option("--question", default="Which is better?", show_default=True, help="What to ask.")
+@click.option("--question", default="Which is better?", help="What to ask.")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
     default=3,
-    show_default=True,
     help="Stop when the best so many items are settled,",
 )
 @click.option(
     "--sure",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
-    show_default=True,
     help="with this probability.",
 )
 @click.option(

@@ -35,7 +35,6 @@ out = click.option(
     "--out",
     type=FILE,
     default=Path("bayesrank-out"),
-    show_default=True,
     metavar="FOLDER",
     help="Where the results go. Results of an earlier run are replaced.",
 )
@@ -44,7 +43,7 @@ out = click.option(
 def seed(what: str) -> Decorator:
     """Return the option of a seed."""
     kind = click.IntRange(0, 2**32 - 1)
-    return click.option("--seed", type=kind, default=0, show_default=True, help=what)
+    return click.option("--seed", type=kind, default=0, help=what)
 
 
 def quiet(shows: str = "only the table and any warnings") -> Decorator:
@@ -55,7 +54,7 @@ def quiet(shows: str = "only the table and any warnings") -> Decorator:
 def rows(count: int, least: int, what: str) -> Decorator:
     """Return the option of how much is printed."""
     kind = click.IntRange(min=least)
-    return click.option("--rows", type=kind, default=count, show_default=True, help=what)
+    return click.option("--rows", type=kind, default=count, help=what)
 
 
 def options(*given: Decorator) -> Decorator:

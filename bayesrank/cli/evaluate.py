@@ -43,37 +43,29 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 @click.argument("run", type=command.FILE)
 @click.argument("qrels", type=command.FILE)
 @click.option(
-    "-k",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Places that count in the figures with an @.",
+    "-k", type=click.IntRange(min=1), default=10, help="Places that count in the figures with an @."
 )
 @click.option(
     "--gain",
     type=click.Choice(["exponential", "linear"]),
     default="exponential",
-    show_default=True,
     help="Gain of NDCG: 2^label - 1, or the label.",
 )
 @click.option(
     "--min-relevant",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     help="Labels from here on are relevant.",
 )
 @click.option(
     "--ties",
     type=click.Choice(["expected", "trec", "input"]),
     default="expected",
-    show_default=True,
     help="What equal scores are worth: their expected value, trec_eval's order, or file order.",
 )
 @click.option(
     "--undefined",
     default="skip",
-    show_default=True,
     metavar="skip|NUMBER",
     help="What a query counts where a figure is not defined.",
 )
@@ -81,21 +73,18 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
     "--unjudged",
     type=click.Choice(["zero", "skip"]),
     default="zero",
-    show_default=True,
     help="Items without judgement: label 0, or left out.",
 )
 @click.option(
     "--negative-labels",
     type=click.Choice(["refuse", "zero"]),
     default="refuse",
-    show_default=True,
     help="Labels below zero: refused, or taken as 0.",
 )
 @click.option(
     "--prob",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
-    show_default=True,
     help="Probability of the intervals.",
 )
 @command.seed("Seed of the bootstrap.")

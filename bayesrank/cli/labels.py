@@ -46,7 +46,6 @@ What is wrong with a file is said in one line, with exit code 2, and nothing is 
     "--kernel",
     type=click.Choice(["linear", "rbf"]),
     default="linear",
-    show_default=True,
     help="Utilities linear in the features, or smooth functions of them.",
 )
 @click.option("--correlated", is_flag=True, help="Learn how alike utilities of labels are.")
@@ -54,7 +53,6 @@ What is wrong with a file is said in one line, with exit code 2, and nothing is 
     "--hyperparameters",
     type=click.Choice(["maximum", "integrate", "prior"]),
     default="maximum",
-    show_default=True,
     help="Scales of the model: the most probable, averaged over, or the usual ones.",
 )
 @command.options(command.out, command.seed("Of chance."), command.quiet("only any warnings"))

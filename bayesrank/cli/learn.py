@@ -48,11 +48,10 @@ numpy.load("model.npz"): scores are X @ coef + intercept.
     "--method",
     type=click.Choice(["rank-rls", "cone-rank", "lambda-rank"]),
     default="rank-rls",
-    show_default=True,
     help="What to learn by.",
 )
 @command.out
-@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Top places.")
+@click.option("-k", type=click.IntRange(min=1), default=10, help="Top places.")
 @command.options(command.seed("Of chance."), command.quiet())
 def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool
@@ -73,11 +72,7 @@ def learn(
         with run.steps.step("Judging"):
             table, evaluation = _judge(test or train, model, judged, k, seed)
         run.write(
-            {
-                "run.csv": table,
-                "model.npz": _arrays(model, method, learned),
-                **_figures(evaluation),
-            }
+            {"run.csv": table, "model.npz": _arrays(model, method, learned), **_figures(evaluation)}
         )
     where = f"{len(set(judged.query))} queries judged, {len(set(learned.query))} learned from."
     run.show(evaluation_table(evaluation), f"{where} {run.where}")

@@ -15,9 +15,7 @@ def is_log(data: ComparisonData) -> bool:
 
 
 def notes_on(
-    data: ComparisonData,
-    params: Mapping[str, np.ndarray],
-    spread: Mapping[str, np.ndarray] | None,
+    data: ComparisonData, params: Mapping[str, np.ndarray], spread: Mapping[str, np.ndarray] | None
 ) -> tuple[str, ...]:
     """Return sentences for a person who knows none of the methods."""
     notes = [f"{_counts(data)} {_unit(params)}"]

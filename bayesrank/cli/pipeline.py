@@ -230,13 +230,7 @@ def _to_arviz(data: ComparisonData, result: Any) -> Any:
         coords["feature"] = list(data.feature_names)
         dims["lengthscale"] = ["feature"]
     fits = num_draws(data.num_items) * data.num_comparisons <= _NUMBERS_PER_COMPARISON
-    return to_arviz(
-        result,
-        coords=coords,
-        dims=dims,
-        num_predictive=0,
-        log_likelihood=fits,
-    )
+    return to_arviz(result, coords=coords, dims=dims, num_predictive=0, log_likelihood=fits)
 
 
 def _results(ranking: Ranking, analysis: Analysis, settings: Settings) -> dict[str, Any]:

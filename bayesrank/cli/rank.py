@@ -85,7 +85,6 @@ _FRAME = command.options(
         "--crosscheck",
         type=click.Choice(["quick", "full", "none"]),
         default="quick",
-        show_default=True,
         help="Compare the fast fit with simulation (NUTS), after the table: for 20 seconds at "
         "most (quick), as long as it takes (full), or not (none).",
     ),
@@ -144,7 +143,6 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
 @click.option(
     "--hyperparameters",
     default="integrate",
-    show_default=True,
     metavar="CHOICE",
     callback=lambda context, option, text: _hyperparameters(text),
     help="Scales of the model: integrate (average over them), maximum (the most probable), prior "
@@ -160,7 +158,6 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
     "--positive",
     type=click.Choice(["first", "second"]),
     default="first",
-    show_default=True,
     help="Of outcomes that are numbers around 0, the side that those above 0 are for.",
 )
 @click.option(

@@ -83,9 +83,7 @@ def _finite(
     type=click.IntRange(min=2),
     help="Ratings go from 1 to this; if not given, from the lowest to the highest in the file.",
 )
-@click.option(
-    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Items for each user."
-)
+@click.option("--top", type=click.IntRange(min=1), default=10, help="Items for each user.")
 @click.option(
     "--strength",
     type=click.FloatRange(min=0),
@@ -97,7 +95,6 @@ def _finite(
     "--iterations",
     type=click.IntRange(min=1),
     default=200,
-    show_default=True,
     help="Steps of learning after which to stop, settled or not.",
 )
 @command.options(command.out, command.rows(10, 1, "Printed items."), command.quiet())

@@ -46,7 +46,6 @@ judged query is then scored by the weight that the others choose.
     "--out",
     type=command.FILE,
     default=Path("run.csv"),
-    show_default=True,
     metavar="FILE",
     help="Where the scores go; - is standard output. A file that is there is replaced.",
 )
@@ -54,7 +53,6 @@ judged query is then scored by the weight that the others choose.
     "--method",
     type=click.Choice(["bm25", "link-learn"]),
     default="bm25",
-    show_default=True,
     help="Weights of terms; link-learn needs --links, and takes titles for queries where most "
     "documents have one.",
 )
@@ -70,12 +68,9 @@ judged query is then scored by the weight that the others choose.
     help="Judged queries, by which that is learned instead.",
 )
 @click.option(
-    "--language",
-    default="english",
-    show_default=True,
-    help="Of the Snowball stemmer; none leaves words as they are.",
+    "--language", default="english", help="Of the Snowball stemmer; none leaves words as they are."
 )
-@click.option("-k", type=click.IntRange(min=1), default=100, show_default=True, help="Top places.")
+@click.option("-k", type=click.IntRange(min=1), default=100, help="Top places.")
 @command.options(command.seed("Of chance."), command.quiet("only any warnings"))
 def search(
     documents: Path,
@@ -140,13 +135,7 @@ def _counter(language: str) -> Any:
 
 
 def _engine(
-    path: Path,
-    method: str,
-    counter: Any,
-    counts: Any,
-    data: TextData,
-    links: Any,
-    seed: int,
+    path: Path, method: str, counter: Any, counts: Any, data: TextData, links: Any, seed: int
 ) -> Any:
     from bayesrank.datasets import DataError
     from bayesrank.estimators import LinkLearn

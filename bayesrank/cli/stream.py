@@ -63,17 +63,12 @@ _MOST_MONOMIALS = 20_000
     help="Of the lines; judged by the first line if not given.",
 )
 @click.option(
-    "--learner",
-    type=click.Choice(list(_LEARNERS)),
-    default="bayes-point",
-    show_default=True,
-    help="What learns.",
+    "--learner", type=click.Choice(list(_LEARNERS)), default="bayes-point", help="What learns."
 )
 @click.option(
     "--degree",
     type=click.IntRange(1, 5),
     default=1,
-    show_default=True,
     help="Degree of a polynomial in the features. With more than 1,000 monomials bayes-point is an "
     "approximation by 100 examples.",
 )
@@ -81,7 +76,6 @@ _MOST_MONOMIALS = 20_000
     "--forgetting",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.0,
-    show_default=True,
     help="bayes-point: share forgotten at each example.",
 )
 @click.option(
@@ -89,21 +83,18 @@ _MOST_MONOMIALS = 20_000
     "num_members",
     type=click.IntRange(min=1),
     default=100,
-    show_default=True,
     help="Ensembles (oap-bpm, oap-bagging, oap-voted): number of members.",
 )
 @click.option(
     "--tau",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.3,
-    show_default=True,
     help="Ensembles: probability that a member is shown an example.",
 )
 @click.option(
     "--eta",
     type=click.FloatRange(0, min_open=True),
     default=0.1,
-    show_default=True,
     help="widrow-hoff: size of a step.",
 )
 @command.seed("Ensembles: seed of what each member is shown.")
@@ -111,7 +102,6 @@ _MOST_MONOMIALS = 20_000
     "--checkpoint",
     type=command.FILE,
     default=Path("bayesrank-stream.npz"),
-    show_default=True,
     metavar="FILE",
     help="Where what is learned is kept. If it exists, the run goes on from there.",
 )
@@ -119,14 +109,12 @@ _MOST_MONOMIALS = 20_000
     "--every",
     type=click.IntRange(min=1),
     default=1000,
-    show_default=True,
     help="Examples between two reports and checkpoints.",
 )
 @click.option(
     "--on-error",
     type=click.Choice(["refuse", "skip"]),
     default="refuse",
-    show_default=True,
     help="What to do with a bad line: end there, or name it, count it and go on.",
 )
 def stream(
@@ -205,12 +193,7 @@ def _layout(
 
 
 def _check_room(
-    layout: "StreamLayout",
-    learner: str,
-    degree: int,
-    num_members: int,
-    every: int,
-    **others: Any,
+    layout: "StreamLayout", learner: str, degree: int, num_members: int, every: int, **others: Any
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
     from bayesrank._memory import check_room

@@ -15,14 +15,7 @@ from bayesrank.datasets import cells
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
-from bayesrank.datasets.layouts import (
-    COMPARISONS,
-    OUTCOME,
-    ColumnNames,
-    Found,
-    find,
-    overlooked,
-)
+from bayesrank.datasets.layouts import COMPARISONS, OUTCOME, ColumnNames, Found, find, overlooked
 from bayesrank.datasets.orders import read_order_cells
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
 from bayesrank.datasets.preflib import SUFFIXES, NamedOrder, Order, read_orders
