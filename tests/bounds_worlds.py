@@ -54,57 +54,28 @@ class GaussianQueries:
         return Queries(features, np.repeat(np.arange(num_queries), self.size), relevant.astype(int))
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How a bound did over many samples."""
-
-    deviation: Array
-    bound: Array
-
-    @property
-    def coverage(self) -> float:
-        """Share of the samples in which the bound held."""
-        return float(np.mean(self.deviation < self.bound))
-
-    def looseness(self, delta: float) -> float:
-        """Mean bound over the distance that would have been enough, its ``1 - delta`` quantile."""
-        return float(np.mean(self.bound) / np.quantile(self.deviation, 1.0 - delta))
-
-
-def simulate_coverage(
+def coverage_and_looseness(
     problem: GaussianRatings,
     learn: Callable[[Array, NDArray[np.intp]], Array],
     bound: Callable[[Array, int], float],
     *,
-    num_examples: int,
-    num_draws: int,
+    size: int,
+    draws: int,
     alpha: float = 0.0,
-    rng: int | np.random.Generator = 0,
-) -> Coverage:
-    """Learn from many samples and compare the deviations with a bound."""
-    generator = np.random.default_rng(rng)
-    deviation, bounds = np.empty(num_draws), np.empty(num_draws)
-    for draw in range(num_draws):
-        features, labels = problem.sample(num_examples, generator)
+    delta: float = 0.1,
+) -> tuple[float, float]:
+    """Share of samples in which a bound of the error of what was learned held, and how loose it is.
+
+    That is the mean bound over the distance that would have been enough, its 1 - delta quantile.
+    """
+    rng = np.random.default_rng(0)
+    deviation, bounds = np.empty(draws), np.empty(draws)
+    for draw in range(draws):
+        features, labels = problem.sample(size, rng)
         weights = learn(features, labels)
         rho = skew_vector(labels, len(problem.chances))
         empirical = k_partite_error(features @ weights, labels, alpha).mean
         deviation[draw] = abs(empirical - problem.expected_error(weights, rho, alpha))
-        bounds[draw] = bound(rho, num_examples)
-    return Coverage(deviation, bounds)
-
-
-def pick_best(candidates: Array, alpha: float = 0.0) -> Callable[[Array, NDArray[np.intp]], Array]:
-    """Learn by picking the row of `candidates`, shape ``(F, d)``, with least empirical error."""
-
-    def learn(features: Array, labels: NDArray[np.intp]) -> Array:
-        errors = k_partite_error(candidates @ features.T, labels, alpha).mean
-        return candidates[int(np.argmin(errors))]
-
-    return learn
-
-
-def least_squares(features: Array, labels: NDArray[np.intp]) -> Array:
-    """Learn the linear ranking function that fits the ratings by least squares."""
-    centred = features - features.mean(axis=0)
-    return np.linalg.lstsq(centred, labels - labels.mean(), rcond=None)[0]
+        bounds[draw] = bound(rho, size)
+    enough = np.quantile(deviation, 1.0 - delta)
+    return float(np.mean(deviation < bounds)), float(bounds.mean() / enough)
