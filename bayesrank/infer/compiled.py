@@ -164,7 +164,7 @@ def _as_known(constant: Any) -> Any:
 
 def _context() -> Hashable:
     """JAX's settings that code depends on."""
-    config = jax.config
+    config: Any = jax.config
     return config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_default_device
 
 

@@ -87,7 +87,7 @@ class _TracedDensity(dist.Distribution):
         """That of the distribution."""
         return self.inside
 
-    def log_prob(self, value: Any) -> Array:
+    def log_prob(self, value: Any, intermediates: Any = None) -> Array:
         """Its log density."""
 
         def density(value: Any) -> Array:
@@ -101,7 +101,8 @@ class _TracedDensity(dist.Distribution):
 
 
 def _density_of(fn: dist.Distribution, shape: Shape) -> dist.Distribution:
-    kind = int if fn.support.is_discrete else float
+    support: Any = fn.support
+    kind = int if support.is_discrete else float
     at = jnp.broadcast_shapes(shape, fn.shape())
     trace, _ = flat_trace(fn.log_prob, jax.ShapeDtypeStruct(at, jnp.result_type(kind)))
     return type(type(fn).__name__, (_TracedDensity,), {})(fn, trace, at)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 __all__ = ["refuse_stale", "without_stale_traces"]
@@ -47,8 +48,9 @@ def _is_stale(value: Any) -> bool:
         return True
     is_single = value.dtype.itemsize == (8 if value.dtype.kind == "c" else 4)
     owner = value.base
-    alone = isinstance(owner, np.ndarray) and sys.getrefcount(owner) <= _OWN_REFERENCES
-    return bool(jax.config.jax_enable_x64) and is_single and alone and owner.flags.owndata
+    if not is_single or not isinstance(owner, np.ndarray) or not owner.flags.owndata:
+        return False
+    return jnp.result_type(float) == np.float64 and sys.getrefcount(owner) <= _OWN_REFERENCES
 
 
 def without_stale_traces(call: Callable[[], Result]) -> Result:

@@ -26,7 +26,8 @@ def is_real(support: Any) -> bool:
 
 def starts_at_zero(fn: dist.Distribution) -> bool:
     """Whether a site starts at zero: one with real support does."""
-    return not fn.support.is_discrete and (is_real(fn.support) or is_gaussian(fn))
+    support: Any = fn.support
+    return not support.is_discrete and (is_real(support) or is_gaussian(fn))
 
 
 def initial_value(site: dict[str, Any]) -> Array | None:

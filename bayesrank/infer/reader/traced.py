@@ -74,7 +74,10 @@ _number.def_abstract_eval(lambda x: core.ShapedArray(x.shape, x.dtype))
 class ProgramSource(Protocol):
     """A program, from which NumPyro's traces come."""
 
-    validates: bool
+    @property
+    def validates(self) -> bool:
+        """Whether NumPyro validates distributions that do not say so themselves."""
+        ...
 
     def arguments(self) -> tuple[tuple, dict[str, Any]]:
         """What the program is called with."""
@@ -306,12 +309,13 @@ def trace(
         If `params` has a value that does not fit its site, or a parameter that is known is outside
         its domain.
     """
-    args, kwargs, params = as_working_dtype((args, dict(kwargs), dict(params)))
-    traced = partial(_trace, model, params=params, keep_arguments=keep_arguments)
+    called: Any = as_working_dtype((args, dict(kwargs)))
+    given = as_working_dtype(dict(params))
+    traced = partial(_trace, model, params=given, keep_arguments=keep_arguments)
     try:
-        return without_stale_traces(partial(traced, (args, kwargs), as_numpy=False))
+        return without_stale_traces(partial(traced, called, as_numpy=False))
     except NEEDS_VALUES:
-        called = jax.tree.map(_as_numpy, (args, kwargs))
+        called = jax.tree.map(_as_numpy, called)
         return without_stale_traces(partial(traced, called, as_numpy=True))
 
 
@@ -402,12 +406,13 @@ def _taken_out(
     """Inputs and constants in the place of the equations that stood for them; and the others."""
     inputs, constants, kept = {}, dict(traced.constants), []
     for equation in traced.equations:
-        (*_, output), params = equation.outputs or (None,), equation.params
+        params = equation.params
         if equation.primitive is _site_value:
-            inputs[params["name"]] = _Input(output, params["shape"], params["dtype"])
+            (number,) = equation.outputs
+            inputs[params["name"]] = _Input(number, params["shape"], params["dtype"])
         elif equation.primitive is _number:
-            (x,) = equation.inputs
-            constants[output] = x.value if isinstance(x, Constant) else constants[x]
+            (x,), (number,) = equation.inputs, equation.outputs
+            constants[number] = x.value if isinstance(x, Constant) else constants[x]
         else:
             kept.append(equation)
     return inputs, constants, kept
