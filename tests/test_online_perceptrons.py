@@ -1,5 +1,7 @@
 """PRank and its ensembles against the paper's algorithms in plain Python."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -312,8 +314,9 @@ def test_voted_kernel_form_is_the_literal_one(budget):
 @pytest.mark.parametrize("learner", [VotedPRank(K, budget=60), OAPBagging(K, N, budget=60)])
 def test_stored_examples_and_explicit_features_are_the_same(learner):
     kernel = Polynomial(order=2, sigma=1.0)
-    explicit = clone(learner).set_params(kernel=kernel).partial_fit(X, Y)
-    stored = clone(learner).set_params(kernel=1.0 * kernel).partial_fit(X, Y)
+    copies: Any = clone([learner, learner])
+    explicit = copies[0].set_params(kernel=kernel).partial_fit(X, Y)
+    stored = copies[1].set_params(kernel=1.0 * kernel).partial_fit(X, Y)
     assert explicit.coef_.shape[1] == 10 and not len(explicit.support_)
     assert stored.coef_.shape[1] == len(stored.support_) > 0
     np.testing.assert_array_equal(explicit.thresholds_, stored.thresholds_)

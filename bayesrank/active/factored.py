@@ -164,7 +164,7 @@ def best_pair_batch(
     q, max_scored = check_count(q, "q"), check_count(max_scored, "max_scored")
     n, rank = len(mean), factor.shape[1]
     pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
-    out = _keys(check_pairs(() if exclude is None else exclude, n, "exclude"), n)
+    out = _keys(check_pairs(np.zeros((0, 2), int) if exclude is None else exclude, n, "exclude"), n)
     if q > 1:
         # Columns of zeros, which change nothing: compiled code sees one shape.
         factor = np.pad(factor, ((0, 0), (0, 2 * (q - 1))))

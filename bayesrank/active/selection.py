@@ -241,7 +241,7 @@ def _arguments(
     cure = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
     check_room(6 * size * (q + min(chunk, n**2)), what, cure)  # of a chunk and of the best, twice
     pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
-    excluded = check_pairs(() if exclude is None else exclude, n, "exclude")
+    excluded = check_pairs(np.zeros((0, 2), int) if exclude is None else exclude, n, "exclude")
     pairs, excluded = jax.tree.map(lambda a: jnp.asarray(a, jnp.int32), (pairs, excluded))
     return acquisition, beliefs, pairs, excluded, q, chunk
 

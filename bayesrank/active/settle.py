@@ -162,8 +162,16 @@ def _swept(
     mean, covariance, log_det = (made or times(sites)).skills()
     terms = np.asarray(_proposed(_padded(*sites, *margins), told, width, damping)[1])[:count]
     evidence = float(terms.sum()) - 0.5 * log_det + 0.5 * float(sites[1] @ margins[0])
-    done = delta, delta <= _CONVERGED, sweep
-    return Settled(prior.mean + mean, covariance, *sites, evidence, *done)
+    return Settled(
+        mean=prior.mean + mean,
+        covariance=covariance,
+        tau=sites[0],
+        nu=sites[1],
+        log_evidence=evidence,
+        delta=float(delta),
+        converged=bool(delta <= _CONVERGED),
+        num_sweeps=sweep,
+    )
 
 
 @jax.jit

@@ -305,7 +305,7 @@ def _graded_pairs(grades: Array, lists: QueryLists) -> NDArray[np.intp]:
 
 
 def _check_pairs(pairs: ArrayLike, lists: QueryLists) -> NDArray[np.intp]:
-    array = check_pairs(pairs, len(lists.order), what="row")
+    array = check_pairs(np.asarray(pairs), len(lists.order), what="row")
     codes = lists.unsort(lists.codes)[array]
     odd = (codes[:, 0] != codes[:, 1]) | (array[:, 0] == array[:, 1])
     if odd.any():
