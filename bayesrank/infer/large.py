@@ -113,6 +113,10 @@ class LargePosterior(Protocol):
         """``B`` (n, S) and ``d`` (n,), with covariances nearly ``B B' + diag(d)``."""
         ...
 
+    def arrays(self) -> dict[str, Any]:
+        """What it is made of, by name; see `bayesrank.infer.large_state`."""
+        ...
+
 
 class SparseSites(NamedTuple):
     """Sites of short rows, and the prior that they multiply.
@@ -139,6 +143,10 @@ class SparseSites(NamedTuple):
     def gaussian(self) -> SparseGaussian:
         """The Gaussian that prior and sites make."""
         return SparseGaussian(SparsePattern(self.rows()), self.variances, self.tau, self.nu)
+
+    def arrays(self) -> dict[str, Any]:
+        """Rows, prior and sites by name."""
+        return _of_sites(self.rows(), self)
 
 
 class FactorisedPosterior:
@@ -186,6 +194,10 @@ class FactorisedPosterior:
         """``B`` (n, 0) and ``d`` (n,)."""
         return np.zeros((self.variances.size, 0)), self.variances
 
+    def arrays(self) -> dict[str, Any]:
+        """Sites, prior and own variances by name."""
+        return self.sites.arrays() | {"own": self.variances}
+
 
 class ProbedPosterior:
     """Latents whose sparse precision is kept, or what they share beside one.
@@ -231,6 +243,26 @@ class ProbedPosterior:
         factor, diagonal = self.gaussian.factors(self.probes)
         return factor[: self.variances.size], diagonal[: self.variances.size]
 
+    def arrays(self) -> dict[str, Any]:
+        """Sites, prior and probes by name.
+
+        Raises
+        ------
+        ValueError
+            If latents are drawn given one another, or numbers that follow from them are kept too.
+        """
+        gaussian = self.gaussian
+        of_prior = gaussian.arrays()
+        if self.variances.size < gaussian.variances.size:
+            raise ValueError("a posterior of latents with tables of what follows is not written")
+        return _of_sites(gaussian.pattern.rows, gaussian) | self.probes._asdict() | of_prior
+
+
+def _of_sites(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseSites) -> Any:
+    """Rows, prior and sites by name."""
+    rows_of = {"values": rows.values, "columns": rows.columns}
+    return rows_of | {"variances": sites.variances, "tau": sites.tau, "nu": sites.nu}
+
 
 def _differences(first: NDArray[Any], second: NDArray[Any], size: int) -> ShortRows:
     signs = np.where(first == second, 0.0, 1.0)
@@ -266,6 +298,16 @@ class LargeEPResult(EPResult):
         # The one below takes its place, which is computed when it is asked for.
         del self.__dict__["joint_covariance"]
         self.__dict__.update(posterior=posterior, log_evidence_error=log_evidence_error)
+
+    @property
+    def structure(self) -> str:
+        """How the posterior is kept: "factorised", "probes" or "low_rank"."""
+        return self.posterior.structure
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether derivatives of the log evidence are estimated from draws."""
+        return self.structure != "factorised" and self.posterior.gaussian.has_slopes
 
     @cached_property
     def joint_covariance(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -343,13 +385,8 @@ class LargeEPResult(EPResult):
         off = told / np.sqrt(self.posterior.exact_pair_variances(first, second)) - 1
         bias = off[never].mean() if never.any() else 0.0
         how = f"{off.size} pairs, {int(never.sum())} of which never met, each solved by itself"
-        found = Approximation(
-            self.posterior.structure, float(np.sqrt(np.mean(off**2))), float(bias), how
-        )
-        gaussian = self.posterior.gaussian
-        if not isinstance(gaussian, LowRankGaussian):
-            return found
-        return found._replace(rank=gaussian.factor.shape[1], residuals_seen=gaussian.residuals_seen)
+        size, seen = float(np.sqrt(np.mean(off**2))), self.posterior.gaussian
+        return Approximation(self.structure, size, float(bias), how, seen.rank, seen.residuals_seen)
 
     @cached_property
     def trust(self) -> Trust:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bayesrank._states import check_axes
-from bayesrank.infer.gaussian.links import LinkedGaussian
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior, SparseSites
@@ -42,21 +41,7 @@ def posterior_state(posterior: LargePosterior) -> KeptArrays:
     ValueError
         If latents are drawn given one another, or numbers that follow from them are kept too.
     """
-    state: KeptArrays = {"structure": posterior.structure}
-    if isinstance(posterior, FactorisedPosterior):
-        sites = posterior.sites
-        return state | _of_sites(sites.rows(), sites) | {"own": posterior.variances}
-    gaussian: Any = posterior.gaussian
-    if isinstance(gaussian, LinkedGaussian):
-        raise ValueError("a posterior of latents that are drawn given one another is not written")
-    if posterior.variances.size < gaussian.variances.size:
-        raise ValueError("a posterior of latents with tables of what follows is not written")
-    state |= _of_sites(gaussian.pattern.rows, gaussian)
-    probed: Any = posterior
-    state |= probed.probes._asdict()
-    if isinstance(gaussian, LowRankGaussian):
-        state |= {"factor": gaussian.factor, "explained": gaussian.explained}
-    return state
+    return {"structure": posterior.structure, **posterior.arrays()}
 
 
 def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
@@ -82,16 +67,6 @@ def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
         raise ValueError("its rows name latents that it does not have")
     rows = ShortRows(arrays["values"], columns, sizes["n"])
     return _MAKERS[state["structure"]](rows, arrays)
-
-
-def _of_sites(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseSites) -> KeptArrays:
-    return {
-        "values": rows.values,
-        "columns": rows.columns,
-        "variances": sites.variances,
-        "tau": sites.tau,
-        "nu": sites.nu,
-    }
 
 
 def _factorised(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:

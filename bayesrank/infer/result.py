@@ -190,6 +190,10 @@ class EPResult(GaussianMoments):
         is bounded.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
+    structure
+        How the posterior is kept, as `EP` says; "dense" wherever all covariances are.
+    has_slopes
+        Whether the derivative of the log evidence is estimated from draws of the posterior.
     """
 
     model: Callable[..., Any]
@@ -213,6 +217,9 @@ class EPResult(GaussianMoments):
     ends: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     num_samples: int
     rng_key: Array = field(repr=False)
+
+    structure = "dense"
+    has_slopes = False
 
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Independent draws from the posterior; the same ones at every call.

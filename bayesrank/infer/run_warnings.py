@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 
 from bayesrank._stack import outside
-from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.result import AccuracyWarning, EPResult
 
 __all__ = ["ConvergenceWarning", "warn_of"]
@@ -34,7 +33,7 @@ def warn_of(result: EPResult, *, tol: float, structure: str) -> None:
     """
     if not result.converged:
         warnings.warn(_not_converged(result, tol), ConvergenceWarning, stacklevel=outside())
-    alone = isinstance(result, LargeEPResult) and result.posterior.structure == "factorised"
+    alone = result.structure == "factorised"
     if alone and structure == "auto":
         warnings.warn(_KEPT_ALONE, AccuracyWarning, stacklevel=outside())
     if result.missed_mass or result.moment_errors:

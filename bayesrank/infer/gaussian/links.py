@@ -90,10 +90,16 @@ class LinkedGaussian(SparseGaussian):
         Sites, shape (G,).
     """
 
+    has_slopes = True
+
     def __init__(self, pattern: SparsePattern, links: Linkage, tau: Numbers, nu: Numbers) -> None:
         size = links.spread.size
         every = np.concatenate([1 / links.spread, tau]), np.concatenate([np.zeros(size), nu])
         super().__init__(pattern, np.full(size, np.inf), *every, links)
+
+    def arrays(self) -> dict[str, Numbers]:
+        """It is not written."""
+        raise ValueError("a posterior of latents that are drawn given one another is not written")
 
     def slopes(self, mean: Numbers) -> Slopes:
         r"""Derivatives of the log integral, estimated from draws that are made for it.

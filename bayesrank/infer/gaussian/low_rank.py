@@ -158,6 +158,7 @@ class LowRankGaussian:
     """
 
     structure = "low_rank"
+    has_slopes = True
 
     def __init__(
         self,
@@ -189,6 +190,15 @@ class LowRankGaussian:
         self.root_of_w = solve_triangular(lower, np.eye(len(lower)), lower=True).T
         for some in _slices(variances.size, _CHUNK):
             self.root[some] = self.root[some] @ self.root_of_w
+
+    @property
+    def rank(self) -> int:
+        """Of its prior."""
+        return self.factor.shape[1]
+
+    def arrays(self) -> dict[str, Numbers]:
+        """What it is made of beside its rows, sites and variances."""
+        return {"factor": self.factor, "explained": self.explained}
 
     @property
     def residuals_seen(self) -> float:

@@ -205,6 +205,8 @@ class SparseGaussian:
     """
 
     structure = "probes"
+    # Of a prior of low rank; and whether derivatives of the log integral come from draws.
+    rank, residuals_seen, has_slopes = None, 0.0, False
 
     def __init__(
         self,
@@ -385,6 +387,10 @@ class SparseGaussian:
             estimates.append(weight * float(vectors[0] ** 2 @ np.log(values)))
         error = np.std(estimates, ddof=1) / np.sqrt(count)
         return float(near.log_determinant() + np.mean(estimates)), float(error)
+
+    def arrays(self) -> dict[str, Numbers]:
+        """What it is made of beside its rows, sites and variances."""
+        return {}
 
     def quadratic(self, rows: ShortRows) -> Numbers:
         """Variances of the margins of `rows`, shape (G,), by a solution for each."""

@@ -20,28 +20,17 @@ from jax.typing import ArrayLike
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.ep import EP
-from bayesrank.infer.gaussian.links import LinkedGaussian
-from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.slopes import Slopes
 from bayesrank.infer.gaussian.sparse import NotSolvedError
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, Vector
-from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_solution import Kept, NotProperError, TooWideError
 from bayesrank.infer.reader.hyperprior import log_hyperprior
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.traced import ProgramSource
-from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.solution import Solution
 
-__all__ = ["EstimatedEvidence", "is_estimated"]
-
-
-def is_estimated(result: EPResult) -> bool:
-    """Whether the evidence of such a posterior comes with its sweeps, outside of compiled code."""
-    if not isinstance(result, LargeEPResult) or result.posterior.structure == "factorised":
-        return False
-    return isinstance(result.posterior.gaussian, (LinkedGaussian, LowRankGaussian))
+__all__ = ["EstimatedEvidence"]
 
 
 class _Fixed(NamedTuple):

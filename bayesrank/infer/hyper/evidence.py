@@ -19,7 +19,7 @@ from bayesrank._validate import check_count
 from bayesrank.infer.arguments import LearnedParams
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.ascent import ascend
-from bayesrank.infer.hyper.estimated import EstimatedEvidence, is_estimated
+from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.run_warnings import ConvergenceWarning, warn_of
@@ -287,7 +287,7 @@ class _Search:
         # so that a run at those that are learned shares its code.
         first = engine.run_traced(program, start, jax.random.key(0), *called)
         warn_of(first, tol=engine.tol, structure=engine.structure)
-        if is_estimated(first) and not jacobian:
+        if first.has_slopes and not jacobian:
             self.free = EstimatedEvidence(engine, program, params)
         self.first = self.free.flatten(start)
         self.sites = first_sites(first.sites)
