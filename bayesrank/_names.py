@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["check_names", "count_of", "shown"]
+__all__ = ["check_names", "count_of", "look_alikes", "shown"]
 
 # Marks and overrides of the direction of writing: they reorder what stands beside them.
 _DIRECTIONS = dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
@@ -32,6 +32,23 @@ def check_names(names: Sequence[object] | None, count: int) -> list[str]:
 def count_of(number: int, thing: str) -> str:
     """Return a number with what it counts, in the plural unless it is one."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def look_alikes(names: Sequence[str]) -> list[tuple[str, ...]]:
+    r"""Names that differ in case, blanks, invisible letters or Unicode form alone, together.
+
+    Examples
+    --------
+    >>> look_alikes(["Tea", "Milk", "tea", "Tea\u200b"])
+    [('Tea', 'tea', 'Tea\u200b')]
+    """
+    known: dict[str, list[str]] = {}
+    for name in names:
+        plain = unicodedata.normalize("NFC", name.casefold())
+        if not plain.isascii():
+            plain = "".join(x for x in plain if unicodedata.category(x) != "Cf")
+        known.setdefault(" ".join(plain.split()), []).append(name)
+    return [tuple(each) for each in known.values() if len(each) > 1]
 
 
 def shown(text: str) -> str:

@@ -360,6 +360,17 @@ def test_files_that_are_not_what_their_name_says(tmp_path, name):
         read_comparisons(tmp_path / name)
 
 
+def test_names_that_look_alike_are_told(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text("winner,loser\nTea,tea\nMilk,Mi\u200blk\ne\u0301,\u00e9\na  b,a\u00a0b\nx,y\n")
+    data = read_comparisons(path)
+    assert data.num_items == 10
+    assert data.overlooked == (
+        "Items whose names differ in case, blanks or invisible letters alone are taken apart: "
+        "'Tea' and 'tea'; 'Milk' and 'Mi\\u200blk'; 'e\\u0301' and '\\xe9'; and 1 more.",
+    )
+
+
 def test_an_array_of_json_is_read_as_its_lines_are(tmp_path):
     path = tmp_path / "c.json"
     path.write_text(json.dumps(records(SIDES["arena"]), indent=1))

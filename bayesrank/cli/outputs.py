@@ -15,13 +15,13 @@ import io
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import click
-
 from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync
+from bayesrank._names import shown
 from bayesrank.cli.interrupt import at_the_end, keep, look, undivided
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
@@ -113,7 +113,11 @@ def write_tables(tables: NamedTables) -> None:
             # Python before 3.13 quotes a carriage return only where lines end with one.
             csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
             file.flush()  # what there is no room for is told before any file is put in place
-    click.echo(printed.getvalue().decode(), nl=False)
+    text = printed.getvalue().decode()
+    if sys.stdout.isatty():  # names may not command it; elsewhere they are kept as they are
+        text = "".join(f"{shown(line)}\n" for line in text.removesuffix("\n").split("\n"))
+    sys.stdout.write(text if printed.tell() else "")
+    sys.stdout.flush()
 
 
 def give_tables(tables: NamedTables, cure: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._memory import check_room
+from bayesrank._names import look_alikes
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.data import ComparisonData, OrderEvents
@@ -273,10 +274,20 @@ def _from_outcomes(whole: Found, said: _Battles, known: Items | None) -> Compari
         position=position,
         position_label=said.position_label,
         notes=said.notes,
-        overlooked=overlooked(whole.rest),
+        overlooked=(*overlooked(whole.rest), *_alike(names)),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)
+
+
+def _alike(names: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence on items that may be one, by their names."""
+    pairs = [" and ".join(map(ascii, each)) for each in look_alikes(names)]
+    if not pairs:
+        return ()
+    said = "; ".join(pairs[:3]) + (f"; and {len(pairs) - 3:,} more" if len(pairs) > 3 else "")
+    what = "Items whose names differ in case, blanks or invisible letters alone"
+    return (f"{what} are taken apart: {said}.",)
 
 
 def _labelled(found: Found) -> dict[str, Any]:
@@ -347,7 +358,8 @@ def _from_order_cells(found: Found, known: Items | None) -> ComparisonData:
     names = tuple(dict.fromkeys(name for order in orders for group in order for name in group))
     data = _from_orders(table.path, names, said, known)
     ignored = tuple(column.name for column in found.rest)
-    return replace(data, ignored_columns=ignored, overlooked=overlooked(found.rest))
+    told = (*overlooked(found.rest), *_alike(data.names))
+    return replace(data, ignored_columns=ignored, overlooked=told)
 
 
 def _from_orders(

@@ -70,7 +70,8 @@ class ComparisonData:
     notes
         Sentences on how the file was understood, and what of it was left out.
     overlooked
-        Sentences on columns that look as if they should have been used.
+        Sentences on columns that look as if they should have been used, and on items that may be
+        one, by their names.
     """
 
     names: tuple[str, ...]
