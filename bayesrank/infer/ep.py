@@ -306,7 +306,8 @@ class EP:
         rng_key
             Random key of the posterior draws; the posterior itself is deterministic.
         *args, **kwargs
-            Arguments of the program.  Code is compiled once for arguments of the same shapes.
+            Arguments of the program, which runs once.  Code is compiled once for programs that
+            compute the same of arrays of the same shapes.
         params
             Values of sites to be held fixed, by name.  Hyperparameters that are not named take
             their initial value (`param` sites) or the median of their prior.

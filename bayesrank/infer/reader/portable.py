@@ -20,7 +20,7 @@ from bayesrank.infer.reader.predictors import SupportsTiltedMoments
 
 __all__ = ["portable"]
 
-_KNOWN = ("numpyro", "bayesrank", "tinygp")
+_KNOWN = ("numpyro", "bayesrank")
 
 Shape = tuple[int, ...]
 
