@@ -59,15 +59,7 @@ class BoundedMargins(NamedTuple):
 def bounded_margins(
     mean: Numbers, covariance: Numbers, ends: tuple[Numbers, Numbers] | None
 ) -> BoundedMargins | None:
-    """Margins of the latents with bounded support, or None where there are none.
-
-    Parameters
-    ----------
-    mean, covariance
-        Of all latents, shapes (n,) and (n, n).
-    ends
-        Lower and upper ends of their supports, shape (n,), infinite where there is none; or None.
-    """
+    """Margins of the latents with bounded support; `ends` (n,) are infinite where there is none."""
     if ends is None:
         return None
     lower, upper = (np.asarray(x, float) for x in ends)
@@ -134,14 +126,9 @@ def square_root(covariance: np.ndarray) -> np.ndarray:
 
 
 def log_gaussian(root: np.ndarray, white: np.ndarray) -> np.ndarray:
-    """Log density of Gaussian draws ``R z`` from white ones, but for a constant.
+    """Log density (...) of Gaussian draws ``R z`` from white ones (..., n), but for a constant.
 
-    Parameters
-    ----------
-    root
-        Of `square_root`. Where it is singular, the density is that in the directions it has.
-    white
-        Shape (..., n).
+    Where the root is singular, it is the density in the directions that it has.
     """
     triangular = not np.triu(root, 1).any()
     scales = np.abs(np.diagonal(root)) if triangular else np.linalg.norm(root, axis=0)

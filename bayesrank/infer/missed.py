@@ -79,20 +79,7 @@ class Faults(NamedTuple):
 def faults_of(
     log_likelihood: LogLikelihood, mean: Array, variance: Array, found: TiltedMoments
 ) -> Faults:
-    """Compare the moments of tilted distributions with those on a grid.
-
-    Parameters
-    ----------
-    log_likelihood, mean, variance
-        As `tilted_moments` takes them.
-    found
-        The moments that were found, of shape (G,).
-
-    Returns
-    -------
-    Faults
-        Of shape (G,).
-    """
+    """Compare moments (G,) found of tilted distributions with those on a grid; shape (G,)."""
     size = max(mean.size, 1)
     cells = int(np.clip(2 ** int(np.log2(_BUDGET / size)), _FEWEST, _MOST))
     chunk = int(np.clip(2 ** int(np.log2(_CHUNK / size + 1)), 1, cells))

@@ -145,22 +145,9 @@ def affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
 def walk(
     trace: FlatTrace, inputs: Sequence[Value], rule: AffineRule = affine_rule
 ) -> dict[int, Value]:
-    """Evaluate a trace with some of its inputs affine in the latents.
+    """The value of every variable of a trace: an array, an `Affine`, or a `Degree` otherwise.
 
-    Parameters
-    ----------
-    trace
-        The traced program.
-    inputs
-        One value for each of ``trace.inputs``: an array, or an `Affine`.
-    rule
-        What evaluates an equation whose results are affine.
-
-    Returns
-    -------
-    dict
-        The value of every variable: arrays where it is constant, `Affine` where it is affine, a
-        `Degree` otherwise.
+    `inputs` has a value for each of the trace; `rule` evaluates equations with affine results.
     """
     env: dict[int, Value] = dict(trace.constants)
     env.update(zip(trace.inputs, inputs, strict=True))

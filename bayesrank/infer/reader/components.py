@@ -89,21 +89,8 @@ def find_components(
 ) -> Components:
     """Join the predictor elements that some element of `output` depends on together.
 
-    Parameters
-    ----------
-    trace
-        The program's trace.
-    equations
-        Its nonlinear part, in order.
-    shapes
-        Shapes of the affine arrays that enter, by variable number.
-    output
-        Variable number of the array of log densities.
-
-    Raises
-    ------
-    UnknownValueError
-        When the structure depends on an array whose values are not known while tracing.
+    `shapes` are those of the affine arrays that enter `equations`. Raises `UnknownValueError`
+    if which elements hang together depends on a value that is being traced.
     """
     marks: dict[int, np.ndarray] = {}
     total = 0

@@ -104,19 +104,7 @@ def grouped(names: Sequence[str], parents: Callable[[str], frozenset[str]]) -> l
 def conditional(
     joint: Joint, group: Sequence[str], before: Sequence[str], locals_: Sequence[Local]
 ) -> Conditional:
-    """A group of latents given those before it.
-
-    Parameters
-    ----------
-    joint
-        The program's densities.
-    group
-        The sites of the group.
-    before
-        The sites before it, in order.
-    locals_
-        Each site of the group given all others.
-    """
+    """A group of latents given those before it, from each of its sites given all others."""
     loc = jnp.concatenate([site.loc for site in locals_])
     diagonal = all(site.covariance.ndim == 1 for site in locals_)
     spreads = [site.covariance for site in locals_]

@@ -89,13 +89,6 @@ def latent_density(fn: dist.Distribution, value: Array) -> SiteDensity:
     """Log density of a latent site's elements, minus infinity outside of its support.
 
     NumPyro's own is a number there for some distributions, and for others none.
-
-    Parameters
-    ----------
-    fn
-        The site's distribution.
-    value
-        Its value, shape of the site.
     """
     fn = elementwise(fn)
     lower, upper = bounds(fn)

@@ -36,25 +36,11 @@ class Grouped(NamedTuple):
 def grouped_latents(
     joint: Joint, core: Sequence[str], stated: Mapping[str, Local]
 ) -> Grouped | None:
-    """Find latents that can be eliminated group by group.
+    """Find latents that can be eliminated group by group; None where they are few.
 
     They are independent of each other and of all other latents, no other latent depends on them,
     and they and all observed sites that they reach stand in one plate. An element of the plate is
-    then a group: that is what a plate says.
-
-    Parameters
-    ----------
-    joint
-        The program.
-    core
-        Names of the latents that the data touch.
-    stated
-        The Gaussian ones of these latents, each given all others.
-
-    Returns
-    -------
-    Grouped or None
-        Those of the plate that has most of them, where they are many.
+    then a group: that is what a plate says. `stated` holds the Gaussian latents given all others.
     """
     plates = joint.inventory.plates
     best, most = None, _MANY - 1

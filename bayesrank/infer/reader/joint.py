@@ -108,17 +108,7 @@ class Joint(NamedTuple):
 def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = False) -> Joint:
     """Trace a program's densities over its latents and find what is affine.
 
-    Parameters
-    ----------
-    source, inventory
-        The program and its sites.
-    short
-        Whether to keep long rows in tables.
-
-    Raises
-    ------
-    NotShortError
-        If `short` is asked for and cannot be.
+    `short` keeps long rows in tables, or raises `NotShortError`.
     """
     dtype, sites = jnp.result_type(float), _SitesAt(source, inventory)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}

@@ -39,23 +39,9 @@ class NonlinearPart(NamedTuple):
 
 
 def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = None) -> NonlinearPart:
-    """The nonlinear part of the trace before one of its outputs.
+    """The nonlinear part of the trace before an output, or the parts of a mixture, of a site.
 
-    Parameters
-    ----------
-    joint
-        The program's densities.
-    name
-        The site whose density it is.
-    output
-        Number of the output.
-    parts
-        Number of the parts that it is computed from, where it is a mixture.
-
-    Raises
-    ------
-    ValueError
-        If the site's structure depends on an array that is being traced.
+    It is refused if its structure depends on an array that is being traced.
     """
     constants = [k for k, v in joint.env.items() if not isinstance(v, Degree)]
     equations = needed_equations(joint.trace.equations, [output], constants)

@@ -77,18 +77,7 @@ class Observed(NamedTuple):
 
 
 def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
-    """Factors of all observed sites.
-
-    Parameters
-    ----------
-    joint, power, spread
-        As of `observed_factors`.
-
-    Raises
-    ------
-    ValueError
-        If what is observed cannot be taken apart; the message names the site.
-    """
+    """Factors of all observed sites, or the refusal that names the site; see `observed_factors`."""
     factors: dict[str, Factors] = {}
     quadratic: list[str] = []
     constant = jnp.zeros((), spread.dtype)

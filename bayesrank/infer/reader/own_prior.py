@@ -59,22 +59,7 @@ class OwnPrior(NamedTuple):
 
 
 def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
-    """Split the prior of a latent into a Gaussian and factors.
-
-    Parameters
-    ----------
-    joint
-        The program's densities.
-    name
-        The latent.
-    power
-        Power of EP.
-
-    Raises
-    ------
-    ValueError
-        If its elements do not see one direction of the latents each.
-    """
+    """Split the prior of a latent into a Gaussian and factors, or refuse it."""
     numbers = joint.latent_numbers[name], joint.latent_parts[name]
     part = nonlinear_part(joint, name, *numbers)
     own, components = positions(joint, [name]), part.components

@@ -86,17 +86,8 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
     """Choose one predictor for each component, and express the others by it.
 
     Elements of one component see the latents along one direction: row ``a_j`` is ``c_j`` times its
-    component's row.  Whether they do is judged on the scale of the latents' prior: a small
-    coefficient of a latent that varies much is no small one.
-
-    Parameters
-    ----------
-    arrays
-        The affine arrays that enter the likelihood.
-    components
-        Which of their elements hang together.
-    spread
-        Prior standard deviations of all latents, shape (n,).
+    component's row.  Whether they do is judged on the scale of the latents' prior, of standard
+    deviations `spread` (n,): a small coefficient of a latent that varies much is no small one.
     """
     shapes = [a.shape for a in arrays]
     flat = [a.reshape((int(np.prod(a.shape, dtype=int)),)) for a in arrays]

@@ -231,20 +231,7 @@ def joint_prior(
 def extend(
     mean: Array, covariance: Array, conditionals: Sequence[Conditional]
 ) -> tuple[Array, Array]:
-    """Append sites to a joint Gaussian.
-
-    Parameters
-    ----------
-    mean, covariance
-        Of the sites before, shapes (n,) and (n, n).
-    conditionals
-        The sites to append, in order.
-
-    Returns
-    -------
-    tuple
-        Mean and covariance of all.
-    """
+    """Append sites in order to a joint Gaussian of mean (n,) and covariance (n, n)."""
     for site in conditionals:
         own = as_matrix(site.covariance)
         if site.rows is None:

@@ -35,15 +35,7 @@ __all__ = ["split_scans"]
 
 
 def split_scans(trace: FlatTrace, affine: Sequence[int]) -> FlatTrace:
-    """Rewrite the scans of a trace; variables that it has keep their numbers.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    affine
-        Its inputs that are latents.
-    """
+    """Rewrite the scans of a trace, whose inputs `affine` are latents; numbers stay the same."""
     if all(equation.name != "scan" for equation in trace.equations):
         return trace
     orders = dict.fromkeys(affine, 1)

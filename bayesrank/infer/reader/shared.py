@@ -57,21 +57,9 @@ class _SitePrior(NamedTuple):
 def shared_prior(
     joint: Joint, tables: Tables, core: Sequence[Sequence[str]], most: int
 ) -> Shared | None:
-    """The prior of latents, and of the tables that data or priors see.
+    """The prior of latents, and of the tables that data or priors see; `core` are groups in order.
 
-    Parameters
-    ----------
-    joint, tables
-        The program's densities, read with short rows.
-    core
-        The latents, in groups, each after those that it depends on.
-    most
-        How many may be shared.
-
-    Returns
-    -------
-    Shared or None
-        None where no latents are shared, or all, or too many.
+    None where no latents are shared, or all, or more than `most`.
     """
     names = tuple(name for group in core for name in group)
     shared = _shared_sites(joint, tables, names)
