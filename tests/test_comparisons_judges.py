@@ -75,10 +75,8 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n in ("skills", "all") else pytest.param(n, marks=pytest.mark.slow) for n in PARTS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARTS)
 def test_the_solver_has_the_means_and_variances_of_ep(name):
     _, pairs, log = simulate(1, 5, 3, 2, 120)
     log = {part: log[part] for part in PARTS[name]}
@@ -246,7 +244,8 @@ def test_a_tie_width_that_was_given_has_no_interval():
 
 
 def test_without_any_part_it_is_a_ranking_of_skills():
-    ranker = ArenaRanker().fit([("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")])
+    games = [("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")]
+    ranker = ArenaRanker(hyperparameters="maximum").fit(games)
     assert ranker.rank().name == ["a", "b", "c"]
     assert ranker.effects() == [] and ranker.notes() == ()
     assert len(ranker.judges()) == 0
