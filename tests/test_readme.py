@@ -50,6 +50,7 @@ def test_the_loop_ranks_after_few_questions():
     assert len(variables["loop"].answers) == 6
 
 
+@pytest.mark.slow
 def test_the_program_gives_what_laplace_gives_nearly():
     """Against the mode and curvature of the log posterior, found by Newton's method."""
     variables = _run(2)
