@@ -110,6 +110,7 @@ def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
     assert code == 2 and "5 items, and 4 are given; add 'Ristretto' at their end again" in err
 
 
+@pytest.mark.slow
 def test_an_item_can_be_named_and_the_rule_stops(items, capsys, monkeypatch):
     rule = ("--top", "1", "--sure", "0.3")
     code, out, _ = run(capsys, monkeypatch, ["1", "c", "Nobody", "q"], items, *rule)
