@@ -197,14 +197,7 @@ class IntegratedEP:
         means = np.stack([np.asarray(components[k].mean, float) for k in kept])
         covariances = np.stack([np.asarray(components[k].covariance, float) for k in kept])
         unconverged = sum(not bool(components[k].converged) for k in kept)
-        centre = weights @ means
-        between = means - centre
-        moments = GaussianMoments(
-            shapes=survey.shapes,
-            joint_mean=centre,
-            joint_covariance=np.tensordot(weights, covariances, 1)
-            + (between.T * weights) @ between,
-        )
+        moments = _moments_of(weights, means, covariances, survey.shapes)
         heights = [components[k].evaluation for k in kept]
         ends = components[kept[0]].ends
         owner, draws, logs = _draw(weights, means, covariances, ends, num_samples, seed)
@@ -321,6 +314,19 @@ class _Survey:
             if self.enough(weighted) or len(batches) == _MOST_ROUNDS:
                 return weighted, components
             proposal = weighted.refitted(proposal).widened(_COUNTING)
+
+
+def _moments_of(
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariances: np.ndarray,
+    shapes: dict[str, tuple[int, ...]],
+) -> GaussianMoments:
+    """Moments of a mixture of Gaussians (K,), (K, n), (K, n, n)."""
+    centre = weights @ means
+    between = means - centre
+    covariance = np.tensordot(weights, covariances, 1) + (between.T * weights) @ between
+    return GaussianMoments(shapes=shapes, joint_mean=centre, joint_covariance=covariance)
 
 
 def _that_count(weights: np.ndarray) -> np.ndarray:

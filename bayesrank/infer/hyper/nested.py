@@ -138,28 +138,15 @@ class NestedEP:
             If a trajectory diverged, EP did not converge at some of the draws, or the chains
             disagree.
         """
-        check_count(num_warmup, "num_warmup")
-        check_count(num_samples, "num_samples", 4)
-        check_count(num_chains, "num_chains")
-        if not 0 < target_accept_prob < 1:
-            raise ValueError(
-                f"target_accept_prob must be between 0 and 1, got {target_accept_prob}"
-            )
+        _check_walk(num_warmup, num_samples, num_chains, target_accept_prob)
         advance = callback or (lambda share: None)
         walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
         # Factorisations are small and many: threads inside one of them only get in the way.
         precise = self.engine.precision == "float64"
         with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
             walk = self._prepare(args, kwargs, dict(params or {}))
-            points, divergent = run_nuts(
-                walk,
-                walk_key,
-                num_warmup,
-                num_samples,
-                num_chains,
-                lambda x: advance(0.7 * x),
-                target_accept_prob=target_accept_prob,
-            )
+            lengths = num_warmup, num_samples, num_chains, lambda x: advance(0.7 * x)
+            points, divergent = run_nuts(walk, walk_key, *lengths, target_accept_prob)
             weights = importance_sampler(walk, _IMPORTANCE_DRAWS, batch=None)(
                 evidence_key, *_moments(walk.whiten(points))
             )
@@ -239,6 +226,17 @@ class NestedEP:
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
         return _Latents(moments, moments.by_site(stacked), logs, unconverged)
+
+
+def _check_walk(
+    num_warmup: int, num_samples: int, num_chains: int, target_accept_prob: float
+) -> None:
+    """Refuse numbers of draws that are none, and a share that is none."""
+    check_count(num_warmup, "num_warmup")
+    check_count(num_samples, "num_samples", 4)
+    check_count(num_chains, "num_chains")
+    if not 0 < target_accept_prob < 1:
+        raise ValueError(f"target_accept_prob must be between 0 and 1, got {target_accept_prob}")
 
 
 class _Latents(NamedTuple):

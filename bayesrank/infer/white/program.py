@@ -157,14 +157,7 @@ def white_program(
     data = {name: params[name] for name in given_factors}
     hidden = {name: value for name, value in params.items() if name not in data}
     model = handlers.condition(model, data=data)
-    if dropped:
-
-        @jit
-        def values() -> dict[str, Array]:
-            sites = run_with(model, args, kwargs, params)
-            return {name: sites[name]["value"] for name in dropped}
-
-        hidden |= values()
+    hidden |= _values(dropped, model, args, kwargs, params)
     seeded = handlers.seed(model, jax.random.key(0))
     fixed = handlers.block(handlers.substitute(seeded, data=hidden), hide=list(hidden))
     white = whiten(fixed)
@@ -196,6 +189,19 @@ def white_program(
         return jnp.where(jnp.stack(inside).all(), density, -jnp.inf)
 
     return program._replace(log_joint=log_joint)
+
+
+def _values(
+    names: tuple[str, ...], model: Callable[..., Any], args: tuple, kwargs: Any, params: Any
+) -> dict[str, Array]:
+    """Values of sites, by name."""
+
+    @jit
+    def values() -> dict[str, Array]:
+        sites = run_with(model, args, kwargs, params)
+        return {name: sites[name]["value"] for name in names}
+
+    return values() if names else {}
 
 
 def _is_latent(site: dict[str, Any]) -> bool:
