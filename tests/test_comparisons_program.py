@@ -1,6 +1,7 @@
 """The one program of comparisons has the density of each program that it replaced, written out."""
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,15 +29,20 @@ POSITION, JUDGES = RNG.integers(-1, 2, K), RNG.integers(0, 3, K)
 GROUPS, PERIOD = RNG.integers(0, 2, K), RNG.integers(0, 3, K)
 TIMES, X = np.array([0.0, 0.3, 1.0]), RNG.normal(size=(N, 2))
 ORDERS = events([[2, 0, 1], [1, (0, 2)], [4, 3, 2, 0]], N)
-EVERYTHING = {"position": POSITION, "judges": JUDGES, "groups": GROUPS, "outcomes": OUTCOMES}
+EVERYTHING: dict[str, Any] = {
+    "position": POSITION,
+    "judges": JUDGES,
+    "groups": GROUPS,
+    "outcomes": OUTCOMES,
+}
 EVERYTHING |= {"num_judges": 3, "num_groups": 2, "weights": WEIGHTS}
 
 
-def normal(name, scale, *shape):
+def normal(name, scale, *shape) -> Any:
     return numpyro.sample(name, dist.Normal(0.0, scale).expand(shape).to_event(len(shape)))
 
 
-def log_normal(name, median=1.0, sd=1.0, **kwargs):
+def log_normal(name, median=1.0, sd=1.0, **kwargs) -> Any:
     return numpyro.sample(name, dist.LogNormal(math.log(median), sd), **kwargs)
 
 
@@ -53,7 +59,9 @@ def everything():
     skill = f + added[GROUPS]
     rows = np.arange(K)
     spread = log_normal("reliability_scale", 0.3, 0.5)
-    reliability = numpyro.sample("reliability", dist.LogNormal(0.0, spread).expand([3]).to_event(1))
+    reliability: Any = numpyro.sample(
+        "reliability", dist.LogNormal(0.0, spread).expand([3]).to_event(1)
+    )
     margin = reliability[JUDGES] * (skill[rows, PAIRS[:, 0]] - skill[rows, PAIRS[:, 1]])
     margin += POSITION * numpyro.sample("position_effect", dist.Normal(0.0, 1.0))
     margin += POSITION * normal("bias", log_normal("bias_scale", 0.3), 3)[JUDGES]
@@ -67,8 +75,8 @@ def walk():
     scale, drift = log_normal("scale"), log_normal("drift")
     gaps = np.minimum(TIMES[:, None], TIMES)
     whole = dist.MultivariateNormal(jnp.zeros(3), scale**2 + drift**2 * gaps + 1e-9 * jnp.eye(3))
-    f, past = numpyro.sample("f", dist.Normal(0, 1).expand([N]).to_event(1).mask(False)), None
-    past = numpyro.sample("past", dist.Normal(0, 1).expand([N, 2]).to_event(2).mask(False))
+    f: Any = numpyro.sample("f", dist.Normal(0, 1).expand([N]).to_event(1).mask(False))
+    past: Any = numpyro.sample("past", dist.Normal(0, 1).expand([N, 2]).to_event(2).mask(False))
     skills = jnp.concatenate([past, f[:, None]], 1)
     numpyro.factor("prior", whole.log_prob(skills).sum())
     margin = skills[PAIRS[:, 0], PERIOD] - skills[PAIRS[:, 1], PERIOD]
@@ -76,7 +84,7 @@ def walk():
 
 
 def orders(f):
-    noise = numpyro.sample("noise", dist.Normal(0, 1).expand(ORDERS.items.shape).to_event(2))
+    noise: Any = numpyro.sample("noise", dist.Normal(0, 1).expand(ORDERS.items.shape).to_event(2))
     for event, (items, better, worse) in enumerate(zip(*ORDERS, strict=True)):
         performance = f[np.maximum(items, 0)] + noise[event]
         for row, (upper, lower) in enumerate(zip(better, worse, strict=True)):

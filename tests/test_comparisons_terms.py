@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,17 +48,18 @@ def test_the_program_draws_the_sites_of_a_term_where_its_column_is_there(term):
 
 
 def test_rows_of_comparisons_to_come_are_those_of_the_program():
-    columns = COLUMNS["position"] | COLUMNS["groups"] | COLUMNS["tied"]
+    columns: dict[str, Any] = COLUMNS["position"] | COLUMNS["groups"] | COLUMNS["tied"]
     data = replace(NOTHING, **columns)
-    params = {"scale": 1.2, "group_scale": 0.4, "tie_width": 0.3}
+    params: dict[str, Any] = {"scale": 1.2, "group_scale": 0.4, "tie_width": 0.3}
     shapes = {"f": (4,), "group_skill": (2, 4), "position_effect": ()}
     skills = EPSkills(SimpleNamespace(shapes=shapes))
-    latents = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
+    latents: dict[str, Any] = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
     joint = np.concatenate([np.ravel(latents[name]) for name in shapes])
     with handlers.seed(rng_seed=0), handlers.substitute(data=latents | params):
         trace = handlers.trace(thurstone).get_trace(4, PAIRS, **arguments_of(data))
     for row, pair in enumerate(PAIRS):
-        asked = Asked(*pair[:, None], data.position[row], data.groups[row])
+        first, second = pair[:, None]
+        asked = Asked(first, second, columns["position"][row], columns["groups"][row])
         values, at = margin_rows(asked, skills.at)
         found = np.sum(values[0] * joint[at[0]])
         np.testing.assert_allclose(found, trace["comparison"]["fn"].margin[row], rtol=1e-5)

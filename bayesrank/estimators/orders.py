@@ -96,7 +96,7 @@ class OrderRanker(NamedRanker):
 
     def fit(
         self,
-        orders: Iterable[Sequence[Any]],
+        orders: Iterable[Sequence[Any]] | ComparisonData,
         y: None = None,
         *,
         sample_weight: ArrayLike | None = None,
@@ -106,7 +106,7 @@ class OrderRanker(NamedRanker):
 
         Parameters
         ----------
-        orders : iterable of sequences
+        orders : iterable of sequences, or ComparisonData with orders
             Each order's names, best first; a list, tuple or set in the place of a name is a group
             of which nothing is said but that all in it are worse than what comes before and better
             than what comes after. ``["a", "b", ["c", "d"]]`` is the best two of four, and

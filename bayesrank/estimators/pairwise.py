@@ -155,8 +155,9 @@ class PairwiseRanker(NamedRanker):
 
         Parameters
         ----------
-        comparisons : table, or array-like of shape (K, 2)
-            Names of winner and loser of each comparison; repeats count. A table has the columns
+        comparisons : ComparisonData, table, or array-like of shape (K, 2)
+            What `bayesrank.datasets.read_comparisons` returns; or names of winner and loser of each
+            comparison; repeats count. A table has the columns
             ``winner`` and ``loser``, and perhaps ``tie`` (1 where the two were judged equal),
             ``weight`` and ``time``.
         y : None
