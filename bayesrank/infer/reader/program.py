@@ -82,8 +82,6 @@ class Program(NamedTuple):
         Unobserved sites on which nothing depends and that are not Gaussian: they integrate to one.
     block_sites
         Name of the observed site behind each block of `problem`.
-    gaussian
-        Whether all factors are Gaussian, so that one sweep is exact.
     checks
         Refusals, each with a boolean array that must hold for it not to be raised.
     eliminated
@@ -103,7 +101,6 @@ class Program(NamedTuple):
     sampled: tuple[str, ...]
     dropped: tuple[str, ...]
     block_sites: tuple[str, ...]
-    gaussian: bool
     checks: tuple[tuple[Refusal, Array], ...]
     eliminated: tuple[str, ...]
     given_factors: tuple[str, ...]
@@ -314,7 +311,6 @@ def _program(
         sampled=inventory.sampled,
         dropped=(),
         block_sites=tuple(joint.observed),
-        gaussian=all(block.gaussian for block in blocks),
         checks=tuple(checks),
         eliminated=core.eliminated,
         given_factors=tuple(name for name in inventory.given if name in joint.observed),

@@ -111,7 +111,6 @@ def _read(
         sampled=inventory.sampled,
         dropped=(),
         block_sites=("order",),
-        gaussian=False,
         checks=(),
         eliminated=("noise",),
         given_factors=(),
