@@ -39,6 +39,13 @@ def test_a_quadratic_is_solved_in_as_many_steps_as_it_has_curvatures():
     assert np.abs(plain - TARGET).max() > 4
 
 
+def test_a_short_memory_helps_less():
+    errors = [
+        np.abs(_run(Anderson(depth=depth, plain_steps=1), 12) - TARGET).max() for depth in (1, 6)
+    ]
+    assert errors[1] < 0.5 * errors[0]
+
+
 def test_after_a_bad_proposal_plain_steps_are_made():
     anderson = Anderson(plain_steps=3)
     x = jnp.ones(6)
@@ -51,3 +58,12 @@ def test_after_a_bad_proposal_plain_steps_are_made():
             anderson.restart()
         x = image
     assert made == [False, False, True, True, True, False, False, True, True]
+
+
+def test_where_nothing_moves_nothing_is_proposed_beyond_it():
+    anderson = Anderson(plain_steps=1)
+    x = jnp.asarray(TARGET)
+    further = None
+    for _ in range(3):
+        further = anderson.propose(_descend(x), _descend(x) - x)
+    np.testing.assert_array_equal(further, TARGET)

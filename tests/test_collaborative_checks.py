@@ -16,6 +16,10 @@ from bayesrank.solvers.collaborative import EM
         ({"strength": "many"}, "strength is 'many'; pass a number of users"),
         ({"user_thresholds": True}, "user_thresholds is True; pass a standard deviation"),
         ({"user_scales": -0.1}, "user_scales must not be negative"),
+        *(
+            ({"num_kernel_items": wrong}, f"num_kernel_items is {wrong}; pass a whole number")
+            for wrong in (0, -1, 2.5, None)
+        ),
         ({"max_iterations": 0}, "max_iterations is 0; pass a whole number from 1"),
         ({"max_iterations": 2.5}, "max_iterations is 2.5; pass a whole number from 1"),
         ({"tol": 0.0}, "tol must be positive"),

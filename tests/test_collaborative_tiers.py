@@ -9,6 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from bayesrank.gp import KernelPrior, Tier
+from bayesrank.infer import EP
+from bayesrank.models import collaborative_rating_gp
 from bayesrank.solvers.collaborative import EM
 
 M, USERS = 5, 7.0
@@ -135,6 +137,46 @@ def ratings():
     seen = rng.random((30, 6)) < [0.3, 0.9, 0.4, 0.8, 0.5, 1.0]
     users, items = np.nonzero(seen)
     return users, items, functions[seen] + 0.3 * rng.normal(size=len(users))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:EM has not converged")
+@pytest.mark.parametrize("size", [4, 6])
+def test_em_ends_at_a_stationary_point_of_the_program(ratings, size):
+    """Tiers, and items outside of the core: slopes of EP's evidence of the program vanish."""
+    tiers = tuple(Tier(*x) for x in ((0, 2, 2.0), (2, 4, 9.0), (4, 6, 40.0)) if x[1] <= size)
+    kernel = np.stack([np.ones((6, 6)), np.eye(6)])
+    engine = EM(
+        "gaussian",
+        strength=KernelPrior(tiers),
+        mean_strength=2.0,
+        max_iterations=600,
+        tol=1e-12,
+        user_scales=0,
+    )
+    result = engine.run(*ratings, kernel=kernel, num_items=6, progress_bar=False)
+    states = {"kernel": kernel, "strength": result.kernel_prior, "mean_strength": 2.0}
+    program = EP(collaborative_rating_gp)
+
+    def evidence(params):
+        with jax.enable_x64(True):
+            return program.run(
+                jax.random.key(0), *ratings, 30, 6, params=params, num_samples=1, **states
+            ).log_evidence  # fmt: skip
+
+    best = evidence(result.params)
+    np.testing.assert_allclose(best, result.log_evidence + result.log_prior, rtol=1e-7)
+    rng = np.random.default_rng(4)
+    for name, value in result.params.items():
+        change = 3e-3 * rng.choice([-1.0, 1.0], size=np.shape(value))
+        if name == "Sigma":
+            change = change + change.T
+        elif name in ("scales", "noise"):
+            change = change * value
+        ends = [evidence(result.params | {name: value + sign * change}) for sign in (-1, 1)]
+        slope, bend = ends[1] - ends[0], ends[0] + ends[1] - 2.0 * best
+        # EP's evidence has an error of rounding where noise is small.
+        assert bend < 1e-5 and abs(slope) < 0.05 * abs(bend) + 1e-5, name
 
 
 @pytest.mark.filterwarnings("ignore:EM has not converged")

@@ -1,5 +1,6 @@
 """`PairwiseRanker(time=)`: times of every kind, predictions ahead, files, the command, refusals."""
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,19 @@ def test_dates_numbers_and_columns_in_any_order_are_one_fit(ranker):
     expected = ranker.predict_proba(pairs, time="2024-05-01")
     np.testing.assert_allclose(by_number.predict_proba(pairs, time=121), expected, atol=1e-6)
     assert ranker.clock_.text(ranker.clock_.last) == LAST
+
+
+def test_dates_of_every_kind_are_read_alike():
+    first, second = datetime.datetime(2024, 1, 1, 12), datetime.datetime(2024, 1, 3)
+    kinds = [
+        np.array([first, second], "datetime64[s]"),
+        [first, second],
+        pd.Series([first, second]),
+        ["2024-01-01 12:00", "2024-01-03"],
+    ]
+    for each in kinds:
+        days, dates = read_times(each, "time")
+        assert dates and (days == [19723.5, 19725.0]).all()
 
 
 def test_ahead_of_the_data_a_walk_is_known_less_and_less(ranker):

@@ -7,7 +7,7 @@ from scipy import stats
 from tinygp.kernels import DotProduct, Matern32, Polynomial
 from tinygp.kernels.distance import L2Distance
 
-from bayesrank.online import OnlineBayesPoint
+from bayesrank.online import OnlineBayesPoint, rank_loss
 from bayesrank.online._adf import LAPSE
 from bayesrank.online._basis import NEW, features
 
@@ -138,3 +138,19 @@ def test_what_is_not_new_is_not_stored():
     model.partial_fit(rows, np.tile([1, 2, 1, 4], 5))
     np.testing.assert_array_equal(model.support_, rows[[0, 3]])
     assert not np.asarray(features(1.0 * DotProduct(), model.state_.basis, jnp.zeros(2))).any()
+
+
+def test_a_basis_of_few_learns_a_stream_of_many_and_follows_its_change():
+    rng = np.random.default_rng(8)
+
+    def draw(n, sign):
+        rows = rng.uniform(-1.0, 1.0, (n, 2))
+        score = sign * np.sin(4 * rows[:, 0]) * rows[:, 1] + 0.05 * rng.normal(size=n)
+        return rows, 1 + (score[:, None] > [-0.3, 0.0, 0.3]).sum(1)
+
+    before, fresh, after = draw(800, 1), draw(500, 1), draw(500, -1)
+    model = OnlineBayesPoint(K, noise=NOISE, kernel=MATERN, budget=25, forgetting=0.005)
+    model.partial_fit(*before)
+    assert rank_loss(fresh[1], model.predict(fresh[0])) < 0.25
+    losses = np.abs(model.prequential(*after) - after[1])
+    assert losses[:50].mean() > 1.0 > 0.4 > losses[-200:].mean()

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from bayesrank.distributions.ordinal import threshold_prior
 from bayesrank.infer import EP
 from bayesrank.models import ordinal_version_space
-from bayesrank.online import OnlineBayesPoint, WidrowHoff, rank_loss
+from bayesrank.online import OAPBPM, OnlineBayesPoint, WidrowHoff, rank_loss
 from bayesrank.online._adf import LAPSE
 
 K, D, T = 4, 2, 400
@@ -126,6 +126,18 @@ def test_the_stream_decides_the_noise_by_what_was_foreseen():
     np.testing.assert_allclose(model.noise_weights_, expected / expected.sum(), rtol=1e-6)
     assert model.noise_weights_.argmax() == 1
     assert min(losses) > T * np.log(LAPSE / K)
+
+
+def test_forecasts_are_calibrated():
+    rows, levels = _draw(np.random.default_rng(5), 1500)
+    model = OnlineBayesPoint(K, noise=(0.02, 0.2, 2.0))
+    model.partial_fit(rows[:300], levels[:300])
+    probs = model.prequential_proba(rows[300:], levels[300:])
+    hit = np.eye(K)[levels[300:] - 1]
+    for low, high in ((0.02, 0.3), (0.3, 0.6), (0.6, 0.98)):
+        chosen = (probs > low) & (probs <= high)
+        spread = np.sqrt((probs * (1 - probs))[chosen].sum())
+        assert abs((hit - probs)[chosen].sum()) < 3.5 * spread
 
 
 def _robust_filter(rows, levels, noise, unit, lapse):
@@ -274,6 +286,30 @@ def test_query_score_is_the_mutual_information():
     assert (taught.query_score(X[:16]) > -1e-9).all()
 
 
+@pytest.mark.slow
+def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
+    losses = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows, levels = _draw(rng, 400)
+        fresh = rng.normal(size=(4000, D))
+        best = 1 + ((fresh @ W)[:, None] > C).sum(1)
+        asked, random = (OnlineBayesPoint(K, noise=0.2) for _ in range(2))
+        asked.partial_fit(rows[:4], levels[:4])
+        random.partial_fit(rows[:40], levels[:40])
+        left = np.arange(4, 400)
+        for _ in range(36):  # the best of 16 at random
+            pool = rng.choice(left, 16, replace=False)
+            chosen = pool[asked.query_score(rows[pool]).argmax()]
+            left = left[left != chosen]
+            asked.partial_fit(rows[[chosen]], levels[[chosen]])
+        volumes = [np.linalg.slogdet(model.state_.covariance[0])[1] for model in (asked, random)]
+        assert volumes[0] < volumes[1] - 1.0
+        losses.append([rank_loss(best, model.predict(fresh)) for model in (asked, random)])
+    asked_loss, random_loss = np.mean(losses, axis=0)
+    assert asked_loss < random_loss
+
+
 def test_forgetting_follows_a_stream_that_changes():
     rng = np.random.default_rng(9)
     first, then = _draw(rng, 1000), _draw(rng, 600, -W)
@@ -299,6 +335,17 @@ def test_much_forgetting_for_long_keeps_the_covariance_positive():
     assert np.abs(covariance - covariance.mT).max() < 1e-12
     assert np.linalg.eigvalsh(covariance).min() > 0.0
     assert model.skipped_ == 0
+
+
+def test_it_beats_the_ensemble_on_a_stream_from_the_model():
+    rows, levels = _draw(np.random.default_rng(10), 2000)
+    fresh, truth = _draw(np.random.default_rng(11), 1000)
+    point = OnlineBayesPoint(K, noise=(0.02, 0.2, 2.0)).partial_fit(rows, levels)
+    ensemble = OAPBPM(K, 20, 0.3).partial_fit(rows, levels)
+    best = 1 + ((fresh @ W)[:, None] > C).sum(1)
+    loss, floor = rank_loss(truth, point.predict(fresh)), rank_loss(truth, best)
+    assert loss < rank_loss(truth, ensemble.predict(fresh))
+    assert loss < floor + 0.01
 
 
 def test_extreme_examples_leave_a_usable_belief():

@@ -16,7 +16,7 @@ from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from scipy import stats
 
-from bayesrank import OrderRanker, PairwiseRanker
+from bayesrank import OrderRanker, PairwiseRanker, to_arviz
 from bayesrank.distributions import PlackettLuce, Thurstone
 from bayesrank.infer import EP
 from bayesrank.models.orders import events, thurstone_orders
@@ -113,6 +113,21 @@ def test_elimination_gives_what_all_performances_together_give():
     assert_allclose(fast.stddev["f"], slow.stddev["f"], rtol=1e-4)
     assert_allclose(fast.mean["noise"], slow.mean["noise"], atol=1e-3)
     assert_allclose(fast.log_evidence, slow.log_evidence, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_many_performances_are_integrated_over_and_not_kept():
+    skill, orders = simulated(900, 8, 5, seed=2)
+    result = EP(thurstone_orders).run(KEY, 8, *events(orders, 8), params={"scale": 1.0})
+    assert result.eliminated_sites == ("noise",) and set(result.mean) == {"f"}
+    draws = result.get_samples()["f"]
+    centred = draws - draws.mean(axis=1, keepdims=True)
+    off = (skill - skill.mean() - centred.mean(0)) / centred.std(0)
+    assert (np.abs(off) < 3.5).all()
+    data = to_arviz(result, num_predictive=0)
+    assert "f" in data.posterior
+    groups = getattr(data, "children", None) or data.groups()
+    assert "log_likelihood" not in groups
 
 
 def across(y):
@@ -306,6 +321,12 @@ def test_the_estimator_refuses():
     ranker = OrderRanker(hyperparameters="prior").fit(ORDERS)
     with pytest.raises(ValueError, match="item 'water' in row 0 is not known; rank it"):
         ranker.predict(["water"])
+
+
+def test_the_estimator_reads_groups_in_arrays_and_predicts_means_alone(ranker):
+    arrays = [np.array(ORDERS[0]), ["coffee", np.array(["tea", "milk"])], *map(tuple, ORDERS[2:])]
+    same = OrderRanker(hyperparameters={"scale": 1.3}).fit(arrays, sample_weight=[3, 1, 1, 2])
+    assert_allclose(same.predict(["milk"], return_std=False), ranker.predict(["milk"])[0])
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,20 @@ def test_nuts_on_the_program_agrees():
     np.testing.assert_allclose(draws.std(axis=0), fit.std(np.eye(3)), rtol=0.2)
 
 
+def test_evidence_of_raw_pairs_is_another():
+    """Each difference as an observation of its own: the mean is the same, the evidence is not."""
+    X, y, query = _sorted()
+    fit = _fit(X, y, query, "pairs", regularization=0.4)
+    pairs = [(i, j) for i in range(len(y)) for j in range(i) if query[i] == query[j]]
+    D = np.array([X[i] - X[j] for i, j in pairs])
+    t = np.array([y[i] - y[j] for i, j in pairs])
+    noise = fit.scale**2 * fit.lam
+    covariance = fit.scale**2 * D @ D.T + noise * np.eye(len(t))
+    sign, logdet = np.linalg.slogdet(2 * np.pi * covariance)
+    evidence = -0.5 * (t @ np.linalg.solve(covariance, t) + logdet)
+    assert abs(evidence - fit.log_evidence) > 5.0
+
+
 @each_kernel
 @pytest.mark.parametrize("fixed", [True, False])
 def test_leave_query_out_is_training_again(kernel, fixed):
