@@ -83,7 +83,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Hear of a test over the limit: in the process that reports, from those of all workers."""
     seconds = dict(report.user_properties).get("processor seconds")
     if seconds is not None and report.when == "call":
-        _over[report.nodeid] = float(seconds)
+        _over[report.nodeid] = float(str(seconds))
 
 
 @pytest.hookimpl(trylast=True)

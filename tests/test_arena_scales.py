@@ -1,5 +1,7 @@
 """Scales of a log's priors averaged over, and what `ArenaRanker` predicts from either posterior."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -65,7 +67,7 @@ def test_predictions_are_averages_over_the_draws(averaged, position):
 def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
     games, given = league(1, 60, judges=2)
     ranker = ArenaRanker().fit(games, **given)
-    fit = ranker.result
+    fit: Any = ranker.result
     assert ranker.hyperparameters_ == "maximum" and isinstance(fit, ArenaFit)
     # Skills, position, log tie width; then the judge's bias and log reliability.
     mean, covariance = np.zeros(9), np.zeros((9, 9))

@@ -178,18 +178,28 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     (tmp_path / "p.csv").write_text("a,b\nnew0,items3\nnew1,new2\nitems5,items8\n")
     dense = PreferenceGP(ard=True, hyperparameters="prior", num_samples=2).fit(X, pairs)
     mean, _ = dense.predict(np.concatenate([X, new]))
-    known = dense.predict_proba([(ITEMS, 3), (ITEMS + 1, ITEMS + 2), (5, 8)], np.append(X, new, 0))
+    asked = np.array([(ITEMS, 3), (ITEMS + 1, ITEMS + 2), (5, 8)])
+    known = dense.predict_proba(asked, np.append(X, new, 0))
     many(monkeypatch)
     options = ("--out", "large", "--hyperparameters", "prior", "--crosscheck", "none", "--quiet")
     run("rank", "c.csv", "--items", "items.csv", *options)
-    asked = ("predict", "large", "p.csv", "--items", "new.csv")
-    run(*asked, "--out", "chances.csv", "--skills", "skills.csv")
+    run(
+        "predict",
+        "large",
+        "p.csv",
+        "--items",
+        "new.csv",
+        "--out",
+        "chances.csv",
+        "--skills",
+        "skills.csv",
+    )
     told = np.loadtxt("chances.csv", delimiter=",", skiprows=1, usecols=2)
     np.testing.assert_allclose(told, known, atol=0.01)
     told, stddev = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
     np.testing.assert_allclose(told, mean[ITEMS:] - mean[:ITEMS].mean(), atol=0.02)
     scaled = (np.asarray(new) - dense.feature_mean_) / dense.feature_scale_
-    [part] = with_new_items(dense.posterior_, scaled)
+    [part] = with_new_items(dense.posterior_, scaled)  # pyright: ignore[reportArgumentType]
     covariance = np.asarray(part.covariance)
     contrast = np.eye(3, ITEMS + 3, ITEMS) - np.repeat([1 / ITEMS, 0], [ITEMS, 3])
     true = np.sqrt(np.diag(contrast @ covariance @ contrast.T))

@@ -421,13 +421,13 @@ class Hidden(dist.Distribution):
     """A distribution that hides its scale from JAX's tree."""
 
     arg_constraints = {"loc": dist.constraints.real}
-    support = dist.constraints.real
+    support = dist.constraints.real  # pyright: ignore
 
     def __init__(self, loc, scale):
         self.loc, self.scale = loc, scale
         super().__init__(jnp.shape(loc), ())
 
-    def log_prob(self, value):
+    def log_prob(self, value, intermediates=None):
         return dist.Normal(self.loc, self.scale).log_prob(value)
 
 

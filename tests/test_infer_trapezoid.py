@@ -100,7 +100,7 @@ def test_counts_against_a_fine_grid(counted):
     width = 1.0 / np.sqrt(1.0 / VARIANCE + np.exp(mode))
     x = mode + width * np.linspace(-40.0, 20.0, 40_001)[:, None]
     log_mass = 4.0 * x - np.exp(x) - (x - MEAN) ** 2 / (2 * VARIANCE)
-    total = logsumexp(log_mass, axis=0)
+    total = np.asarray(logsumexp(log_mass, axis=0))
     weight = np.exp(log_mass - total)
     mean = (weight * x).sum(0)
     variance = (weight * (x - mean) ** 2).sum(0)

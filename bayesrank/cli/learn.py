@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bayesrank.bounds.evaluation import Evaluation
     from bayesrank.datasets.lists import ListData
 
-_LARGEST_DENSE = 5000  # side of a matrix that RankRLS decomposes
 _LANCZOS = 50  # vectors that it keeps beyond that
 _ATOMS = 10  # of ConeRank
 FILES = ("run.csv", "figures.csv", "model.npz", "figures.png", "queries.png")
@@ -98,8 +97,10 @@ def _check_room(method: str, learned: ListData, judged: ListData) -> None:
     elif method == "lambda-rank":
         need += 3 * d * max(m, judged.X.shape[0]) + int(sizes.max()) ** 2
     else:
+        from bayesrank.solvers.rank_rls import LARGEST_DENSE
+
         side = min(m, d)
-        need += 5 * side**2 if side <= _LARGEST_DENSE else _LANCZOS * max(m, d)
+        need += 5 * side**2 if side <= LARGEST_DENSE else _LANCZOS * max(m, d)
     cure = "number the features without gaps, or give fewer items or features"
     check_room(8 * need, what, cure)
 

@@ -3,6 +3,7 @@
 from bayesrank.solvers.rank_rls.choose import log_evidence as log_evidence
 from bayesrank.solvers.rank_rls.contrasts import Contrasts as Contrasts
 from bayesrank.solvers.rank_rls.contrasts import contrasts_of as contrasts_of
+from bayesrank.solvers.rank_rls.fit import LARGEST_DENSE as LARGEST_DENSE
 from bayesrank.solvers.rank_rls.fit import RankRLSFit as RankRLSFit
 from bayesrank.solvers.rank_rls.fit import cross_gram as cross_gram
 from bayesrank.solvers.rank_rls.fit import fit_rank_rls as fit_rank_rls
@@ -12,6 +13,7 @@ from bayesrank.solvers.rank_rls.hold_out import leave_query_out as leave_query_o
 from bayesrank.solvers.rank_rls.transduction import transduce as transduce
 
 __all__ = [
+    "LARGEST_DENSE",
     "Contrasts",
     "RankRLSFit",
     "contrasts_of",
