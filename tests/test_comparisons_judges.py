@@ -104,6 +104,25 @@ def test_the_solver_has_the_means_and_variances_of_ep(name):
         np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=2e-3)
 
 
+def test_a_small_log_has_the_means_and_variances_of_ep():
+    said = [(0, 1), (1, 2), (0, 2)] * 4, [(0, 1), (2, 1), (0, 2), (1, 0), (1, 2), (2, 0)] * 2
+    pairs, judges = np.concatenate(said), np.repeat([0, 1], 12)  # the second wavers
+    log = {"position": np.tile([1, -1, 0, 1], 6), "judges": judges}
+    ranker = ArenaRanker(hyperparameters="prior", items=range(3))
+    ranker.fit(pairs, position=log["position"], judge=judges)
+    fit: Any = ranker.result_
+    assert fit.log_reliability[0] > fit.log_reliability[1] + 0.1
+    result = EP(judged_comparisons).run(
+        jax.random.key(0), 3, pairs, params=as_params(fit), num_samples=1, num_judges=2, **log
+    )
+    mean, stddev = ranker.predict()
+    np.testing.assert_allclose(mean, result.mean["f"], atol=0.01)
+    np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=0.01)
+    np.testing.assert_allclose(fit.position[0], result.mean["position_effect"], atol=0.01)
+    # Reliabilities are uncertain to the solver, and given to EP.
+    assert (stddev > 0.999 * result.stddev["f"]).all() and (stddev < 1.1 * result.stddev["f"]).all()
+
+
 @pytest.mark.slow
 def test_reliabilities_and_tie_width_are_at_the_mode_of_ep_s_evidence():
     _, pairs, log = simulate(2, 5, 3, 2, 300)

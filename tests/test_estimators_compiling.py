@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from bayesrank import CollaborativeOrdinalGP, PairwiseRanker, PreferenceGP
+from bayesrank import ArenaRanker, CollaborativeOrdinalGP, PairwiseRanker, PreferenceGP
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 2))
@@ -19,6 +19,10 @@ LEVELS = 1 + (USERS + ITEMS) % 3
 
 def rank(rows: np.ndarray) -> Any:
     return PairwiseRanker(items=range(6), hyperparameters="maximum").fit(PAIRS[rows])
+
+
+def rank_log(rows: np.ndarray) -> Any:
+    return ArenaRanker(items=range(6)).fit(PAIRS[rows])
 
 
 def rank_features(rows: np.ndarray) -> Any:
@@ -47,7 +51,9 @@ def compiled() -> Iterator[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:EM has not converged")
-@pytest.mark.parametrize(("fit", "count"), [(rank, 24), (rank_features, 24), (rate, 60)])
+@pytest.mark.parametrize(
+    ("fit", "count"), [(rank, 24), (rank_log, 24), (rank_features, 24), (rate, 60)]
+)
 def test_further_folds_compile_nothing(
     fit: Callable[[np.ndarray], Any], count: int, compiled: list[str]
 ) -> None:

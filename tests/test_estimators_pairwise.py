@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from compilations import compilations
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -35,6 +36,15 @@ def alone():
 @pytest.fixture(scope="module")
 def featured():
     return PairwiseRanker(item_features=FEATURES, hyperparameters="prior").fit(WINS)
+
+
+def test_a_second_fit_of_the_same_shape_compiles_nothing(alone):
+    with compilations() as events:
+        again = PairwiseRanker(hyperparameters={"scale": 1.3}).fit(WINS[:, ::-1])
+        assert events == []
+        jax.jit(lambda x: x + 1.0)(np.ones(len(WINS) + 1))
+    assert events != []  # the listener hears
+    np.testing.assert_allclose(again.predict()[0], -alone.predict()[0], atol=1e-3)
 
 
 def test_without_features_it_is_the_program_of_independent_skills(alone):

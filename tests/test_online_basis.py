@@ -140,6 +140,7 @@ def test_what_is_not_new_is_not_stored():
     assert not np.asarray(features(1.0 * DotProduct(), model.state_.basis, jnp.zeros(2))).any()
 
 
+@pytest.mark.slow
 def test_a_basis_of_few_learns_a_stream_of_many_and_follows_its_change():
     rng = np.random.default_rng(8)
 

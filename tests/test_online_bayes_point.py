@@ -128,6 +128,7 @@ def test_the_stream_decides_the_noise_by_what_was_foreseen():
     assert min(losses) > T * np.log(LAPSE / K)
 
 
+@pytest.mark.slow
 def test_forecasts_are_calibrated():
     rows, levels = _draw(np.random.default_rng(5), 1500)
     model = OnlineBayesPoint(K, noise=(0.02, 0.2, 2.0))

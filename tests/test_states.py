@@ -299,3 +299,25 @@ def test_states_of_em(tmp_path):
         write_arrays(path, fields)
         with pytest.raises(ValueError, match=rf"em.npz is not a state .* by EM .*{reason}"):
             EMState.load(path)
+
+
+@pytest.mark.parametrize("name", ["pairs", "orders"])
+def test_a_seed_of_numpy_is_kept(name, tmp_path):
+    ranker = load_ranker(STATES / f"{name}.npz").set_params(random_state=np.int64(7))
+    ranker.save(tmp_path / "r.npz")
+    assert load_ranker(tmp_path / "r.npz").random_state == 7
+
+
+@pytest.mark.parametrize("name", ["arena_learned", "arena_averaged"])
+def test_a_damaged_file_of_an_arena_ranker_is_said_to_be_one(name, tmp_path):
+    path = tmp_path / "r.npz"
+    kept = read_arrays(STATES / f"{name}.npz", "a test")
+    write_arrays(path, kept | {"3": kept["3"][:-1]})
+    named = r"r.npz is not a state that was saved by an ArenaRanker \("
+    with pytest.raises(ValueError, match=named):
+        ArenaRanker.load(path)
+    ArenaRanker.load(STATES / f"{name}.npz").save(path)
+    kept = read_arrays(path, "a test")
+    write_arrays(path, kept | {"header": kept["header"][:-20]})
+    with pytest.raises(ValueError, match=named):
+        ArenaRanker.load(path)
