@@ -15,6 +15,10 @@ jax.config.update("jax_enable_x64", True)
 # what it compiles and the processes that it starts. Fixtures of a module or a session are shared,
 # and count for no test: what several tests compile belongs in one.
 LIMIT = 1.0
+# A test over the limit is listed; a run fails over this multiple of it, since the same test takes
+# half as much again where it is the first to compile a program. On a machine of continuous
+# integration, whose pace nothing is known of, tests are listed alone.
+_ALLOWANCE = 2.0
 # How long `_lap` takes where the limit was set, with nothing beside it.
 _LAP = 0.05
 
@@ -88,9 +92,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail where tests are over the limit, unless they are compiled as users compile."""
-    quick = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") != "0"
-    if _over and quick and session.exitstatus == pytest.ExitCode.OK:
+    """Fail where tests are far over the limit, unless they are compiled as users compile."""
+    judged = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") != "0" and not os.environ.get("CI")
+    far = max(_over.values(), default=0.0) > _ALLOWANCE * LIMIT
+    if judged and far and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
