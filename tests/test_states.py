@@ -301,7 +301,7 @@ def test_states_of_em(tmp_path):
             EMState.load(path)
 
 
-@pytest.mark.parametrize("name", ["pairs", "orders"])
+@pytest.mark.parametrize("name", ["pairs", "orders", "arena_learned"])
 def test_a_seed_of_numpy_is_kept(name, tmp_path):
     ranker = load_ranker(STATES / f"{name}.npz").set_params(random_state=np.int64(7))
     ranker.save(tmp_path / "r.npz")

@@ -149,10 +149,11 @@ def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
     if not all(isinstance(each, str | int) for some in names.values() for each in some):
         raise ValueError("a name is neither text nor a whole number; rename it to save")
     averaged = isinstance(ranker.result, IntegratedEPResult)
+    seed = ranker.random_state
     options = {
         "hyperparameters": ranker.hyperparameters,
         "num_samples": ranker.num_samples,
-        "random_state": ranker.random_state if isinstance(ranker.random_state, int) else None,
+        "random_state": int(seed) if isinstance(seed, Integral) else None,
     }
     return {
         **names,
