@@ -89,6 +89,7 @@ def test_retired_items_are_asked_about_no_more(tmp_path):
         assert seen == {frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
+@pytest.mark.slow
 def test_items_that_cannot_be_added():
     loop, plain = study(), QueryLoop(3, hyperparameters="prior")
     cases: list[tuple[QueryLoop, tuple[Any, ...], str]] = [
@@ -122,6 +123,7 @@ def copied(tmp_path):
     return copy
 
 
+@pytest.mark.slow
 def test_a_journal_with_features_from_before(copied):
     features = [[0.0, 0.3], [-0.27, -0.89], [-0.45, -0.99], [0.06, 1.34], [-0.49, -0.62],
                 [0.49, 0.36], [0.11, -0.93], [-0.03, 0.7]]  # fmt: skip

@@ -136,6 +136,7 @@ def test_items_that_are_called_like_keys(items, capsys, monkeypatch):
     assert [names[second.second], names[second.first]] == [asked[1][1], asked[1][3]]
 
 
+@pytest.mark.slow
 def test_names_do_not_command_the_terminal(items, capsys, monkeypatch):
     items.write_text('item,x\x1b[5m\n"A\x1b[2J",1\n"two\nlines",2\n\x9bK,3\n')
     code, out, err = run(

@@ -340,6 +340,7 @@ def test_comparisons_say_nothing_of_a_users_level():
         _ = result.noise
 
 
+@pytest.mark.slow
 def test_stopping_early_is_said(data):
     with pytest.warns(ConvergenceWarning, match="EM has not converged after 2 iterations") as said:
         EM("gaussian", max_iterations=2).run(*data, progress_bar=False)

@@ -56,6 +56,7 @@ def _step(scales, prior, hold_size):
     return update_scales(scales, kernels, conditional, moments, users, prior, hold_size=hold_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "hold_size", "second"),
     [

@@ -179,6 +179,7 @@ def test_em_ends_at_a_stationary_point_of_the_program(ratings, size):
         assert bend < 1e-5 and abs(slope) < 0.05 * abs(bend) + 1e-5, name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:EM has not converged")
 def test_em_climbs_with_tiers_and_ends_where_no_kernel_is_better(ratings):
     tiers = (Tier(0, 2, 2.0), Tier(2, 4, 9.0), Tier(4, 6, 40.0))

@@ -262,6 +262,7 @@ def test_a_tie_width_that_was_given_has_no_interval():
     assert ranker.notes() == ("Equals tie in 28 in 100 (taken as known).",)
 
 
+@pytest.mark.slow
 def test_without_any_part_it_is_a_ranking_of_skills():
     games = [("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")]
     ranker = ArenaRanker(hyperparameters="maximum").fit(games)

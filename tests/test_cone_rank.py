@@ -187,6 +187,7 @@ def test_nuts_on_the_program_agrees_with_the_solver_in_direction():
     assert (np.abs(draws.mean(axis=0) - expected) < 0.5 * sd).all()
 
 
+@pytest.mark.slow
 def test_svi_with_a_point_finds_the_solvers_objective():
     noise = 0.3
     pairs, atoms = _well_told(noise)

@@ -144,6 +144,7 @@ def test_gradients_of_all_three_are_finite_everywhere(name, dtype):
         assert bool(jnp.all(jnp.isfinite(gradient)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Thurstone", "ThurstoneTies"])
 def test_moments_are_derivatives_of_the_first(name):
     """In the mean as claimed; and a normal mass obeys the heat equation in mean and variance."""

@@ -77,6 +77,7 @@ def test_samples_follow_the_probabilities():
     assert stats.chisquare(counts, 20_000 * np.asarray(law.probs)).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_narrow_cavities_see_the_density_itself():
     """Quadrature of the logit meets the density's own derivatives as the cavity narrows."""
 

@@ -111,6 +111,7 @@ def test_probabilities_of_wins_against_simulation(fitted):
     np.testing.assert_allclose(fitted.predict_proba([(4, 4)]), 0.5)
 
 
+@pytest.mark.slow
 def test_ties_are_a_third_outcome(data):
     X, comparisons = data
     ties = np.arange(len(comparisons)) % 4 == 0

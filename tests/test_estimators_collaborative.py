@@ -147,6 +147,7 @@ def test_features_that_cannot_be_used_are_named(features, message):
         CollaborativeGP().fit(["a", "b"], ["x", "y"], [1.0, 2.0], features)
 
 
+@pytest.mark.slow
 def test_ids_are_of_any_kind(table, fitted):
     ids = [("user", int(name.split()[1])) for name in table.user]
     movielens = pd.DataFrame(

@@ -243,6 +243,7 @@ def test_features_answer_as_with_covariances(smooth):
     assert np.max(np.abs(np.subtract(ranked.expected_rank, true_ranked.expected_rank))) < 3
 
 
+@pytest.mark.slow
 def test_features_of_new_items_too(smooth):
     dense, large = smooth
     new = np.random.default_rng(2).normal(size=(40, 2))

@@ -59,6 +59,7 @@ def test_without_features_it_is_the_program_of_independent_skills(alone):
     np.testing.assert_array_equal(alone.predict(["yew", "ash"])[0], skill[[4, 0]])
 
 
+@pytest.mark.slow
 def test_with_features_it_is_preference_gp(featured):
     rows = PreferenceGP(hyperparameters="prior").fit(X, ROWS)
     named = PreferenceGP(hyperparameters="prior").fit(FEATURES, WINS)

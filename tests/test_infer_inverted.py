@@ -83,6 +83,7 @@ def test_sites_that_make_no_proper_posterior_are_told(small_blocks):
     assert not inverted_prior(smooth()).times(terms).valid
 
 
+@pytest.mark.slow
 def test_a_prior_too_near_singular_is_left_to_lu(small_blocks):
     third = jnp.eye(SIZE).at[:, 2].set(0.0)  # the third latent is the sum of the first two
     third = third.at[2, :2].set(1.0)

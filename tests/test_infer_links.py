@@ -96,10 +96,8 @@ SLOW = [pytest.param(program, marks=pytest.mark.slow) for program in (teams_that
 
 @pytest.fixture(scope="module", params=[walks, *SLOW], ids=["walks", "teams", "scanned"])
 def results(request):
-    with pytest.MonkeyPatch.context() as patch:
-        dense = EP(request.param).run(KEY, *games())
-        keep_covariances_up_to(50, patch)
-        return dense, EP(request.param).run(KEY, *games())
+    engines = (EP(request.param, structure=how) for how in ("dense", "probes"))
+    return tuple(engine.run(KEY, *games()) for engine in engines)
 
 
 def test_the_sparse_precision_is_the_dense_posterior(results):

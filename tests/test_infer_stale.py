@@ -452,6 +452,7 @@ def test_a_nested_run_takes_an_engine_and_its_settings():
         NestedEP(engine, tol=1e-3)
 
 
+@pytest.mark.slow
 def test_results_say_what_they_are():
     def program(y):
         s = numpyro.sample("s", dist.HalfNormal(1.0))

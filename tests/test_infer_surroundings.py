@@ -143,6 +143,7 @@ def test_arviz_gets_log_likelihoods_in_double_precision():
 LEVEL = {"y": 1.0}
 
 
+@pytest.mark.slow
 def test_changed_values_that_a_program_closes_over_are_seen():
     """Of its closure, and of what it names in its module."""
     data = {"y": np.array([0.0, 2.0])}

@@ -140,6 +140,7 @@ def test_a_bend_beyond_the_middle_of_the_cavity_is_seen():
     assert_allclose(1 + found.d2[0], variance, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "log_likelihood", [pytest.param(spike, marks=pytest.mark.slow), two_peaks, step]
 )

@@ -48,6 +48,7 @@ def test_it_is_the_program_by_names():
     assert model.labels_.tolist() == NAMES
 
 
+@pytest.mark.slow
 def test_forms_of_the_same_targets_agree():
     X, rankings, relevant = trips()
     ranks = pd.DataFrame(

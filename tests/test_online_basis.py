@@ -115,6 +115,7 @@ def test_a_polynomial_kernel_needs_no_more_examples_than_it_has_monomials():
     assert many.set_params(covariance="diagonal")._explicit(50) is not None
 
 
+@pytest.mark.slow
 def test_the_features_stay_orthonormal_while_examples_come_and_go():
     """2,000 examples, of which nearly each takes the place of another."""
     rng = np.random.default_rng(6)

@@ -55,6 +55,7 @@ def _same(first, second):
         assert np.asarray(value).tobytes() == other.tobytes(), name
 
 
+@pytest.mark.slow
 @each_learner
 def test_the_answer_does_not_depend_on_how_the_stream_is_cut(name):
     """Bit for bit, over chunks of one example, of odd sizes, and larger than any block."""
