@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from collections import OrderedDict
 from typing import Any
 
 import jax
@@ -36,13 +37,9 @@ def rankers():
     with pytest.MonkeyPatch.context() as patch:
         for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
-        patch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+        # Code that is kept knows the usual limit.
+        patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())
         return dense, PairwiseRanker(**options).fit(wins())
-
-
-def engine_of_many(program):
-    """An engine of its own: compiled code of the one that all share knows the usual limit."""
-    return EP(program)
 
 
 def test_answers_as_with_covariances(rankers):
@@ -141,7 +138,7 @@ def many(monkeypatch):
     """Let 60 items count as too many for a covariance matrix."""
     for place in ("infer.reader.program", "solvers.comparisons.skills"):
         monkeypatch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
-    monkeypatch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+    monkeypatch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())
 
 
 def run(*command):
@@ -224,7 +221,8 @@ def smooth():
     with pytest.MonkeyPatch.context() as patch:
         for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
-        patch.setattr("bayesrank.estimators.skills.engine_of", engine_of_many)
+        # Code that is kept knows the usual limit.
+        patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())
         return dense, PreferenceGP(num_samples=500).fit(X, pairs)
 
 
