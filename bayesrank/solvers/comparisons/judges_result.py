@@ -92,60 +92,21 @@ def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
     delta method): judges' log reliabilities are eliminated with their order biases.
     """
     design, data = state.design, state.design.data
-    n, size, judges = data.num_items, design.size, data.num_judges
-    reliability, position = state.reliability, design.position
-    _, difference, _ = state.margins()
-    slope = reliability * difference  # of the margin, in the log reliability
+    n, judges = data.num_items, data.num_judges
+    free_width = data.with_ties and "tie_width" not in state.fixed
     _, cavity, found = state.cavity()
     stretch = 1.0 / (1.0 + found.mean2 * cavity)
-    weight = data.counts * state.precision
-
-    free_width = data.with_ties and "tie_width" not in state.fixed
-    total = size + free_width
-    precision = np.zeros((total, total))
-    precision[:size, :size] = design.precision(
-        weight * reliability**2, weight * reliability, weight * position
-    )
-    precision[np.diag_indices(size)] += state.prior()
     # Of the site as a function of margin and log tie width together.
     cross = -data.counts * found.cross * stretch * state.tie_width
+    precision = _shared_precision(state, free_width, cross)
     if free_width:
-        width, prior = state.tie_width, SCALES["tie_width"]
-        precision[size, :size] = precision[:size, size] = design.to_global(
-            cross * reliability, cross
-        )
-        own = -found.width2 + found.cross**2 * cavity * stretch
-        precision[size, size] = width**2 * (data.counts @ own) + prior.sd**-2.0
-        precision[size, size] -= width * (data.counts @ found.width)
-    locals_ = []
-    if design.num_local:
-        locals_.append((position, state.scales["bias_scale"]))
-    if judges:
-        locals_.append((slope, state.scales["reliability_scale"]))
-    width = len(locals_)
-    coupling = np.zeros((width, total, judges))
-    local = np.zeros((judges, width, width))
-    for i, (one, scale) in enumerate(locals_):
-        coupling[i, :size] = design.coupling(weight * reliability * one, weight * one)
-        if free_width:
-            coupling[i, size] = design.to_local(cross * one)
-        for j, (other, _) in enumerate(locals_):
-            local[:, i, j] = design.to_local(weight * one * other)
-        local[:, i, i] += scale**-2.0
-    if judges:
-        # The evidence's slope, which the prior's balances, bends it in the logarithm.
-        prior = state.scales["reliability_scale"] ** -2.0
-        local[:, -1, -1] += prior * np.maximum(-state.log_reliability, 0.0)
-    whole = posterior(precision, coupling, local)
+        bend = -found.width2 + found.cross**2 * cavity * stretch
+        precision[-1, -1] += state.tie_width**2 * (data.counts @ bend)
+        precision[-1, -1] -= state.tie_width * (data.counts @ found.width)
+    whole = posterior(precision, *_judges_blocks(state, free_width, cross))
     tail = [state.x[-1]] if data.with_position else []
     tail += [np.log(state.tie_width)] if data.with_ties else []
     latents = _Reported(state, len(tail), free_width)
-    group_covariance = None
-    if design.with_groups:
-        parts = range(data.num_groups)
-        group_covariance = np.stack([latents.covariance(whole.covariance, c) for c in parts])
-    own = whole.local
-    both = design.num_local > 0 and judges > 0
     return ArenaFit(
         mean=np.concatenate([state.x[:n], tail]),
         covariance=latents.covariance(whole.covariance, None),
@@ -153,17 +114,67 @@ def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
         with_position=data.with_position,
         with_ties=data.with_ties,
         group_skills=design.skills(state.x) if design.with_groups else None,
-        group_covariance=group_covariance,
+        group_covariance=latents.in_groups(whole.covariance) if design.with_groups else None,
         bias=state.bias,
-        bias_variance=own[:, 0, 0] if design.num_local else np.zeros(0),
         log_reliability=state.log_reliability[:judges],
-        log_reliability_variance=own[:, -1, -1] if judges else np.zeros(0),
-        bias_reliability=own[:, 0, 1] if both else np.zeros(judges),
+        **_own_variances(whole.local, design.num_local > 0, judges),
         judge_covariance=latents.with_judges(whole.gain) if judges else None,
         scales=dict(state.scales),
         converged=converged,
         num_rounds=num_rounds,
     )
+
+
+def _shared_precision(state: ArenaState, free_width: bool, cross: Floats) -> Floats:
+    """Precision of what all share, shape (N, N): the data's part and the priors'."""
+    design, data = state.design, state.design.data
+    size, weight = design.size, data.counts * state.precision
+    precision = np.zeros((size + free_width, size + free_width))
+    reliability = state.reliability
+    precision[:size, :size] = design.precision(
+        weight * reliability**2, weight * reliability, weight * design.position
+    )
+    precision[np.diag_indices(size)] += state.prior()
+    if free_width:
+        precision[size, :size] = design.to_global(cross * reliability, cross)
+        precision[:size, size] = precision[size, :size]
+        precision[size, size] = SCALES["tie_width"].sd ** -2.0
+    return precision
+
+
+def _judges_blocks(state: ArenaState, free_width: bool, cross: Floats) -> tuple[Floats, Floats]:
+    """Precision of judges' own L latents: with what all share (L, N, J), and (J, L, L)."""
+    design, data = state.design, state.design.data
+    size, judges, weight = design.size, data.num_judges, data.counts * state.precision
+    own = []  # the margin's slope in a judge's order bias, and in its log reliability
+    if design.num_local:
+        own.append((design.position, state.scales["bias_scale"]))
+    if judges:
+        difference = state.margins()[1]
+        own.append((state.reliability * difference, state.scales["reliability_scale"]))
+    coupling = np.zeros((len(own), size + free_width, judges))
+    local = np.zeros((judges, len(own), len(own)))
+    for i, (one, scale) in enumerate(own):
+        coupling[i, :size] = design.coupling(weight * state.reliability * one, weight * one)
+        if free_width:
+            coupling[i, size] = design.to_local(cross * one)
+        for j, (other, _) in enumerate(own):
+            local[:, i, j] = design.to_local(weight * one * other)
+        local[:, i, i] += scale**-2.0
+    if judges:
+        # The evidence's slope, which the prior's balances, bends it in the logarithm.
+        prior = state.scales["reliability_scale"] ** -2.0
+        local[:, -1, -1] += prior * np.maximum(-state.log_reliability, 0.0)
+    return coupling, local
+
+
+def _own_variances(local: Floats, biased: bool, judges: int) -> dict[str, Floats]:
+    """Variances and covariance of judges' own latents, shape (J,) each, from blocks (J, L, L)."""
+    return {
+        "bias_variance": local[:, 0, 0] if biased else np.zeros(0),
+        "log_reliability_variance": local[:, -1, -1] if judges else np.zeros(0),
+        "bias_reliability": local[:, 0, 1] if biased and judges else np.zeros(judges),
+    }
 
 
 class _Reported:
@@ -179,6 +190,10 @@ class _Reported:
     def covariance(self, whole: Floats, group: int | None) -> Floats:
         """Of overall skills or those in a category; what is known has zeros."""
         return np.asarray(self._rows(self._rows(whole, group).T, group), np.float64)
+
+    def in_groups(self, whole: Floats) -> Floats:
+        """Those in each category, one after the other."""
+        return np.stack([self.covariance(whole, c) for c in range(self.num_groups)])
 
     def with_judges(self, gain: NDArray[np.floating]) -> Floats | None:
         """Covariances with the judges' own latents, overall and in each category."""
