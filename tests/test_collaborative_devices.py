@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow  # processes of their own, which compile everything anew
+
 ROOT = Path(__file__).resolve().parents[1]
 
 PROGRAM = """
@@ -62,7 +64,6 @@ def test_one_two_and_four_devices_agree(on_devices):
         np.testing.assert_allclose(on_devices[count], on_devices["1"], rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.slow
 def test_two_processes_agree_with_one(on_devices, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
