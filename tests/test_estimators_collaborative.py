@@ -90,6 +90,7 @@ def test_names_and_order_of_rows_mean_nothing(table, fitted):
     )
 
 
+@pytest.mark.slow
 def test_new_users_need_few_ratings(fitted):
     new = fitted.with_users(["x", "x", "y"], ["Anchovy", "Endive", "Endive"], [3, 1, 3])
     x, _ = new.predict_latent(["x"] * 5, NAMES)

@@ -31,6 +31,7 @@ def test_data_are_fitted_as_by_names(kind):
     assert given.names_ == list(NAMES) and str(given.rank()) == str(named.rank())
 
 
+@pytest.mark.slow
 def test_orders_are_fitted_as_by_names():
     given = OrderRanker(hyperparameters="prior").fit(replace(DATA, orders=ORDERS))
     said = [["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]]]

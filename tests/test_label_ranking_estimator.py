@@ -193,6 +193,7 @@ def test_labels_that_are_numbers_are_named_as_such():
     assert named.predict(X_TWO).tolist() == [["b", "a"], ["a", "b"]]
 
 
+@pytest.mark.slow
 def test_rows_go_by_place_and_pandas_may_not_say_otherwise():
     X = pd.DataFrame({"x": [0.0, 1.0]}, index=["p", "q"])
     ranks = pd.DataFrame({"a": [1, 2], "b": [2, 1]}, index=["q", "p"])

@@ -337,7 +337,10 @@ def test_manners_of_scikit_learn(estimator, check):
     [
         {"field": "ndcg"},
         {"model": "network", "num_steps": 150},
-        {"model": "trees", "num_trees": 10, "tree_params": {"min_data_in_leaf": 3}},
+        pytest.param(
+            {"model": "trees", "num_trees": 10, "tree_params": {"min_data_in_leaf": 3}},
+            marks=pytest.mark.slow,
+        ),
         {"field": Field("loss2++", mu=1.0)},
         {"field": "margin"},
     ],

@@ -291,7 +291,7 @@ class LiteralVotes(LiteralPRank):
         return predicted
 
 
-@pytest.mark.parametrize("budget", [60, 8])
+@pytest.mark.parametrize("budget", [pytest.param(60, marks=pytest.mark.slow), 8])
 def test_voted_kernel_form_is_the_literal_one(budget):
     kernel = 2.5 * Matern32(0.9, distance=L2Distance())
     literal, expected = LiteralVotes(_matern, budget), []
