@@ -444,6 +444,37 @@ def test_rules_and_distributions_of_a_users_own():
         assert_allclose(result.mean["f"], y / (1.0 + variance), rtol=1e-4)
 
 
+def lapsed(slope):
+    """A likelihood whose derivative is not that of what it computes."""
+
+    @jax.custom_jvp
+    def softplus(x):
+        return jnp.logaddexp(0.0, x)
+
+    softplus.defjvps(lambda tangent, _, x: slope * jax.nn.sigmoid(x) * tangent)
+
+    def program(y):
+        f = normal("f", 3)
+        numpyro.factor("y", y * f - softplus(f))
+
+    return program
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::bayesrank.infer.AccuracyWarning")
+def test_rules_that_jax_wraps_are_told_apart():
+    means = [EP(lapsed(slope)).run(KEY, FIRST).mean["f"] for slope in (2.0, 1.0)]
+    assert np.max(np.abs(means[0] - means[1])) > 0.1
+
+    def rectified(y):
+        numpyro.sample("y", dist.Normal(jax.nn.relu(normal("f", 3)), 1.0), obs=y)
+
+    EP(rectified).run(KEY, FIRST)
+    with compilations() as compiled:
+        EP(rectified).run(KEY, SECOND)
+    assert not compiled
+
+
 def test_a_nested_run_takes_an_engine_and_its_settings():
     engine = EP(bounded, tol=1e-5)
     assert NestedEP(engine).engine is engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import types
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,25 @@ def _frozen_rule(x: Any) -> Hashable:
     of is part of the key.
     """
     where = str(x.debug_info.func_src_info)
-    if _OURS in where or _INSTALLED.search(where):
-        return where
-    return _Same(x)
+    return where if all(map(_is_installed, [where, *_files(x.f)])) else _Same(x)
+
+
+def _is_installed(where: str) -> bool:
+    return where.startswith("<") or _OURS in where or bool(_INSTALLED.search(where))
+
+
+def _files(x: Any) -> set[str]:
+    """Where a function and those that it wraps are written: `defjvps` wraps rules in one of JAX."""
+    if isinstance(x, functools.partial):
+        return _files((x.func, *x.args))
+    if hasattr(x, "debug_info") and hasattr(x, "f"):
+        return _files(x.f)
+    if isinstance(x, (tuple, list)):
+        return set().union(*map(_files, x))
+    if not isinstance(x, types.FunctionType):
+        return set()
+    cells = [cell.cell_contents for cell in x.__closure__ or ()]
+    return {x.__code__.co_filename}.union(*map(_files, cells))
 
 
 def frozen_tree(tree: Any) -> Hashable:
