@@ -98,7 +98,8 @@ def compiled_call(
 
 def _entry(key: Hashable, constants: Sequence[Any], build: Callable[[bool], _Entry]) -> _Entry:
     """The code for a key: for any constants, or for these."""
-    key = (key, _signature(constants))
+    # Shapes and types of constants are in the program's key.
+    key = (key, tuple(getattr(constant, "sharding", None) for constant in constants))
     if key not in _ENTRIES:
         try:
             _keep(key, build(False))

@@ -16,7 +16,7 @@ from jax.extend import core
 
 from bayesrank.infer.reader.jaxpr import Constant
 
-__all__ = ["digest", "frozen", "frozen_tree"]
+__all__ = ["Key", "digest", "frozen", "frozen_tree", "shared_key"]
 
 _OURS = str(Path(__file__).parents[2])
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
@@ -33,6 +33,28 @@ class _Same:
 
     def __hash__(self) -> int:
         return id(self.of)
+
+
+class Key:
+    """A key that is hashed once; it is large, and compared only with others of its hash."""
+
+    def __init__(self, content: Hashable) -> None:
+        self._content = content
+        self._hash = hash(content)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Key):
+            return self is other
+        return self._hash == other._hash and self._content == other._content
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@functools.lru_cache(maxsize=128)
+def shared_key(key: Key) -> Key:
+    """The first of equal keys: whatever is looked up under it then compares by identity."""
+    return key
 
 
 def digest(x: Any) -> Hashable:
@@ -108,7 +130,7 @@ def _frozen_rule(x: Any) -> Hashable:
 
 
 def _is_installed(where: str) -> bool:
-    return where.startswith("<") or _OURS in where or bool(_INSTALLED.search(where))
+    return _OURS in where or bool(_INSTALLED.search(where))
 
 
 def _files(x: Any) -> set[str]:

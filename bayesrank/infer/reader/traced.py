@@ -26,7 +26,7 @@ from numpyro.distributions import constraints
 from numpyro.primitives import Messenger
 from scipy import sparse
 
-from bayesrank.infer.reader.freeze import frozen, frozen_tree
+from bayesrank.infer.reader.freeze import Key, frozen, frozen_tree, shared_key
 from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
@@ -374,7 +374,7 @@ def _assembled(
     read = {x for equation in equations for x in equation.variables}
     read |= {x for x in wanted if isinstance(x, int)}
     constants = {number: value for number, value in constants.items() if number in read}
-    key = (
+    content = (
         frozen([(e.primitive, e.inputs, e.outputs, e.params) for e in equations]),
         frozen({name: (x.number, x.shape, str(x.dtype)) for name, x in inputs.items()}),
         tuple((number, jnp.shape(x), str(x.dtype)) for number, x in constants.items()),
@@ -394,7 +394,7 @@ def _assembled(
         found["messages"],
         domains,
         validates,
-        key,
+        shared_key(Key(content)),
         called,
         as_numpy,
     )
