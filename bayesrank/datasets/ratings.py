@@ -69,6 +69,7 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "ratings.csv"
     ...     _ = path.write_text("user,item,rating\nAda,Tea,2\nBob,Tea,1\nBob,Milk,2\n")
