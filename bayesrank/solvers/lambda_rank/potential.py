@@ -89,7 +89,8 @@ def circulation(
 def _lobatto(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Nodes and weights on [0, 1]; the ends are nodes, so that no jump hides beside them."""
     legendre = np.polynomial.Legendre.basis(count - 1)
-    nodes = np.concatenate([[-1.0], legendre.deriv().roots(), [1.0]])
+    inner = np.sort(np.real(legendre.deriv().roots()))
+    nodes = np.concatenate([[-1.0], inner, [1.0]])
     return (nodes + 1) / 2, 1.0 / (count * (count - 1) * legendre(nodes) ** 2)
 
 
