@@ -320,6 +320,7 @@ def test_stopping_rules():
     assert stopped.done and stopped.reason == "no question would tell more than 5"
 
 
+@pytest.mark.slow
 def test_progress_is_only_looked_at(tmp_path):
     path = tmp_path / "a.jsonl"
     with QueryLoop(6, journal=path, learn_from=2, stop_top=1) as loop:

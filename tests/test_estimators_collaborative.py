@@ -337,6 +337,7 @@ def test_a_fit_can_be_watched_and_taken_up_again(table, tmp_path):
     assert second.result.trace[0] > first.result.trace[0]
 
 
+@pytest.mark.slow
 def test_held_out_ratings_choose_between_models(table):
     numbers = table.assign(rating=table.rating * 1.0)
     search = GridSearchCV(

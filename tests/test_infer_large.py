@@ -243,6 +243,7 @@ def test_which_structure_is_found(monkeypatch):
     assert type(EP(correlated).run(KEY, games("random", 60, 99), 60)) is EPResult
 
 
+@pytest.mark.slow
 def test_covariances_of_more_are_refused(monkeypatch):
     result = fitted(games("random", 50, 300), 50, 1.0, "probes")
     monkeypatch.setattr("bayesrank.infer.large._MOST_TOGETHER", 49)

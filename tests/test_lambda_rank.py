@@ -92,6 +92,7 @@ def test_fields_of_padded_lists_are_those_of_brute_force(name, k):
             np.testing.assert_allclose(one[rows], other, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_ranknet_is_conservative_and_convex():
     field = Field("ranknet")
     assert is_conservative(field, SCORES, LABELS, num_loops=10)

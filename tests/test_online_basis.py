@@ -133,6 +133,7 @@ def test_the_features_stay_orthonormal_while_examples_come_and_go():
     assert model.skipped_ == 0
 
 
+@pytest.mark.slow
 def test_what_is_not_new_is_not_stored():
     model = OnlineBayesPoint(K, noise=NOISE, kernel=MATERN, budget=25)
     rows = np.array([[0.0, 1.0], [0.0, 1.0], [0.1 * NEW, 1.0], [3.0, 0.0]] * 5)

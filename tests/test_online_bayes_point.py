@@ -94,6 +94,7 @@ def test_one_pass_comes_close_to_expectation_propagation():
     assert cosine > 0.999
 
 
+@pytest.mark.slow
 def test_level_probabilities_are_those_of_draws_from_the_belief():
     model = OnlineBayesPoint(K, noise=(0.2, 0.6)).partial_fit(X[:60], Y[:60])
     rows = RNG.normal(size=(5, D))
