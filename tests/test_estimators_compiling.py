@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from compilations import compilations
 from sklearn.model_selection import KFold
 
 from bayesrank import ArenaRanker, CollaborativeOrdinalGP, PairwiseRanker, PreferenceGP
@@ -36,17 +37,8 @@ def rate(rows: np.ndarray) -> Any:
 
 @pytest.fixture
 def compiled() -> Iterator[list[str]]:
-    events: list[str] = []
-
-    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
-        if "backend_compile" in event:
-            events.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
+    with compilations() as events:
         yield events
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.mark.slow

@@ -16,10 +16,11 @@ from jax.sharding import Mesh
 
 from bayesrank._forks import refuse_forked_child
 from bayesrank.infer.gaussian.sharded import everywhere, global_array
+from bayesrank.infer.reader.arguments import as_working_dtype
 from bayesrank.infer.reader.freeze import digest
 from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.reader.stale import without_stale_traces
-from bayesrank.infer.reader.traced import NEEDS_VALUES, ProgramSource, Traced, as_working_dtype
+from bayesrank.infer.reader.traced import NEEDS_VALUES, ProgramSource, Traced
 from bayesrank.infer.room import check_compiled, check_trace
 
 __all__ = ["ONE_AT_A_TIME", "compiled_call", "jit"]

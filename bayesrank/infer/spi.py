@@ -11,6 +11,7 @@ from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
 from bayesrank.infer.large_state import posterior_from as posterior_from
 from bayesrank.infer.large_state import posterior_state as posterior_state
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
+from bayesrank.infer.reader.arguments import as_working_dtype as as_working_dtype
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
 from bayesrank.infer.reader.program import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.program import Program as Program
@@ -18,7 +19,6 @@ from bayesrank.infer.reader.program import read_program as read_program
 from bayesrank.infer.reader.stale import without_stale_traces as without_stale_traces
 from bayesrank.infer.reader.traced import Called as Called
 from bayesrank.infer.reader.traced import ProgramSource as ProgramSource
-from bayesrank.infer.reader.traced import as_working_dtype as as_working_dtype
 from bayesrank.infer.reader.traced import readable_arguments as readable_arguments
 from bayesrank.infer.sites import Block as Block
 from bayesrank.infer.sites import Problem as Problem

@@ -24,8 +24,8 @@ from jax.extend.core import Primitive
 from numpyro import handlers, validation_enabled
 from numpyro.distributions import constraints
 from numpyro.primitives import Messenger
-from scipy import sparse
 
+from bayesrank.infer.reader.arguments import as_number, as_working_dtype, to_numpy
 from bayesrank.infer.reader.freeze import Key, frozen, frozen_tree, shared_key
 from bayesrank.infer.reader.jaxpr import (
     Constant,
@@ -46,8 +46,6 @@ __all__ = [
     "Called",
     "ProgramSource",
     "Traced",
-    "as_number",
-    "as_working_dtype",
     "readable_arguments",
     "run_with",
     "trace",
@@ -315,7 +313,7 @@ def trace(
     try:
         return without_stale_traces(partial(traced, called, as_numpy=False))
     except NEEDS_VALUES:
-        called = jax.tree.map(_as_numpy, called)
+        called = jax.tree.map(to_numpy, called)
         return without_stale_traces(partial(traced, called, as_numpy=True))
 
 
@@ -432,7 +430,7 @@ def readable_arguments(
     """Arguments of a program in the form, JAX's or NumPy's, in which it can be traced."""
     as_numpy = trace(model, args, kwargs, params).as_numpy
     called = as_working_dtype((args, dict(kwargs)))
-    return jax.tree.map(_as_numpy, called) if as_numpy else called
+    return jax.tree.map(to_numpy, called) if as_numpy else called
 
 
 class _Unobserved(Messenger):
@@ -546,9 +544,6 @@ class _Frame(NamedTuple):
     size: int
 
 
-# ---------------------------------------------------------------- arguments
-
-
 def _is_static(leaf: Any) -> bool:
     return not isinstance(leaf, (np.ndarray, np.generic, jax.Array))
 
@@ -560,37 +555,3 @@ def _as_output(leaf: Any) -> Any:
 def _as_unknown_number(leaf: Any) -> Any:
     """A number among the arguments is a constant like others, and no literal."""
     return _number.bind(leaf) if isinstance(leaf, jax.Array) and not leaf.ndim else leaf
-
-
-def as_number(value: Any) -> Array:
-    """Value of a hyperparameter or of a site held fixed; whole numbers become floats."""
-    value = jnp.asarray(value)
-    floating = jnp.issubdtype(value.dtype, jnp.floating)
-    return value if floating else value.astype(jnp.result_type(float))
-
-
-def _is_array(leaf: Any) -> bool:
-    """Whether an argument is an array of numbers; NumPy's whole numbers are counts, as Python's."""
-    if not isinstance(leaf, (np.ndarray, np.floating, jax.Array)):
-        return False
-    return bool(jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool_))
-
-
-def _as_numpy(leaf: Any) -> Any:
-    return np.asarray(leaf) if _is_array(leaf) else leaf
-
-
-def as_working_dtype(tree: Any) -> Any:
-    """Arrays of floats in JAX's present default precision; everything else as it is.
-
-    SciPy's sparse matrices become dense ones, for JAX takes no others.
-    """
-
-    def convert(leaf: Any) -> Any:
-        leaf = leaf.toarray() if sparse.issparse(leaf) else leaf
-        if not _is_array(leaf):
-            return leaf
-        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-        return jnp.asarray(leaf, jnp.result_type(float) if floating else None)
-
-    return jax.tree.map(convert, tree)

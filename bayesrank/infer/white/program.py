@@ -15,7 +15,8 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 from bayesrank.infer.compiled import jit
-from bayesrank.infer.reader.traced import as_working_dtype, readable_arguments, run_with
+from bayesrank.infer.reader.arguments import as_working_dtype
+from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.reparam import whiten
 
 __all__ = ["Density", "EPPosterior", "WhiteProgram", "split", "white_posterior", "white_program"]

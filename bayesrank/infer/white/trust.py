@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from numpyro import validation_enabled
 
 from bayesrank.infer.compiled import ONE_AT_A_TIME, jit
+from bayesrank.infer.reader.arguments import as_working_dtype
 from bayesrank.infer.reader.stale import without_stale_traces
-from bayesrank.infer.reader.traced import as_working_dtype, readable_arguments, run_with
+from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.importance import pareto_k
 from bayesrank.infer.white.program import EPPosterior, white_posterior
 
