@@ -280,7 +280,7 @@ def test_a_solver_keeps_its_structure_in_all_of_its_functions():
 @pytest.mark.slow
 def test_pure_functions_refuse_what_run_alone_keeps():
     def walk(y):
-        f = numpyro.sample("f", dist.GaussianRandomWalk(1.0, num_steps=4))
+        f = jnp.asarray(numpyro.sample("f", dist.GaussianRandomWalk(1.0, num_steps=4)))
         numpyro.sample("y", dist.Bernoulli(logits=f[:3] - f[1:]), obs=y)
 
     engine, y = EP(walk, structure="probes"), np.array([1, 0, 1])
