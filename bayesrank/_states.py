@@ -40,6 +40,17 @@ T = TypeVar("T")
 _FORMAT = 3
 _DEEPEST = 32  # levels of a tree
 _HEADER = "header"
+# Names that files had before.
+_RENAMED = {
+    "group_names_": "category_names_",
+    "group_skills": "category_skills",
+    "group_covariance": "category_covariance",
+    "group_scale": "category_scale",
+    "group_skill": "category_skill",
+    "groups": "categories",
+    "num_groups": "num_categories",
+}
+_CHOICES = {"hyperparameters", "hyperparameters_", "choice"}
 # What zipfile, NumPy and the owners of states raise for files that are damaged or of another kind.
 _UNREADABLE = (
     OSError, ValueError, LookupError, EOFError, RuntimeError, MemoryError, ArithmeticError,
@@ -101,7 +112,7 @@ def read_state(
         kind, state = _opened(arrays)
         if kind not in restore:
             raise ValueError(f"it is of the class {kind}")
-        return restore[kind](state)
+        return restore[kind](_renamed(state))
     except _UNREADABLE as error:
         raise no_state(path, owner, _reason(error)) from None
 
@@ -334,6 +345,16 @@ def _of_version_0_1(
         "mean_length": float(mean_length),
         "document_frequency": arrays["document_frequency"],
     }
+
+
+def _renamed(tree: Any) -> Any:
+    """A state with the names of today."""
+    if not isinstance(tree, Mapping):
+        return tree
+    state = {_RENAMED.get(name, name): _renamed(each) for name, each in tree.items()}
+    for name in _CHOICES & state.keys():
+        state[name] = "map" if state[name] == "maximum" else state[name]
+    return state
 
 
 def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

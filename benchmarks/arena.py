@@ -25,7 +25,7 @@ class Truth(NamedTuple):
     """What a log was drawn from."""
 
     skills: Floats
-    in_group: Floats
+    in_category: Floats
     reliability: Floats
     bias: Floats
     position: float
@@ -33,12 +33,12 @@ class Truth(NamedTuple):
 
 
 def draw(
-    rng: np.random.Generator, items: int, judges: int, groups: int, rows: int
+    rng: np.random.Generator, items: int, judges: int, categories: int, rows: int
 ) -> tuple[Truth, pd.DataFrame]:
     """Draw a log from the program, with scales as its priors expect them."""
     true = Truth(
         rng.normal(0.0, 1.0, items),
-        rng.normal(0.0, 0.3, (groups, items)),
+        rng.normal(0.0, 0.3, (categories, items)),
         np.exp(rng.normal(0.0, 0.3, judges)),
         rng.normal(0.0, 0.3, judges),
         float(rng.normal(0.0, 0.3)),
@@ -46,9 +46,9 @@ def draw(
     )
     first = rng.integers(0, items, rows)
     second = (first + rng.integers(1, items, rows)) % items
-    judge, group = rng.integers(0, judges, rows), rng.integers(0, groups, rows)
-    skill = true.skills + true.in_group
-    margin = true.reliability[judge] * (skill[group, first] - skill[group, second])
+    judge, category = rng.integers(0, judges, rows), rng.integers(0, categories, rows)
+    skill = true.skills + true.in_category
+    margin = true.reliability[judge] * (skill[category, first] - skill[category, second])
     margin += true.position + true.bias[judge] + np.sqrt(2.0) * rng.normal(size=rows)
     won = np.where(margin > true.tie_width, 0, np.where(margin < -true.tie_width, 1, 2))
     names = [f"model-{i:03d}" for i in range(items)]
@@ -58,7 +58,9 @@ def draw(
             "model_b": pd.Categorical.from_codes(second, names),
             "winner": pd.Categorical.from_codes(won, ["model_a", "model_b", "tie"]),
             "judge": pd.Categorical.from_codes(judge, [f"judge-{j:04d}" for j in range(judges)]),
-            "category": pd.Categorical.from_codes(group, [f"category-{g}" for g in range(groups)]),
+            "category": pd.Categorical.from_codes(
+                category, [f"category-{c}" for c in range(categories)]
+            ),
         }
     )
     return true, table
@@ -87,7 +89,7 @@ def within(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
     # Names come in the order of their first appearance.
     item = np.array([int(name.rpartition("-")[2]) for name in ranker.names_])
     judge = np.array([int(name.rpartition("-")[2]) for name in ranker.judge_names_])
-    group = np.array([int(name.rpartition("-")[2]) for name in ranker.group_names_])
+    category = np.array([int(name.rpartition("-")[2]) for name in ranker.category_names_])
     centre = np.eye(n) - 1.0 / n
     found = {}
 
@@ -96,9 +98,9 @@ def within(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
 
     covariance = centre @ fit.covariance[:n, :n] @ centre
     note("skills", centre @ (fit.mean[:n] - true.skills[item]), np.diagonal(covariance))
-    wrong = fit.group_skills - (true.skills + true.in_group)[np.ix_(group, item)]
+    wrong = fit.category_skills - (true.skills + true.in_category)[np.ix_(category, item)]
     spread = np.array(
-        [np.diagonal(centre @ each[:n, :n] @ centre) for each in fit.group_covariance]
+        [np.diagonal(centre @ each[:n, :n] @ centre) for each in fit.category_covariance]
     )
     note("skills in categories", wrong @ centre, spread)
     off = fit.log_reliability - np.log(true.reliability[judge])
@@ -152,11 +154,11 @@ def intervals_of_ranks(draws: Floats) -> Floats:
 @click.option("--rows", default=1_000_000)
 @click.option("--items", default=200)
 @click.option("--judges", default=5_000)
-@click.option("--groups", default=20)
+@click.option("--categories", default=20)
 @click.option("--bootstraps", default=100, help="Of the usual way; 0 leaves it out.")
-def arena(rows: int, items: int, judges: int, groups: int, bootstraps: int) -> None:
+def arena(rows: int, items: int, judges: int, categories: int, bootstraps: int) -> None:
     """Seconds, memory and coverage on one large simulated log, beside the usual way."""
-    true, table = draw(np.random.default_rng(0), items, judges, groups, rows)
+    true, table = draw(np.random.default_rng(0), items, judges, categories, rows)
     cpu = time.process_time()
     ranker, seconds = read_and_fit(table, said=True)
     cpu = time.process_time() - cpu
@@ -190,13 +192,13 @@ def _compare(name: str, draws: Floats, true: Truth) -> None:
 @click.option("--logs", default=50)
 @click.option("--items", default=20)
 @click.option("--judges", default=50)
-@click.option("--groups", default=3)
+@click.option("--categories", default=3)
 @click.option("--rows", default=5_000)
-def arena_coverage(logs: int, items: int, judges: int, groups: int, rows: int) -> None:
+def arena_coverage(logs: int, items: int, judges: int, categories: int, rows: int) -> None:
     """Share of truths that 90% intervals hold, over simulated logs; the usual way's ranks, too."""
     inside: dict[str, list[float]] = defaultdict(list)
     for seed in range(logs):
-        true, table = draw(np.random.default_rng(seed), items, judges, groups, rows)
+        true, table = draw(np.random.default_rng(seed), items, judges, categories, rows)
         ranker, _ = read_and_fit(table)
         for kind, values in within(ranker, true).items():
             inside[kind].append(float(values.mean()))

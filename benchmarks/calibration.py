@@ -103,7 +103,7 @@ def drawn(program: Callable[..., Any], seed: int, *args: Any, **kwargs: Any) -> 
 
 
 def _held(draws: np.ndarray, place: np.ndarray, prob: float) -> float:
-    low, high = np.asarray(rank_interval(draws, prob=prob)).T
+    low, high = np.asarray(rank_interval(draws, level=prob)).T
     return float(np.mean((low <= place) & (place <= high)))
 
 

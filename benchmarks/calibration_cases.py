@@ -224,7 +224,7 @@ def _all() -> Iterator[Case]:
     def case(name: str, trial: Callable[..., Trial], *, times: int = 1, **options: Any) -> Case:
         return Case(name, lambda seed: trial(seed, **options), times * _SETS)
 
-    maximum: dict[str, Any] = {"hyperparameters": "maximum"}
+    maximum: dict[str, Any] = {"hyperparameters": "map"}
     yield case("PairwiseRanker, independent skills", thurstone_skills)
     yield case("PairwiseRanker, logistic noise", thurstone_skills, likelihood="logit")
     yield case("PairwiseRanker, ties", thurstone_skills, ties=True)
@@ -250,7 +250,7 @@ def _all() -> Iterator[Case]:
     yield case("LambdaRank.posterior, lists of two", frozen_field, size=2)
     yield case("LambdaRank.posterior, lists of five", frozen_field, size=5)
     yield case("ArenaRanker, 60 games", arena, rows=60)
-    yield case("ArenaRanker, 2,000 games, judges", arena, rows=2000, judges=20, groups=3)
+    yield case("ArenaRanker, 2,000 games, judges", arena, rows=2000, judges=20, categories=3)
     yield case("CollaborativeOrdinalGP, 30 x 12", ratings, num_users=30, num_items=12)
     yield case("CollaborativeOrdinalGP, 60 x 30", ratings, num_users=60, num_items=30)
     yield case("CollaborativeGP, 30 x 12", numbers, num_users=30, num_items=12)

@@ -21,16 +21,19 @@ _USER_SPREAD = 0.3
 _ONE_SD = float(2.0 * norm.cdf(1.0) - 1.0)  # probability of the interval from -1 to 1
 
 
-def arena(seed: int, *, rows: int, judges: int = 0, groups: int = 0) -> Trial:
+def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Trial:
     """Games of twenty items, one of them at home, with ties; perhaps with judges and categories."""
     rng, n = np.random.default_rng(seed), 20
     pairs = np.array([rng.choice(n, 2, replace=False) for _ in range(rows)])
     said: dict[str, Any] = {"outcomes": np.full(rows, 2), "position": np.ones(rows, int)}
     given: dict[str, Any] = {}
     if judges:
-        given = {"judge": rng.integers(judges, size=rows), "group": rng.integers(groups, size=rows)}
+        given = {
+            "judge": rng.integers(judges, size=rows),
+            "category": rng.integers(categories, size=rows),
+        }
         said |= {"judges": given["judge"], "num_judges": judges}
-        said |= {"groups": given["group"], "num_groups": groups}
+        said |= {"categories": given["category"], "num_categories": categories}
     truth = drawn(judged_comparisons, seed, n, pairs, **said)
     tied, first = truth["comparison"] == 1, truth["comparison"] > 0
     games = np.where(first[:, None], pairs, pairs[:, ::-1])
@@ -61,5 +64,5 @@ def numbers(seed: int, *, num_users: int, num_items: int) -> Trial:
     told = np.argsort(rng.random((n, m)), axis=1) < m // 2
     users, items = np.nonzero(told)
     model = CollaborativeGP().fit(users, items, values[told])
-    low, high = model.predict_interval(*np.nonzero(~told), prob=_ONE_SD)
+    low, high = model.predict_interval(*np.nonzero(~told), level=_ONE_SD)
     return of_normals((low + high) / 2.0, (high - low) / 2.0, values[~told])

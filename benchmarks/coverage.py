@@ -54,7 +54,7 @@ def calibrate(
             num_samples=draws,
         )
         samples = result.get_samples()["f"]
-        low, high = np.asarray(rank_interval(samples, prob=0.9)).T
+        low, high = np.asarray(rank_interval(samples, level=0.9)).T
         true_rank = np.empty(n)
         true_rank[np.argsort(-problem.skill)] = np.arange(1, n + 1)
         coverage[seed] = np.mean((low <= true_rank) & (true_rank <= high))

@@ -98,7 +98,7 @@ def moving(process: Any) -> Forecast:
     def learned() -> tuple[float, dict[str, Any]]:
         """How long the games to learn from went on, and what was learned."""
         past = games().before(_FIRST)
-        return _days(past), fitted(past, "maximum").params_
+        return _days(past), fitted(past, "map").params_
 
     def forecast(past: Games, month: Games) -> Array:
         span, params = learned()

@@ -194,7 +194,7 @@ def _one_coverage(seed: int, n: int = 40, c: int = 5, p: int = 3) -> dict[str, f
     relevant = performance > 0.4 * rng.normal(size=(n, 1))
     orders = np.argsort(-performance, axis=1)
     shares = {}
-    for choice in ("maximum", "integrate"):
+    for choice in ("map", "integrate"):
         result = _ranker(hyperparameters=choice).fit(X, orders.tolist(), relevant).result
         off = (result.mean["w"] - w) / result.stddev["w"]
         shares[choice] = float(np.mean(np.abs(off) < 1.645))
@@ -340,7 +340,7 @@ def speed() -> None:
     X = rng.normal(size=(n, p))
     performance = X @ rng.normal(size=(p, c)) / np.sqrt(p) + rng.normal(size=(n, c))
     relevant = performance > 0.4 * rng.normal(size=(n, 1))
-    for choice in ("prior", "maximum"):
+    for choice in ("prior", "map"):
         start, cpu = time.perf_counter(), time.process_time()
         _ranker(hyperparameters=choice).fit(X, relevant=relevant)
         took, used = time.perf_counter() - start, time.process_time() - cpu

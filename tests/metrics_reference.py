@@ -1,4 +1,4 @@
-"""Definitions of the figures, written down slowly: the second route of the tests of metrics."""
+"""Definitions of the metrics, written down slowly: the second route of the tests of metrics."""
 
 import itertools
 import math
@@ -19,9 +19,9 @@ def orders(scores: Sequence[float]) -> Iterator[tuple[int, ...]]:
         yield tuple(itertools.chain.from_iterable(parts))
 
 
-def expected(figure: Callable[[list[float]], float], scores, labels) -> float:
-    """Mean of a figure of ranked labels over all ways to break the ties."""
-    return float(np.mean([figure([labels[i] for i in order]) for order in orders(scores)]))
+def expected(metric: Callable[[list[float]], float], scores, labels) -> float:
+    """Mean of a metric of ranked labels over all ways to break the ties."""
+    return float(np.mean([metric([labels[i] for i in order]) for order in orders(scores)]))
 
 
 def dcg(ranked, k, gain) -> float:

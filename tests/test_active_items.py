@@ -37,7 +37,7 @@ def test_items_are_added_and_no_answer_is_lost(tmp_path):
     with QueryLoop(NAMES, X, journal=path, hyperparameters="prior") as again:
         assert again.answers == fresh.answers and again.ask()[0][:2] == asked[:2]
         np.testing.assert_allclose(again.result.mean["f"], fresh.result.mean["f"], atol=1e-6)
-        assert sorted(again.ranking().name) == NAMES
+        assert sorted(again.ranking().names) == NAMES
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_retired_items_are_asked_about_no_more(tmp_path):
         loop.retire(3)
         loop.retire(3)  # is said once
         assert loop.retired == (3,) and len(loop.log) == 2
-        assert loop.result.mean["f"][3] > 0 and 3 not in loop.ranking().name
+        assert loop.result.mean["f"][3] > 0 and 3 not in loop.ranking().names
         assert 0 < (loop.progress().settled or 0) < 1
         loop.retire(2)
         assert loop.progress().settled == 1.0  # two are left
@@ -142,9 +142,9 @@ def test_a_journal_with_features_from_before(copied):
         assert len(loop.answers) == 11 and loop.params["amplitude"] == 1.0178924116180863
 
 
-def test_a_journal_of_annotators_from_before_with_a_torn_line(copied):
+def test_a_journal_of_judges_from_before_with_a_torn_line(copied):
     names, path = ["tea", 7, ("red", 2), 1.5, "7", "größer"], copied("annotators.jsonl")
-    opened = partial(QueryLoop, hyperparameters="prior", annotator_noise={"Bo": 2.0})
+    opened = partial(QueryLoop, hyperparameters="prior", judge_noise={"Bo": 2.0})
     with opened(names, journal=path) as loop:
         assert [answer[:3] for answer in loop.answers] == [
             ("tea", 7, "Ann"), ("tea", ("red", 2), "Bo"), (7, "größer", "Bo"), ("tea", "7", None),

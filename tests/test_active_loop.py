@@ -39,7 +39,7 @@ def prior_loop(**options):
 @pytest.fixture(scope="module", autouse=True)
 def shared():
     """All loops of as many items share what these compile."""
-    for options in ({}, {"annotator_noise": {"Bo": 3.0}}):
+    for options in ({}, {"judge_noise": {"Bo": 3.0}}):
         _ = answered(prior_loop(**options), 1).result.mean
 
 
@@ -48,8 +48,8 @@ def shared():
 
 @pytest.mark.parametrize(("count", "noise"), [(14, {}), (5, {"Bo": 3.0})])
 def test_result_is_that_of_ep_on_the_same_program(count, noise):
-    loop = answered(prior_loop(annotator_noise=noise), count - 1)
-    loop.tell("item 0", "item 8", annotator="Bo")
+    loop = answered(prior_loop(judge_noise=noise), count - 1)
+    loop.tell("item 0", "item 8", judge="Bo")
     ours = loop.result
     assert ours.model is (answered_program if noise else preference_gp)
     theirs = EP(ours.model, tol=1e-10).run(
@@ -63,17 +63,17 @@ def test_result_is_that_of_ep_on_the_same_program(count, noise):
     assert ours.get_samples()["f"].shape == (ours.num_samples, N)
 
 
-def test_annotators_who_are_noisier_count_for_less():
-    loop = QueryLoop(6, annotator_noise={"Bo": 3.0}, hyperparameters={"scale": 1.5})
-    for annotator, winner, loser in (("Ann", 0, 1), ("Bo", 2, 3), ("Bo", 1, 3)):
-        loop.tell(winner, loser, annotator=annotator)
+def test_judges_who_are_noisier_count_for_less():
+    loop = QueryLoop(6, judge_noise={"Bo": 3.0}, hyperparameters={"scale": 1.5})
+    for judge, winner, loser in (("Ann", 0, 1), ("Bo", 2, 3), ("Bo", 1, 3)):
+        loop.tell(winner, loser, judge=judge)
     assert loop.result.mean["f"][0] > loop.result.mean["f"][2] > 0
-    assert loop.annotators == {"Ann": 1, "Bo": 2}
+    assert loop.judges == {"Ann": 1, "Bo": 2}
     # Nobody is asked twice; what Ann has answered, Bo may be asked.
     asked = []
-    while questions := loop.ask(annotator="Bo"):
+    while questions := loop.ask(judge="Bo"):
         asked.append(set(questions[0][:2]))
-        loop.skip(*questions[0][:2], annotator="Bo")
+        loop.skip(*questions[0][:2], judge="Bo")
     assert len(asked) == 13 and {0, 1} in asked and {2, 3} not in asked
 
 
@@ -84,8 +84,8 @@ def test_ranking_and_a_graph():
     free = answered(prior_loop(), 12)
     assert loop.result.model_kwargs["laplacian"] is laplacian
     best = loop.ranking(k=2)
-    assert sorted(best.name) == NAMES and best.k == 2
-    assert set(best.name[:3]) & {NAMES[i] for i in np.argsort(-SKILL)[:2]}
+    assert sorted(best.names) == NAMES and best.k == 2
+    assert set(best.names[:3]) & {NAMES[i] for i in np.argsort(-SKILL)[:2]}
     assert np.diff(loop.result.mean["f"]).std() < np.diff(free.result.mean["f"]).std()
 
 
@@ -155,15 +155,15 @@ def test_only_given_candidates_are_asked():
 
 def test_undo_is_as_if_it_had_not_been_told():
     loop, other = answered(prior_loop(), 4), answered(prior_loop(), 4)
-    loop.tell("item 1", "item 7", annotator="Ann")
+    loop.tell("item 1", "item 7", judge="Ann")
     loop.result  # noqa: B018 - the sites of the answer exist when it is undone
     loop.skip("item 2", "item 3")
     assert loop.undo() == ("item 2", "item 3")
-    assert loop.undo(annotator="Ann") == ("item 1", "item 7", "Ann", False)
+    assert loop.undo(judge="Ann") == ("item 1", "item 7", "Ann", False)
     np.testing.assert_allclose(loop.result.mean["f"], other.result.mean["f"], atol=1e-7)
     assert loop.answers == other.answers and loop.skipped == []
     with pytest.raises(ValueError, match="no answer by 'Ann' to undo"):
-        loop.undo(annotator="Ann")
+        loop.undo(judge="Ann")
     for _ in range(4):
         loop.undo()
     with pytest.raises(ValueError, match="no answer to undo"):
@@ -174,9 +174,9 @@ def test_a_journal_reopened_is_the_same_loop(tmp_path):
     path = tmp_path / "a.jsonl"
     with prior_loop(journal=path) as loop:
         answered(loop, 5)
-        loop.skip("item 0", "item 8", annotator="Ann")
-        loop.undo(annotator="Ann")
-        loop.tell("item 0", "item 8", annotator="Ann")
+        loop.skip("item 0", "item 8", judge="Ann")
+        loop.undo(judge="Ann")
+        loop.tell("item 0", "item 8", judge="Ann")
         asked, mean = loop.ask(), loop.result.mean["f"]
         loop.tell("item 4", "item 5")
         loop.undo()
@@ -228,13 +228,13 @@ def test_names_of_any_kind(tmp_path):
 
 def test_nothing_compiles_as_answers_grow():
     loop = answered(prior_loop(candidates=20), 2)
-    loop.ask(annotator="Ann")
+    loop.ask(judge="Ann")
     with compilations() as compiled:
         answered(loop, 20)  # past the number of items, where EP moves to another space
         for _ in range(60):
-            loop.tell("item 1", "item 2", annotator="Ann")
+            loop.tell("item 1", "item 2", judge="Ann")
         loop.undo()
-        loop.ask(annotator="Ann")
+        loop.ask(judge="Ann")
         assert not compiled
         jax.jit(lambda x: x + 1)(np.ones(N + 1))
         assert compiled  # the listener hears
@@ -305,7 +305,7 @@ def test_learning_compiles_once_a_bucket():
 
 
 def test_stopping_rules():
-    loop = prior_loop(stop_gain=1e-9, stop_top=2, stop_probability=0.8)
+    loop = prior_loop(stop_gain=1e-9, stop_top=2, stop_level=0.8)
     while not loop.progress().done:
         answered(loop, 1)
     progress = loop.progress()
@@ -351,14 +351,14 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
         ((3,), {"candidates": 0}, "at least one pair"),
         ((3,), {"candidates": [(0, 7)]}, "no item 7"),
-        ((3,), {"hyperparameters": "mine"}, "choose 'integrate', 'maximum', 'prior'"),
+        ((3,), {"hyperparameters": "mine"}, "choose 'integrate', 'map', 'prior'"),
         ((3,), {"hyperparameters": {"width": 1.0}}, "names 'width'"),
         ((3,), {"ard": True}, "ard is given without features"),
-        ((3,), {"annotator_noise": {"Bo": 0.0}}, r"annotator_noise\['Bo'\]"),
+        ((3,), {"judge_noise": {"Bo": 0.0}}, r"judge_noise\['Bo'\]"),
         ((3,), {"stop_gain": -1.0}, "stop_gain is -1.0"),
         ((3,), {"stop_gain": 1.0, "acquisition": "eubo"}, "stop_gain needs an acquisition"),
         ((3,), {"stop_top": 3}, "from 1 to 2"),
-        ((3,), {"stop_top": 1, "stop_probability": 1.0}, "between 0 and 1"),
+        ((3,), {"stop_top": 1, "stop_level": 1.0}, "between 0 and 1"),
         (({"a", "b"},), {}, "an order that is the same tomorrow"),
         ((2.0,), {}, "items is 2.0; pass names"),
         (([np.nan, 1.0],), {}, "items names nan"),
@@ -369,7 +369,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3, X[:3]), {"laplacian": np.ones((3, 3)) - np.eye(3)}, "not positive semi-definite"),
         ((3,), {"learn_from": 0}, "learn_from is 0; pass a whole"),
         ((3,), {"seed": -1}, "seed is -1"),
-        ((3,), {"annotator_noise": [2.0]}, "or a mapping"),
+        ((3,), {"judge_noise": [2.0]}, "or a mapping"),
         ((3,), {"stop_top": 1.5}, "stop_top is 1.5"),
         ((3,), {"stop_gain": "0.1"}, "stop_gain is '0.1'"),
     ],
@@ -390,7 +390,7 @@ def test_what_cannot_be_told():
     with pytest.raises(ValueError, match="compared with itself"):
         loop.skip("Filter", "Filter")
     with pytest.raises(ValueError, match="pass a name as text"):
-        loop.tell("Espresso", "Filter", annotator=3)  # type: ignore[arg-type]
+        loop.tell("Espresso", "Filter", judge=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no answer to learn from"):
         QueryLoop(3).learn()
     with pytest.raises(ValueError, match="n is 0; pass a whole number from 1 on"):
@@ -417,14 +417,14 @@ def test_a_record_of_the_future_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_left_to_ask_differs_by_annotator():
-    loop = QueryLoop(2, hyperparameters={"scale": 1.0}, stop_gain=0.15, annotator_noise={"Bo": 9})
+def test_what_is_left_to_ask_differs_by_judge():
+    loop = QueryLoop(2, hyperparameters={"scale": 1.0}, stop_gain=0.15, judge_noise={"Bo": 9})
     loop.tell(0, 1)
     assert loop.progress().reason == "every question has been asked"
-    ann, bo = loop.ask(annotator="Ann")[0].gain, loop.ask(annotator="Bo")[0].gain
-    assert loop.progress(annotator="Ann").gain == ann > bo
-    assert loop.progress(annotator="Bo").gain == bo
-    assert loop.progress(annotator="Bo").reason == "no question would tell more than 0.15"
+    ann, bo = loop.ask(judge="Ann")[0].gain, loop.ask(judge="Bo")[0].gain
+    assert loop.progress(judge="Ann").gain == ann > bo
+    assert loop.progress(judge="Bo").gain == bo
+    assert loop.progress(judge="Bo").reason == "no question would tell more than 0.15"
 
 
 @pytest.mark.slow
@@ -443,9 +443,9 @@ def test_the_last_ranking_averages_over_hyperparameters():
     )
     draws = result.get_samples()["f"][:, :4]
     draws = draws - draws.mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(final.sd, draws.std(axis=0)[final.item], rtol=0.1)
-    np.testing.assert_allclose(final.mean, draws.mean(axis=0)[final.item], atol=0.1)
-    assert 4 not in final.name and (final.sd != loop.ranking().sd).all()
+    np.testing.assert_allclose(final.sd, draws.std(axis=0)[final.indices], rtol=0.1)
+    np.testing.assert_allclose(final.mean, draws.mean(axis=0)[final.indices], atol=0.1)
+    assert 4 not in final.names and (final.sd != loop.ranking().sd).all()
     np.testing.assert_array_equal(known.final_ranking().sd, known.ranking().sd)
     none = QueryLoop(3)
     np.testing.assert_array_equal(none.final_ranking().sd, none.ranking().sd)

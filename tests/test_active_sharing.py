@@ -19,10 +19,10 @@ X = np.random.default_rng(0).normal(size=(9, 2))
 def test_records_added_up_piece_by_piece(tmp_path):
     with QueryLoop(4, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
         loop.tell(0, 1)
-        loop.skip(2, 3, annotator="Ann")
+        loop.skip(2, 3, judge="Ann")
         assert len(loop.answers) == 1
-        loop.undo(annotator="Ann")
-        loop.tell(1, 2, annotator="Ann")
+        loop.undo(judge="Ann")
+        loop.tell(1, 2, judge="Ann")
         loop.log.append({"event": "learned", "answers": 2, "params": {"scale": 2.0}})
         assert loop.skipped == [] and loop.comparisons.tolist() == [[0, 1], [1, 2]]
         whole = replay(loop.log.records)
@@ -48,9 +48,9 @@ def test_threads_take_turns(tmp_path):
         def answer(number):
             try:
                 for k in range(8):
-                    loop.tell(number, 10 + k, annotator=str(number))
-                    loop.ask(annotator=str(number))
-                loop.undo(annotator=str(number))
+                    loop.tell(number, 10 + k, judge=str(number))
+                    loop.ask(judge=str(number))
+                loop.undo(judge=str(number))
             except Exception as error:
                 failed.append(error)
 
@@ -59,7 +59,7 @@ def test_threads_take_turns(tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-        assert failed == [] and loop.annotators == {str(number): 7 for number in range(4)}
+        assert failed == [] and loop.judges == {str(number): 7 for number in range(4)}
         assert loop._history == replay(loop.log.records)
     assert len(read_journal(path).records) == 4 * 9
 
@@ -177,8 +177,8 @@ def test_an_acquisition_with_other_scores_than_one_a_pair_is_refused(shape):
         loop.ask()
 
 
-def test_an_annotator_who_asks_has_a_name():
-    with pytest.raises(ValueError, match="annotator is 3; pass a name as text"):
-        QueryLoop(3, hyperparameters="prior").ask(annotator=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="annotator_noise names None"):
-        QueryLoop(3, annotator_noise={None: 2.0})  # type: ignore[dict-item]
+def test_a_judge_who_asks_has_a_name():
+    with pytest.raises(ValueError, match="judge is 3; pass a name as text"):
+        QueryLoop(3, hyperparameters="prior").ask(judge=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="judge_noise names None"):
+        QueryLoop(3, judge_noise={None: 2.0})  # type: ignore[dict-item]

@@ -28,14 +28,14 @@ PAIR = np.array([0, 1])
 
 def told(loop):
     for first, second, tie in ((0, 1, False), (1, 2, True), (3, 2, False), (4, 5, True)):
-        loop.tell(first, second, tie=tie, annotator="Bo" if first == 3 else None)
+        loop.tell(first, second, tie=tie, judge="Bo" if first == 3 else None)
     return loop
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [{}, {"Bo": 2.0}])
 def test_result_is_that_of_ep_on_the_program_with_ties(noise):
-    loop = told(QueryLoop(N, X, hyperparameters="prior", annotator_noise=noise))
+    loop = told(QueryLoop(N, X, hyperparameters="prior", judge_noise=noise))
     ours = loop.result
     assert noise or ours.model is preference_gp
     assert ours.model_kwargs["outcomes"].tolist() == [2, 1, 2, 1]
@@ -54,7 +54,7 @@ def test_ties_are_kept_and_undone(tmp_path):
         loop.tell(0, 1)
         assert "tie_width" not in loop.params and loop.beliefs.tie_width is None
         before = loop.result.mean["f"]
-        loop.tell(1, 2, tie=True, annotator="Ann")
+        loop.tell(1, 2, tie=True, judge="Ann")
         assert loop.answers[1] == (1, 2, "Ann", True)
         assert loop.comparisons.tolist() == [[0, 1]] and loop.ties.tolist() == [[1, 2]]
         assert loop.params["tie_width"] == pytest.approx(0.5)
@@ -62,7 +62,7 @@ def test_ties_are_kept_and_undone(tmp_path):
         assert abs(mean[1] - mean[2]) < abs(before[1] - before[2])
         question = loop.ask()[0]
         assert 0 < question.tie_probability < 1 - question.win_probability
-        assert {1, 2} not in [set(q[:2]) for q in loop.ask(6, annotator="Ann")]
+        assert {1, 2} not in [set(q[:2]) for q in loop.ask(6, judge="Ann")]
     with QueryLoop(4, journal=path, hyperparameters="prior") as loop:
         np.testing.assert_allclose(loop.result.mean["f"], mean)
         assert loop.undo() == (1, 2, "Ann", True)

@@ -37,9 +37,9 @@ def averaged():
 
 def test_averaging_widens_intervals_of_few_games(averaged):
     games, given = league(0, 40)
-    known = ArenaRanker(hyperparameters="maximum").fit(games, **given)
+    known = ArenaRanker(hyperparameters="map").fit(games, **given)
     assert isinstance(averaged.result, IntegratedEPResult) and isinstance(known.result, ArenaFit)
-    assert (averaged.hyperparameters_, known.hyperparameters_) == ("integrate", "maximum")
+    assert (averaged.hyperparameters_, known.hyperparameters_) == ("integrate", "map")
     wide, narrow = (
         np.subtract(s.skill_upper, s.skill_lower) for s in (averaged.rank(), known.rank())
     )
@@ -68,7 +68,7 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
     games, given = league(1, 60, judges=2)
     ranker = ArenaRanker().fit(games, **given)
     fit: Any = ranker.result
-    assert ranker.hyperparameters_ == "maximum" and isinstance(fit, ArenaFit)
+    assert ranker.hyperparameters_ == "map" and isinstance(fit, ArenaFit)
     # Skills, position, log tie width; then the judge's bias and log reliability.
     mean, covariance = np.zeros(9), np.zeros((9, 9))
     mean[:7], covariance[:7, :7] = fit.mean, fit.covariance
@@ -110,14 +110,14 @@ def test_an_averaged_ranker_is_kept_in_a_file(averaged, tmp_path):
 @pytest.mark.slow
 def test_skills_in_categories_are_averaged_too():
     games, given = league(2, 60)
-    group = np.where(np.arange(60) % 3 == 0, "code", "maths")
-    ranker = ArenaRanker().fit(games, group=group, **given)
+    category = np.where(np.arange(60) % 3 == 0, "code", "maths")
+    ranker = ArenaRanker().fit(games, category=category, **given)
     assert ranker.hyperparameters_ == "integrate"
     draws = ranker.samples("code")
-    mean, sd = ranker.predict(group="code")
+    mean, sd = ranker.predict(category="code")
     np.testing.assert_allclose(draws.mean(0), mean, atol=5 * sd.max() / np.sqrt(len(draws)))
     np.testing.assert_allclose(draws.std(0), sd, rtol=0.15)
-    assert not np.allclose(ranker.predict(group="maths")[0], mean)
+    assert not np.allclose(ranker.predict(category="maths")[0], mean)
 
 
 def test_scales_that_are_given_stand(averaged):
@@ -125,7 +125,7 @@ def test_scales_that_are_given_stand(averaged):
     chosen = {"scale": 0.7, "tie_width": 0.4}
     ranker = ArenaRanker(hyperparameters=chosen).fit(games, **given)
     assert ranker.params_["scale"] == 0.7 and ranker.params_["tie_width"] == 0.4
-    assert ranker.hyperparameters_ == "maximum"
+    assert ranker.hyperparameters_ == "map"
     ties = ranker.effects()[1]
     assert ties.lower == ties.upper == pytest.approx(0.4)
     prior = ArenaRanker(hyperparameters="prior").fit(games, **given)

@@ -83,7 +83,7 @@ def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
     log, out = tmp_path / "log.csv", tmp_path / "out"
     write_reversed(log)
     options = ("--no-crosscheck", "--quiet", "--hyperparameters", "prior")
-    assert run("rank", log, "--group", "Task", "--by", "task", *options, "--out", out) == 0
+    assert run("rank", log, "--category", "Task", "--by-category", *options, "--out", out) == 0
     table = pd.read_csv(out / "ranking.csv", keep_default_na=False)
     order = {name: rows["item"].tolist() for name, rows in table.groupby("category", sort=False)}
     assert order["code"] == ["x", "y", "<z>"] and order["m & m"] == ["<z>", "y", "x"]
@@ -91,7 +91,7 @@ def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
     # The posterior that was saved says the same, and records are those of the category.
     ranker, data = ArenaRanker.load(out / "ranker.npz"), pd.read_csv(log)
     for name, rows in table.groupby("category"):
-        ranked = ranker.rank(group=name or None).to_dataframe()
+        ranked = ranker.rank(category=name or None).to_dataframe()
         for column in ("skill_mean", "skill_lower", "skill_upper", "prob_best"):
             np.testing.assert_allclose(rows[column].astype(float), ranked[column])
         counted = data if not name else data[data["Task"] == name]
@@ -105,10 +105,9 @@ def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
 
 
 BY_REFUSED = {
-    "another column": (("--by", "Task"), "those of column 'category'; write --by category, or add"),
-    "no categories": (("--by", "who", "--ignore", "category"), "add --group who if"),
-    "one category": (("--by", "Task", "--group", "Task"), "of one category (code), and its"),
-    "times": (("--by", "category", "--time", "t"), "--by does not go with --time"),
+    "no categories": (("--ignore", "category"), "no column of the file is read as categories"),
+    "one category": (("--category", "Task"), "of one category (code), and its"),
+    "times": (("--time", "t"), "--by-category does not go with --time"),
 }
 
 
@@ -117,7 +116,7 @@ def test_by_of_what_is_not_the_category_is_refused(name, tmp_path, capsys):
     path, out = tmp_path / "log.csv", tmp_path / "out"
     path.write_text("winner,loser,category,Task,t\na,b,x,code,1\nb,a,y,code,2\n")
     options, message = BY_REFUSED[name]
-    assert run("rank", path, "--out", out, *options) == 2
+    assert run("rank", path, "--by-category", "--out", out, *options) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert message in said and not out.exists()
 
@@ -125,7 +124,7 @@ def test_by_of_what_is_not_the_category_is_refused(name, tmp_path, capsys):
 def test_by_of_orders_is_refused(tmp_path, capsys):
     path = tmp_path / "orders.csv"
     path.write_text("order\na > b\n")
-    assert run("rank", path, "--by", "order", "--out", tmp_path / "out") == 2
+    assert run("rank", path, "--by-category", "--out", tmp_path / "out") == 2
     assert "orders have no categories; leave it out" in capsys.readouterr().err
 
 
@@ -150,7 +149,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_written(name, tmp_path
     frame = pd.read_csv(path).assign(t=np.arange(20))
     frame.to_csv(path, index=False)
     options, message = REFUSED[name]
-    assert run("rank", path, "--out", out, *options) == 2
+    assert run("rank", path, "--by-category", "--out", out, *options) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
 

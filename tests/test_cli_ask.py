@@ -57,7 +57,7 @@ def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, lines, items, "--question", "Which wakes you?")
     assert code == 0
     (only,) = events()
-    assert only.kind == "answer" and only.annotator is None
+    assert only.kind == "answer" and only.judge is None
     first = out.split("[1] ")[1].split("   [2] ")
     asked = first[0], first[1].split("\n")[0].strip()
     names = ("Espresso", "Latte", "[b]Mokka", "Filter")
@@ -76,9 +76,9 @@ def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
     shown = next(line for line in out.split("\n") if line.startswith("price"))
     assert shown.split() == ["price", price[asked[0]], price[asked[1]]]
 
-    code, out, _ = run(capsys, monkeypatch, ["1"], items, "--annotator", "Ann")  # and then no more
+    code, out, _ = run(capsys, monkeypatch, ["1"], items, "--judge", "Ann")  # and then no more
     assert code == 0 and "\n1 answered; " in out and "2 answers are saved" in out
-    assert events()[1].annotator == "Ann" and "90% ranks" in out
+    assert events()[1].judge == "Ann" and "90% ranks" in out
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_an_item_can_be_named_and_the_rule_stops(items, capsys, monkeypatch):
-    rule = ("--top", "1", "--sure", "0.3")
+    rule = ("--top", "1", "--level", "0.3")
     code, out, _ = run(capsys, monkeypatch, ["1", "c", "Nobody", "q"], items, *rule)
     assert code == 0 and out.count("Enough: the best item is settled with probability 0.") == 1
     assert out.index("Saved: ") < out.index("Enough") < out.index("Press 1 or 2")
@@ -149,7 +149,7 @@ def test_names_do_not_command_the_terminal(items, capsys, monkeypatch):
 @pytest.mark.slow
 def test_every_question_asked(items, capsys, monkeypatch):
     items.write_text("item\nA\nB\n")
-    code, out, _ = run(capsys, monkeypatch, ["A"], items, "--top", "9", "--sure", "0.999")
+    code, out, _ = run(capsys, monkeypatch, ["A"], items, "--top", "9", "--level", "0.999")
     assert code == 0 and "Every question has been asked." in out
     assert len(events()) == 1
     code, out, _ = run(capsys, monkeypatch, [], items)
@@ -157,7 +157,8 @@ def test_every_question_asked(items, capsys, monkeypatch):
 
 
 def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
-    run(capsys, monkeypatch, ["1", "2", "q"], items, "--journal", "j.jsonl", "--annotator", "Ann")
+    run(capsys, monkeypatch, ["1", "q"], items, "--journal", "j.jsonl", "--judge", "Ann")
+    run(capsys, monkeypatch, ["2", "q"], items, "--journal", "j.jsonl")
     # Also while another process asks.
     contents = read_journal("j.jsonl")
     with Journal("j.jsonl", {k: contents.header[k] for k in ("items", "names", "features")}):
@@ -171,9 +172,9 @@ def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
     )
     data = read_comparisons("out.csv", items)
     assert data.comparisons.tolist() == [[e.first, e.second] for e in events("j.jsonl")]
-    assert data.ignored_columns == ("annotator",)
+    assert data.judge_names == ("Ann", "unnamed")
     with open("out.csv", newline="") as file:
-        assert [row[2] for row in csv.reader(file)] == ["annotator", "Ann", "Ann"]
+        assert [row[2] for row in csv.reader(file)] == ["judge", "Ann", "unnamed"]
     assert sorted(os.listdir(tmp_path)) == ["items.csv", "j.jsonl", "out.csv"]
 
 
@@ -195,7 +196,7 @@ def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
             "items.csv: this file is used already; give another --export",
         ),
         (["items.csv", "--top", "0"], "Invalid value for '--top'"),
-        (["items.csv", "--sure", "1"], "Invalid value for '--sure'"),
+        (["items.csv", "--level", "1"], "Invalid value for '--level'"),
     ],
 )
 def test_what_is_wrong_is_one_line(items, capsys, monkeypatch, args, message):

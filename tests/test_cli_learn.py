@@ -15,7 +15,7 @@ from bayesrank.cli import learn as _learn
 from bayesrank.cli import main
 from bayesrank.datasets import DataError, align, read_lists
 from bayesrank.estimators import ConeRank, LambdaRank, RankRLS
-from bayesrank.plots import plot_figures
+from bayesrank.plots import plot_metrics
 
 
 def _run(args):
@@ -66,7 +66,7 @@ def test_learns_judges_and_writes(tmp_path, data, method, capsys):
     assert _run(args) == 0
     printed = capsys.readouterr().out
     assert "NDCG@3" in printed and "90% interval" in printed
-    written = {"run.csv", "figures.csv", "model.npz", "figures.png", "queries.png"}
+    written = {"run.csv", "metrics.csv", "model.npz", "metrics.png", "queries.png"}
     assert {p.name for p in out.iterdir()} == written
     kind = {"rank-rls": RankRLS, "cone-rank": ConeRank, "lambda-rank": LambdaRank}[method]
     model = kind().fit(*data)
@@ -74,9 +74,9 @@ def test_learns_judges_and_writes(tmp_path, data, method, capsys):
     np.testing.assert_allclose(run["score"], model.predict(data[0]), rtol=1e-6)
     with np.load(out / "model.npz") as kept:
         np.testing.assert_allclose(data[0] @ kept["coef"] + kept["intercept"], run["score"])
-    figures = pd.read_csv(out / "figures.csv").set_index("figure")
+    metrics = pd.read_csv(out / "metrics.csv").set_index("metric")
     error = 1 - model.score(*data)
-    assert figures.loc["Pairwise error", "mean"] == pytest.approx(error)
+    assert metrics.loc["Pairwise error", "mean"] == pytest.approx(error)
 
 
 def test_holds_a_fifth_of_the_queries_out_without_a_test_file(tmp_path, data, capsys):
@@ -215,7 +215,7 @@ def test_lengths_that_do_not_fit(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_picture_of_figures():
-    ax = plot_figures(["a", "b"], [0.5, 0.7], [0.4, np.nan], [0.6, np.nan])
+def test_picture_of_metrics():
+    ax = plot_metrics(["a", "b"], [0.5, 0.7], [0.4, np.nan], [0.6, np.nan])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]

@@ -200,12 +200,12 @@ def test_an_order_is_one_event(tmp_path, monkeypatch):
     orders = [["Ada", "Bob", "Cy", "Dot"], ["Ada", "Cy", ["Bob", "Dot"]], ["Dot", "Ada", "Bob"]]
     ranker = OrderRanker(hyperparameters={"scale": 1.2}).fit(orders, sample_weight=[30, 15, 10])
     summary = ranker.rank()
-    for name, mean, sd in zip(summary.name, summary.mean, summary.sd, strict=True):
+    for name, mean, sd in zip(summary.names, summary.mean, summary.sd, strict=True):
         np.testing.assert_allclose(table.loc[name, ["skill_mean", "skill_sd"]], [mean, sd])
     data = read_comparisons("x.toi")
     pairs = PairwiseRanker(items=data.names, hyperparameters={"scale": 1.2})
     alone = pairs.fit(np.array(data.names)[data.comparisons]).rank()
-    assert (table.loc[alone.name, "skill_sd"] > 1.1 * alone.sd).all()
+    assert (table.loc[alone.names, "skill_sd"] > 1.1 * alone.sd).all()
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_the_page_is_well_formed_and_holds_everything():
     assert page.open == []
     titles = "Rank,Item,Tier,Skill ± sd,P(best),P(> next),90% ranks,Record"
     assert page.rows[0] == titles.split(",")
-    assert [row[1] for row in page.rows[1:]] == summary.name
+    assert [row[1] for row in page.rows[1:]] == summary.names
     words = " ".join(page.words)
     for said in ("A <b> wins.", "Because x < y & z.", "A note.", "NO", "How to cite"):
         assert said in words

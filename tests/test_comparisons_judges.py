@@ -15,12 +15,12 @@ from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.comparisons import arena_data, fit_arena
 
 
-def simulate(seed, n, judges, groups, size, *, careless=0):
+def simulate(seed, n, judges, categories, size, *, careless=0):
     """Draw a log from the program, and what is true of it; the last judges answer at random."""
     rng = np.random.default_rng(seed)
     true = {
         "f": rng.normal(0, 1.0, n),
-        "group": rng.normal(0, 0.3, (groups, n)),
+        "category": rng.normal(0, 0.3, (categories, n)),
         "reliability": np.exp(rng.normal(0, 0.3, judges)),
         "bias": rng.normal(0, 0.3, judges),
         "position": rng.normal(0, 0.3),
@@ -29,18 +29,18 @@ def simulate(seed, n, judges, groups, size, *, careless=0):
     true["reliability"][judges - careless :] = 0.0
     first = rng.integers(0, n, size)
     second = (first + rng.integers(1, n, size)) % n
-    judge, group = rng.integers(0, judges, size), rng.integers(0, groups, size)
-    skill = true["f"] + true["group"]
-    margin = true["reliability"][judge] * (skill[group, first] - skill[group, second])
+    judge, category = rng.integers(0, judges, size), rng.integers(0, categories, size)
+    skill = true["f"] + true["category"]
+    margin = true["reliability"][judge] * (skill[category, first] - skill[category, second])
     margin += true["position"] + true["bias"][judge] + np.sqrt(2) * rng.normal(size=size)
     outcome = np.where(margin > true["width"], 2, np.where(margin < -true["width"], 0, 1))
     log = {
         "outcomes": outcome,
         "position": np.ones(size),
         "judges": judge,
-        "groups": group,
+        "categories": category,
         "num_judges": judges,
-        "num_groups": groups,
+        "num_categories": categories,
     }
     return true, np.stack([first, second], 1), log
 
@@ -69,9 +69,9 @@ PARTS = {
     "skills": (),
     "position": ("position",),
     "ties": ("outcomes",),
-    "groups": ("groups", "num_groups"),
+    "categories": ("categories", "num_categories"),
     "judges": ("judges", "num_judges"),
-    "all": ("outcomes", "position", "judges", "groups", "num_judges", "num_groups"),
+    "all": ("outcomes", "position", "judges", "categories", "num_judges", "num_categories"),
 }
 
 
@@ -90,16 +90,16 @@ def test_the_solver_has_the_means_and_variances_of_ep(name):
     contrast = np.eye(5) - 0.2
     own = np.diagonal(contrast @ fit.covariance[:5, :5] @ contrast)
     by_ep = np.diagonal(contrast @ result.covariance["f"] @ contrast)
-    if name in ("skills", "position", "groups"):  # nothing but Gaussian latents
+    if name in ("skills", "position", "categories"):  # nothing but Gaussian latents
         np.testing.assert_allclose(own, by_ep, rtol=2e-3)
     else:  # reliabilities and the tie width are uncertain, too
         assert (own > 0.999 * by_ep).all() and (own < 1.6 * by_ep).all()
     if "position" in log:
         np.testing.assert_allclose(fit.position[0], result.mean["position_effect"], atol=2e-3)
-    if "groups" in log:
-        assert fit.group_skills is not None
-        skills = result.mean["f"] + result.mean["group_skill"]
-        np.testing.assert_allclose(fit.group_skills, skills, atol=2e-3)
+    if "categories" in log:
+        assert fit.category_skills is not None
+        skills = result.mean["f"] + result.mean["category_skill"]
+        np.testing.assert_allclose(fit.category_skills, skills, atol=2e-3)
     if "judges" in log and "position" in log:
         np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=2e-3)
 
@@ -162,7 +162,7 @@ def test_rows_that_count_twice_are_two_rows():
 
 @pytest.mark.slow
 def test_intervals_hold_what_is_true_and_effects_are_recovered():
-    inside = {"skill": [], "group": [], "reliability": [], "bias": [], "effects": []}
+    inside = {"skill": [], "category": [], "reliability": [], "bias": [], "effects": []}
     for seed in range(30):
         true, pairs, log = simulate(seed + 100, 10, 15, 3, 1500)
         fit = fit_arena(arena_data(10, pairs, **log))
@@ -170,10 +170,10 @@ def test_intervals_hold_what_is_true_and_effects_are_recovered():
         centre = np.eye(n) - 1.0 / n
         sd = np.sqrt(np.diagonal(centre @ fit.covariance[:n, :n] @ centre))
         inside["skill"] += (np.abs(centre @ (fit.mean[:n] - true["f"])) < tail * sd).tolist()
-        assert fit.group_skills is not None and fit.group_covariance is not None
-        wrong = (fit.group_skills - true["f"] - true["group"]) @ centre
-        sd = np.sqrt([np.diagonal(centre @ c[:n, :n] @ centre) for c in fit.group_covariance])
-        inside["group"] += (np.abs(wrong) < tail * sd).ravel().tolist()
+        assert fit.category_skills is not None and fit.category_covariance is not None
+        wrong = (fit.category_skills - true["f"] - true["category"]) @ centre
+        sd = np.sqrt([np.diagonal(centre @ c[:n, :n] @ centre) for c in fit.category_covariance])
+        inside["category"] += (np.abs(wrong) < tail * sd).ravel().tolist()
         off = fit.log_reliability - np.log(true["reliability"])
         sd = np.sqrt(fit.log_reliability_variance)
         inside["reliability"] += (np.abs(off) < tail * sd).tolist()
@@ -199,7 +199,7 @@ def as_table(true, pairs, log):
             "tie": log["outcomes"] == 1,
             "position": np.where(lost, -1, 1),
             "judge": [f"j{j}" for j in log["judges"]],
-            "group": [f"g{g}" for g in log["groups"]],
+            "category": [f"g{g}" for g in log["categories"]],
         }
     )
 
@@ -223,16 +223,16 @@ def fitted():
 def test_the_ranker_by_names(fitted, tmp_path):
     true, ranker = fitted
     summary = ranker.rank()
-    assert summary.name[0] == f"m{np.argmax(true['f'])}"
+    assert summary.names[0] == f"m{np.argmax(true['f'])}"
     by_outcome = [ranker.predict_proba([("m0", "m1")], outcome=o) for o in ("win", "tie", "loss")]
     np.testing.assert_allclose(sum(by_outcome), 1.0)
     first, second = (ranker.predict_proba([("m0", "m1")], position=p)[0] for p in (1, -1))
     assert (first > second) == (ranker.effects()[0].mean > 0)
     turned = ranker.predict_proba([("m1", "m0")], position=-1, outcome="loss")[0]
     np.testing.assert_allclose(turned, first)
-    overall, inside = ranker.predict(["m2"])[0], ranker.predict(["m2"], group="g1")[0]
+    overall, inside = ranker.predict(["m2"])[0], ranker.predict(["m2"], category="g1")[0]
     assert overall != inside
-    assert ranker.rank(group="g0").name != []
+    assert ranker.rank(category="g0").names != []
     ranker.save(tmp_path / "r.npz")
     again = ArenaRanker.load(tmp_path / "r.npz")
     np.testing.assert_array_equal(again.samples(), ranker.samples())
@@ -265,8 +265,8 @@ def test_a_tie_width_that_was_given_has_no_interval():
 @pytest.mark.slow
 def test_without_any_part_it_is_a_ranking_of_skills():
     games = [("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")]
-    ranker = ArenaRanker(hyperparameters="maximum").fit(games)
-    assert ranker.rank().name == ["a", "b", "c"]
+    ranker = ArenaRanker(hyperparameters="map").fit(games)
+    assert ranker.rank().names == ["a", "b", "c"]
     assert ranker.effects() == [] and ranker.notes() == ()
     assert len(ranker.judges()) == 0
     with pytest.raises(ValueError, match="judge is 'Eve', but fit was given no judges to tell"):
@@ -280,7 +280,7 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     [
         ({"position": [1, 2]}, "position has to be 1, 0 or -1"),
         ({"judge": ["x"]}, "judge has shape"),
-        ({"group": ["x", None]}, "group is missing in some rows"),
+        ({"category": ["x", None]}, "category is missing in some rows"),
     ],
 )
 def test_bad_covariates_are_refused(options, message):
@@ -293,7 +293,7 @@ def test_bad_covariates_are_refused(options, message):
     [
         ({"judges": [0, 1]}, "`num_judges` is not given"),
         ({"judges": [0, 5], "num_judges": 2}, "`judges` is 5 in row 1; pass numbers from 0 to 1"),
-        ({"groups": [0.0, 1.0], "num_groups": 2}, "`groups` has shape"),
+        ({"categories": [0.0, 1.0], "num_categories": 2}, "`categories` has shape"),
         ({"position": [1, 3]}, "`position` has numbers other than"),
         ({"position": [1]}, "`position` has shape"),
     ],

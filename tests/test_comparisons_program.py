@@ -26,16 +26,16 @@ N, K = 5, 12
 PAIRS = np.array([RNG.choice(N, 2, replace=False) for _ in range(K)])
 OUTCOMES, WEIGHTS = RNG.integers(0, 3, K), RNG.uniform(0.5, 2.0, K)
 POSITION, JUDGES = RNG.integers(-1, 2, K), RNG.integers(0, 3, K)
-GROUPS, PERIOD = RNG.integers(0, 2, K), RNG.integers(0, 3, K)
+CATEGORIES, PERIOD = RNG.integers(0, 2, K), RNG.integers(0, 3, K)
 TIMES, X = np.array([0.0, 0.3, 1.0]), RNG.normal(size=(N, 2))
 ORDERS = events([[2, 0, 1], [1, (0, 2)], [4, 3, 2, 0]], N)
 EVERYTHING: dict[str, Any] = {
     "position": POSITION,
     "judges": JUDGES,
-    "groups": GROUPS,
+    "categories": CATEGORIES,
     "outcomes": OUTCOMES,
 }
-EVERYTHING |= {"num_judges": 3, "num_groups": 2, "weights": WEIGHTS}
+EVERYTHING |= {"num_judges": 3, "num_categories": 2, "weights": WEIGHTS}
 
 
 def normal(name, scale, *shape) -> Any:
@@ -55,8 +55,8 @@ def skills_alone():
 def everything():
     """A log with ties, positions, judges, categories and weights."""
     f = normal("f", log_normal("scale"), N)
-    added = normal("group_skill", log_normal("group_scale", 0.3), 2, N)
-    skill = f + added[GROUPS]
+    added = normal("category_skill", log_normal("category_scale", 0.3), 2, N)
+    skill = f + added[CATEGORIES]
     rows = np.arange(K)
     spread = log_normal("reliability_scale", 0.3, 0.5)
     reliability: Any = numpyro.sample(

@@ -20,7 +20,7 @@ COLUMNS = {
     "tied": {"tied": np.arange(9) % 3 == 0},
     "weights": {"weights": RNG.uniform(0.5, 2.0, 9)},
     "position": {"position": RNG.choice([-1.0, 0.0, 1.0], 9)},
-    "groups": {"groups": RNG.integers(0, 2, 9), "group_names": ("g", "h")},
+    "categories": {"categories": RNG.integers(0, 2, 9), "category_names": ("g", "h")},
     "judges": {"judges": RNG.integers(0, 3, 9), "judge_names": ("u", "v", "w")},
 }
 
@@ -48,10 +48,10 @@ def test_the_program_draws_the_sites_of_a_term_where_its_column_is_there(term):
 
 
 def test_rows_of_comparisons_to_come_are_those_of_the_program():
-    columns: dict[str, Any] = COLUMNS["position"] | COLUMNS["groups"] | COLUMNS["tied"]
+    columns: dict[str, Any] = COLUMNS["position"] | COLUMNS["categories"] | COLUMNS["tied"]
     data = replace(NOTHING, **columns)
-    params: dict[str, Any] = {"scale": 1.2, "group_scale": 0.4, "tie_width": 0.3}
-    shapes = {"f": (4,), "group_skill": (2, 4), "position_effect": ()}
+    params: dict[str, Any] = {"scale": 1.2, "category_scale": 0.4, "tie_width": 0.3}
+    shapes = {"f": (4,), "category_skill": (2, 4), "position_effect": ()}
     skills = EPSkills(SimpleNamespace(shapes=shapes))
     latents: dict[str, Any] = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
     joint = np.concatenate([np.ravel(latents[name]) for name in shapes])
@@ -59,7 +59,7 @@ def test_rows_of_comparisons_to_come_are_those_of_the_program():
         trace = handlers.trace(thurstone).get_trace(4, PAIRS, **arguments_of(data))
     for row, pair in enumerate(PAIRS):
         first, second = pair[:, None]
-        asked = Asked(first, second, columns["position"][row], columns["groups"][row])
+        asked = Asked(first, second, columns["position"][row], columns["categories"][row])
         values, at = margin_rows(asked, skills.at)
         found = np.sum(values[0] * joint[at[0]])
         np.testing.assert_allclose(found, trace["comparison"]["fn"].margin[row], rtol=1e-5)

@@ -194,14 +194,14 @@ def test_covariates_are_recognised_or_named(tmp_path):
         "x,y,a,Eve,maths,1\nx,y,b,Dan,code,0\ny,x,tie,Eve,code,2.5\n"
     )
     data = read_comparisons(path)
-    assert data.judge_names == ("Eve", "Dan") and data.group_names == ("maths", "code")
+    assert data.judge_names == ("Eve", "Dan") and data.category_names == ("maths", "code")
     np.testing.assert_array_equal(data.judges, [0, 0])
-    np.testing.assert_array_equal(data.groups, [0, 1])
+    np.testing.assert_array_equal(data.categories, [0, 1])
     np.testing.assert_array_equal(data.weights, [1.0, 2.5])  # a row of weight 0 is left out
     assert data.ignored_columns == () and data.overlooked == ()
     names = ColumnNames(first="model_b", second="model_a", judge="category", ignore=("judge",))
     turned = read_comparisons(path, columns=names)
-    assert turned.judge_names == ("maths", "code") and turned.groups is None
+    assert turned.judge_names == ("maths", "code") and turned.categories is None
     assert in_battles(turned) == [("y", "x", LOSS), ("x", "y", TIE)]
 
 

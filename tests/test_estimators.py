@@ -48,7 +48,7 @@ def fitted(data):
 
 @pytest.fixture(scope="module")
 def learned(data, fitted):
-    return _like(fitted, hyperparameters="maximum").fit(*data)
+    return _like(fitted, hyperparameters="map").fit(*data)
 
 
 def _like(estimator: PreferenceGP, **options: Any) -> PreferenceGP:
@@ -149,8 +149,8 @@ def test_logistic_wins_against_quadrature():
 
 
 def test_ranking_is_that_of_the_draws(fitted):
-    summary = fitted.rank([f"item {i}" for i in range(N_ITEMS)], k=2, prob=0.8)
-    assert summary.prob == 0.8
+    summary = fitted.rank([f"item {i}" for i in range(N_ITEMS)], k=2, level=0.8)
+    assert summary.level == 0.8
     assert summary.k == 2
     draws = fitted.samples()
     assert draws.shape == (2000, N_ITEMS)
@@ -158,8 +158,8 @@ def test_ranking_is_that_of_the_draws(fitted):
     own = fitted.result.get_samples()["f"]
     np.testing.assert_allclose(draws - draws.mean(axis=0), own - own.mean(axis=0), atol=1e-9)
     best = np.bincount(draws.argmax(axis=1), minlength=N_ITEMS) / 2000
-    np.testing.assert_allclose(summary.prob_best, best[summary.item], atol=1e-12)
-    assert summary.name[0] == f"item {summary.item[0]}"
+    np.testing.assert_allclose(summary.prob_best, best[summary.indices], atol=1e-12)
+    assert summary.names[0] == f"item {summary.indices[0]}"
 
 
 # ---------------------------------------------------------------- learning

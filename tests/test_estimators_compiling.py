@@ -19,7 +19,7 @@ LEVELS = 1 + (USERS + ITEMS) % 3
 
 
 def rank(rows: np.ndarray) -> Any:
-    return PairwiseRanker(items=range(6), hyperparameters="maximum").fit(PAIRS[rows])
+    return PairwiseRanker(items=range(6), hyperparameters="map").fit(PAIRS[rows])
 
 
 def rank_log(rows: np.ndarray) -> Any:
@@ -27,7 +27,7 @@ def rank_log(rows: np.ndarray) -> Any:
 
 
 def rank_features(rows: np.ndarray) -> Any:
-    return PreferenceGP(hyperparameters="maximum").fit(X, PAIRS[rows])
+    return PreferenceGP(hyperparameters="map").fit(X, PAIRS[rows])
 
 
 def rate(rows: np.ndarray) -> Any:

@@ -33,7 +33,7 @@ def wins():
 @pytest.fixture(scope="module")
 def rankers():
     options = {"items": [f"i{k:02}" for k in range(ITEMS)], "num_samples": 500}
-    dense = PairwiseRanker(hyperparameters="maximum", **options).fit(wins())
+    dense = PairwiseRanker(hyperparameters="map", **options).fit(wins())
     with pytest.MonkeyPatch.context() as patch:
         for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
@@ -131,7 +131,7 @@ def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
     pairs = [("i00", "i01"), ("i59", "i02")]
     np.testing.assert_allclose(again.predict_proba(pairs), large.predict_proba(pairs), rtol=1e-9)
     assert again.query(2) == large.query(2) and again.random_state == 0
-    assert again.rank().name == large.rank().name
+    assert again.rank().names == large.rank().names
 
 
 def many(monkeypatch):
@@ -217,7 +217,7 @@ def with_features():
 @pytest.fixture(scope="module")
 def smooth():
     X, pairs = with_features()
-    dense = PreferenceGP(hyperparameters="maximum", num_samples=500).fit(X, pairs)
+    dense = PreferenceGP(hyperparameters="map", num_samples=500).fit(X, pairs)
     with pytest.MonkeyPatch.context() as patch:
         for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)

@@ -57,7 +57,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def learned(data):
-    return OrdinalGP(hyperparameters="maximum").fit(*data)
+    return OrdinalGP(hyperparameters="map").fit(*data)
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def test_without_features_it_is_the_program_of_independent_skills(alone):
     spread = np.sqrt(np.array([1, 0, -1, 0, 0]) @ result.covariance["f"] @ [1, 0, -1, 0, 0] + 2.0)
     expected = norm.cdf((skill[0] - skill[2]) / spread)
     np.testing.assert_allclose(alone.predict_proba([("ash", "fir")]), expected, rtol=1e-6)
-    assert alone.rank().name[0] == "ash"
+    assert alone.rank().names[0] == "ash"
     np.testing.assert_array_equal(alone.predict(["yew", "ash"])[0], skill[[4, 0]])
 
 
@@ -65,7 +65,7 @@ def test_with_features_it_is_preference_gp(featured):
     named = PreferenceGP(hyperparameters="prior").fit(FEATURES, WINS)
     np.testing.assert_array_equal(featured.predict(), rows.predict())
     np.testing.assert_array_equal(named.predict(), rows.predict())
-    assert named.rank().name == featured.rank().name
+    assert named.rank().names == featured.rank().names
     expected = rows.predict_proba([(0, 4)])
     np.testing.assert_array_equal(featured.predict_proba([("ash", "yew")]), expected)
     np.testing.assert_allclose(named.score(FEATURES, WINS), featured.score(WINS), atol=1e-3)
@@ -191,7 +191,7 @@ def test_items_of_the_same_evidence_come_out_alike():
         ArenaRanker(hyperparameters="prior", num_samples=50),
     ):
         ranked = ranker.fit(games).rank()
-        assert ranked.name == list("ACEBDF")
+        assert ranked.names == list("ACEBDF")
         means = ranker.predict()[0]
         np.testing.assert_allclose(ranker.samples().mean(axis=0), means, atol=1e-9)
         np.testing.assert_allclose(ranked.mean, np.repeat([means[0], means[1]], 3), atol=1e-4)

@@ -29,7 +29,7 @@ BAD_FITS = {
     "likelihood": ({"likelihood": "cloglog"}, "`likelihood` is 'cloglog'"),
     "hyperparameters": (
         {"hyperparameters": "best"},
-        "'best'; choose 'integrate', 'maximum', 'prior'",
+        "'best'; choose 'integrate', 'map', 'prior'",
     ),
     "unknown name": ({"hyperparameters": {"scale": 1.0}}, "names 'scale'; there are"),
     "tie width without ties": ({"hyperparameters": {"tie_width": 1.0}}, "names 'tie_width'"),

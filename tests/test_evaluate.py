@@ -1,4 +1,4 @@
-"""Runs and judgements in files, the table of figures, and how bad files are refused."""
+"""Runs and judgements in files, the table of metrics, and how bad files are refused."""
 
 import io
 import os
@@ -39,7 +39,7 @@ def value(evaluation, name):
     return next(row.mean for row in evaluation.rows if row.name == name)
 
 
-def test_figures_are_those_of_the_arrays(files):
+def test_metrics_are_those_of_the_arrays(files):
     evaluation = both(files(), k=2, gain="linear")
     scores, labels, query = [3, 2, 1, 1, 2], [0, 2, 1, 1, 0], [1, 1, 1, 2, 2]
     ndcg = metrics.ndcg(scores, labels, query=query, gain="linear", k=2)
@@ -99,7 +99,7 @@ def test_bootstrap_interval_is_that_of_the_queries(files):
         for d, (s, y) in enumerate(zip(rng.normal(size=8), rng.integers(0, 3, 8), strict=True)):
             run.append(f"q{q},d{d},{s}")
             qrels.append(f"q{q},d{d},{y}")
-    evaluation = both(files("\n".join(run), "\n".join(qrels)), prob=0.8)
+    evaluation = both(files("\n".join(run), "\n".join(qrels)), level=0.8)
     for row in evaluation.rows:
         known = row.result.values[~np.isnan(row.result.values)]
         half = 1.2816 * known.std() / np.sqrt(len(known))
@@ -137,7 +137,7 @@ def test_command_prints_the_table(files, capsys):
     code, out, err = run_cli(capsys, "run.csv", "qrels.csv", "-k", "3", "--undefined", "0")
     assert code == 0 and err == ""
     lines = out.splitlines()
-    assert lines[0].split() == ["Figure", "Mean", "90%", "interval", "Queries", "Best"]
+    assert lines[0].split() == ["Metric", "Mean", "90%", "interval", "Queries", "Best"]
     assert any(line.startswith("NDCG@3") for line in lines)
     assert "2 judged queries. Intervals are from resampled queries (bootstrap)." in lines
 
@@ -205,8 +205,8 @@ def test_option_that_is_no_number(files, capsys, text):
 
 
 def test_refused_in_the_library_too(files):
-    with pytest.raises(ValueError, match="prob must lie strictly between"):
-        both(files(), prob=1.0)
+    with pytest.raises(ValueError, match="level must lie strictly between"):
+        both(files(), level=1.0)
     with pytest.raises(ValueError, match="unjudged must be 'zero' or 'skip', got 'ignore'"):
         both(files(), unjudged="ignore")
     with pytest.raises(ValueError, match="negative must be 'refuse' or 'zero', got 'keep'"):
@@ -240,7 +240,7 @@ def test_a_narrow_terminal_shows_every_name_and_number(files):
     Console(width=40, file=file).print(evaluation_table(evaluation))
     lines = file.getvalue().splitlines()
     names = "".join("".join(line[:8] for line in lines).split())
-    assert names == "Figure" + "".join("".join(row.name.split()) for row in evaluation.rows)
+    assert names == "Metric" + "".join("".join(row.name.split()) for row in evaluation.rows)
     numbers = " ".join(" ".join(line[8:] for line in lines).split())
     assert all(f"{row.mean:.4f} {row.low:.4f}" in numbers for row in evaluation.rows)
 

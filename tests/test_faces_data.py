@@ -62,7 +62,7 @@ def test_columns_that_a_ranker_does_not_take_are_refused(ranker, data, options, 
 def test_items_that_nothing_links_are_ranked_apart(kind, tmp_path):
     ranker = kind(hyperparameters="prior").fit([("a", "b"), ("b", "c"), ("x", "y")])
     summary = ranker.rank()
-    assert summary.num_components == 2 and summary.name == ["a", "b", "c", "x", "y"]
+    assert summary.num_components == 2 and summary.names == ["a", "b", "c", "x", "y"]
     assert summary.records is not None and ranker.hyperparameters_ == "prior"
     ranker.save(tmp_path / "r.npz")
     again = kind.load(tmp_path / "r.npz")

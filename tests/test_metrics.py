@@ -1,4 +1,4 @@
-"""Figures against hand-worked tables, their definitions, and the rules for awkward input."""
+"""Metrics against hand-worked tables, their definitions, and the rules for awkward input."""
 
 import math
 
@@ -15,7 +15,7 @@ LOG = [math.log2(rank + 1) for rank in range(1, 6)]
 
 
 @pytest.mark.parametrize(
-    ("figure", "options", "value"),
+    ("metric", "options", "value"),
     [
         # Pairs of unlike labels: 8; wrong: (1, 2), (0, 2), (0, 1), (0, 1) of labels in that order.
         (metrics.pairwise_error, {}, 4 / 8),
@@ -45,8 +45,8 @@ LOG = [math.log2(rank + 1) for rank in range(1, 6)]
         (metrics.break_even_point, {}, 2 / 3),
     ],
 )
-def test_hand_worked_table(figure, options, value):
-    assert figure(SCORES, LABELS, **options).mean == pytest.approx(value, abs=1e-14)
+def test_hand_worked_table(metric, options, value):
+    assert metric(SCORES, LABELS, **options).mean == pytest.approx(value, abs=1e-14)
 
 
 def test_hand_worked_ratings():
@@ -83,19 +83,19 @@ RANKED = [
 ]
 
 
-@pytest.mark.parametrize(("figure", "options", "slow"), RANKED)
-def test_ties_count_by_their_expected_value(figure, options, slow):
+@pytest.mark.parametrize(("metric", "options", "slow"), RANKED)
+def test_ties_count_by_their_expected_value(metric, options, slow):
     rng = np.random.default_rng(3)
     for levels in (1, 2, 3, 6):
         for _ in range(4):
             scores, labels = rng.integers(0, levels, 6), rng.permutation([0, 0, 0, 1, 1, 2])
-            fast = figure(scores, labels, **options).mean
+            fast = metric(scores, labels, **options).mean
             assert fast == pytest.approx(reference.expected(slow, scores, labels), abs=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0, 0.5, 1, 2])
 @pytest.mark.parametrize("levels", [2, 5, 40])
-def test_pairwise_figures_against_all_pairs(alpha, levels):
+def test_pairwise_metrics_against_all_pairs(alpha, levels):
     rng = np.random.default_rng(levels)
     for n in (2, 3, 7, 33):
         scores = rng.integers(0, 8, n)
@@ -161,19 +161,19 @@ def test_interleaved_queries_equal_separate_calls():
     rng = np.random.default_rng(5)
     query = rng.integers(0, 7, 200)
     scores, labels = rng.integers(0, 9, 200), rng.integers(0, 3, 200)
-    for figure in (metrics.ndcg, metrics.average_precision, metrics.disagreement_error):
-        together = figure(scores, labels, query=query)
+    for metric in (metrics.ndcg, metrics.average_precision, metrics.disagreement_error):
+        together = metric(scores, labels, query=query)
         for name, value in zip(together.query, together.values, strict=True):
-            alone = figure(scores[query == name], labels[query == name])
+            alone = metric(scores[query == name], labels[query == name])
             assert value == pytest.approx(alone.mean, abs=1e-13)
 
 
 def test_mask_leaves_items_out():
     scores, labels = np.array([3.0, np.nan, 2.0, 1.0]), np.array([0, np.nan, 1, 0])
     where = np.array([True, False, True, True])
-    for figure in (metrics.pairwise_error, metrics.ndcg, metrics.average_precision):
-        masked = figure(scores, labels, where=where).mean
-        assert masked == figure(scores[where], labels[where]).mean
+    for metric in (metrics.pairwise_error, metrics.ndcg, metrics.average_precision):
+        masked = metric(scores, labels, where=where).mean
+        assert masked == metric(scores[where], labels[where]).mean
 
 
 def test_draws_give_a_distribution():
@@ -181,12 +181,12 @@ def test_draws_give_a_distribution():
     draws, query = rng.normal(size=(2, 30, 24)), np.repeat([0, 1, 2], 8)
     labels = rng.integers(0, 3, 24)
     where = rng.random(24) < 0.8
-    for figure in (metrics.ndcg, metrics.pairwise_error, metrics.spearman_footrule):
-        result = figure(draws, labels, query=query, where=where)
+    for metric in (metrics.ndcg, metrics.pairwise_error, metrics.spearman_footrule):
+        result = metric(draws, labels, query=query, where=where)
         assert result.values.shape == (2, 30, 3)
         assert result.mean.shape == (2, 30)
         for chain, draw in ((0, 0), (1, 29)):
-            one = figure(draws[chain, draw], labels, query=query, where=where)
+            one = metric(draws[chain, draw], labels, query=query, where=where)
             np.testing.assert_allclose(result.values[chain, draw], one.values, atol=1e-14)
         low, high = result.interval(0.5)
         inside = np.mean((result.mean >= low) & (result.mean <= high))
@@ -206,7 +206,7 @@ def test_blocks_of_draws_do_not_change_the_result(monkeypatch):
     scores, labels = rng.normal(size=(11, 20)), rng.integers(0, 3, (11, 20))
     where = rng.random((11, 20)) < 0.9
     whole = metrics.ndcg(scores, labels, where=where).values
-    monkeypatch.setattr("bayesrank.metrics.figure._BLOCK", 60)
+    monkeypatch.setattr("bayesrank.metrics.per_query._BLOCK", 60)
     np.testing.assert_array_equal(metrics.ndcg(scores, labels, where=where).values, whole)
 
 
@@ -241,10 +241,10 @@ def test_minus_infinity_means_not_retrieved():
 
 def test_constant_scores_learn_nothing_from_storage_order():
     labels = [0, 0, 1, 1, 2, 3]
-    for figure in (metrics.ndcg, metrics.average_precision, metrics.reciprocal_rank):
-        constant = figure(np.ones(6), labels).mean
-        assert constant == pytest.approx(figure(np.ones(6), labels[::-1]).mean, abs=1e-14)
-        assert constant < figure(labels, labels).mean
+    for metric in (metrics.ndcg, metrics.average_precision, metrics.reciprocal_rank):
+        constant = metric(np.ones(6), labels).mean
+        assert constant == pytest.approx(metric(np.ones(6), labels[::-1]).mean, abs=1e-14)
+        assert constant < metric(labels, labels).mean
 
 
 DEFINED_FROM_TWO_CLASSES = [
@@ -261,28 +261,28 @@ NEEDS_A_RELEVANT_ITEM = [
 ]
 
 
-@pytest.mark.parametrize("figure", DEFINED_FROM_TWO_CLASSES + NEEDS_A_RELEVANT_ITEM)
-def test_rule_for_one_class(figure):
+@pytest.mark.parametrize("metric", DEFINED_FROM_TWO_CLASSES + NEEDS_A_RELEVANT_ITEM)
+def test_rule_for_one_class(metric):
     scores, labels, query = [1.0, 2.0, 1.0, 2.0], [0, 0, 0, 1], ["flat", "flat", "good", "good"]
-    result = figure(scores, labels, query=query)
+    result = metric(scores, labels, query=query)
     assert np.isnan(result.values[0]) and result.num_undefined == 1
     assert result.mean == result.values[1]
-    assert figure(scores, labels, query=query, undefined=0.0).mean == result.values[1] / 2
+    assert metric(scores, labels, query=query, undefined=0.0).mean == result.values[1] / 2
     with pytest.raises(ValueError, match="not defined for query 'flat'"):
-        figure(scores, labels, query=query, undefined="raise")
+        metric(scores, labels, query=query, undefined="raise")
 
 
 @pytest.mark.parametrize(
-    ("figure", "value"),
+    ("metric", "value"),
     [(metrics.precision_at, 0.0), (metrics.winner_takes_all, 1.0)],
 )
-def test_rule_for_nothing_relevant(figure, value):
-    options = {"k": 2} if figure is metrics.precision_at else {}
-    assert figure([1.0, 2.0], [0, 0], **options).mean == value
+def test_rule_for_nothing_relevant(metric, value):
+    options = {"k": 2} if metric is metrics.precision_at else {}
+    assert metric([1.0, 2.0], [0, 0], **options).mean == value
 
 
 @pytest.mark.parametrize(
-    "figure",
+    "metric",
     [
         *DEFINED_FROM_TWO_CLASSES,
         *NEEDS_A_RELEVANT_ITEM,
@@ -294,19 +294,19 @@ def test_rule_for_nothing_relevant(figure, value):
         metrics.spearman_footrule,
     ],
 )
-def test_rule_for_empty_queries(figure):
+def test_rule_for_empty_queries(metric):
     where = [True, True, False, False]
-    result = figure([1.0, 2.0, 1.0, 2.0], [0, 1, 0, 1], query=list("aabb"), where=where)
+    result = metric([1.0, 2.0, 1.0, 2.0], [0, 1, 0, 1], query=list("aabb"), where=where)
     assert np.isnan(result.values[1]) and not np.isnan(result.mean)
-    assert math.isnan(figure([], []).mean)
+    assert math.isnan(metric([], []).mean)
     with pytest.raises(ValueError, match="not defined for query 0"):
-        figure([], [], undefined="raise")
+        metric([], [], undefined="raise")
 
 
 def test_pairs_are_counted_where_labels_are_below_zero():
     scores, labels = [1.0, 2.0, 3.0], [-1.0, 0.5, -2.0]
-    for figure in (metrics.pairwise_error, metrics.disagreement_error):
-        assert figure(scores, labels).mean == pytest.approx(2 / 3)
+    for metric in (metrics.pairwise_error, metrics.disagreement_error):
+        assert metric(scores, labels).mean == pytest.approx(2 / 3)
     assert metrics.kendall_tau(scores, labels).mean == pytest.approx(-1 / 3)
 
 
@@ -354,7 +354,7 @@ def test_pairs_are_counted_where_labels_are_below_zero():
         (lambda: metrics.auc([1.0], [1], min_relevant=0), "min_relevant must be above zero, got 0"),
         (lambda: metrics.kendall_distance([1], [1], penalty=2), "penalty must lie between 0 and 1"),
         (lambda: metrics.ndcg([1.0], [1]).interval(), "interval needs draws"),
-        (lambda: metrics.ndcg([[1.0]], [1]).interval(1.5), "prob must lie strictly between"),
+        (lambda: metrics.ndcg([[1.0]], [1]).interval(1.5), "level must lie strictly between"),
     ],
 )
 def test_refusals_name_the_argument_and_the_cure(call, message):

@@ -1,4 +1,4 @@
-"""Figures of sets and rankings of labels: brute force over ties, and scikit-learn."""
+"""Metrics of sets and rankings of labels: brute force over ties, and scikit-learn."""
 
 import metrics_reference as reference
 import numpy as np

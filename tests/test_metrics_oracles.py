@@ -1,4 +1,4 @@
-"""Figures against other libraries, each on its own terms."""
+"""Metrics against other libraries, each on its own terms."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_ratings_of_scikit_learn():
 @pytest.mark.filterwarnings("ignore:.*removed in Python 3.14:DeprecationWarning")
 @pytest.mark.parametrize("num_scores", [3, 10_000])
 @pytest.mark.parametrize("seen", [1.0, 0.7])
-def test_figures_of_trec_eval(num_scores, seen):
+def test_metrics_of_trec_eval(num_scores, seen):
     """With trec_eval's ties, its zero for undefined queries, and documents not retrieved."""
     ir_measures = pytest.importorskip("ir_measures")
     rng = np.random.default_rng(6)
@@ -96,7 +96,7 @@ def test_figures_of_trec_eval(num_scores, seen):
         for q, d, s, r in zip(query, item, scores.ravel(), retrieved.ravel(), strict=True)
         if r
     ]
-    figures = {
+    measured = {
         "AP": (metrics.average_precision, {}),
         "AP@5": (metrics.average_precision, {"k": 5}),
         "AP(rel=2)": (metrics.average_precision, {"min_relevant": 2}),
@@ -108,14 +108,14 @@ def test_figures_of_trec_eval(num_scores, seen):
         "nDCG@5": (metrics.ndcg, {"gain": "linear", "k": 5}),
         "Success@1": (metrics.winner_takes_all, {}),
     }
-    measures = {name: ir_measures.parse_measure(name) for name in figures}
+    measures = {name: ir_measures.parse_measure(name) for name in measured}
     theirs = {
         (str(row.measure), row.query_id): row.value
         for row in ir_measures.iter_calc(measures.values(), qrels, run)
     }
     ours_of = np.where(retrieved, scores, -np.inf).ravel()
-    for name, (figure, options) in figures.items():
-        ours = figure(
+    for name, (metric, options) in measured.items():
+        ours = metric(
             ours_of, labels.ravel(), query=query, ties="trec", item=item, undefined=0.0, **options
         )
         values = 1.0 - ours.values if name == "Success@1" else ours.values

@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 
 from bayesrank import metrics
 
-FIGURES = {
+METRICS = {
     "pairwise_error": metrics.pairwise_error,
     "k_partite_error": partial(metrics.k_partite_error, alpha=1.0),
     "disagreement_error": metrics.disagreement_error,
@@ -41,32 +41,32 @@ def columns(rows):
     return scores.astype(float), labels, query
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", METRICS)
 @settings(max_examples=30, deadline=None)
 @given(rows=pairs, seed=st.integers(0, 2**16))
 def test_order_of_storage_does_not_matter(name, rows, seed):
     scores, labels, query = columns(rows)
     order = np.random.default_rng(seed).permutation(len(scores))
-    before = FIGURES[name](scores, labels, query=query)
-    after = FIGURES[name](scores[order], labels[order], query=query[order])
+    before = METRICS[name](scores, labels, query=query)
+    after = METRICS[name](scores[order], labels[order], query=query[order])
     found = dict(zip(after.query.tolist(), after.values.tolist(), strict=True))
     for key, value in zip(before.query.tolist(), before.values, strict=True):
         np.testing.assert_allclose(found[key], value, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", METRICS)
 @settings(max_examples=30, deadline=None)
 @given(rows=pairs, power=st.sampled_from([1, 3]), shift=st.floats(-5, 5))
 def test_only_the_order_of_the_scores_matters(name, rows, power, shift):
     scores, labels, query = columns(rows)
-    before = FIGURES[name](scores, labels, query=query).values
-    after = FIGURES[name](2.0 * scores**power + shift, labels, query=query).values
+    before = METRICS[name](scores, labels, query=query).values
+    after = METRICS[name](2.0 * scores**power + shift, labels, query=query).values
     np.testing.assert_allclose(after, before, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
 @given(rows=pairs)
-def test_relations_between_figures(rows):
+def test_relations_between_metrics(rows):
     scores, labels, _ = columns(rows)
     assume(len(set(labels.tolist())) > 1)
     error = metrics.pairwise_error(scores, labels).mean
@@ -102,10 +102,10 @@ def test_right_order_is_best(rows):
     _, labels, query = columns(rows)
     best = labels.astype(float)
     for name in ("ndcg", "average_precision", "reciprocal_rank", "auc", "break_even_point"):
-        values = FIGURES[name](best, labels, query=query).values
+        values = METRICS[name](best, labels, query=query).values
         assert np.all(np.isnan(values) | (np.abs(values - 1.0) < 1e-12))
     for name in ("pairwise_error", "k_partite_error", "footrule"):
-        values = FIGURES[name](best, labels, query=query).values
+        values = METRICS[name](best, labels, query=query).values
         assert np.all(np.isnan(values) | (np.abs(values) < 1e-12))
 
 
@@ -113,9 +113,9 @@ def test_draws_and_labels_of_draws_are_one_call_each():
     rng = np.random.default_rng(10)
     scores, labels = rng.normal(size=(6, 12)), rng.integers(0, 3, (6, 12))
     labels[:, :2] = [0, 2]
-    for figure in (metrics.ndcg, metrics.pairwise_error):
-        each = [figure(s, y).mean for s, y in zip(scores, labels, strict=True)]
-        np.testing.assert_allclose(figure(scores, labels).mean, each, atol=1e-12)
+    for metric in (metrics.ndcg, metrics.pairwise_error):
+        each = [metric(s, y).mean for s, y in zip(scores, labels, strict=True)]
+        np.testing.assert_allclose(metric(scores, labels).mean, each, atol=1e-12)
 
 
 def test_many_scores_are_within_reach():

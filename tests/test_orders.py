@@ -272,7 +272,7 @@ def test_the_estimator_is_the_program_by_names(ranker):
     margin = variance[2, 2] + variance[1, 1] - 2 * variance[2, 1]
     expected = stats.norm.cdf((mean[2] - mean[1]) / np.sqrt(2.0 + margin))
     assert_allclose(ranker.predict_proba([("tea", "milk")]), [expected], rtol=1e-6)
-    assert ranker.rank().name[0] == "tea"
+    assert ranker.rank().names[0] == "tea"
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ PICTURES: dict[str, Callable[..., Any]] = {
     "similarity": lambda names, **ax: plots.plot_similarity(np.eye(4), names, **ax),
     "tastes": lambda names, **ax: plots.plot_tastes(MEANS, SDS, names, **ax),
     "intervals": lambda names, **ax: plots.plot_error_intervals(intervals(names[0]), **ax),
-    "metrics": lambda names, **ax: plots.plot_figures(names, MEANS, MEANS - 1, MEANS + 1, **ax),
+    "metrics": lambda names, **ax: plots.plot_metrics(names, MEANS, MEANS - 1, MEANS + 1, **ax),
     "curves": lambda names, **ax: plots.plot_learning_curves({names[0]: [[0.3, 0.2]]}, **ax),
     "losses": lambda names, **ax: plots.plot_running_loss({names[0]: np.ones(20)}, **ax),
     "reliability": lambda names, **ax: plots.plot_reliability([0.5], [True], **ax),
@@ -161,7 +161,7 @@ def test_ranking_of_many_shows_both_ends():
     ax = plots.plot_ranking(summary, max_items=12)
     places = [int(text.split(".")[0]) for text in texts(ax.yaxis)]
     assert places == [*range(1, 10), 58, 59, 60]
-    assert [t.split(". ")[1] for t in texts(ax.yaxis)] == [summary.name[p - 1] for p in places]
+    assert [t.split(". ")[1] for t in texts(ax.yaxis)] == [summary.names[p - 1] for p in places]
     assert any(text.get_text() == "… 48 more …" for text in ax.texts)
     assert len(texts(plots.plot_ranking(summary, max_items=60).yaxis)) == 60
 
@@ -171,9 +171,9 @@ def test_pairs_are_those_of_the_ranking(n, most):
     samples = make_draws(n, 60) + 30.0 * (np.arange(n) == 3)
     summary = summarize(samples, [f"item {i}" for i in range(n)])
     ax = plots.plot_pairwise(samples, [f"item {i}" for i in range(n)], max_items=most)
-    shown = summary.item[:most]
+    shown = summary.indices[:most]
     np.testing.assert_allclose(heat(ax), pairwise_probability(samples)[np.ix_(shown, shown)])
-    labels = [f"{r}. {name}" for r, name in zip(summary.rank, summary.name, strict=True)][:most]
+    labels = [f"{r}. {name}" for r, name in zip(summary.rank, summary.names, strict=True)][:most]
     assert texts(ax.yaxis) == labels[:: 2 if most == 40 else 1]
     assert ("the best 25 of 40 items" in ax.get_title()) == (most < n)
     written = [text.get_text() for text in ax.texts]

@@ -129,12 +129,12 @@ def test_background_learning_under_stress(tmp_path):
         def work(name):
             try:
                 for k in range(12):
-                    questions = loop.ask(annotator=name)
+                    questions = loop.ask(judge=name)
                     if questions:
-                        loop.tell(questions[0].first, questions[0].second, annotator=name)
+                        loop.tell(questions[0].first, questions[0].second, judge=name)
                         told.append(name)
                     if k % 5 == 4:
-                        loop.undo(annotator=name)
+                        loop.undo(judge=name)
                         told.remove(name)
                     assert np.isfinite(loop.ranking().mean).all()
             except BaseException as error:
@@ -148,7 +148,7 @@ def test_background_learning_under_stress(tmp_path):
             for thread in threads:
                 thread.join(timeout=120)
         assert not failed and not any(thread.is_alive() for thread in threads)
-        assert sorted(str(answer.annotator) for answer in loop.answers) == sorted(told)
+        assert sorted(str(answer.judge) for answer in loop.answers) == sorted(told)
         while loop.is_learning:
             time.sleep(0.01)
         loop.ask()

@@ -153,10 +153,10 @@ def test_accepts_jax_float32_lists_and_integers():
 def test_summary_collects_the_single_functions():
     samples = make_draws(300, 6)
     names = [f"item {c}" for c in "abcdef"]
-    summary = summarize(samples, names, prob=0.8, k=2)
+    summary = summarize(samples, names, level=0.8, k=2)
     order = np.argsort(-samples.mean(0), kind="stable")
-    np.testing.assert_array_equal(summary.item, order)
-    assert summary.name == [names[i] for i in order]
+    np.testing.assert_array_equal(summary.indices, order)
+    assert summary.names == [names[i] for i in order]
     np.testing.assert_allclose(summary.mean, samples.mean(0)[order])
     np.testing.assert_allclose(summary.sd, samples.std(0)[order])
     np.testing.assert_allclose(summary.prob_best, prob_best(samples)[order])
@@ -176,10 +176,10 @@ def test_files_screens_and_text_have_one_list_of_columns():
         "prob_top_3", "prob_better_than_next", "expected_rank", "rank_lower", "rank_upper", "tier",
         "provisional",
     ]  # fmt: skip
-    assert list(frame["item"]) == summary.name and list(frame["rank"]) == [1, 2, 3]
+    assert list(frame["item"]) == summary.names and list(frame["rank"]) == [1, 2, 3]
     lines = str(summary).splitlines()
     assert lines[0].split("  ")[-1] == "90% ranks" and len(lines) == 4
-    assert "\x1b" not in str(summary) and "\x1b" in "".join(summary.name)
+    assert "\x1b" not in str(summary) and "\x1b" in "".join(summary.names)
     assert [column.title for column in columns_of(summary)] == [
         "Rank", "Item", "Tier", "Skill ± sd", "P(best)", "P(> next)", "90% ranks",
     ]  # fmt: skip
@@ -263,7 +263,7 @@ def test_bad_k_is_refused(k):
 
 @pytest.mark.parametrize("prob", [0.0, 1.0, -0.1, 90, np.nan])
 def test_bad_prob_is_refused(prob):
-    for f in (rank_interval, lambda s, p: summarize(s, prob=p)):
+    for f in (rank_interval, lambda s, p: summarize(s, level=p)):
         with pytest.raises(ValueError, match="strictly between 0 and 1"):
             f(np.zeros((2, 3)), prob)
 

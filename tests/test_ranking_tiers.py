@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from bayesrank.ranking import (
     ItemRecords,
-    comparisons_to_settle,
+    comparisons_needed,
     connected_components,
     count_records,
     is_provisional,
@@ -168,7 +168,7 @@ def test_as_many_comparisons_as_the_rule_says_do_settle_it():
     rng = np.random.default_rng(5)
     sd, d = 0.8, 0.6
     samples = np.c_[d + sd * rng.standard_normal(200_000), np.zeros(200_000)]
-    number = comparisons_to_settle(samples, lambda x: float(expit(x)))
+    number = comparisons_needed(samples, lambda x: float(expit(x)))
     wins = number * expit(d)
     log = -0.5 * ((grid - d) / sd) ** 2
     log += wins * np.log(expit(grid)) + (number - wins) * np.log(expit(-grid))
@@ -179,8 +179,8 @@ def test_as_many_comparisons_as_the_rule_says_do_settle_it():
 def test_nothing_more_is_needed_where_they_are_told_apart_and_no_number_where_they_are_equal():
     rng = np.random.default_rng(6)
     samples = rng.normal(size=(4000, 2))
-    assert comparisons_to_settle(samples + [5.0, 0.0], lambda x: float(norm.cdf(x))) == 0.0
-    assert np.isinf(comparisons_to_settle(samples[:, [0, 0]], lambda x: float(norm.cdf(x))))
+    assert comparisons_needed(samples + [5.0, 0.0], lambda x: float(norm.cdf(x))) == 0.0
+    assert np.isinf(comparisons_needed(samples[:, [0, 0]], lambda x: float(norm.cdf(x))))
 
 
 def test_components_are_ranked_each_by_itself():
@@ -189,7 +189,7 @@ def test_components_are_ranked_each_by_itself():
     component = np.array([1, 0, 1, 0, 0, 2])
     summary = summarize(samples, components=component)
     assert summary.num_components == 3
-    np.testing.assert_array_equal(summary.item, [4, 3, 1, 2, 0, 5])
+    np.testing.assert_array_equal(summary.indices, [4, 3, 1, 2, 0, 5])
     np.testing.assert_array_equal(summary.rank, [1, 2, 3, 1, 2, 1])
     for number in range(3):
         inside = np.flatnonzero(component == number)
@@ -210,7 +210,7 @@ def test_items_of_equal_means_stay_in_their_order():
     for scale in (1.0, 1e-9):
         shifted = scale * (draws + [0.0, 1.0, 1e-9, 1.0 + 1e-9, 1e-3])
         summary = summarize(shifted)
-        assert summary.item.tolist() == [1, 3, 4, 0, 2]
+        assert summary.indices.tolist() == [1, 3, 4, 0, 2]
         assert tiers(shifted)[1] == 1 and summary.tier[0] == 1
 
 

@@ -37,7 +37,7 @@ def _run(number: int) -> dict[str, Any]:
 @pytest.mark.slow
 def test_the_estimator_ranks_names(capsys):
     model = _run(0)["model"]
-    assert [str(name) for name in model.rank().name] == ["Ann", "Bob", "Cid", "Dee"]
+    assert [str(name) for name in model.rank().names] == ["Ann", "Bob", "Cid", "Dee"]
     assert "Ann" in capsys.readouterr().out
     assert model.predict_proba([("Ann", "Dee")])[0] > 0.6
 

@@ -31,7 +31,7 @@ def _ranked(ranker: Any) -> dict[str, Any]:
         "names": ranker.names_,
         "skills": ranker.predict(),
         "chances": ranker.predict_proba(PAIRS),
-        "ranking": [list(ranking.name), ranking.mean],
+        "ranking": [list(ranking.names), ranking.mean],
         "params": ranker.params_,
     }
 
@@ -52,7 +52,7 @@ def orders(path: Path) -> dict[str, Any]:
 
 def arena(path: Path) -> dict[str, Any]:
     ranker = ArenaRanker.load(path)
-    asked: dict[str, Any] = {"position": 1, "group": "hot", "outcome": "tie"}
+    asked: dict[str, Any] = {"position": 1, "category": "hot", "outcome": "tie"}
     asked |= {"judge": "Dan"} if ranker.judge_names_ else {}
     return _ranked(ranker) | {
         "tie": ranker.predict_proba(PAIRS, **asked),

@@ -20,7 +20,7 @@ class Answer(NamedTuple):
 
     winner: Hashable
     loser: Hashable
-    annotator: str | None
+    judge: str | None
     tie: bool = False
 
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
     kind: str
     first: int
     second: int
-    annotator: str | None
+    judge: str | None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class History:
     learned_at
         Number of answers that they were learned from.
     learned_noise
-        How many times as noisy as nobody named each annotator is, learned with them.
+        How many times as noisy as nobody named each judge is, learned with them.
     records
         Number of records that this adds up.
     """
@@ -79,18 +79,22 @@ class History:
         """Whether each answer is a tie, (K,)."""
         return np.array([event.kind == "tie" for event in self.answers], bool)
 
-    def seen(self, annotator: str | None) -> NDArray[np.intp]:
-        """Pairs that an annotator has answered or skipped, (m, 2)."""
-        return _pairs(event for event in self.events if event.annotator == annotator)
+    def seen(self, judge: str | None) -> NDArray[np.intp]:
+        """Pairs that a judge has answered or skipped, (m, 2)."""
+        return _pairs(event for event in self.events if event.judge == judge)
 
-    def last(self, annotator: str | None) -> Event | None:
-        """The last event, or the last of one annotator."""
-        own = [e for e in self.events if annotator is None or e.annotator == annotator]
+    def last(self, judge: str | None) -> Event | None:
+        """The last event, or the last of one judge."""
+        own = [e for e in self.events if judge is None or e.judge == judge]
         return own[-1] if own else None
 
 
 def _pairs(events: Iterable[Event]) -> NDArray[np.intp]:
     return np.array([(event.first, event.second) for event in events], np.intp).reshape(-1, 2)
+
+
+# Names in journals of version 0.1.
+_RENAMED = {"annotator": "judge", "annotator_noise": "judge_noise"}
 
 
 def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) -> History:
@@ -99,10 +103,11 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
     events = {event.record: event for event in before.events}
     after = before
     for record in records:
+        record = {_RENAMED.get(name, name): value for name, value in record.items()}
         number, kind = record["n"], record["event"]
         if kind in ("answer", "tie", "skip"):
             first, second = ("winner", "loser") if kind == "answer" else ("first", "second")
-            events[number] = Event(number, kind, record[first], record[second], record["annotator"])
+            events[number] = Event(number, kind, record[first], record[second], record["judge"])
         elif kind == "undo":
             if events.pop(record["of"], None) is None:
                 raise JournalError(
@@ -115,7 +120,7 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
                 after,
                 learned=record["params"],
                 learned_at=record["answers"],
-                learned_noise=record.get("annotator_noise", {}),
+                learned_noise=record.get("judge_noise", {}),
             )
         elif kind == "items":
             after = replace(after, added=(*after.added, record))

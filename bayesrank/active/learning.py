@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.active.annotators import AnnotatorNoise
 from bayesrank.active.history import History
+from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.program import SkillProgram, Told
 from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
 from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
@@ -36,14 +36,14 @@ class SkillPosterior:
     def __init__(
         self,
         program: SkillProgram,
-        annotators: AnnotatorNoise,
+        judges: JudgeNoise,
         *,
         learn_from: int | None,
         integrate: bool,
         background: bool,
         seed: int,
     ) -> None:
-        self._program, self.annotators, self._seed = program, annotators, seed
+        self._program, self.judges, self._seed = program, judges, seed
         self._learn_from, self._integrate, self._background = learn_from, integrate, background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, SkillPrior] | None = None
@@ -64,9 +64,9 @@ class SkillPosterior:
         """Largest difference of performances that counts as equal; None if nothing does so far."""
         return float(self.params(history)["tie_width"]) if _has_ties(history) else None
 
-    def noise(self, history: History, annotator: str | None) -> float:
-        """Standard deviation of a performance, as an annotator sees it."""
-        own = self.annotators.of(history, annotator)
+    def noise(self, history: History, judge: str | None) -> float:
+        """Standard deviation of a performance, as a judge sees it."""
+        own = self.judges.of(history, judge)
         return self._program.noise(self.params(history)) * own
 
     def fit(self, history: History) -> Settled:
@@ -130,7 +130,7 @@ class SkillPosterior:
 
     def _told(self, history: History) -> Told:
         """The answers, with the factor of the noise of each."""
-        whose = [self.annotators.of(history, event.annotator) for event in history.answers]
+        whose = [self.judges.of(history, event.judge) for event in history.answers]
         return Told(history.compared, history.tied, np.array(whose, float))
 
     def _prior_at(self, history: History) -> SkillPrior:
@@ -174,10 +174,10 @@ class SkillPosterior:
         return () if self._learn_from is None else self._program.free(_has_ties(history))
 
     def _to_learn(self, history: History) -> tuple[str, ...]:
-        """Names of hyperparameters and annotators of which anything is learned."""
+        """Names of hyperparameters and judges of which anything is learned."""
         if self._learn_from is None:
             return ()
-        return (*self._free(history), *self.annotators.names(history))
+        return (*self._free(history), *self.judges.names(history))
 
     def _learned(self, history: History) -> dict[str, Array]:
         """What was learned of this very program; nothing, if the last was learned of another."""
@@ -207,20 +207,20 @@ class SkillPosterior:
     def _find(self, history: History) -> dict[str, Any]:
         """Search, and return a record for the journal."""
         record: dict[str, Any] = {"event": "learned", "answers": len(history.answers)}
-        names, told = self.annotators.names(history), self._told(history)
+        names, told = self.judges.names(history), self._told(history)
         start, whose = self.params(history), None
         if names:
             number = {name: number for number, name in enumerate(names, 1)}
-            whose = np.array([number.get(e.annotator or "", 0) for e in history.answers], np.intp)
-            # Room for twice as many, so that few numbers of annotators are compiled.
+            whose = np.array([number.get(e.judge or "", 0) for e in history.answers], np.intp)
+            # Room for twice as many, so that few numbers of judges are compiled.
             noise = np.ones(1 << (len(names) - 1).bit_length())
-            noise[: len(names)] = [self.annotators.of(history, name) for name in names]
-            start = {**start, "annotator_noise": noise}
+            noise[: len(names)] = [self.judges.of(history, name) for name in names]
+            start = {**start, "judge_noise": noise}
             told = told._replace(factors=np.ones(len(told.factors)))
         found = self._program.learn(told, start, whose)
         if names:
-            noise = found["annotator_noise"][: len(names)].tolist()
-            record["annotator_noise"] = dict(zip(names, noise, strict=True))
+            noise = found["judge_noise"][: len(names)].tolist()
+            record["judge_noise"] = dict(zip(names, noise, strict=True))
         learned = {name: found[name].tolist() for name in self._free(history)}
         return {**record, "params": learned, "time": now()}
 

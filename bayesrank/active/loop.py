@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
-from bayesrank.active.annotators import AnnotatorNoise
 from bayesrank.active.history import Answer
 from bayesrank.active.items import NamedItems, as_items
+from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.learning import SkillPosterior, now
 from bayesrank.active.opening import open_journal
 from bayesrank.active.program import skill_program
@@ -56,8 +56,8 @@ class QueryLoop(Session):
     candidates : int or sequence of pairs of names, default 10000
         Number of pairs to choose the next question from, drawn anew each time; all, if there are no
         more. Or the pairs themselves.
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
-        "integrate" and "maximum" learn them when there are `learn_from` answers, and again whenever
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
+        "integrate" and "map" learn them when there are `learn_from` answers, and again whenever
         the answers have doubled; until then they are the medians of their priors, which "prior"
         keeps. They differ in `final_ranking`, where "integrate" averages over what the answers
         leave open about them. A mapping fixes those that it names, and integrates over the others.
@@ -70,15 +70,15 @@ class QueryLoop(Session):
         Whether each feature has a lengthscale of its own.
     laplacian : sparse or dense array of shape (n, n), optional
         Laplacian of a graph of items (`bayesrank.gp`) along which skills vary little.
-    annotator_noise : mapping or "learn", optional
-        How many times as noisy as the others an annotator is, by name. It is taken as known;
-        annotators not named have 1. "learn" learns it with the hyperparameters, once two annotators
-        have answered, so that careless ones count less; see `annotator_noise`.
+    judge_noise : mapping or "learn", optional
+        How many times as noisy as the others a judge is, by name. It is taken as known;
+        judges not named have 1. "learn" learns it with the hyperparameters, once two judges
+        have answered, so that careless ones count less; see `judge_noise`.
     stop_gain : float, optional
         Stop when no question has a score above this.
     stop_top : int, optional
         Stop when the best so many items are settled,
-    stop_probability : float, default 0.9
+    stop_level : float, default 0.9
         with this probability.
     seed : int, default 0
         Seed of everything random.
@@ -100,8 +100,8 @@ class QueryLoop(Session):
 
     Notes
     -----
-    Annotators are recorded with each answer. All of them judge the same skills; what differs is
-    `annotator_noise`, and that nobody is asked a question that they have answered or skipped
+    Judges are recorded with each answer. All of them judge the same skills; what differs is
+    `judge_noise`, and that nobody is asked a question that they have answered or skipped
     before, though others may be. Threads of one process may share a loop.
 
     The covariance of all items is held in memory: that is for some thousand items. Of many more,
@@ -114,9 +114,9 @@ class QueryLoop(Session):
     >>> loop = QueryLoop(["tea", "coffee", "milk"], seed=1)
     >>> question = loop.ask()[0]
     >>> loop.tell(question.first, question.second)
-    >>> loop.tell("coffee", "tea", annotator="Ann")
+    >>> loop.tell("coffee", "tea", judge="Ann")
     >>> loop.undo()
-    Answer(winner='coffee', loser='tea', annotator='Ann', tie=False)
+    Answer(winner='coffee', loser='tea', judge='Ann', tie=False)
     >>> len(loop.answers)
     1
     """
@@ -134,16 +134,16 @@ class QueryLoop(Session):
         background: bool = False,
         ard: bool = False,
         laplacian: Any = None,
-        annotator_noise: Mapping[str, float] | str | None = None,
+        judge_noise: Mapping[str, float] | str | None = None,
         stop_gain: float | None = None,
         stop_top: int | None = None,
-        stop_probability: float = 0.9,
+        stop_level: float = 0.9,
         seed: int = 0,
     ) -> None:
-        named, noise = as_items(items, features), AnnotatorNoise(annotator_noise)
+        named, noise = as_items(items, features), JudgeNoise(judge_noise)
         if noise.learned and hyperparameters == "prior":
             raise ValueError(
-                "annotator_noise is 'learn', but with hyperparameters='prior' nothing is learned; "
+                "judge_noise is 'learn', but with hyperparameters='prior' nothing is learned; "
                 "pass the noise as a mapping, or leave hyperparameters as 'integrate'"
             )
         n, seed = len(named.names), _check_seed(seed)
@@ -156,13 +156,13 @@ class QueryLoop(Session):
             QuestionChooser, candidates=pairs, acquisition=acquisition, seed=seed
         )
         self._chooser = self._chooser_of(n)
-        rule = StoppingRule(stop_gain, stop_top, stop_probability)
+        rule = StoppingRule(stop_gain, stop_top, stop_level)
         self.rule = check_rule(rule, n, self._chooser.has_scale)
         posterior = SkillPosterior(
             self._program_of(n, named.features),
             noise,
             learn_from=None if hyperparameters == "prior" else learn_from,
-            integrate=hyperparameters not in ("maximum", "prior"),
+            integrate=hyperparameters not in ("map", "prior"),
             background=background,
             seed=seed,
         )
@@ -174,7 +174,7 @@ class QueryLoop(Session):
             self.close()
             raise
 
-    def ask(self, n: int = 1, *, annotator: str | None = None) -> list[Question]:
+    def ask(self, n: int = 1, *, judge: str | None = None) -> list[Question]:
         """Choose the next questions; the same ones until something is told.
 
         Parameters
@@ -182,7 +182,7 @@ class QueryLoop(Session):
         n : int, default 1
             Number of questions. More than one are chosen jointly, each for what it tells beyond
             those before it. Code is compiled for each new number.
-        annotator : str, optional
+        judge : str, optional
             Who will answer.
 
         Returns
@@ -193,19 +193,19 @@ class QueryLoop(Session):
         Raises
         ------
         ValueError
-            If `n` is not a positive whole number, the annotator is not a name, or the acquisition
+            If `n` is not a positive whole number, the judge is not a name, or the acquisition
             gives no numbers.
         """
         n = check_count(n, "n")
-        _check_annotator(annotator)
+        _check_judge(judge)
         with self._turn:
             learned = self._posterior.newly_learned(self._history)
             if learned is not None:
                 self.log.append(learned)
-            return self._questions(n, annotator)
+            return self._questions(n, judge)
 
     def tell(
-        self, winner: Hashable, loser: Hashable, *, annotator: str | None = None, tie: bool = False
+        self, winner: Hashable, loser: Hashable, *, judge: str | None = None, tie: bool = False
     ) -> None:
         """Take an answer, to a question that was asked or to any other.
 
@@ -216,7 +216,7 @@ class QueryLoop(Session):
         ----------
         winner, loser
             Names of two items.
-        annotator : str, optional
+        judge : str, optional
             Who answered.
         tie : bool, default False
             Whether the two are about equal; then their order means nothing.
@@ -228,18 +228,18 @@ class QueryLoop(Session):
         """
         first, second = self._items.pair(winner, loser)
         if tie:
-            self._append("tie", annotator, first=first, second=second)
+            self._append("tie", judge, first=first, second=second)
         else:
-            self._append("answer", annotator, winner=first, loser=second)
+            self._append("answer", judge, winner=first, loser=second)
 
-    def skip(self, first: Hashable, second: Hashable, *, annotator: str | None = None) -> None:
+    def skip(self, first: Hashable, second: Hashable, *, judge: str | None = None) -> None:
         """Take "can't say" for an answer: nothing is learned, and it is not asked again.
 
         Parameters
         ----------
         first, second
             Names of the two items.
-        annotator : str, optional
+        judge : str, optional
             Who could not say; others may still be asked.
 
         Raises
@@ -248,10 +248,10 @@ class QueryLoop(Session):
             As for `tell`.
         """
         one, other = self._items.pair(first, second)
-        self._append("skip", annotator, first=one, second=other)
+        self._append("skip", judge, first=one, second=other)
 
-    def undo(self, *, annotator: str | None = None) -> Answer | tuple[Hashable, Hashable]:
-        """Take back the last answer or skipped question, or the last one of an annotator.
+    def undo(self, *, judge: str | None = None) -> Answer | tuple[Hashable, Hashable]:
+        """Take back the last answer or skipped question, or the last one of a judge.
 
         It stays in the journal, with a record that it was undone.
 
@@ -266,9 +266,9 @@ class QueryLoop(Session):
             If there is nothing to take back; as for `tell`.
         """
         with self._turn:
-            event = self._history.last(annotator)
+            event = self._history.last(judge)
             if event is None:
-                whose = "" if annotator is None else f" by {annotator!r}"
+                whose = "" if judge is None else f" by {judge!r}"
                 raise ValueError(f"there is no answer{whose} to undo")
             self.log.append({"event": "undo", "of": event.record, "time": now()})
         answer = self._answer(event)
@@ -370,22 +370,22 @@ class QueryLoop(Session):
         """
         return self._chooser.scored(self.beliefs, self._history)
 
-    def progress(self, *, annotator: str | None = None) -> Progress:
+    def progress(self, *, judge: str | None = None) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough.
 
         Looking changes nothing: what is due to be learned waits for `ask`.
 
         Parameters
         ----------
-        annotator : str, optional
-            Who would answer the next question: what is left to be asked differs by annotator.
+        judge : str, optional
+            Who would answer the next question: what is left to be asked differs by judge.
 
         Returns
         -------
         Progress
         """
-        _check_annotator(annotator)
-        history, best = self._history, self._questions(1, annotator)
+        _check_judge(judge)
+        history, best = self._history, self._questions(1, judge)
         settled = None
         if self.rule.top is not None:
             result = self.result
@@ -411,10 +411,10 @@ class QueryLoop(Session):
     ) -> None:
         self.close()
 
-    def _append(self, kind: str, annotator: str | None, **items: int) -> None:
-        _check_annotator(annotator)
+    def _append(self, kind: str, judge: str | None, **items: int) -> None:
+        _check_judge(judge)
         labels = [str(self.items[number]) for number in items.values()]
-        record = {"event": kind, **items, "labels": labels, "annotator": annotator}
+        record = {"event": kind, **items, "labels": labels, "judge": judge}
         with self._turn:
             self.log.append({**record, "time": now()})
 
@@ -431,11 +431,11 @@ class QueryLoop(Session):
             "of this one"
         )
 
-    def _questions(self, n: int, annotator: str | None) -> list[Question]:
-        return self._remember(f"ask {n} {annotator!r}", lambda: self._choose(n, annotator))
+    def _questions(self, n: int, judge: str | None) -> list[Question]:
+        return self._remember(f"ask {n} {judge!r}", lambda: self._choose(n, judge))
 
-    def _choose(self, n: int, annotator: str | None) -> list[Question]:
-        chosen = self._chooser.choose(self._beliefs_about(annotator), n, self._history, annotator)
+    def _choose(self, n: int, judge: str | None) -> list[Question]:
+        chosen = self._chooser.choose(self._beliefs_about(judge), n, self._history, judge)
         return [Question(self.items[i], self.items[j], *scores) for i, j, *scores in chosen]
 
 
@@ -452,9 +452,9 @@ def _in_numbers(items: NamedItems, candidates: Any) -> Any:
     return [items.pair(first, second) for first, second in pairs]
 
 
-def _check_annotator(annotator: Any) -> None:
-    if annotator is not None and not isinstance(annotator, str):
-        raise ValueError(f"annotator is {annotator!r}; pass a name as text, or None")
+def _check_judge(judge: Any) -> None:
+    if judge is not None and not isinstance(judge, str):
+        raise ValueError(f"judge is {judge!r}; pass a name as text, or None")
 
 
 def _check_seed(seed: Any) -> int:

@@ -38,8 +38,8 @@ __all__ = ["SkillProgram", "Told", "answered", "bucket_of", "skill_program"]
 _SMALLEST_BUCKET = 64
 # Covariances of all items that a loop holds at a time: before and after the answers, and in JAX.
 _COVARIANCES = 4
-_CHOICES = ("integrate", "maximum", "prior")
-# Of the logarithm of annotators' noise: 9 of 10 are less than 2.3 times as noisy as the median.
+_CHOICES = ("integrate", "map", "prior")
+# Of the logarithm of judges' noise: 9 of 10 are less than 2.3 times as noisy as the median.
 _SPREAD = 0.5
 
 Array = NDArray[np.float64]
@@ -58,8 +58,8 @@ def answered(
     comparisons: ArrayLike,
     *,
     noise_factor: ArrayLike = 1.0,
-    annotator: ArrayLike | None = None,
-    num_annotators: int = 0,
+    judge: ArrayLike | None = None,
+    num_judges: int = 0,
     outcomes: ArrayLike | None = None,
     counted: ArrayLike | None = None,
     ard: bool = False,
@@ -75,18 +75,18 @@ def answered(
         As for those programs.
     noise_factor
         What the noise is multiplied with in each comparison, shape (K,).
-    annotator
-        Whose noise it is multiplied with, too: 1 to `num_annotators`, or 0 for that of nobody
+    judge
+        Whose noise it is multiplied with, too: 1 to `num_judges`, or 0 for that of nobody
         named, which is 1, shape (K,).
-    num_annotators
-        Length of the site ``annotator_noise``, with the prior LogNormal(0.25, 0.5), whose mode is
+    num_judges
+        Length of the site ``judge_noise``, with the prior LogNormal(0.25, 0.5), whose mode is
         1: until the answers say otherwise, nobody is noisier than the others.
     """
     noise: Any = noise_factor
-    if annotator is not None:
-        prior = dist.LogNormal(_SPREAD**2, _SPREAD).expand([num_annotators]).to_event(1)
-        own = jnp.asarray(numpyro.sample("annotator_noise", prior))
-        noise = noise * jnp.append(1.0, own)[annotator]
+    if judge is not None:
+        prior = dist.LogNormal(_SPREAD**2, _SPREAD).expand([num_judges]).to_event(1)
+        own = jnp.asarray(numpyro.sample("judge_noise", prior))
+        noise = noise * jnp.append(1.0, own)[judge]
     if isinstance(about, int):
         skills = independent_skills(about)
     else:
@@ -145,22 +145,22 @@ class SkillProgram:
         return float(params.get("noise", 1.0))
 
     def learn(
-        self, told: Told, start: Mapping[str, Any], annotator: NDArray[np.intp] | None = None
+        self, told: Told, start: Mapping[str, Any], judge: NDArray[np.intp] | None = None
     ) -> dict[str, Array]:
         """Hyperparameters under which the answers are most probable, from a start.
 
-        With annotators (K,), whose noise is to be learned, too, `start` and what is returned have
-        ``annotator_noise``. Warns where the search has not converged.
+        With judges (K,), whose noise is to be learned, too, `start` and what is returned have
+        ``judge_noise``. Warns where the search has not converged.
         """
         about, pairs = self._compared_only(told.comparisons)
         ties = bool(told.tied.any())
         names, options = self.free(ties), self._padded(told._replace(comparisons=pairs))
-        if annotator is not None:
+        if judge is not None:
             padded = np.zeros(len(options["counted"]), np.intp)
-            padded[: len(annotator)] = annotator
-            names = (*names, "annotator_noise")
-            count = len(start["annotator_noise"])
-            options = {**options, "annotator": padded, "num_annotators": count}
+            padded[: len(judge)] = judge
+            names = (*names, "judge_noise")
+            count = len(start["judge_noise"])
+            options = {**options, "judge": padded, "num_judges": count}
         return maximize_evidence(
             EP(answered),
             about,

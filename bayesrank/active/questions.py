@@ -100,10 +100,10 @@ class QuestionChooser:
             raise ValueError(f"candidates is {candidates!r}; pass at least one pair")
 
     def choose(
-        self, beliefs: Beliefs, n: int, history: History, annotator: str | None
+        self, beliefs: Beliefs, n: int, history: History, judge: str | None
     ) -> Iterator[tuple[int, int, float, float, float]]:
         """Items, score, and probabilities that the first item wins and of a tie."""
-        pool = self._pool(history, annotator, n)
+        pool = self._pool(history, judge, n)
         with jax.enable_x64(True):
             acquisition = self._function(history)
             if n == 1:
@@ -138,9 +138,9 @@ class QuestionChooser:
             return random_gain(jax.random.fold_in(jax.random.key(self._seed), _place(history)))
         return _NAMED[self._acquisition]
 
-    def _pool(self, history: History, annotator: str | None, wanted: int) -> ItemPairs:
-        """Pairs to score; (0, 0) for those seen by this annotator, or with a retired item."""
-        seen, retired = self._key(history.seen(annotator)), sorted(history.retired)
+    def _pool(self, history: History, judge: str | None, wanted: int) -> ItemPairs:
+        """Pairs to score; (0, 0) for those seen by this judge, or with a retired item."""
+        seen, retired = self._key(history.seen(judge)), sorted(history.retired)
         if self._all is not None:
             pairs = self._all.copy()
             pairs[np.isin(self._key(pairs), seen) | np.isin(pairs, retired).any(axis=1)] = 0

@@ -64,15 +64,15 @@ class Session:
         return [(self.items[event.first], self.items[event.second]) for event in events]
 
     @property
-    def annotators(self) -> dict[str | None, int]:
-        """Number of answers of each annotator; None for those of nobody named."""
-        return dict(Counter(event.annotator for event in self._history.answers))
+    def judges(self) -> dict[str | None, int]:
+        """Number of answers of each judge; None for those of nobody named."""
+        return dict(Counter(event.judge for event in self._history.answers))
 
     @property
-    def annotator_noise(self) -> dict[str, float]:
-        """How many times as noisy as nobody named each annotator is taken to be."""
-        named = dict.fromkeys(event.annotator for event in self._history.answers)
-        noise = self._posterior.annotators
+    def judge_noise(self) -> dict[str, float]:
+        """How many times as noisy as nobody named each judge is taken to be."""
+        named = dict.fromkeys(event.judge for event in self._history.answers)
+        noise = self._posterior.judges
         return {name: noise.of(self._history, name) for name in named if name is not None}
 
     @property
@@ -95,7 +95,7 @@ class Session:
         """The posterior, as `bayesrank.infer.EP` gives it on the same program and answers."""
         return self._remember("result", lambda: self._posterior.result(self._history, self._fit))
 
-    def ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
+    def ranking(self, *, level: float = 0.9, k: int | None = None) -> RankSummary:
         """Rank the items at the hyperparameters in use; skills are above or below the average's.
 
         Items that were retired are left out. Intervals allow for what the answers leave open about
@@ -103,7 +103,7 @@ class Session:
 
         Parameters
         ----------
-        prob, k
+        level, k
             As for `bayesrank.ranking.summarize`.
 
         Returns
@@ -111,9 +111,9 @@ class Session:
         RankSummary
             ``print`` it, or call ``to_dataframe()``.
         """
-        return self._summary(self.result, prob, k)
+        return self._summary(self.result, level, k)
 
-    def final_ranking(self, *, prob: float = 0.9, k: int | None = None) -> RankSummary:
+    def final_ranking(self, *, level: float = 0.9, k: int | None = None) -> RankSummary:
         """Rank the items once the answers are in.
 
         `ranking` is quick, and takes the hyperparameters in use as known. This averages over them,
@@ -122,7 +122,7 @@ class Session:
 
         Parameters
         ----------
-        prob, k
+        level, k
             As for `bayesrank.ranking.summarize`.
 
         Returns
@@ -136,15 +136,15 @@ class Session:
             If the average over the hyperparameters cannot be relied on.
         """
         integrated = self._remember("final", lambda: self._posterior.integrated(self._history))
-        return self._summary(integrated or self.result, prob, k)
+        return self._summary(integrated or self.result, level, k)
 
     def _summary(
-        self, result: EPResult | IntegratedEPResult, prob: float, k: int | None
+        self, result: EPResult | IntegratedEPResult, level: float, k: int | None
     ) -> RankSummary:
         left = self._left
         draws = result.get_samples()["f"][:, left]
         draws = draws - draws.mean(axis=1, keepdims=True)
-        return summarize(draws, [self.items[number] for number in left], prob=prob, k=k)
+        return summarize(draws, [self.items[number] for number in left], level=level, k=k)
 
     @property
     def _left(self) -> NDArray[np.intp]:
@@ -177,8 +177,8 @@ class Session:
 
     def _answer(self, event: Event) -> Answer:
         pair = self.items[event.first], self.items[event.second]
-        return Answer(*pair, event.annotator, event.kind == "tie")
+        return Answer(*pair, event.judge, event.kind == "tie")
 
-    def _beliefs_about(self, annotator: str | None) -> Beliefs:
-        fit, noise = self._fit, self._posterior.noise(self._history, annotator)
+    def _beliefs_about(self, judge: str | None) -> Beliefs:
+        fit, noise = self._fit, self._posterior.noise(self._history, judge)
         return Beliefs(fit.mean, fit.covariance, noise, self._posterior.tie_width(self._history))

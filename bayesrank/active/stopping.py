@@ -42,7 +42,7 @@ class StoppingRule(NamedTuple):
 
     gain: float | None = None  # least expected gain that is worth a question, or None
     top: int | None = None  # number of items at the top, or None
-    probability: float = 0.9  # with which they have to be the top
+    level: float = 0.9  # with which they have to be the top
 
     def judge(
         self, answers: int, skipped: int, gain: float | None, settled: float | None
@@ -53,7 +53,7 @@ class StoppingRule(NamedTuple):
             reason = "every question has been asked"
         elif self.gain is not None and gain < self.gain:
             reason = f"no question would tell more than {self.gain:g}"
-        elif self.top is not None and settled is not None and settled >= self.probability:
+        elif self.top is not None and settled is not None and settled >= self.level:
             best = "best item is" if self.top == 1 else f"best {self.top} items are"
             reason = f"the {best} settled with probability {settled:.2f}"
         return Progress(answers, skipped, gain, settled, bool(reason), reason)
@@ -71,8 +71,8 @@ def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> Stop
     whole = isinstance(rule.top, Integral) and not isinstance(rule.top, bool)
     if rule.top is not None and not (whole and 1 <= rule.top < num_items):
         raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {num_items - 1}")
-    if not (isinstance(rule.probability, Real) and 0 < rule.probability < 1):
-        raise ValueError(f"stop_probability is {rule.probability!r}; pass a number between 0 and 1")
+    if not (isinstance(rule.level, Real) and 0 < rule.level < 1):
+        raise ValueError(f"stop_level is {rule.level!r}; pass a number between 0 and 1")
     return rule
 
 

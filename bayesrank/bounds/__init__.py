@@ -1,4 +1,4 @@
-"""Guarantees: from the figure on a sample to the figure on what is to come.
+"""Guarantees: from the metric on a sample to the metric on what is to come.
 
 Two papers' bounds, in log space where they overflow, and the intervals that stand beside them:
 
@@ -8,7 +8,7 @@ Two papers' bounds, in log space where they overflow, and the intervals that sta
 * ranking with unlabelled queries [2]_: `ranking_distance`, `mcdiarmid_term` and
   `cross_validation_bound`;
 * intervals of the expected error: `normal_error`, `bootstrap_error`, `posterior_error`, side by
-  side in `error_intervals`, and `bootstrap_queries` for any figure of `bayesrank.metrics`.
+  side in `error_intervals`, and `bootstrap_queries` for any metric of `bayesrank.metrics`.
 
 References
 ----------

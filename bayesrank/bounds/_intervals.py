@@ -28,9 +28,9 @@ from scipy.stats import rankdata
 from bayesrank.bounds._k_partite import finite_class_bound
 from bayesrank.bounds._skew import check_delta, skew_vector
 from bayesrank.metrics import PerQuery, k_partite_error
-from bayesrank.metrics.figure import per_query
 from bayesrank.metrics.lists import Lists, ratio
 from bayesrank.metrics.pairs import item_losses
+from bayesrank.metrics.per_query import per_query
 
 Array = NDArray[np.float64]
 ErrorMethod = Literal["bound", "normal", "bootstrap", "posterior"]
@@ -129,7 +129,7 @@ def bootstrap_error(
     Raises
     ------
     ValueError
-        If there are not as many scores as labels, or none, or they are not what the figure takes.
+        If there are not as many scores as labels, or none, or they are not what the metric takes.
     """
     _error(scores, labels, alpha)  # refuses what it cannot take, before samples are drawn
     values, levels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
@@ -146,12 +146,12 @@ def bootstrap_error(
 def bootstrap_queries(
     result: PerQuery, *, num_samples: int = 1000, rng: int | np.random.Generator = 0
 ) -> Array:
-    """Means of a figure over resampled queries.
+    """Means of a metric over resampled queries.
 
     Parameters
     ----------
     result
-        A figure of one set of scores (no draws). Queries in which it is undefined are left out.
+        A metric of one set of scores (no draws). Queries in which it is undefined are left out.
     num_samples
         Number of samples.
     rng
@@ -165,7 +165,7 @@ def bootstrap_queries(
     Raises
     ------
     ValueError
-        If the figure has draws, or is defined in no query.
+        If the metric has draws, or is defined in no query.
     """
     values = np.asarray(result.values)
     if values.ndim != 1:

@@ -1,4 +1,4 @@
-"""A run and its judgements made into a table of figures with intervals."""
+"""A run and its judgements made into a table of metrics with intervals."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,25 +17,25 @@ from bayesrank.metrics.problem import Ties
 _SAMPLES = 1000
 
 
-class FigureRow(NamedTuple):
-    """One figure of a run."""
+class MetricRow(NamedTuple):
+    """One metric of a run."""
 
     name: str
     mean: float  #: over queries, and over draws if there are any; NaN if defined in no query
     low: float  #: ends of the interval; NaN where there is none
     high: float
-    queries: int  #: in which the figure is defined
+    queries: int  #: in which the metric is defined
     best: float  #: the value of a perfect ranking
     result: PerQuery
 
 
 class Evaluation(NamedTuple):
-    """Figures of a run."""
+    """Metrics of a run."""
 
-    rows: tuple[FigureRow, ...]
+    rows: tuple[MetricRow, ...]
     queries: int  #: that are judged
     draws: int  #: of each score; 0 if the run has none
-    prob: float  #: of the intervals
+    level: float  #: of the intervals
     notes: tuple[str, ...]  #: what was left out or filled in, one line each
 
 
@@ -57,10 +57,10 @@ def evaluate(
     ties: Ties = "expected",
     undefined: float | Literal["skip"] = "skip",
     unjudged: Literal["zero", "skip"] = "zero",
-    prob: float = 0.9,
+    level: float = 0.9,
     seed: int = 0,
 ) -> Evaluation:
-    """Compute the figures of a run.
+    """Compute the metrics of a run.
 
     The queries are those that are judged. Judged items that the run does not have are *not
     retrieved* (see `bayesrank.metrics`); a judged query that the run does not have is one without
@@ -74,15 +74,15 @@ def evaluate(
     run, qrels
         What `read_run` and `read_qrels` return.
     k
-        Places that count in the figures with an ``@``.
+        Places that count in the metrics with an ``@``.
     gain, min_relevant, ties
         As in `bayesrank.metrics`. With ``gain="linear"``, ``ties="trec"`` and ``undefined=0.0`` the
-        figures are trec_eval's.
+        metrics are trec_eval's.
     undefined
-        What a query counts in which a figure is not defined: nothing, or a value.
+        What a query counts in which a metric is not defined: nothing, or a value.
     unjudged
         Items of the run without judgement count as label 0, or are left out.
-    prob
+    level
         Probability of the intervals.
     seed
         Of the bootstrap.
@@ -90,7 +90,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        One row a figure.
+        One row a metric.
 
     Raises
     ------
@@ -99,8 +99,8 @@ def evaluate(
     ValueError
         If an option is out of range.
     """
-    if not 0.0 < prob < 1.0:
-        raise ValueError(f"prob must lie strictly between 0 and 1, got {prob}; use 0.9 for 90%")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; use 0.9 for 90%")
     if unjudged not in ("zero", "skip"):
         raise ValueError(f"unjudged must be 'zero' or 'skip', got {unjudged!r}")
     top = max(qrels.labels.values())
@@ -111,21 +111,21 @@ def evaluate(
     call = {"query": problem.query, "ties": ties, "item": problem.item, "undefined": undefined}
     scores = problem.scores if len(problem.scores) > 1 else problem.scores[0]
     rows = []
-    for name, best, figure in _figures(k, gain, min_relevant):
-        result = figure(scores, problem.labels, **call)
-        low, high = _interval(result, prob, seed)
+    for name, best, metric in _metrics(k, gain, min_relevant):
+        result = metric(scores, problem.labels, **call)
+        low, high = _interval(result, level, seed)
         known = np.atleast_2d(~np.isnan(result.values))[0]
         mean = float(np.mean(result.mean))
-        rows.append(FigureRow(name, mean, low, high, int(known.sum()), best, result))
+        rows.append(MetricRow(name, mean, low, high, int(known.sum()), best, result))
     draws = len(problem.scores) if len(problem.scores) > 1 else 0
     queries = len(rows[0].result)
-    return Evaluation(tuple(rows), queries, draws, prob, problem.notes)
+    return Evaluation(tuple(rows), queries, draws, level, problem.notes)
 
 
-def _figures(
+def _metrics(
     k: int, gain: Literal["exponential", "linear"], min_relevant: int
 ) -> list[tuple[str, float, Callable[..., PerQuery]]]:
-    """Name, value of a perfect ranking, and call of each figure."""
+    """Name, value of a perfect ranking, and call of each metric."""
     relevance = {"min_relevant": min_relevant}
     return [
         ("NDCG", 1.0, partial(metrics.ndcg, gain=gain)),
@@ -143,13 +143,13 @@ def _figures(
     ]
 
 
-def _interval(result: PerQuery, prob: float, seed: int) -> tuple[float, float]:
+def _interval(result: PerQuery, level: float, seed: int) -> tuple[float, float]:
     if np.ndim(result.values) > 1:
-        return result.interval(prob)
+        return result.interval(level)
     if np.count_nonzero(~np.isnan(result.values)) < 2:
         return np.nan, np.nan
     means = bootstrap_queries(result, num_samples=_SAMPLES, rng=seed)
-    low, high = np.quantile(means, [(1 - prob) / 2, (1 + prob) / 2])
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

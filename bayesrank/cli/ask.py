@@ -51,7 +51,7 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
     help="Where the answers are kept. If it exists, the questions go on from there.",
 )
 @click.option(
-    "--annotator",
+    "--judge",
     metavar="NAME",
     help="Who answers; kept with each answer. How careful each is, is learned.",
 )
@@ -63,7 +63,7 @@ name (an item that is itself called 1, 2, =, s, u or q is answered for by its ke
     help="Stop when the best so many items are settled,",
 )
 @click.option(
-    "--sure",
+    "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
     help="with this probability.",
@@ -110,10 +110,10 @@ def _ask(
     items: "Items",
     journal: Path,
     *,
-    annotator: str | None,
+    judge: str | None,
     question: str,
     top: int,
-    sure: float,
+    level: float,
     min_gain: float | None,
     retire: Sequence[str],
     restore: Sequence[str],
@@ -133,10 +133,10 @@ def _ask(
                     items.features,
                     journal=journal,
                     background=True,
-                    annotator_noise="learn",
+                    judge_noise="learn",
                     ard=items.features is not None,
                     stop_top=min(top, len(items.names) - 1),
-                    stop_probability=sure,
+                    stop_level=level,
                     stop_gain=min_gain,
                     seed=seed,
                 )
@@ -144,10 +144,10 @@ def _ask(
                 raise OutputError(str(error)) from error
             open_files.enter_context(loop)
             _come_and_go(loop, retire, restore)
-            loop.ask(annotator=annotator)
-            loop.progress(annotator=annotator)
+            loop.ask(judge=judge)
+            loop.progress(judge=judge)
         try:
-            code = Sitting(loop, items, journal, annotator, question).run()
+            code = Sitting(loop, items, journal, judge, question).run()
         except JournalError as error:
             raise OutputError(str(error)) from error
     if loop.is_learning:
@@ -182,13 +182,13 @@ def _export(items: "Items", journal: Path, export: Path) -> None:
         raise OutputError(str(error)) from error
     if not answers:
         raise OutputError(f"{journal}: there is no answer to export yet; answer questions first")
-    named = any(answer.annotator is not None for answer in answers)
+    several = len({answer.judge for answer in answers}) > 1
     ties = any(answer.kind == "tie" for answer in answers)
-    rows = [["winner", "loser", *(["tie"] if ties else []), *(["annotator"] if named else [])]]
+    rows = [["winner", "loser", *(["tie"] if ties else []), *(["judge"] if several else [])]]
     for answer in answers:
         row = [items.names[answer.first], items.names[answer.second]]
         row += [str(int(answer.kind == "tie"))] if ties else []
-        rows.append([*row, *([answer.annotator or ""] if named else [])])
+        rows.append([*row, *([answer.judge or "unnamed"] if several else [])])
     give_tables([(export, rows)], "give another --export")
     said = f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}"
     click.echo(shown(said), err=str(export) == "-")

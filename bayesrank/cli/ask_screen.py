@@ -218,5 +218,5 @@ def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
     for head, size in sizes.items():
         table.add_column(head, justify="right", no_wrap=True, min_width=size)
     for i in range(count):
-        table.add_row(str(i + 1), Text(ranking.name[i]), *(cells[i] for cells in figures.values()))
+        table.add_row(str(i + 1), Text(ranking.names[i]), *(cells[i] for cells in figures.values()))
     return table

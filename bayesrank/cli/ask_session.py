@@ -51,17 +51,17 @@ class Sitting:
         The items as read from their file.
     journal
         Path of the journal, as the person gave it.
-    annotator
+    judge
         Who answers.
     question
         What is asked.
     """
 
     def __init__(
-        self, loop: QueryLoop, items: Items, journal: Path, annotator: str | None, question: str
+        self, loop: QueryLoop, items: Items, journal: Path, judge: str | None, question: str
     ) -> None:
         self._loop, self._items, self._journal = loop, items, journal
-        self._annotator, self._question = annotator, shown(question)
+        self._judge, self._question = judge, shown(question)
         self._shown = items._replace(
             names=tuple(map(shown, items.names)),
             feature_names=tuple(map(shown, items.feature_names)),
@@ -96,8 +96,8 @@ class Sitting:
     def _one_question(self) -> bool:
         """Ask one question; return whether to ask another."""
         look()
-        questions = self._loop.ask(annotator=self._annotator)
-        progress = self._loop.progress(annotator=self._annotator)
+        questions = self._loop.ask(judge=self._judge)
+        progress = self._loop.progress(judge=self._judge)
         if not questions:
             self._note = "Every question has been asked."
             return False
@@ -110,15 +110,15 @@ class Sitting:
         if word == "undo":
             self._undo()
         elif word == "skip":
-            self._loop.skip(question.first, question.second, annotator=self._annotator)
+            self._loop.skip(question.first, question.second, judge=self._judge)
             self._note = "Skipped; it will not be asked again."
         elif word in ("first", "second"):
             pair = question.first, question.second
             winner, loser = pair if word == "first" else pair[::-1]
-            self._loop.tell(winner, loser, annotator=self._annotator)
+            self._loop.tell(winner, loser, judge=self._judge)
             self._note = self._saved(winner, "over", loser)
         elif word == "tie":
-            self._loop.tell(question.first, question.second, tie=True, annotator=self._annotator)
+            self._loop.tell(question.first, question.second, tie=True, judge=self._judge)
             self._note = self._saved(question.first, "and", question.second, " are about equal")
         else:
             self._note = _HELP
@@ -135,7 +135,7 @@ class Sitting:
 
     def _undo(self) -> None:
         try:
-            undone = self._loop.undo(annotator=self._annotator)
+            undone = self._loop.undo(judge=self._judge)
         except ValueError:
             self._note = "There is nothing to undo."
             return
@@ -184,7 +184,7 @@ class Sitting:
 
     def _read_key(self, pair: tuple[int, int], progress: Progress) -> str:
         ranking = self._ranking() if progress.answers else None
-        top, sure = self._loop.rule.top or 1, self._loop.rule.probability
+        top, sure = self._loop.rule.top or 1, self._loop.rule.level
         view = View(self._shown, self._question, pair, progress, sure, top, ranking, self._note)
 
         def draw() -> None:
@@ -202,7 +202,7 @@ class Sitting:
         show: Callable[..., None] = self._console.print
         if self._note:
             show(self._note, markup=False, highlight=False)
-        top, sure = self._loop.rule.top or 1, self._loop.rule.probability
+        top, sure = self._loop.rule.top or 1, self._loop.rule.level
         show(
             f"\n{progress.answers} answered; {progress_line(progress, top, sure)}", highlight=False
         )
@@ -220,7 +220,7 @@ class Sitting:
 
     def _ranking(self, *, final: bool = False) -> RankSummary:
         ranking = self._loop.final_ranking() if final else self._loop.ranking()
-        return dataclasses.replace(ranking, name=[shown(name) for name in ranking.name])
+        return dataclasses.replace(ranking, names=[shown(name) for name in ranking.names])
 
     def _greet(self) -> None:
         log = self._loop.log

@@ -1,4 +1,4 @@
-"""`rank --by`: a ranking of each category, below the one of all."""
+"""`rank --by-category`: a ranking of each category, below the one of all."""
 
 from __future__ import annotations
 
@@ -21,29 +21,21 @@ class CategoryRanking(NamedTuple):
     conclusion: str
 
 
-def refuse_other_column(data: ComparisonData, column: str | None) -> None:
-    """Refuse to rank by a column that is not the one of categories."""
-    if column is None:
-        return
+def refuse_no_categories(data: ComparisonData) -> None:
+    """Refuse to rank by category where there are no categories, or one."""
     other = "--time" if data.times is not None else "--items" if data.features is not None else None
     if other is not None:
-        raise click.UsageError(f"--by does not go with {other}; leave one of them out.")
+        raise click.UsageError(f"--by-category does not go with {other}; leave one of them out.")
     if data.orders is not None:
-        raise click.UsageError("--by: orders have no categories; leave it out.")
-    if data.groups is None:
+        raise click.UsageError("--by-category: orders have no categories; leave it out.")
+    if data.categories is None:
         raise click.UsageError(
-            f"--by {column}: no column of the file is read as categories; add --group {column} if "
-            "that is one."
+            "--by-category: no column of the file is read as categories; name it with --category."
         )
-    if column.lower() != data.group_column.lower():
+    if len(data.category_names) == 1:
         raise click.UsageError(
-            f"--by {column}: the categories are those of column {data.group_column!r}; write "
-            f"--by {data.group_column}, or add --group {column} if that is what you mean."
-        )
-    if len(data.group_names) == 1:
-        raise click.UsageError(
-            f"--by {column}: all comparisons are of one category ({data.group_names[0]}), and its "
-            "ranking is the one of all; leave out --by."
+            f"--by-category: all comparisons are of one category ({data.category_names[0]}), and "
+            "its ranking is the one of all; leave out --by-category."
         )
 
 
@@ -53,7 +45,7 @@ def with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
 
     counts = {"tied": data.tied, "weights": data.weights}
     records = count_records(data.comparisons, data.num_items, **counts)
-    return replace(summary, records=ItemRecords(*(count[summary.item] for count in records)))
+    return replace(summary, records=ItemRecords(*(count[summary.indices] for count in records)))
 
 
 def rank_categories(
@@ -61,7 +53,7 @@ def rank_categories(
 ) -> tuple[CategoryRanking, ...]:
     """Rank the items in each category, with its own records, and say what that comes to."""
     rankings = []
-    for number, name in enumerate(data.group_names):
-        summary = with_records(ranker.rank(group=name), data.where(data.groups == number))
+    for number, name in enumerate(data.category_names):
+        summary = with_records(ranker.rank(category=name), data.where(data.categories == number))
         rankings.append(CategoryRanking(name, summary, concluded(summary, ranker.samples(name))))
     return tuple(rankings)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bayesrank._names import shown
-from bayesrank.ranking import RankSummary, comparisons_to_settle
+from bayesrank.ranking import RankSummary, comparisons_needed
 from bayesrank.ranking.columns import percent
 
 _MOST = 100_000  # beyond this, a number of comparisons is no help
@@ -22,7 +22,7 @@ def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float
             f"No comparison links the {summary.num_components} components that the items fall "
             "into: there is no winner of them all. Of component 1, the largest: "
         )
-    size, first = int(group.sum()), shown(summary.name[0])
+    size, first = int(group.sum()), shown(summary.names[0])
     if size == 1:
         return f"{said}it holds one item."
     if len(tier) == 1:
@@ -31,14 +31,14 @@ def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float
         said += "There is not enough evidence to say which item is the best: "
         said += f"{len(tier):,} of {size:,} may be."
     else:
-        names = ", ".join(shown(summary.name[i]) for i in tier[:_NAMED])
+        names = ", ".join(shown(summary.names[i]) for i in tier[:_NAMED])
         more = ", ..." if len(tier) > _NAMED else "."
         said += f"A tie of {len(tier):,} of {size:,} items at the top: {names}{more}"
-    return f"{said} {_what_would_tell(skills[:, summary.item[tier]], chance)}"
+    return f"{said} {_what_would_tell(skills[:, summary.indices[tier]], chance)}"
 
 
 def _what_would_tell(skills: np.ndarray, chance: Callable[[float], float]) -> str:
-    number = comparisons_to_settle(skills, chance)
+    number = comparisons_needed(skills, chance)
     if number > _MOST:
         return "They are estimated too close to say how many more comparisons would tell."
     digits = max(0, len(str(int(number))) - 2)

@@ -1,4 +1,4 @@
-"""The command `evaluate`: a run and its judgements in, a table of figures out."""
+"""The command `evaluate`: a run and its judgements in, a table of metrics out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesrank.cli import command
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bayesrank.bounds.evaluation import Evaluation, FigureRow
+    from bayesrank.bounds.evaluation import Evaluation, MetricRow
     from bayesrank.datasets.runs import Qrels, Run
 
 _HELP = """\
@@ -35,7 +35,7 @@ intervals over queries.
 
 An item that is not judged counts as label 0; a judged item that is not in RUN counts as not
 retrieved. Ties count by their expected value under random tie-breaking.
-With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
+With --ties trec --gain linear --undefined 0 the metrics are those of trec_eval.
 """
 
 
@@ -43,7 +43,7 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 @click.argument("run", type=command.FILE)
 @click.argument("qrels", type=command.FILE)
 @click.option(
-    "-k", type=click.IntRange(min=1), default=10, help="Places that count in the figures with an @."
+    "-k", type=click.IntRange(min=1), default=10, help="Places that count in the metrics with an @."
 )
 @click.option(
     "--gain",
@@ -67,7 +67,7 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
     "--undefined",
     default="skip",
     metavar="skip|NUMBER",
-    help="What a query counts where a figure is not defined.",
+    help="What a query counts where a metric is not defined.",
 )
 @click.option(
     "--unjudged",
@@ -82,7 +82,7 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
     help="Labels below zero: refused, or taken as 0.",
 )
 @click.option(
-    "--prob",
+    "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
     help="Probability of the intervals.",
@@ -90,7 +90,7 @@ With --ties trec --gain linear --undefined 0 the figures are those of trec_eval.
 @command.seed("Seed of the bootstrap.")
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
-    from bayesrank.bounds.evaluation import evaluate as figures_of
+    from bayesrank.bounds.evaluation import evaluate as metrics_of
     from bayesrank.cli.steps import stdout_console
     from bayesrank.datasets.runs import read_qrels, read_run
 
@@ -98,7 +98,7 @@ def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **opt
     judgements = read_qrels(qrels, negative=negative_labels)
     scores = read_run(run)
     _check_room(scores, judgements)
-    evaluation = figures_of(scores, judgements, undefined=value, **options)
+    evaluation = metrics_of(scores, judgements, undefined=value, **options)
     console = stdout_console()
     console.print(evaluation_table(evaluation))
     for line in _captions(evaluation):
@@ -116,14 +116,14 @@ def _check_room(run: Run, qrels: Qrels) -> None:
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
-    """Lay out figures: name, mean, interval, the queries they are defined in, the best value."""
+    """Lay out metrics: name, mean, interval, the queries they are defined in, the best value."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Figure", min_width=8, overflow="fold")
+    table.add_column("Metric", min_width=8, overflow="fold")
     table.add_column("Mean", justify="right", no_wrap=True)
     # On a narrow terminal the two ends of an interval stand below each other.
-    table.add_column(f"{100 * evaluation.prob:g}% interval", justify="right", min_width=8)
+    table.add_column(f"{100 * evaluation.level:g}% interval", justify="right", min_width=8)
     for title in ("Queries", "Best"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in evaluation.rows:
@@ -149,7 +149,7 @@ def _number(value: float) -> str:
     return "-" if value != value else f"{value:.4f}"
 
 
-def _ends(row: FigureRow) -> str:
+def _ends(row: MetricRow) -> str:
     return "-" if row.low != row.low else f"{row.low:.4f} to {row.high:.4f}"
 
 

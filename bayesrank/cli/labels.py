@@ -51,8 +51,8 @@ What is wrong with a file is said in one line, with exit code 2, and nothing is 
 @click.option("--correlated", is_flag=True, help="Learn how alike utilities of labels are.")
 @click.option(
     "--hyperparameters",
-    type=click.Choice(["maximum", "integrate", "prior"]),
-    default="maximum",
+    type=click.Choice(["map", "integrate", "prior"]),
+    default="map",
     help="Scales of the model: the most probable, averaged over, or the usual ones.",
 )
 @command.options(command.out, command.seed("Of chance."), command.quiet("only any warnings"))

@@ -1,4 +1,4 @@
-"""The command `learn`: lists with features in; a ranking model, its figures, and pictures."""
+"""The command `learn`: lists with features in; a ranking model, its metrics, and pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LANCZOS = 50  # vectors that it keeps beyond that
 _ATOMS = 10  # of ConeRank
-FILES = ("run.csv", "figures.csv", "model.npz", "figures.png", "queries.png")
+FILES = ("run.csv", "metrics.csv", "model.npz", "metrics.png", "queries.png")
 
 _HELP = """\
 Learn to rank from the items of TRAIN: features, grades, and queries that group them.
@@ -33,8 +33,8 @@ file.
   2 qid:1 1:0.5 3:2.0        query,label,price,strength
   0 qid:1 1:0.1 2:1.0        q1,2,2.5,9
 
-Figures are of the items of --test, or of a fifth of TRAIN's queries, which are then not learned
-from. The folder holds run.csv (scores, for `evaluate`), figures.csv, model.npz, figures.png and
+Metrics are of the items of --test, or of a fifth of TRAIN's queries, which are then not learned
+from. The folder holds run.csv (scores, for `evaluate`), metrics.csv, model.npz, metrics.png and
 queries.png. The model is one weight a feature and an intercept, the arrays coef and intercept of
 numpy.load("model.npz"): scores are X @ coef + intercept.
 """
@@ -55,7 +55,7 @@ numpy.load("model.npz"): scores are X @ coef + intercept.
 def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool
 ) -> None:
-    """Read the files, fit, judge, write the results and print the figures."""
+    """Read the files, fit, judge, write the results and print the metrics."""
     from bayesrank.cli.evaluate import evaluation_table
     from bayesrank.datasets import align, read_lists
 
@@ -71,7 +71,7 @@ def learn(
         with run.steps.step("Judging"):
             table, evaluation = _judge(test or train, model, judged, k, seed)
         run.write(
-            {"run.csv": table, "model.npz": _arrays(model, method, learned), **_figures(evaluation)}
+            {"run.csv": table, "model.npz": _arrays(model, method, learned), **_metrics(evaluation)}
         )
     where = f"{len(set(judged.query))} queries judged, {len(set(learned.query))} learned from."
     run.show(evaluation_table(evaluation), f"{where} {run.where}")
@@ -134,11 +134,11 @@ def _fit(path: Path, method: str, data: ListData, seed: int) -> Any:
 def _judge(
     path: Path, model: Any, data: ListData, k: int, seed: int
 ) -> tuple[pd.DataFrame, Evaluation]:
-    """Return the scores of items, as a table, and the figures of them."""
+    """Return the scores of items, as a table, and the metrics of them."""
     import numpy as np
     import pandas as pd
 
-    from bayesrank.bounds.evaluation import evaluate as figures_of
+    from bayesrank.bounds.evaluation import evaluate as metrics_of
     from bayesrank.datasets import DataError
     from bayesrank.datasets.runs import Qrels, Run
 
@@ -149,7 +149,7 @@ def _judge(
     run = Run(path, {("", *key): float(s) for key, s in zip(keys, scores, strict=True)})
     labels = {key: int(y) for key, y in zip(keys, data.y, strict=True)}
     table = pd.DataFrame(keys, columns=["query", "item"]).assign(score=scores)
-    return table, figures_of(run, Qrels(path, labels), k=k, seed=seed)
+    return table, metrics_of(run, Qrels(path, labels), k=k, seed=seed)
 
 
 def _arrays(model: Any, method: str, data: ListData) -> dict[str, Any]:
@@ -166,21 +166,21 @@ def _arrays(model: Any, method: str, data: ListData) -> dict[str, Any]:
     }
 
 
-def _figures(evaluation: Evaluation) -> dict[str, Any]:
-    """The table of figures, and the pictures."""
+def _metrics(evaluation: Evaluation) -> dict[str, Any]:
+    """The table of metrics, and the pictures."""
     import numpy as np
     import pandas as pd
     from matplotlib.figure import Figure
 
     from bayesrank.cli.outputs import drawn
-    from bayesrank.plots import plot_figures
+    from bayesrank.plots import plot_metrics
 
     rows = evaluation.rows
-    figures = pd.DataFrame(
+    metrics = pd.DataFrame(
         [(r.name, r.mean, r.low, r.high, r.queries) for r in rows],
-        columns=["figure", "mean", "low", "high", "queries"],
+        columns=["metric", "mean", "low", "high", "queries"],
     )
-    ends = figures["mean"], figures["low"], figures["high"]
+    ends = metrics["mean"], metrics["low"], metrics["high"]
     values = np.asarray(rows[1].result.values, float)
 
     def histogram() -> Figure:
@@ -191,7 +191,7 @@ def _figures(evaluation: Evaluation) -> dict[str, Any]:
         return figure
 
     return {
-        "figures.csv": figures,
-        "figures.png": drawn(plot_figures, list(figures["figure"]), *ends),
+        "metrics.csv": metrics,
+        "metrics.png": drawn(plot_metrics, list(metrics["metric"]), *ends),
         "queries.png": drawn(histogram),
     }

@@ -11,7 +11,7 @@ from bayesrank.datasets import ComparisonData
 
 def is_log(data: ComparisonData) -> bool:
     """Whether there are positions, judges or categories to learn of."""
-    return any(part is not None for part in (data.position, data.judges, data.groups))
+    return any(part is not None for part in (data.position, data.judges, data.categories))
 
 
 def notes_on(

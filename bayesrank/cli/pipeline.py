@@ -48,7 +48,7 @@ class Settings(NamedTuple):
     quiet: bool  #: no progress
     elo: bool = False  #: show skills on the scale of chess
     hyperparameters: str | Mapping[str, list[float] | float] = "integrate"
-    by: str | None = None  #: column of categories, to rank by each, too
+    by_category: bool = False  #: rank by each category, too
     notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten
 
@@ -107,8 +107,8 @@ def _check_room(data: ComparisonData) -> None:
     """
     n = data.num_items
     need = 3 * num_draws(n) * n + 10 * data.num_comparisons
-    if data.judges is not None or data.groups is not None:
-        latents = n * (1 + len(data.group_names)) + 2
+    if data.judges is not None or data.categories is not None:
+        latents = n * (1 + len(data.category_names)) + 2
         need += latents * (4 * latents + 7 * len(data.judge_names))
     what = f"{n:,} items and {data.num_comparisons:,} comparisons"
     check_room(8 * need, what, "rank fewer items")
@@ -133,7 +133,7 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
             return conclusion(summary, skills, lambda d: float(win_chance(d, params)))
 
         said, categories = concluded(summary, skills), ()
-        if settings.by is not None:
+        if settings.by_category:
             categories = rank_categories(data, ranker, concluded)
     elo = elo_per_skill(params) if settings.elo else None
     return Ranking(ranker, skills, summary, said, categories, elo)
@@ -208,7 +208,7 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
     from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
 
     component = np.empty(data.num_items, np.int64)
-    component[ranking.summary.item] = ranking.summary.component
+    component[ranking.summary.indices] = ranking.summary.component
     pairs = drawn(plot_pairwise, ranking.skills, data.names, components=component)
     figures = {"ranking.png": drawn(plot_ranking, ranking.summary), "pairs.png": pairs}
     if check is not None:

@@ -14,7 +14,7 @@ from bayesrank.cli import command
 if TYPE_CHECKING:
     from bayesrank.datasets import ColumnNames, ComparisonData
 
-_CHOICES = ("integrate", "maximum", "prior")
+_CHOICES = ("integrate", "map", "prior")
 _COLUMNS = {
     "winner": "Column of the items that won, or of what says which side did.",
     "loser": "Column of the items that lost.",
@@ -26,14 +26,14 @@ _COLUMNS = {
     "second-score": "Column of the points of the second side.",
     "order": "Column of orders, such as a > b = c.",
     "judge": "Column of who compared: each has an order bias and a reliability.",
-    "group": "Column of the category: items have a skill in each.",
+    "category": "Column of the category: items have a skill in each.",
     "time": "Let skills move with time, which this column holds (numbers, or dates such as "
     "2024-05-31), and rank the items as of its last entry.",
     "weight": "Column of how often a row counts.",
 }
 _LEFT_OUT = {
     "judges": ("judge", "judges"),
-    "groups": ("group", "categories"),
+    "categories": ("category", "categories"),
     "position": ("home", "the position (who was shown first or at home)"),
 }
 
@@ -52,7 +52,7 @@ of these layouts is recognised:
   home,away,home_score,away_score     and perhaps neutral
   order                               a > b = c
 
-Or a PrefLib file (.soc, .soi, .toc, .toi). Columns judge, group or category, and weight or count
+Or a PrefLib file (.soc, .soi, .toc, .toi). Columns judge, category or group, and weight or count
 are used where they are; options name columns that are called otherwise. The smallest file:
 
 \b
@@ -145,7 +145,7 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
     default="integrate",
     metavar="CHOICE",
     callback=lambda context, option, text: _hyperparameters(text),
-    help="Scales of the model: integrate (average over them), maximum (the most probable), prior "
+    help="Scales of the model: integrate (average over them), map (the most probable), prior "
     "(the usual ones), or values, as in scale=1.5,tie_width=0.3.",
 )
 @command.options(
@@ -167,15 +167,14 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
     "learned where the file says who was.",
 )
 @click.option(
-    "--by",
-    metavar="COLUMN",
-    help="Rank the items in each category of this column as well: the one that holds the "
-    "categories (group, category, or that of --group).",
+    "--by-category",
+    is_flag=True,
+    help="Rank the items in each category as well.",
 )
 @_FRAME
 def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
-    from bayesrank.cli.categories import refuse_other_column
+    from bayesrank.cli.categories import refuse_no_categories
     from bayesrank.cli.pipeline import Settings, run
     from bayesrank.datasets import ColumnNames, read_comparisons
 
@@ -186,7 +185,8 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")
     data = read_comparisons(comparisons, items, columns=names)
     data = _settled(data, names, home)
-    refuse_other_column(data, options["by"])
+    if options["by_category"]:
+        refuse_no_categories(data)
     run(data, Settings(**options, inputs=inputs, notes=data.notes))
 
 
@@ -204,7 +204,7 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
         click.echo(f"Warning: {shown(sentence)}", err=True)
     if other is None:
         return data
-    asked = {"judges": names.judge, "groups": names.group, "position": home}
+    asked = {"judges": names.judge, "categories": names.category, "position": home}
     for field, (option, what) in _LEFT_OUT.items():
         if getattr(data, field) is None:
             continue

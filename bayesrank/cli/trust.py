@@ -67,7 +67,7 @@ def _connected(data: ComparisonData, summary: RankSummary) -> Check:
     if summary.num_components == 1:
         return Check(question, "yes", "Directly or through others.")
     sizes = np.bincount(summary.component)
-    smallest = [summary.name[i] for i in np.flatnonzero(summary.component == len(sizes) - 1)]
+    smallest = [summary.names[i] for i in np.flatnonzero(summary.component == len(sizes) - 1)]
     names = ", ".join(smallest[:3]) + (", ..." if len(smallest) > 3 else "")
     sentence = (
         f"No comparison links the {len(sizes)} components that the items fall into; the smallest "
@@ -125,7 +125,7 @@ def _transitive(data: ComparisonData, skills: np.ndarray, params: Params) -> Che
     if data.times is not None or data.orders is not None:
         why = "move" if data.times is not None else "are compared in whole orders"
         return Check(question, "unknown", f"Not looked into where items {why}.")
-    if data.judges is not None or data.groups is not None or data.position is not None:
+    if data.judges is not None or data.categories is not None or data.position is not None:
         why = "judges, categories or positions matter"
         sentence = (
             f"Not looked into where {why}: they make circles of their own, and this check supposes "

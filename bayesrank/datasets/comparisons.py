@@ -47,7 +47,7 @@ def read_comparisons(
       contradicts the scores, the file is refused until one of them is named;
     - ``order``, with cells like ``a > b = c``.
 
-    Each may have columns ``judge``, ``group`` or ``category``, and ``weight`` or ``count``. Other
+    Each may have columns ``judge``, ``category`` or ``group``, and ``weight`` or ``count``. Other
     columns are not used, and are listed in ``ignored_columns``; where one looks as if it should
     have been, a sentence of ``overlooked`` says so. The same comparison may come any number of
     times: each row is evidence of its own. A row that compares an item with itself is a mistake
@@ -293,14 +293,12 @@ def _alike(names: tuple[str, ...]) -> tuple[str, ...]:
 def _labelled(found: Found) -> dict[str, Any]:
     """Judges and categories as numbers and names, of those that some row has."""
     labelled: dict[str, Any] = {}
-    for role in ("judge", "group"):
+    for role, many in (("judge", "judges"), ("category", "categories")):
         column = found.columns.get(role)
         if column is not None:
             cure = f"name it, or leave the column out with --ignore {column.name}"
             cells.text(found.table, column, f"the {role} has no name", cure)
-            labelled[f"{role}s"], labelled[f"{role}_names"] = column.codes, column.values
-    if "group" in found.columns:
-        labelled["group_column"] = found.columns["group"].name
+            labelled[many], labelled[f"{role}_names"] = column.codes, column.values
     return labelled
 
 

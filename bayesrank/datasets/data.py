@@ -22,7 +22,7 @@ class OrderEvents(NamedTuple):
     counts: np.ndarray
 
 
-_BY_ROW = ("comparisons", "tied", "times", "weights", "position", "judges", "groups")
+_BY_ROW = ("comparisons", "tied", "times", "weights", "position", "judges", "categories")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +59,11 @@ class ComparisonData:
         -1 where the other was, 0 where neither; None if nothing is said of that.
     position_label
         What the position is, as in "being shown first"; empty if there is none.
-    judges, groups
+    judges, categories
         Shape (K,), number of the judge and of the category of each comparison; None if the file
         says nothing of them.
-    judge_names, group_names
+    judge_names, category_names
         Their names.
-    group_column
-        Name of the column that the categories are in, as the file spells it; empty if there is
-        none.
     notes
         Sentences on how the file was understood, and what of it was left out.
     overlooked
@@ -86,10 +83,9 @@ class ComparisonData:
     position: np.ndarray | None = None
     position_label: str = ""
     judges: np.ndarray | None = None
-    groups: np.ndarray | None = None
+    categories: np.ndarray | None = None
     judge_names: tuple[str, ...] = ()
-    group_names: tuple[str, ...] = ()
-    group_column: str = ""
+    category_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     overlooked: tuple[str, ...] = ()
 
@@ -110,7 +106,7 @@ class ComparisonData:
         position = (
             None if self.position is None else np.where(turned, -self.position, self.position)
         )
-        columns = (*pairs.T, self.tied, position, self.times, self.judges, self.groups)
+        columns = (*pairs.T, self.tied, position, self.times, self.judges, self.categories)
         codes = np.zeros(self.num_comparisons, np.int64)
         for column in (column for column in columns if column is not None):
             values, own = np.unique(column, return_inverse=True)

@@ -78,7 +78,7 @@ _JUDGES = (
     *("judge", "judges", "judge_id", "judge_name", "judge_model", "annotator", "annotator_id"),
     *("rater", "assessor", "reviewer", "evaluator", "voter", "user", "user_id"),
 )
-_GROUPS = (
+_CATEGORIES = (
     *("group", "groups", "category", "categories", "topic", "task", "domain", "language"),
     "surface",
 )
@@ -114,7 +114,7 @@ OUTCOME = ColumnRole(
 _WEIGHT = ColumnRole(("weight", "count"), True, _WEIGHTS, "weights")
 _BESIDE = {
     "judge": ColumnRole(("judge",), True, _JUDGES, "judges"),
-    "group": ColumnRole(("group", "category"), True, _GROUPS, "categories"),
+    "category": ColumnRole(("group", "category"), True, _CATEGORIES, "categories"),
     "weight": _WEIGHT,
     # Times are never recognised, because skills that move are another model.
     "time": ColumnRole((), True, _TIMES, "times"),
@@ -212,7 +212,7 @@ class ColumnNames:
         Orders of several items, best first, as in ``a > b = c``.
     judge
         Who compared.
-    group
+    category
         Category of the comparison.
     time
         When it was; never recognised, because skills that move are another model.
@@ -234,7 +234,7 @@ class ColumnNames:
     second_score: str | None = None
     order: str | None = None
     judge: str | None = None
-    group: str | None = None
+    category: str | None = None
     time: str | None = None
     weight: str | None = None
     ignore: tuple[str, ...] = ()

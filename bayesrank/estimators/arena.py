@@ -46,12 +46,12 @@ class ArenaRanker(NamedRanker):
     ----------
     items : sequence or None, default None
         Names of all items; by default those that are compared.
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         What is done about the scales of the priors and the tie width. "integrate" averages over
         them, by a few dozen runs of EP; with judges, more than 600 skills (items times one more
-        than categories) or more than 20,000 different comparisons it is "maximum", which takes the
+        than categories) or more than 20,000 different comparisons it is "map", which takes the
         scales under which the data are most probable. "prior" takes the medians of their priors. A
-        mapping fixes those that it names and learns the others by "maximum".
+        mapping fixes those that it names and learns the others by "map".
     num_samples : int, default 2000
         Number of posterior draws that `rank` is computed from.
     random_state : int, RandomState instance or None, default 0
@@ -59,12 +59,12 @@ class ArenaRanker(NamedRanker):
 
     Attributes
     ----------
-    names_, judge_names_, group_names_ : list
+    names_, judge_names_, category_names_ : list
         Names of items, judges and categories.
     result_ : bayesrank.infer.IntegratedEPResult or bayesrank.solvers.comparisons.ArenaFit
         The posterior, with the scales averaged over or not; also as `result`.
     hyperparameters_ : str
-        What was done about the scales: "integrate", "maximum" or "prior".
+        What was done about the scales: "integrate", "map" or "prior".
     params_ : dict
         Scales of the priors, and the tie width; their means if they were averaged over.
     components_ : ndarray
@@ -75,7 +75,7 @@ class ArenaRanker(NamedRanker):
     Notes
     -----
     Of leagues of 12 teams and 40 games, scales drawn from their priors, 90% intervals of skills
-    hold 90% where the scales are averaged over, and 84% where they are taken as known ("maximum").
+    hold 90% where the scales are averaged over, and 84% where they are taken as known ("map").
     In logs of 5,000 comparisons with judges, where they are, 88.5%. The uncertainty of
     reliabilities and of the tie width is in all intervals and probabilities, by the delta method.
 
@@ -89,7 +89,7 @@ class ArenaRanker(NamedRanker):
     ...     "judge": ["Eve", "Eve", "Eve", "Dan", "Dan", "Dan"],
     ... })
     >>> ranker = ArenaRanker().fit(log)
-    >>> ranker.rank().name[0]
+    >>> ranker.rank().names[0]
     'x'
     >>> ranker.judges().index.tolist()
     ['Eve', 'Dan']
@@ -116,7 +116,7 @@ class ArenaRanker(NamedRanker):
         ties: ArrayLike | None = None,
         position: ArrayLike | None = None,
         judge: ArrayLike | None = None,
-        group: ArrayLike | None = None,
+        category: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         callback: Callable[[int, float], None] | None = None,
     ) -> Self:
@@ -127,7 +127,7 @@ class ArenaRanker(NamedRanker):
         comparisons : ComparisonData, table, or array-like of shape (K, 2)
             What `bayesrank.datasets.read_comparisons` returns; or a table with the columns
             ``winner`` and ``loser``, and perhaps ``tie``, ``weight``, ``position``, ``judge`` and
-            ``group``; or names of winner and loser.
+            ``category``; or names of winner and loser.
         y : None
             Not used; scikit-learn passes it.
         ties : array-like of shape (K,), optional
@@ -135,7 +135,7 @@ class ArenaRanker(NamedRanker):
         position : array-like of shape (K,), optional
             1 where the winner (of a tie, the item named first) was shown first or at home, -1 where
             the loser was, 0 where neither.
-        judge, group : array-like of shape (K,), optional
+        judge, category : array-like of shape (K,), optional
             Names of judge and category.
         sample_weight : array-like of shape (K,), optional
             How often each comparison counts, from zero on.
@@ -155,7 +155,7 @@ class ArenaRanker(NamedRanker):
             If the fit has not converged.
         """
         given = {"ties": ties, "sample_weight": sample_weight}
-        given |= {"position": position, "judge": judge, "group": group}
+        given |= {"position": position, "judge": judge, "category": category}
         log = self._data(comparisons, given)
         if log.orders is not None or log.features is not None or log.times is not None:
             raise ValueError(
@@ -167,19 +167,19 @@ class ArenaRanker(NamedRanker):
         self.names_ = list(log.names)
         self.judge_names_ = list(log.judge_names)
         # One category alone cannot be told from the overall skill.
-        self.group_names_ = list(log.group_names) if len(log.group_names) > 1 else []
+        self.category_names_ = list(log.category_names) if len(log.category_names) > 1 else []
         self.position_label_ = log.position_label or "being shown first"
         self._count(log)
         judged = np.zeros(log.num_comparisons, int) if log.judges is None else log.judges
         self.num_judged_ = np.bincount(judged, log.weights, max(len(log.judge_names), 1))
         return self
 
-    def samples(self, group: Hashable | None = None) -> Array:
+    def samples(self, category: Hashable | None = None) -> Array:
         """Posterior draws of skills, the same at every call if `random_state` is a number.
 
         Parameters
         ----------
-        group : hashable, optional
+        category : hashable, optional
             A category; without it, of the overall skills.
 
         Returns
@@ -189,14 +189,14 @@ class ArenaRanker(NamedRanker):
             so that items of the same evidence come out alike.
         """
         self._posterior()
-        return self._draws(self._group(group))
+        return self._draws(self._category(category))
 
     def rank(
         self,
         names: Sequence[object] | None = None,
         *,
-        group: Hashable | None = None,
-        prob: float = 0.9,
+        category: Hashable | None = None,
+        level: float = 0.9,
         k: int | None = None,
     ) -> RankSummary:
         """Rank the items, with uncertainty; arguments as for `bayesrank.PairwiseRanker.rank`.
@@ -205,18 +205,18 @@ class ArenaRanker(NamedRanker):
         ----------
         names : sequence, optional
             One name for each item, in place of those of `fit`.
-        group : hashable, optional
+        category : hashable, optional
             A category, to rank by the skills in it.
-        prob : float, default 0.9
+        level : float, default 0.9
             Probability of the intervals of skills and ranks.
         k : int, optional
             Report the probability of being among the best `k`.
         """
-        records = self.records_ if group is None else None
-        return self._ranked(self.samples(group), records, names, prob, k)
+        records = self.records_ if category is None else None
+        return self._ranked(self.samples(category), records, names, level, k)
 
     def predict(
-        self, items: Sequence[Hashable] | None = None, *, group: Hashable | None = None
+        self, items: Sequence[Hashable] | None = None, *, category: Hashable | None = None
     ) -> tuple[Array, Array]:
         """Skills and how well they are known: posterior means and standard deviations.
 
@@ -224,7 +224,7 @@ class ArenaRanker(NamedRanker):
         ----------
         items : sequence, optional
             Names; without it all, in the order of ``names_``.
-        group : hashable, optional
+        category : hashable, optional
             A category, for the skills in it.
 
         Raises
@@ -234,7 +234,7 @@ class ArenaRanker(NamedRanker):
         ValueError
             If an item or a category is not known.
         """
-        mean, sd = self._posterior().skills(self._group(group))
+        mean, sd = self._posterior().skills(self._category(category))
         at = self._numbers(items, "it was not in fit")
         return mean[at], sd[at]
 
@@ -243,7 +243,7 @@ class ArenaRanker(NamedRanker):
         pairs: Any,
         *,
         position: float = 0.0,
-        group: Hashable | None = None,
+        category: Hashable | None = None,
         judge: Hashable | None = None,
         outcome: Outcome = "win",
     ) -> Array:
@@ -258,7 +258,7 @@ class ArenaRanker(NamedRanker):
             Names of items.
         position : {1, 0, -1}, default 0
             1 if the first item of each pair is shown first or at home, -1 if the second is.
-        group : hashable, optional
+        category : hashable, optional
             The category; without it, skills are the overall ones.
         judge : hashable, optional
             The judge; without it, one who is as reliable as the typical judge and has no order
@@ -288,10 +288,10 @@ class ArenaRanker(NamedRanker):
         named = read_pairs(pairs, "pairs")
         first, second = numbers_of(named, self.names_, "it was not in fit", "pairs").T
         number = None if judge is None else self._number(judge, self.judge_names_, "judge")
-        asked = Asked(first, second, position, self._group(group), number)
+        asked = Asked(first, second, position, self._category(category), number)
         return self._chance(posterior.chances(asked), outcome)
 
-    def effects(self, prob: float = 0.9) -> list[Effect]:
+    def effects(self, level: float = 0.9) -> list[Effect]:
         """What the position and ties come to, with intervals.
 
         For the position it is how often the item shown first wins, in 100 comparisons of equal
@@ -299,17 +299,17 @@ class ArenaRanker(NamedRanker):
 
         Parameters
         ----------
-        prob : float, default 0.9
+        level : float, default 0.9
             Probability of the intervals.
         """
-        return effects_of(self._posterior(), self.position_label_, prob)
+        return effects_of(self._posterior(), self.position_label_, level)
 
-    def judges(self, prob: float = 0.9) -> pd.DataFrame:
+    def judges(self, level: float = 0.9) -> pd.DataFrame:
         """Reliability and order bias of each judge, with intervals.
 
         Parameters
         ----------
-        prob : float, default 0.9
+        level : float, default 0.9
             Probability of the intervals.
 
         Returns
@@ -318,12 +318,12 @@ class ArenaRanker(NamedRanker):
             A row for each judge, the least reliable first. Reliability 1 is the typical judge's, 0
             that of one who answers without regard to the items; biases are on the scale of skill.
         """
-        return judges_of(self._posterior(), self.judge_names_, self.num_judged_, prob)
+        return judges_of(self._posterior(), self.judge_names_, self.num_judged_, level)
 
-    def notes(self, prob: float = 0.9) -> tuple[str, ...]:
+    def notes(self, level: float = 0.9) -> tuple[str, ...]:
         """Sentences on the effects, the judges and the categories, for a person."""
-        judges, num_groups = self.judges(prob), len(self.group_names_)
-        return sentences_on(self.effects(prob), judges, num_groups, self.params_, prob)
+        judges, num_categories = self.judges(level), len(self.category_names_)
+        return sentences_on(self.effects(level), judges, num_categories, self.params_, level)
 
     def to_arviz(self) -> Any:
         """Draws for ArviZ; of judges, and of scales that were not averaged over, estimates.
@@ -334,12 +334,12 @@ class ArenaRanker(NamedRanker):
             ``InferenceData`` before ArviZ 1.0, else ``DataTree``.
         """
         result: Any = self.result
-        coords = {"item": self.names_, "judge": self.judge_names_, "group": self.group_names_}
+        coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}
         labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
         if isinstance(result, ArenaFit):
             return self._estimates(result, labels)
         count = len(result.model_args[1])
-        dims = {"f": ["item"], "group_skill": ["group", "item"]}
+        dims = {"f": ["item"], "category_skill": ["category", "item"]}
         return to_arviz(
             result,
             coords=labels,
@@ -381,6 +381,8 @@ class ArenaRanker(NamedRanker):
             raise ValueError(f"{what} {name!r} was not in fit; it is none of {names[:5]!r}")
         return names.index(name)
 
-    def _group(self, group: Hashable | None) -> int | None:
+    def _category(self, category: Hashable | None) -> int | None:
         """Number of a category, if one is named."""
-        return None if group is None else self._number(group, self.group_names_, "group")
+        return (
+            None if category is None else self._number(category, self.category_names_, "category")
+        )

@@ -65,11 +65,11 @@ def _refuse_other_than_numbers(pairs: NDArray[Any]) -> None:
 def check_hyperparameters(
     hyperparameters: Any,
     shapes: Mapping[str, tuple[int, ...]],
-    choices: Sequence[str] = ("maximum", "prior"),
+    choices: Sequence[str] = ("map", "prior"),
 ) -> tuple[dict[str, Array], str]:
     """Return the hyperparameters that are fixed, and what is done about the others.
 
-    What a mapping does not name is learned, "maximum"; if it names all, they stand, "prior".
+    What a mapping does not name is learned, "map"; if it names all, they stand, "prior".
 
     Raises
     ------
@@ -84,7 +84,7 @@ def check_hyperparameters(
             )
         return {}, hyperparameters
     values = check_positive_values(hyperparameters, shapes, "hyperparameters")
-    return values, "maximum" if len(values) < len(shapes) else "prior"
+    return values, "map" if len(values) < len(shapes) else "prior"
 
 
 def location_and_scale(features: Array) -> tuple[Array, Array]:

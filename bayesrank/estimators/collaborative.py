@@ -409,7 +409,7 @@ class CollaborativeGP(Collaborative):
         return result.predict_number(who, what)[0]
 
     def predict_interval(
-        self, users: ArrayLike, items: ArrayLike, prob: float = 0.9
+        self, users: ArrayLike, items: ArrayLike, level: float = 0.9
     ) -> tuple[Array, Array]:
         """Ends of the interval that a rating is in with this probability, noise included.
 
@@ -417,7 +417,7 @@ class CollaborativeGP(Collaborative):
         ----------
         users, items : array-like of shape (K,)
             Ids, a pair a row.
-        prob : float, default 0.9
+        level : float, default 0.9
             The probability.
 
         Returns
@@ -428,11 +428,11 @@ class CollaborativeGP(Collaborative):
         Raises
         ------
         ValueError
-            If an id is not known, or `prob` is no probability between 0 and 1.
+            If an id is not known, or `level` is no probability between 0 and 1.
         """
-        if not 0.0 < prob < 1.0:
-            raise ValueError(f"prob is {prob!r}; pass a probability between 0 and 1")
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level is {level!r}; pass a probability between 0 and 1")
         result, who, what = self._rows(users, items)
         mean, variance = result.predict_number(who, what)
-        half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance)
+        half = norm.ppf(0.5 + level / 2) * np.sqrt(variance)
         return mean - half, mean + half

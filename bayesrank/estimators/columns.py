@@ -32,7 +32,7 @@ _ARGUMENTS = {
     "time": "time",
     "position": "position",
     "judge": "judge",
-    "group": "group",
+    "category": "category",
 }
 """The argument of `fit` that says what a column of this name does."""
 
@@ -88,10 +88,10 @@ def read_columns(
     if data.weights is not None and (data.weights == 1.0).all():
         data = replace(data, weights=None)
     labelled: dict[str, Any] = {}
-    for name in ("judge", "group"):
+    for name, many in (("judge", "judges"), ("category", "categories")):
         if said[name] is not None:
             labels = _labels(said[name], kept, name)
-            labelled[f"{name}s"], labelled[f"{name}_names"] = labels
+            labelled[many], labelled[f"{name}_names"] = labels
     return replace(data, **labelled)
 
 
@@ -175,7 +175,7 @@ def refuse_columns(data: ComparisonData) -> None:
     """Refuse a log's columns, or orders, where comparisons by pairs alone are taken."""
     for name, ranker in (
         ("judges", "Arena"),
-        ("groups", "Arena"),
+        ("categories", "Arena"),
         ("position", "Arena"),
         ("orders", "Order"),
     ):

@@ -38,13 +38,13 @@ class Effect(NamedTuple):
     percent_upper: float
 
 
-def effects_of(posterior: RankerPosterior, label: str, prob: float) -> list[Effect]:
+def effects_of(posterior: RankerPosterior, label: str, level: float) -> list[Effect]:
     """What the position, called `label`, and ties come to, see `ArenaRanker.effects`.
 
     Intervals are those of normal distributions of the same moments: of the effect of the position,
     and of the logarithm of the tie width.
     """
-    tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + prob / 2.0)
+    tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + level / 2.0)
     position, log_width = posterior.effects()
     widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])
     found = []
@@ -65,10 +65,10 @@ def _share(advantage: float, width: float) -> float:
 
 
 def judges_of(
-    posterior: RankerPosterior, names: list[Any], num_judged: Any, prob: float
+    posterior: RankerPosterior, names: list[Any], num_judged: Any, level: float
 ) -> pd.DataFrame:
     """Reliability and order bias of each judge, by their names, see `ArenaRanker.judges`."""
-    found, tail = posterior.judges, ndtri(0.5 + prob / 2.0)
+    found, tail = posterior.judges, ndtri(0.5 + level / 2.0)
     log, spread = found.log_reliability, np.sqrt(found.log_reliability_variance)
     columns: dict[str, Any] = {
         "comparisons": num_judged[: len(log)],
@@ -88,13 +88,13 @@ def judges_of(
 def sentences_on(
     effects: list[Effect],
     judges: pd.DataFrame,
-    num_groups: int,
+    num_categories: int,
     params: dict[str, Any],
-    prob: float,
+    level: float,
 ) -> tuple[str, ...]:
     """Sentences on these for a person, see `ArenaRanker.notes`."""
     said = []
-    sure = f"{100 * prob:g}% sure"
+    sure = f"{100 * level:g}% sure"
     for effect in effects:
         low, high = sorted((effect.percent_lower, effect.percent_upper))
         known = effect.lower == effect.upper
@@ -106,18 +106,18 @@ def sentences_on(
         else:
             said.append(f"Equals tie in {interval}.")
     if len(judges):
-        said.append(_on_judges(judges, params, prob))
-    if num_groups:
-        overall, own = params["scale"], params["group_scale"]
+        said.append(_on_judges(judges, params, level))
+    if num_categories:
+        overall, own = params["scale"], params["category_scale"]
         said.append(
-            f"Items have a skill in each of {num_groups:,} categories; it differs from the overall "
-            f"one by {own:.2f} (standard deviation), which itself varies between items by "
+            f"Items have a skill in each of {num_categories:,} categories; it differs from the "
+            f"overall one by {own:.2f} (standard deviation), which itself varies between items by "
             f"{overall:.2f}."
         )
     return tuple(said)
 
 
-def _on_judges(frame: pd.DataFrame, params: dict[str, Any], prob: float) -> str:
+def _on_judges(frame: pd.DataFrame, params: dict[str, Any], level: float) -> str:
     careless = int(np.sum(frame["reliability_upper"].to_numpy() < 0.5))
     low, high = np.exp(ndtri([0.05, 0.95]) * params["reliability_scale"])
     text = (
@@ -126,7 +126,7 @@ def _on_judges(frame: pd.DataFrame, params: dict[str, Any], prob: float) -> str:
     )
     if careless:
         count = "1 sees" if careless == 1 else f"{careless:,} see"
-        text += f", and {count} less than half ({100 * prob:g}% sure of each)"
+        text += f", and {count} less than half ({100 * level:g}% sure of each)"
     if "bias_scale" in params:
         text += f"; their order biases differ by {params['bias_scale']:.2f} (standard deviation)"
     return text + "."

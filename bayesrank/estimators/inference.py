@@ -32,7 +32,7 @@ def inferred(
     if choice == "integrate":
         average = integrator_of(program).run(rng_key, *args, params=fixed, **search, **options)
         return average, {name: average.mean[name] for name in names} | dict(fixed)
-    if choice == "maximum":
+    if choice == "map":
         fixed = learned(program, args, options, fixed, rng_key, search, **learning)
     else:
         fixed = prior_medians(engine_of(program), args, options, fixed)

@@ -59,8 +59,8 @@ class LabelRanker(EPEstimator):
         hyperparameters takes the correlations as they are at the maximum.
     labels : sequence, optional
         Names of all labels; without it, a table's columns, or those that are named.
-    hyperparameters : {"maximum", "integrate", "prior"} or mapping, default "maximum"
-        "maximum" takes those under which the data are most probable, their priors included, and is
+    hyperparameters : {"map", "integrate", "prior"} or mapping, default "map"
+        "map" takes those under which the data are most probable, their priors included, and is
         too sure where examples are few: from forty of them 90% intervals of utilities hold 86%.
         "integrate" averages over what the data leave open, by some dozens of fits (90%). "prior"
         takes the medians of their priors. A mapping fixes those that it names (``scale``,
@@ -111,7 +111,7 @@ class LabelRanker(EPEstimator):
         calibrated: bool = True,
         correlated: bool = False,
         labels: Sequence[Hashable] | None = None,
-        hyperparameters: str | Mapping[str, Any] = "maximum",
+        hyperparameters: str | Mapping[str, Any] = "map",
         standardize: bool = True,
         num_restarts: int = 0,
         random_state: int | np.random.RandomState | None = 0,
@@ -225,14 +225,14 @@ class LabelRanker(EPEstimator):
         if isinstance(asked, Mapping) and "correlation" in asked:
             asked = dict(asked)
             correlation = _check_correlation(asked.pop("correlation"), num_labels)
-        params, choice = check_hyperparameters(asked, shapes, ("maximum", "integrate", "prior"))
+        params, choice = check_hyperparameters(asked, shapes, ("map", "integrate", "prior"))
         if correlation is not None and not self.correlated:
             raise ValueError("hyperparameters names 'correlation', which needs correlated=True")
         if correlation is not None:
             params["correlation"] = correlation
         elif self.correlated and choice == "prior":
             if isinstance(asked, Mapping):
-                return params, "maximum"
+                return params, "map"
             params["correlation"] = np.eye(num_labels)
         return params, choice
 

@@ -45,7 +45,7 @@ class OrderRanker(NamedRanker):
         Of all items, those in no order included, as for `bayesrank.PairwiseRanker`.
     ard, standardize
         Of items with features, see `bayesrank.PreferenceGP`.
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         As for `bayesrank.PairwiseRanker`: with features ``amplitude`` and ``lengthscale``, else
         ``scale``.
     num_restarts, num_samples, random_state
@@ -60,7 +60,7 @@ class OrderRanker(NamedRanker):
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.
     hyperparameters_ : str
-        What was done about them: "integrate", "maximum" or "prior", where nothing is learned.
+        What was done about them: "integrate", "map" or "prior", where nothing is learned.
     log_evidence_ : float
         EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
 
@@ -69,7 +69,7 @@ class OrderRanker(NamedRanker):
     >>> from bayesrank import OrderRanker
     >>> orders = [["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]], ["tea", "milk"]]
     >>> ranker = OrderRanker(hyperparameters="prior").fit(orders)
-    >>> ranker.rank().name[2]
+    >>> ranker.rank().names[2]
     'milk'
     """
 

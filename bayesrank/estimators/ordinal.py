@@ -53,12 +53,12 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     levels : sequence, optional
         All levels from the lowest to the highest; by default those in `y`, sorted, or the
         categories of `y` if they are ordered.
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         "integrate" averages over what the data leave open about them, by some dozens of fits at
-        different values. "maximum" takes those under which the data are most probable, their priors
+        different values. "map" takes those under which the data are most probable, their priors
         included: quicker, with intervals that are too narrow where the data are few. "prior" takes
         the medians of their priors. A mapping fixes those that it names (``amplitude``,
-        ``lengthscale``, ``stretch``, ``gaps``) and learns the others by "maximum".
+        ``lengthscale``, ``stretch``, ``gaps``) and learns the others by "map".
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`,
         as the priors suppose.
@@ -169,7 +169,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         shapes |= {"stretch": (d,)} if self.ard else {}
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}
         params, choice = check_hyperparameters(
-            self.hyperparameters, shapes, ("integrate", "maximum", "prior")
+            self.hyperparameters, shapes, ("integrate", "map", "prior")
         )
 
         data = (checked - mean) / scale, numbers

@@ -58,15 +58,15 @@ class PairwiseRanker(NamedRanker):
         questions are then of the time of the last comparison. By default they stand still.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
-        "maximum" learns them as those under which the data are most probable, their priors
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
+        "map" learns them as those under which the data are most probable, their priors
         included: intervals are then too narrow where the data are few. "integrate" averages over
         them, which takes some dozens of fits and widens the intervals by what is not known of them;
-        of more than 3,000 items, unless they have a graph or move, it is "maximum".
+        of more than 3,000 items, unless they have a graph or move, it is "map".
         "prior" takes the medians of their priors. A mapping fixes those that it names (with
         features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
         ``tie_width``; with `time`, ``drift`` or ``lengthscale`` in units of the time from the first
-        comparison to the last) and learns the others by "maximum".
+        comparison to the last) and learns the others by "map".
     num_restarts : int, default 0
         Number of further starts of the search for hyperparameters, from random points.
     num_samples : int, default 2000
@@ -83,7 +83,7 @@ class PairwiseRanker(NamedRanker):
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.
     hyperparameters_ : str
-        What was done about them: "integrate", "maximum" or "prior", where nothing is learned.
+        What was done about them: "integrate", "map" or "prior", where nothing is learned.
     log_evidence_ : float
         EP's log evidence at them, in nats.
     clock_ : Clock
@@ -106,7 +106,7 @@ class PairwiseRanker(NamedRanker):
     >>> from bayesrank import PairwiseRanker
     >>> wins = [("tea", "milk"), ("coffee", "tea"), ("coffee", "milk"), ("tea", "milk")]
     >>> ranker = PairwiseRanker(hyperparameters="prior").fit(wins)
-    >>> ranker.rank().name
+    >>> ranker.rank().names
     ['coffee', 'tea', 'milk']
     >>> ranker.predict_proba([("coffee", "milk")]).round(2)
     array([0.81])

@@ -41,13 +41,13 @@ class PreferenceGP(SkillRanker):
         Whether each feature has a lengthscale of its own, so that some can turn out not to matter.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"integrate", "maximum", "prior"} or mapping, default "integrate"
-        "maximum" learns them as those under which the data are most probable, their priors
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
+        "map" learns them as those under which the data are most probable, their priors
         included: intervals are then too narrow where the data are few. "integrate" averages over
         them, which takes some dozens of fits and widens the intervals by what is not known of them.
         "prior" takes the medians of their priors. A mapping fixes those that it names
         (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``, ``graph_weight``) and learns the
-        others by "maximum".
+        others by "map".
     laplacian : int, matrix of shape (n, n), callable or None, default None
         A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
         compared help to rank the others. An integer joins each item with so many nearest ones, by
@@ -71,7 +71,7 @@ class PreferenceGP(SkillRanker):
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.
     hyperparameters_ : str
-        What was done about them: "integrate", "maximum" or "prior", where nothing is learned.
+        What was done about them: "integrate", "map" or "prior", where nothing is learned.
     log_evidence_ : float
         EP's log evidence at them, in nats.
     laplacian_ : csr_array of shape (n, n) or None

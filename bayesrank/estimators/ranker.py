@@ -67,7 +67,7 @@ class SkillRanker(EPEstimator):
     feature_scale_: Any = None
 
     def rank(
-        self, names: Sequence[object] | None = None, *, prob: float = 0.9, k: int | None = None
+        self, names: Sequence[object] | None = None, *, level: float = 0.9, k: int | None = None
     ) -> RankSummary:
         """Rank the items of `fit`, with uncertainty.
 
@@ -79,7 +79,7 @@ class SkillRanker(EPEstimator):
         ----------
         names : sequence, optional
             One name for each item, in place of those of `fit`.
-        prob : float, default 0.9
+        level : float, default 0.9
             Probability of the intervals of skills and ranks.
         k : int, optional
             Report the probability of being among the best `k`; 3 if not given.
@@ -96,14 +96,14 @@ class SkillRanker(EPEstimator):
         ValueError
             If an argument does not fit.
         """
-        return self._ranked(self.samples(), self.records_, names, prob, k)
+        return self._ranked(self.samples(), self.records_, names, level, k)
 
     def _ranked(
         self,
         draws: Array,
         records: ItemRecords | None,
         names: Sequence[object] | None,
-        prob: float,
+        level: float,
         k: int | None,
     ) -> RankSummary:
         """Rank by draws of skills, from the average of each component."""
@@ -113,7 +113,7 @@ class SkillRanker(EPEstimator):
             inside = components == number
             draws[:, inside] -= draws[:, inside].mean(axis=1, keepdims=True)
         names = self._names() if names is None else names
-        return summarize(draws, names, prob=prob, k=k, records=records, components=components)
+        return summarize(draws, names, level=level, k=k, records=records, components=components)
 
     def _count(self, data: ComparisonData) -> None:
         """Count wins and losses, and find which items comparisons link; features link all."""
@@ -140,12 +140,12 @@ class SkillRanker(EPEstimator):
         """
         return self._draws(None)
 
-    def _draws(self, group: int | None) -> Array:
+    def _draws(self, category: int | None) -> Array:
         """Draws of skills, overall or in a category, moved to the means known without chance."""
         posterior = self._posterior()
         random = check_random_state(self.random_state)
-        draws = posterior.draws(group, self.num_samples, random)
-        return draws + (posterior.skills(group)[0] - draws.mean(axis=0, dtype=np.float64))
+        draws = posterior.draws(category, self.num_samples, random)
+        return draws + (posterior.skills(category)[0] - draws.mean(axis=0, dtype=np.float64))
 
     def _posterior(self) -> Any:
         check_is_fitted(self)

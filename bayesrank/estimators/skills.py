@@ -33,7 +33,7 @@ from bayesrank.solvers.comparisons.terms import arguments_of
 
 __all__ = ["FitSettings", "RankerFit", "RankerPosterior", "fit_log", "fit_skills", "posterior_of"]
 
-_CHOICES = ("integrate", "maximum", "prior")
+_CHOICES = ("integrate", "map", "prior")
 # Beyond these, a few dozen runs of EP take minutes, and scales are known well.
 _MOST_LATENTS, _MOST_ROWS = 600, 20_000
 _LOW_RANK = EP(preference_gp, structure="low_rank")
@@ -64,7 +64,7 @@ class RankerFit(NamedTuple):
     params
         Values of the hyperparameters; their means where they were averaged over.
     choice
-        What was done about them: "integrate", "maximum" or "prior".
+        What was done about them: "integrate", "map" or "prior".
     reason
         Why that is not what was asked; empty if it is.
     """
@@ -104,7 +104,7 @@ def fit_skills(
         found = maximize_evidence(
             engine, *part, params=params, rng_key=search_key, **search_for, **some
         )
-        params, choice = found.params, "maximum"
+        params, choice = found.params, "map"
     if inducing:
         options["rank"] = enough_inducing(params, args[0], args[1], options)
     result = engine_of(program).run(
@@ -131,7 +131,7 @@ def fit_log(
         scales = {name: SCALES[name].median for name in shapes} | scales
     result = fit_arena(counted, scales=scales, callback=callback)
     params = {name: np.asarray(value) for name, value in result.scales.items()}
-    return RankerFit(result, params, "prior" if choice == "prior" else "maximum", reason)
+    return RankerFit(result, params, "prior" if choice == "prior" else "map", reason)
 
 
 def _averaged(
@@ -164,7 +164,7 @@ def _call(
 
 def _not_averaged(data: ArenaData) -> str:
     """Why the scales of a log are not averaged over; empty if they can be."""
-    latents = data.num_items * (1 + data.num_groups)
+    latents = data.num_items * (1 + data.num_categories)
     if data.num_judges:
         return "of a log with judges"
     if latents > _MOST_LATENTS:

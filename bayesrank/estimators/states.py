@@ -62,14 +62,14 @@ _AXES = {
     "component_covariances": "knn",
 }
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
-_NAMES = ("names_", "judge_names_", "group_names_")
+_NAMES = ("names_", "judge_names_", "category_names_")
 _LEARNED = ("position_label_", "components_", "num_judged_", "hyperparameters_")
 _VARIANCES = ("bias_variance", "log_reliability_variance")
 _FIT_AXES = {
     "mean": "m",
     "covariance": "mm",
-    "group_skills": "cn",
-    "group_covariance": "cmm",
+    "category_skills": "cn",
+    "category_covariance": "cmm",
     "log_reliability": "j",
     "log_reliability_variance": "j",
 }
@@ -140,7 +140,7 @@ def _choice_of(state: dict[str, Any]) -> str:
     if state["kind"] == IntegratedEPResult.__name__:
         return "integrate"
     given = isinstance(asked, dict) and asked.keys() >= state["params"].keys()
-    return "prior" if asked == "prior" or given else "maximum"
+    return "prior" if asked == "prior" or given else "map"
 
 
 def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
         [num_skills] = result.shapes["f"]
     else:
         result = ArenaFit(**state["result"])
-        _check_fit(result, len(ranker.group_names_))
+        _check_fit(result, len(ranker.category_names_))
         params = {name: np.asarray(value) for name, value in result.scales.items()}
         num_skills = result.num_items
     components: Any = ranker.components_
@@ -199,11 +199,11 @@ def _refuse_what_overflows(ranker: Any) -> None:
             raise ValueError("its skills are not finite")
 
 
-def _check_fit(fit: ArenaFit, num_groups: int) -> None:
+def _check_fit(fit: ArenaFit, num_categories: int) -> None:
     arrays = fit._asdict()
     sizes = {"m": fit.num_items + fit.with_position + fit.with_ties, "n": fit.num_items}
-    check_axes(arrays, _FIT_AXES, sizes | {"c": num_groups})
-    check_covariances(arrays, "covariance", "group_covariance")
+    check_axes(arrays, _FIT_AXES, sizes | {"c": num_categories})
+    check_covariances(arrays, "covariance", "category_covariance")
     if not all((arrays[name] >= 0.0).all() for name in _VARIANCES):
         raise ValueError("a judge has a negative variance")
 

@@ -1,11 +1,11 @@
-"""Scores to figures: how good a ranking is.
+"""Scores to metrics: how good a ranking is.
 
-Every figure is called as ``figure(scores, labels, *, query=None, where=None, ...)`` and returns a
+Every metric is called as ``metric(scores, labels, *, query=None, where=None, ...)`` and returns a
 `PerQuery`: one value a query in ``.values``, their average in ``.mean``.
 
 scores
     Shape ``(n,)``, higher is better; or with leading axes, ``(draws, n)``, for the **posterior of
-    a figure**: ``.values`` is then ``(draws, queries)``, ``.mean`` is ``(draws,)`` and
+    a metric**: ``.values`` is then ``(draws, queries)``, ``.mean`` is ``(draws,)`` and
     ``.interval(0.9)`` is a credible interval. Labels may carry the draws as well (posterior
     predictive labels).
 labels
@@ -16,12 +16,12 @@ query
 where
     Boolean mask, shape ``(n,)`` or as `scores`: items that are False are left out altogether.
 ties
-    What equal scores are worth. ``"expected"`` (the default): the figure's exact expected value
+    What equal scores are worth. ``"expected"`` (the default): the metric's exact expected value
     when ties are broken at random. ``"trec"``: as trec_eval does, scores rounded to single
     precision and ties in descending order of `item`, which must be given. ``"input"``: the item
     that comes first in the arrays is ranked first.
 undefined
-    What a query counts in which a figure is not defined. ``"skip"`` (the default): its value is
+    What a query counts in which a metric is not defined. ``"skip"`` (the default): its value is
     NaN, and the mean leaves it out. A number: its value; 0.0 is trec_eval's choice. ``"raise"``:
     an error that names the query.
 
@@ -42,9 +42,9 @@ Rules for awkward input
     ======================== =====================================================================
     NaN score                refused, by place; mask it with `where`, or give ``-inf``
     score ``-inf``           *not retrieved*: the item holds no place and gains nothing, but counts
-                             among the relevant ones; in pairwise figures it is ranked last
+                             among the relevant ones; in pairwise metrics it is ranked last
     NaN or infinite label    refused
-    label below zero         refused by figures of grades and ratings; taken by figures that see
+    label below zero         refused by metrics of grades and ratings; taken by metrics that see
                              the order of labels alone (`pairwise_error`, `disagreement_error`,
                              `kendall_tau`, `kendall_distance`, `spearman_footrule`)
     query without items      undefined (all items masked out)
@@ -56,7 +56,7 @@ Rules for awkward input
     ======================== =====================================================================
 
 Cost and arithmetic
-    ``O(n log n)`` time and ``O(n)`` memory, pairwise figures included (`k_partite_error` with
+    ``O(n log n)`` time and ``O(n)`` memory, pairwise metrics included (`k_partite_error` with
     ``alpha > 0``: ``O(n log n + n k)`` for ``k`` levels); draws are worked off in blocks. Arrays,
     NumPy's or JAX's, are computed in float64 by NumPy.
 """

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.figure import per_query
 from bayesrank.metrics.lists import Lists, arrange, ratio
 from bayesrank.metrics.pairs import count_pairs
+from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
 

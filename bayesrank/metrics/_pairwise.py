@@ -1,4 +1,4 @@
-"""Pairwise figures: how many pairs of items are in the wrong order.
+"""Pairwise metrics: how many pairs of items are in the wrong order.
 
 References
 ----------
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.figure import per_query
 from bayesrank.metrics.lists import Lists, ratio
 from bayesrank.metrics.pairs import count_pairs, item_losses
+from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
 

@@ -1,4 +1,4 @@
-"""Figures of predicted ratings against true ones.
+"""Metrics of predicted ratings against true ones.
 
 References
 ----------
@@ -12,8 +12,8 @@ from typing import Unpack
 from numpy.typing import ArrayLike
 
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.figure import per_query
 from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
 

@@ -1,4 +1,4 @@
-"""Figures of relevance: an item is relevant, or it is not.
+"""Metrics of relevance: an item is relevant, or it is not.
 
 Expected values under random tie-breaking are closed forms in the tie group's first place ``a``
 (from 0), its size ``t``, its ``r`` relevant items and the ``b`` relevant ones above it [1]_.
@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.figure import per_query
 from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
 

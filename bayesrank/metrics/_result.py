@@ -1,4 +1,4 @@
-"""What a figure returns: one value a query, and the mean on top."""
+"""What a metric returns: one value a query, and the mean on top."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class PerQuery:
-    """A figure for each query, in each draw where the scores had draws.
+    """A metric for each query, in each draw where the scores had draws.
 
     Parameters
     ----------
     values
         Shape ``(queries,)``, or ``(draws, queries)`` for scores with a leading axis; NaN where the
-        figure is not defined and such queries are skipped.
+        metric is not defined and such queries are skipped.
     query
         Shape ``(queries,)``: their names, in order of first appearance.
 
@@ -34,7 +34,7 @@ class PerQuery:
 
     @property
     def mean(self) -> Any:
-        """Mean over the queries in which the figure is defined: a float, or one a draw.
+        """Mean over the queries in which the metric is defined: a float, or one a draw.
 
         NaN if there is no such query.
         """
@@ -51,12 +51,12 @@ class PerQuery:
         first = values.reshape(-1, values.shape[-1])[:1]
         return int(np.isnan(first).sum())
 
-    def interval(self, prob: float = 0.9) -> tuple[float, float]:
+    def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Equal-tailed credible interval of the mean, from the draws.
 
         Parameters
         ----------
-        prob
+        level
             Posterior probability of the interval.
 
         Returns
@@ -67,22 +67,22 @@ class PerQuery:
         Raises
         ------
         ValueError
-            If `prob` is not between 0 and 1, or the scores had no draws.
+            If `level` is not between 0 and 1, or the scores had no draws.
         """
-        if not 0.0 < prob < 1.0:
-            raise ValueError(f"prob must lie strictly between 0 and 1, got {prob}; 0.9 is 90%")
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level}; 0.9 is 90%")
         if np.ndim(self.values) < 2:
             raise ValueError(
                 "interval needs draws: give scores of shape (draws, n), or use "
                 "bayesrank.bounds.bootstrap_queries for the spread over queries"
             )
-        tail = (1.0 - prob) / 2.0
+        tail = (1.0 - level) / 2.0
         low, high = np.quantile(np.asarray(self.mean), [tail, 1.0 - tail])
         return float(low), float(high)
 
     def __float__(self) -> float:
         if np.ndim(self.values) > 1:
-            raise TypeError("a figure of draws is a distribution: take .mean, one value a draw")
+            raise TypeError("a metric of draws is a distribution: take .mean, one value a draw")
         return float(self.mean)
 
     def __len__(self) -> int:

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.figure import per_query
 from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
 LARGEST_EXPONENT = 1000  # of two, for which sums of gains stay in the range of double precision

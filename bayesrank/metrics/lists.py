@@ -1,7 +1,7 @@
-"""Ranked lists laid end to end: what every figure is summed over.
+"""Ranked lists laid end to end: what every metric is summed over.
 
 All queries of all draws lie in one flat array, sorted by list, then best score first, then label
-from high to low among equal scores. Figures are sums over such arrays: sorting apart, everything
+from high to low among equal scores. Metrics are sums over such arrays: sorting apart, everything
 is a cumulative sum.
 """
 

@@ -1,4 +1,4 @@
-"""Checks of what callers hand to the figures, before anything is sorted."""
+"""Checks of what callers hand to the metrics, before anything is sorted."""
 
 import math
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
@@ -14,7 +14,7 @@ LabelKind = Literal["real", "grade", "level", "rating"]
 
 
 class Options(TypedDict, total=False):
-    """Choices that all figures share; `bayesrank.metrics` explains them."""
+    """Choices that all metrics share; `bayesrank.metrics` explains them."""
 
     ties: Ties
     item: ArrayLike | None
@@ -43,7 +43,7 @@ def check(
     ties: Ties,
     item: ArrayLike | None,
 ) -> ScoredLists:
-    """Check the arrays of a figure against each other and against the rules for labels."""
+    """Check the arrays of a metric against each other and against the rules for labels."""
     scores_like, labels_like = plain_array(scores_like), plain_array(labels_like)
     where_like = True if where_like is None else plain_array(where_like)
     scores, labels = _real("scores", scores_like), _real("labels", labels_like)

@@ -89,7 +89,7 @@ class ScalePrior(NamedTuple):
 
 SCALES = {
     "scale": ScalePrior(1.0, 1.0),
-    "group_scale": ScalePrior(0.3, 1.0),
+    "category_scale": ScalePrior(0.3, 1.0),
     "bias_scale": ScalePrior(0.3, 1.0),
     "reliability_scale": ScalePrior(0.3, 0.5),
     "tie_width": ScalePrior(0.5, 1.0),
@@ -107,8 +107,8 @@ class ComparisonColumns(TypedDict, total=False):
     position: ArrayLike | None
     judges: ArrayLike | None
     num_judges: int | None
-    groups: ArrayLike | None
-    num_groups: int | None
+    categories: ArrayLike | None
+    num_categories: int | None
 
 
 def thurstone(
@@ -264,16 +264,16 @@ def compare(
     position: ArrayLike | None = None,
     judges: ArrayLike | None = None,
     num_judges: int | None = None,
-    groups: ArrayLike | None = None,
-    num_groups: int | None = None,
+    categories: ArrayLike | None = None,
+    num_categories: int | None = None,
 ) -> None:
     """Compare items of given skills; a column that is not given is a term that is not there.
 
     ===================== ================================ ========================================
     site                  prior                            meaning
     ===================== ================================ ========================================
-    ``group_scale``       LogNormal(log 0.3, 1)            prior sd of what a category adds
-    ``group_skill``       Normal(0, group_scale), (C, n)   what it adds (with `groups`)
+    ``category_scale``       LogNormal(log 0.3, 1)            prior sd of what a category adds
+    ``category_skill``       Normal(0, category_scale), (C, n)   what it adds (with `categories`)
     ``reliability_scale`` LogNormal(log 0.3, 0.5)          prior sd of log reliability
     ``reliability``       LogNormal(0, reliability_scale)  of each judge, (J,) (with `judges`)
     ``position_effect``   Normal(0, 1)                     what being first is worth (`position`)
@@ -307,10 +307,10 @@ def compare(
     position : ArrayLike, optional
         Shape (K,): 1 where the first item of the row was shown first or at home, -1 where the
         second was, 0 where neither.
-    judges, groups : ArrayLike, optional
+    judges, categories : ArrayLike, optional
         Integers of shape (K,): judge and category of each comparison.
-    num_judges, num_groups : int, optional
-        How many there are; needed with `judges` and `groups`.
+    num_judges, num_categories : int, optional
+        How many there are; needed with `judges` and `categories`.
 
     Raises
     ------
@@ -321,15 +321,15 @@ def compare(
         raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
     if comparisons is None:
         given = {"outcomes": outcomes, "weights": weights, "period": period, "position": position}
-        _refuse_columns({**given, "judges": judges, "groups": groups})
+        _refuse_columns({**given, "judges": judges, "categories": categories})
         return
     pairs = check_comparisons(comparisons, skills.shape[0])
     count = pairs.shape[0]
     difference = _difference(skills, pairs, period)
-    if groups is not None:
-        group, num_groups = _labels(groups, num_groups, count, "groups")
-        added = _varying("group_skill", "group_scale", num_groups, skills.shape[0])
-        difference = difference + added[group, pairs[:, 0]] - added[group, pairs[:, 1]]
+    if categories is not None:
+        category, num_categories = _labels(categories, num_categories, count, "categories")
+        added = _varying("category_skill", "category_scale", num_categories, skills.shape[0])
+        difference = difference + added[category, pairs[:, 0]] - added[category, pairs[:, 1]]
     if judges is not None:
         judges, num_judges = _labels(judges, num_judges, count, "judges")
         reliability = _varying("reliability", "reliability_scale", num_judges, of=dist.LogNormal)

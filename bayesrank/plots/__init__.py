@@ -10,7 +10,7 @@ from bayesrank.plots.asking import plot_learning_curves as plot_learning_curves
 from bayesrank.plots.asking import plot_question as plot_question
 from bayesrank.plots.crosscheck import plot_crosscheck as plot_crosscheck
 from bayesrank.plots.errors import plot_error_intervals as plot_error_intervals
-from bayesrank.plots.errors import plot_figures as plot_figures
+from bayesrank.plots.errors import plot_metrics as plot_metrics
 from bayesrank.plots.pairs import plot_pairwise as plot_pairwise
 from bayesrank.plots.pairs import plot_similarity as plot_similarity
 from bayesrank.plots.ranking import plot_ranking as plot_ranking
@@ -22,7 +22,7 @@ from bayesrank.plots.streams import plot_running_loss as plot_running_loss
 __all__ = [
     "plot_crosscheck",
     "plot_error_intervals",
-    "plot_figures",
+    "plot_metrics",
     "plot_learning_curves",
     "plot_pairwise",
     "plot_question",

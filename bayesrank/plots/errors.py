@@ -70,7 +70,7 @@ def plot_error_intervals(
     return ax
 
 
-def plot_figures(
+def plot_metrics(
     names: Sequence[str],
     mean: ArrayLike,
     low: ArrayLike,

@@ -54,11 +54,11 @@ def plot_pairwise(
     if max_items < 1:
         raise ValueError(f"max_items must be at least 1, got {max_items}")
     summary = summarize(samples, names, components=components)
-    drawn, component = summary.item[:max_items], summary.component[:max_items]
+    drawn, component = summary.indices[:max_items], summary.component[:max_items]
     probability = pairwise_probability(np.asarray(samples)[:, drawn])
     probability[component[:, None] != component] = np.nan
-    labels, n = [shorten(name) for name in summary.name[:max_items]], len(drawn)
-    rows = ranked_labels(summary.name[:max_items], summary.rank[:max_items])
+    labels, n = [shorten(name) for name in summary.names[:max_items]], len(drawn)
+    rows = ranked_labels(summary.names[:max_items], summary.rank[:max_items])
     side, longest = float(np.clip(0.5 * n, 3.5, 7.0)), 0.08 * max(map(len, labels))
     ax = axes_or_new(ax, side + 2.2 + longest, side + 1.0 + longest)
     what = "Probability that the row's item is better"

@@ -58,7 +58,7 @@ def plot_ranking(
         ax.text(0.5, head, f"… {n - head - tail} more …", color="0.4", **at)
     _name_rows(ax, summary, shown, place)
     ax.set_xlabel(xlabel)
-    title = f"Posterior means and {100 * summary.prob:g}% credible intervals of skills and ranks"
+    title = f"Posterior means and {100 * summary.level:g}% credible intervals of skills and ranks"
     if summary.provisional[shown].any():
         title += "\nhollow dot: provisional, its rank interval is over half as wide as without data"
     if summary.num_components > 1:
@@ -82,7 +82,7 @@ def _draw_skills(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> No
 
 def _name_rows(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> None:
     """Ranks and names at the left, likely ranks at the right."""
-    labels = ranked_labels(summary.name, summary.rank)
+    labels = ranked_labels(summary.names, summary.rank)
     # Names with dollars are no formulas.
     ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
     right = ax.secondary_yaxis("right")

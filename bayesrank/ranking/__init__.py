@@ -21,7 +21,7 @@ from bayesrank.ranking._records import ItemRecords as ItemRecords
 from bayesrank.ranking._records import count_records as count_records
 from bayesrank.ranking._summary import RankSummary as RankSummary
 from bayesrank.ranking._summary import summarize as summarize
-from bayesrank.ranking._tiers import comparisons_to_settle as comparisons_to_settle
+from bayesrank.ranking._tiers import comparisons_needed as comparisons_needed
 from bayesrank.ranking._tiers import is_provisional as is_provisional
 from bayesrank.ranking._tiers import prob_better_than_next as prob_better_than_next
 from bayesrank.ranking._tiers import tiers as tiers
@@ -29,7 +29,7 @@ from bayesrank.ranking._tiers import tiers as tiers
 __all__ = [
     "ItemRecords",
     "RankSummary",
-    "comparisons_to_settle",
+    "comparisons_needed",
     "connected_components",
     "count_records",
     "expected_rank",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank._memory import check_room
-from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
+from bayesrank.ranking._validate import Array, check_k, check_level, check_samples
 
 _EQUAL = 1e-6  # of the largest spread of a skill; fits leave differences below
 # Arrays as large as a distribution over ranks that are held at once.
@@ -69,10 +69,10 @@ def mean_rank(low: Array, high: Array) -> Array:
     return (low.mean(axis=0, dtype=np.float64) + high.mean(axis=0, dtype=np.float64)) / 2.0
 
 
-def equal_tailed(low: Array, high: Array, prob: float) -> tuple[Array, Array]:
-    """Order statistics of each column that leave at most ``(1 - prob) / 2`` outside either end."""
+def equal_tailed(low: Array, high: Array, level: float) -> tuple[Array, Array]:
+    """Order statistics of each column that leave at most ``(1 - level) / 2`` outside either end."""
     draws = low.shape[0]
-    outside = int(np.floor(draws * (1.0 - prob) / 2.0 + 1e-9))
+    outside = int(np.floor(draws * (1.0 - level) / 2.0 + 1e-9))
     below = np.sort(low.T, axis=1)
     above = below if low is high else np.sort(high.T, axis=1)
     return below[:, outside], above[:, draws - 1 - outside]
@@ -192,12 +192,12 @@ def expected_rank(samples: ArrayLike) -> Array:
     return mean_rank(*rank_bounds(check_samples(samples)))
 
 
-def rank_interval(samples: ArrayLike, prob: float = 0.9) -> Array:
+def rank_interval(samples: ArrayLike, level: float = 0.9) -> Array:
     r"""Equal-tailed credible interval of each item's rank, with whole-number ends.
 
-    The lower end is the largest rank :math:`a` with :math:`P(R < a) \le (1 - prob) / 2`, the upper
-    end the smallest :math:`b` with :math:`P(R > b) \le (1 - prob) / 2`, under the draws. Ranks are
-    whole, so the interval holds *at least* ``prob``: noticeably more when it is only a few ranks
+    The lower end is the largest rank :math:`a` with :math:`P(R < a) \le (1 - level) / 2`, the upper
+    end the smallest :math:`b` with :math:`P(R > b) \le (1 - level) / 2`, under the draws. Ranks are
+    whole, so the interval holds *at least* ``level``: noticeably more when it is only a few ranks
     wide. An item that ties counts with the best rank of its group at the lower end and with the
     worst at the upper end, so that the interval holds however the tie is broken.
 
@@ -205,7 +205,7 @@ def rank_interval(samples: ArrayLike, prob: float = 0.9) -> Array:
     ----------
     samples
         Posterior draws of skill, shape ``(draws, n)``.
-    prob
+    level
         Posterior probability of the interval, strictly between 0 and 1.
 
     Returns
@@ -216,10 +216,10 @@ def rank_interval(samples: ArrayLike, prob: float = 0.9) -> Array:
     Raises
     ------
     ValueError
-        If ``samples`` is not a finite ``(draws, n)`` array or ``prob`` is out of range.
+        If ``samples`` is not a finite ``(draws, n)`` array or ``level`` is out of range.
     """
     low, high = rank_bounds(check_samples(samples))
-    return np.stack(equal_tailed(low, high, check_prob(prob)), axis=1).astype(np.int64)
+    return np.stack(equal_tailed(low, high, check_level(level)), axis=1).astype(np.int64)
 
 
 def rank_distribution(samples: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ from bayesrank._names import check_names
 from bayesrank.ranking._ranks import by_mean, equal_tailed, mean_rank, rank_bounds, top_k_share
 from bayesrank.ranking._records import ItemRecords
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
-from bayesrank.ranking._validate import Array, check_k, check_prob, check_samples
+from bayesrank.ranking._validate import Array, check_k, check_level, check_samples
 from bayesrank.ranking.columns import file_columns, text_table
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ class RankSummary:
 
     Attributes
     ----------
-    item
+    indices
         Item indices, shape ``(n,)``.
-    name
+    names
         Item names.
     rank
         Place in the order of mean skill, 1 = best.
     mean, sd
         Posterior mean and standard deviation of skill, in the units of the draws.
     skill_lower, skill_upper
-        Equal-tailed credible interval of skill: draws that leave at most half of ``1 - prob``
+        Equal-tailed credible interval of skill: draws that leave at most half of ``1 - level``
         outside either end.
     prob_best, prob_top_k
         Probability of being the best, and among the best ``k``.
@@ -57,14 +57,14 @@ class RankSummary:
         0 for the items of the largest component, and so on; all 0 where none were given.
     records
         Comparisons won, lost and tied; None where none were given.
-    prob
+    level
         Probability of both intervals.
     k
         The ``k`` of ``prob_top_k``.
     """
 
-    item: Array
-    name: list[str]
+    indices: Array
+    names: list[str]
     rank: Array
     mean: Array
     sd: Array
@@ -80,12 +80,12 @@ class RankSummary:
     provisional: Array
     component: Array
     records: ItemRecords | None
-    prob: float
+    level: float
     k: int
 
     def __len__(self) -> int:
         """Return the number of items."""
-        return len(self.name)
+        return len(self.names)
 
     @property
     def num_components(self) -> int:
@@ -117,7 +117,7 @@ def summarize(
     samples: ArrayLike,
     names: Sequence[object] | None = None,
     *,
-    prob: float = 0.9,
+    level: float = 0.9,
     k: int | None = None,
     records: ItemRecords | None = None,
     components: ArrayLike | None = None,
@@ -130,7 +130,7 @@ def summarize(
         Posterior draws of skill, shape ``(draws, n)``.
     names
         One name per item; the item's index if not given.
-    prob
+    level
         Probability of the skill and rank intervals, strictly between 0 and 1.
     k
         Report the probability of being among the best ``k``; 3 if not given (``n`` if smaller).
@@ -153,7 +153,7 @@ def summarize(
     """
     array = check_samples(samples)
     n = array.shape[1]
-    prob = check_prob(prob)
+    level = check_level(level)
     k = check_k(min(3, n) if k is None else k, n)
     labels = check_names(names, n)
     component = _check_components(components, n)
@@ -164,22 +164,22 @@ def summarize(
     for number in range(component.max() + 1):
         inside = np.flatnonzero(component == number)
         order = inside[by_mean(array[:, inside])]
-        parts.append({"item": order, **_ranked(array[:, order], prob, k)})
+        parts.append({"indices": order, **_ranked(array[:, order], level, k)})
     columns: dict[str, Any] = {
         name: np.concatenate([part[name] for part in parts]) for name in parts[0]
     }
-    order = columns["item"]
-    lower, upper = equal_tailed(array, array, prob)
+    order = columns["indices"]
+    lower, upper = equal_tailed(array, array, level)
     return RankSummary(
         **columns,
-        name=[labels[i] for i in order],
+        names=[labels[i] for i in order],
         mean=mean[order],
         sd=array.std(axis=0, dtype=np.float64)[order],
         skill_lower=lower[order],
         skill_upper=upper[order],
         component=component[order],
         records=None if records is None else ItemRecords(*(each[order] for each in records)),
-        prob=prob,
+        level=level,
         k=k,
     )
 
@@ -196,10 +196,10 @@ def _check_components(components: ArrayLike | None, n: int) -> Array:
     return component
 
 
-def _ranked(samples: Array, prob: float, k: int) -> dict[str, Array]:
+def _ranked(samples: Array, level: float, k: int) -> dict[str, Array]:
     """What is said of items that are ranked together; the first column is the best."""
     low, high = rank_bounds(samples)
-    lower, upper = equal_tailed(low, high, prob)
+    lower, upper = equal_tailed(low, high, level)
     return {
         "rank": np.arange(1, samples.shape[1] + 1),
         "prob_best": top_k_share(low, high, 1),
@@ -209,5 +209,5 @@ def _ranked(samples: Array, prob: float, k: int) -> dict[str, Array]:
         "rank_lower": lower.astype(np.int64),
         "rank_upper": upper.astype(np.int64),
         "tier": tiers(samples),
-        "provisional": is_provisional(lower.astype(np.int64), upper.astype(np.int64), prob),
+        "provisional": is_provisional(lower.astype(np.int64), upper.astype(np.int64), level),
     }

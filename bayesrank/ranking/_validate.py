@@ -33,11 +33,11 @@ def check_samples(samples: ArrayLike) -> Array:
     return array
 
 
-def check_prob(prob: float) -> float:
-    """Return ``prob`` if it lies strictly between 0 and 1."""
-    if not 0.0 < prob < 1.0:
-        raise ValueError(f"prob must lie strictly between 0 and 1, got {prob}; use 0.9 for 90%")
-    return float(prob)
+def check_level(level: float) -> float:
+    """Return ``level`` if it lies strictly between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; use 0.9 for 90%")
+    return float(level)
 
 
 def check_k(k: int, n: int) -> int:

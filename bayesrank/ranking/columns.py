@@ -42,12 +42,12 @@ def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingCo
     ends = {"rank_lower": s.rank_lower, "rank_upper": s.rank_upper, "tier": s.tier}
     columns = [
         RankingColumn("Rank", lambda i: str(s.rank[i]), {"rank": s.rank}),
-        RankingColumn("Item", lambda i: shown(s.name[i]), {"item": s.name}),
+        RankingColumn("Item", lambda i: shown(s.names[i]), {"item": s.names}),
         RankingColumn("Tier", lambda i: str(s.tier[i]), {}),
         _skill(s, elo),
         RankingColumn("P(best)", chance(s.prob_best), best),
         RankingColumn("P(> next)", chance(s.prob_better_than_next), next_one),
-        RankingColumn(f"{100 * s.prob:g}% ranks", ranks, ends | {"provisional": s.provisional}),
+        RankingColumn(f"{100 * s.level:g}% ranks", ranks, ends | {"provisional": s.provisional}),
     ]
     if s.records is not None:
         wins, losses, ties = s.records

@@ -18,7 +18,7 @@ class ArenaData(NamedTuple):
 
     Attributes
     ----------
-    num_items, num_judges, num_groups
+    num_items, num_judges, num_categories
         How many there are; 0 judges or categories where the log has none.
     first, second
         Items, shape (K,); where there is a position, ``first`` was shown first.
@@ -26,7 +26,7 @@ class ArenaData(NamedTuple):
         2 if the first won, 1 for a tie, 0 if the second won.
     position
         1 where being first is an advantage, 0 where not.
-    judge, group
+    judge, category
         Numbers of judge and category, zero where there is none.
     counts
         How often the comparison counts, positive.
@@ -36,13 +36,13 @@ class ArenaData(NamedTuple):
 
     num_items: int
     num_judges: int
-    num_groups: int
+    num_categories: int
     first: Ints
     second: Ints
     outcome: Ints
     position: Floats
     judge: Ints
-    group: Ints
+    category: Ints
     counts: Floats
     with_ties: bool
     with_position: bool
@@ -55,9 +55,9 @@ def arena_data(
     outcomes: ArrayLike | None = None,
     position: ArrayLike | None = None,
     judges: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    categories: ArrayLike | None = None,
     num_judges: int | None = None,
-    num_groups: int | None = None,
+    num_categories: int | None = None,
     weights: ArrayLike | None = None,
 ) -> ArenaData:
     """Count equal comparisons; arguments as for `bayesrank.models.judged_comparisons`.
@@ -77,8 +77,8 @@ def arena_data(
     first, second = np.where(turned, pairs[:, ::-1].T, pairs.T)
     outcome = np.where(turned, 2 - outcome, outcome)
     judge = np.zeros(size, np.int64) if judges is None else np.asarray(judges, np.int64)
-    group = np.zeros(size, np.int64) if groups is None else np.asarray(groups, np.int64)
-    columns = (group, first, second, judge, outcome, np.abs(place))
+    category = np.zeros(size, np.int64) if categories is None else np.asarray(categories, np.int64)
+    columns = (category, first, second, judge, outcome, np.abs(place))
     sizes = [int(column.max()) + 1 for column in columns]
     if np.prod(sizes, dtype=float) > 2.0**62:
         keys, at = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
@@ -86,18 +86,20 @@ def arena_data(
     else:
         keys, at = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
         distinct = np.unravel_index(keys, sizes)
-    group, first, second, judge, outcome, place = (column.astype(np.int64) for column in distinct)
+    category, first, second, judge, outcome, place = (
+        column.astype(np.int64) for column in distinct
+    )
     count = np.bincount(at.ravel(), None if weights is None else np.asarray(weights, float))
     return ArenaData(
         num_items=num_items,
         num_judges=0 if judges is None else int(num_judges or 0),
-        num_groups=0 if groups is None else int(num_groups or 0),
+        num_categories=0 if categories is None else int(num_categories or 0),
         first=first,
         second=second,
         outcome=outcome,
         position=place.astype(float),
         judge=judge,
-        group=group,
+        category=category,
         counts=count.astype(float),
         with_ties=outcomes is not None,
         with_position=position is not None,

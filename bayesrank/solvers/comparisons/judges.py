@@ -42,15 +42,15 @@ class JudgedSkills:
         spread = fit.log_reliability_variance
         return Judges(fit.log_reliability, spread, fit.bias, fit.bias_variance)
 
-    def skills(self, group: int | None = None) -> tuple[Floats, Floats]:
+    def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
         """Means and standard deviations of skills, overall or in a category, shape (n,)."""
-        mean, covariance = self._moments(group)
+        mean, covariance = self._moments(category)
         n = self.result.num_items
         return mean[:n], np.sqrt(np.diagonal(covariance)[:n])
 
-    def draws(self, group: int | None, number: int, random: np.random.RandomState) -> Floats:
+    def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws of the Gaussian, shape (number, n)."""
-        mean, covariance = self._moments(group)
+        mean, covariance = self._moments(category)
         n = self.result.num_items
         return drawn(mean[:n], covariance[:n, :n], number, random)
 
@@ -69,9 +69,9 @@ class JudgedSkills:
         Given the log tie width and the log reliability the margin is normal; these two are
         integrated over by Gauss-Hermite quadrature.
         """
-        mean, covariance = self._moments(asked.group)
+        mean, covariance = self._moments(asked.category)
         if asked.judge is not None:
-            self._add_judge(mean, covariance, asked.judge, asked.group)
+            self._add_judge(mean, covariance, asked.judge, asked.category)
         n, x, (first, second) = len(mean) - 3, asked.position, asked[:2]
         own = np.diagonal(covariance)
         root = _root(covariance[n + 1 :, n + 1 :])
@@ -95,7 +95,7 @@ class JudgedSkills:
         tie = 1.0 - win - loss if self.result.with_ties else np.zeros_like(win)
         return np.stack([loss, tie, win], axis=1)
 
-    def _moments(self, group: int | None) -> tuple[Floats, Floats]:
+    def _moments(self, category: int | None) -> tuple[Floats, Floats]:
         """Mean and covariance of n skills, the advantage, log tie width and log reliability.
 
         What there is not, or what is known, has zeros in the covariance.
@@ -104,11 +104,11 @@ class JudgedSkills:
         mean, covariance = np.zeros(n + 3), np.zeros((n + 3, n + 3))
         at = self._reported
         mean[at], covariance[np.ix_(at, at)] = fit.mean, fit.covariance
-        if group is not None:
-            if fit.group_skills is None or fit.group_covariance is None:
-                raise ValueError("the log had fewer than two categories; leave group out")
-            mean[:n] = fit.group_skills[group]
-            covariance[np.ix_(at, at)] = fit.group_covariance[group]
+        if category is not None:
+            if fit.category_skills is None or fit.category_covariance is None:
+                raise ValueError("the log had fewer than two categories; leave category out")
+            mean[:n] = fit.category_skills[category]
+            covariance[np.ix_(at, at)] = fit.category_covariance[category]
         return mean, covariance
 
     @property
@@ -117,11 +117,13 @@ class JudgedSkills:
         fit, n = self.result, self.result.num_items
         return np.array([*range(n), *[n] * fit.with_position, *[n + 1] * fit.with_ties])
 
-    def _add_judge(self, mean: Floats, covariance: Floats, judge: int, group: int | None) -> None:
+    def _add_judge(
+        self, mean: Floats, covariance: Floats, judge: int, category: int | None
+    ) -> None:
         """Put the judge's own bias into the advantage, and its reliability behind all."""
         fit, n, at = self.result, self.result.num_items, self._reported
         own = [n] * (len(fit.bias) > 0) + [n + 2]
-        row = 0 if group is None else 1 + group
+        row = 0 if category is None else 1 + category
         if fit.judge_covariance is not None:
             for latent, cross in zip(own, fit.judge_covariance[row, :, :, judge], strict=True):
                 covariance[latent, at] += cross

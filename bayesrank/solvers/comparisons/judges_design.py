@@ -28,13 +28,13 @@ class Design:
 
     def __init__(self, data: ArenaData) -> None:
         self.data = data
-        n, self.num_parts = data.num_items, max(data.num_groups, 1)
-        self.with_groups = data.num_groups > 0
-        self.size = n + data.num_groups * n + data.with_position
+        n, self.num_parts = data.num_items, max(data.num_categories, 1)
+        self.with_categories = data.num_categories > 0
+        self.size = n + data.num_categories * n + data.with_position
         self.num_local = data.num_judges if data.with_position else 0
         #: numbers of the two items within their category, all categories one after another
-        self.first = data.group * n + data.first
-        self.second = data.group * n + data.second
+        self.first = data.category * n + data.first
+        self.second = data.category * n + data.second
         self._pair = self.first * n + data.second
         #: weight of the position's effect in each row
         self.position = data.position
@@ -42,7 +42,7 @@ class Design:
     def skills(self, x: Floats) -> Floats:
         """Skill of each item in each category, shape (parts, n)."""
         n = self.data.num_items
-        if not self.with_groups:
+        if not self.with_categories:
             return x[None, :n]
         return x[:n] + x[n : n + self.num_parts * n].reshape(-1, n)
 
@@ -69,7 +69,7 @@ class Design:
         n, total = self.data.num_items, self.num_parts * self.data.num_items
         sums = np.bincount(self.first, difference, total)
         sums -= np.bincount(self.second, difference, total)
-        parts = [sums.reshape(-1, n).sum(0)] + ([sums] if self.with_groups else [])
+        parts = [sums.reshape(-1, n).sum(0)] + ([sums] if self.with_categories else [])
         if self.data.with_position:
             parts.append(np.array([advantage @ self.position]))
         return np.concatenate(parts)
@@ -92,7 +92,7 @@ class Design:
         pairs[:, np.arange(n), np.arange(n)] -= pairs.sum(2)
         out = np.zeros((self.size, self.size))
         out[:n, :n] = pairs.sum(0)
-        if self.with_groups:
+        if self.with_categories:
             for part, block in enumerate(pairs):
                 at = slice(n + part * n, 2 * n + part * n)
                 out[at, at] = out[at, :n] = out[:n, at] = block
@@ -114,7 +114,7 @@ class Design:
         sums = np.bincount(self.first * judges + self.data.judge, difference, total * judges)
         sums -= np.bincount(self.second * judges + self.data.judge, difference, total * judges)
         sums = sums.reshape(self.num_parts, n, judges)
-        parts = [sums.sum(0)] + ([sums.reshape(total, judges)] if self.with_groups else [])
+        parts = [sums.sum(0)] + ([sums.reshape(total, judges)] if self.with_categories else [])
         if self.data.with_position:
             parts.append(self.to_local(advantage * self.position)[None])
         return np.concatenate(parts)

@@ -147,8 +147,8 @@ def _latents(state: ArenaState) -> dict[str, Floats]:
     data = state.design.data
     n = data.num_items
     latents = {"scale": state.x[:n]}
-    if state.design.with_groups:
-        latents["group_scale"] = state.x[n : n + n * data.num_groups]
+    if state.design.with_categories:
+        latents["category_scale"] = state.x[n : n + n * data.num_categories]
     if state.design.num_local:
         latents["bias_scale"] = state.bias
     return latents
@@ -159,8 +159,8 @@ def _information(state: ArenaState, found: Posterior) -> dict[str, Floats]:
     data, variances = state.design.data, np.diagonal(found.covariance)
     n = data.num_items
     parts = {"scale": variances[:n]}
-    if state.design.with_groups:
-        parts["group_scale"] = variances[n : n + n * data.num_groups]
+    if state.design.with_categories:
+        parts["category_scale"] = variances[n : n + n * data.num_categories]
     if state.design.num_local:
         parts["bias_scale"] = found.local[:, 0, 0]
     return {name: 1.0 / part - state.scales[name] ** -2.0 for name, part in parts.items()}

@@ -116,7 +116,7 @@ def row_variances(design: Design, found: Posterior) -> RowVariances:
     data, n = design.data, design.data.num_items
     covariance = found.covariance
     blocks = np.broadcast_to(covariance[:n, :n], (design.num_parts, n, n)).copy()
-    if design.with_groups:
+    if design.with_categories:
         for part in range(design.num_parts):
             at = slice(n + part * n, 2 * n + part * n)
             cross = covariance[:n, at]
@@ -134,9 +134,9 @@ def row_variances(design: Design, found: Posterior) -> RowVariances:
         with_bias = np.zeros_like(difference)
         for sign, item in ((1.0, data.first), (-1.0, data.second)):
             with_bias += sign * gain.ravel()[item * judges + data.judge]
-            if design.with_groups:
-                in_group = n + data.group * n + item
-                with_bias += sign * gain.ravel()[in_group * judges + data.judge]
+            if design.with_categories:
+                in_category = n + data.category * n + item
+                with_bias += sign * gain.ravel()[in_category * judges + data.judge]
         with_position = with_position - with_bias
         advantage += (found.local[:, 0, 0] - 2.0 * gain[-1])[data.judge]
     position = design.position

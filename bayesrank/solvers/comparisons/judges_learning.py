@@ -48,7 +48,7 @@ def learn_reliabilities(state: ArenaState, cavity: tuple[Floats, Floats, Moments
     bends = design.to_local(count * bend) + np.maximum(-slopes, 0.0) + precision
     slopes -= precision * state.log_reliability
     state.log_reliability = state.log_reliability + np.clip(slopes / bends, -_LONGEST, _LONGEST)
-    if state.fixed & {"scale", "group_scale"}:
+    if state.fixed & {"scale", "category_scale"}:
         return bends
     level = state.log_reliability.mean()
     state.log_reliability -= level

@@ -30,7 +30,7 @@ class ArenaFit(NamedTuple):
         of the two last those that there are; shapes (m,) and (m, m).
     num_items
         How many of these are skills.
-    group_skills, group_covariance
+    category_skills, category_covariance
         Skills in each category, overall and its own together, shape (C, n), and their covariance
         with the two last of ``mean`` behind them, shape (C, m, m); None without categories.
     with_position, with_ties
@@ -57,8 +57,8 @@ class ArenaFit(NamedTuple):
     num_items: int
     with_position: bool
     with_ties: bool
-    group_skills: Floats | None
-    group_covariance: Floats | None
+    category_skills: Floats | None
+    category_covariance: Floats | None
     bias: Floats
     bias_variance: Floats
     log_reliability: Floats
@@ -113,8 +113,10 @@ def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
         num_items=n,
         with_position=data.with_position,
         with_ties=data.with_ties,
-        group_skills=design.skills(state.x) if design.with_groups else None,
-        group_covariance=latents.in_groups(whole.covariance) if design.with_groups else None,
+        category_skills=design.skills(state.x) if design.with_categories else None,
+        category_covariance=latents.in_categories(whole.covariance)
+        if design.with_categories
+        else None,
         bias=state.bias,
         log_reliability=state.log_reliability[:judges],
         **_own_variances(whole.local, design.num_local > 0, judges),
@@ -182,31 +184,31 @@ class _Reported:
 
     def __init__(self, state: ArenaState, num_effects: int, free_width: bool) -> None:
         data = state.design.data
-        self.num_items, self.num_groups = data.num_items, data.num_groups
+        self.num_items, self.num_categories = data.num_items, data.num_categories
         size = state.design.size
         self.effects = np.arange(size - data.with_position, size + free_width)
         self.size = data.num_items + num_effects
 
-    def covariance(self, whole: Floats, group: int | None) -> Floats:
+    def covariance(self, whole: Floats, category: int | None) -> Floats:
         """Of overall skills or those in a category; what is known has zeros."""
-        return np.asarray(self._rows(self._rows(whole, group).T, group), np.float64)
+        return np.asarray(self._rows(self._rows(whole, category).T, category), np.float64)
 
-    def in_groups(self, whole: Floats) -> Floats:
+    def in_categories(self, whole: Floats) -> Floats:
         """Those in each category, one after the other."""
-        return np.stack([self.covariance(whole, c) for c in range(self.num_groups)])
+        return np.stack([self.covariance(whole, c) for c in range(self.num_categories)])
 
     def with_judges(self, gain: NDArray[np.floating]) -> Floats | None:
         """Covariances with the judges' own latents, overall and in each category."""
-        groups = (None, *range(self.num_groups))
-        if len(groups) * self.size * gain[:, 0].size > _MOST_WITH_JUDGES:
+        categories = (None, *range(self.num_categories))
+        if len(categories) * self.size * gain[:, 0].size > _MOST_WITH_JUDGES:
             return None
-        return -np.array([[self._rows(one, c) for one in gain] for c in groups], float)
+        return -np.array([[self._rows(one, c) for one in gain] for c in categories], float)
 
-    def _rows(self, matrix: NDArray[np.floating], group: int | None) -> NDArray[np.floating]:
+    def _rows(self, matrix: NDArray[np.floating], category: int | None) -> NDArray[np.floating]:
         n = self.num_items
         skills = matrix[:n]
-        if group is not None:
-            skills = skills + matrix[n + group * n : 2 * n + group * n]
+        if category is not None:
+            skills = skills + matrix[n + category * n : 2 * n + category * n]
         found = np.zeros((self.size, matrix.shape[1]), matrix.dtype)
         found[:n] = skills
         found[n : n + len(self.effects)] = matrix[self.effects]

@@ -91,9 +91,9 @@ class ArenaState:
         """Prior precisions of the global latents."""
         data = self.design.data
         parts = [np.full(data.num_items, self.scales["scale"] ** -2.0)]
-        if self.design.with_groups:
-            count = data.num_items * data.num_groups
-            parts.append(np.full(count, self.scales["group_scale"] ** -2.0))
+        if self.design.with_categories:
+            count = data.num_items * data.num_categories
+            parts.append(np.full(count, self.scales["category_scale"] ** -2.0))
         if data.with_position:
             parts.append(np.ones(1))
         return np.concatenate(parts)
@@ -103,7 +103,7 @@ def scale_names(data: ArenaData) -> tuple[str, ...]:
     """Names of the scales that the model of a log has, the tie width among them."""
     has = {
         "scale": True,
-        "group_scale": data.num_groups > 0,
+        "category_scale": data.num_categories > 0,
         "reliability_scale": data.num_judges > 0,
         "bias_scale": data.num_judges > 0 and data.with_position,
         "tie_width": data.with_ties,

@@ -127,19 +127,19 @@ class EPSkills:
         """The Gaussians that the posterior is a mixture of."""
         return components_of(self.result)
 
-    def skills(self, group: int | None = None) -> tuple[Floats, Floats]:
+    def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
         """Means and standard deviations of skills, overall or in a category, shape (n,)."""
-        if group is None:
+        if category is None:
             return self.result.mean["f"], self.result.stddev["f"]
         at = self.at
-        pairs = ((1.0, at["f"]), (1.0, at["group_skill"][group]))
+        pairs = ((1.0, at["f"]), (1.0, at["category_skill"][category]))
         return moments_of(self.components(), MarginRows.of(at["f"].size, *pairs))
 
-    def draws(self, group: int | None, number: int, random: np.random.RandomState) -> Floats:
+    def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws that the result keeps."""
         del number, random
         draws = self.result.get_samples()
-        return draws["f"] if group is None else draws["f"] + draws["group_skill"][:, group]
+        return draws["f"] if category is None else draws["f"] + draws["category_skill"][:, category]
 
     def chances(self, asked: Asked) -> Floats:
         """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
@@ -198,8 +198,10 @@ def chances_by(
     num_items = at["f"].size
     pairs = np.stack([asked.first, asked.second], axis=1)
     new = pairs >= num_items
-    if new.any() and asked.group is not None:
-        raise ValueError("an item that was not in fit has no skill in a category; leave group out")
+    if new.any() and asked.category is not None:
+        raise ValueError(
+            "an item that was not in fit has no skill in a category; leave category out"
+        )
     first, second = np.where(new, 0, pairs).T
     rows = margin_rows(asked._replace(first=first, second=second), at)
     rows.values[:, :2][new] = 0.0  # of a newcomer the posterior says nothing

@@ -28,14 +28,14 @@ class Asked(NamedTuple):
         Numbers of the items, shape (P,).
     position
         1 where the first item is shown first or at home, -1 where the second is, else 0.
-    group, judge
+    category, judge
         Numbers of category and judge, where they are named; of all of the comparisons.
     """
 
     first: Ints
     second: Ints
     position: float = 0.0
-    group: int | None = None
+    category: int | None = None
     judge: int | None = None
 
 
@@ -120,22 +120,22 @@ class _PositionTerm(Term):
         return [(asked.position, at["position_effect"])] if "position_effect" in at else []
 
 
-class _GroupTerm(Term):
+class _CategoryTerm(Term):
     """What a category adds to skills; one category alone cannot be told from the overall skill."""
 
-    column = "groups"
+    column = "categories"
 
     def sites(self, data: ComparisonData) -> tuple[str, ...]:
-        return ("group_scale", "group_skill") if len(data.group_names) > 1 else ()
+        return ("category_scale", "category_skill") if len(data.category_names) > 1 else ()
 
     def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        number = len(data.group_names)
-        return {"groups": data.groups, "num_groups": number} if number > 1 else {}
+        number = len(data.category_names)
+        return {"categories": data.categories, "num_categories": number} if number > 1 else {}
 
     def rows(self, asked: Asked, at: At) -> Places:
-        if asked.group is None or "group_skill" not in at:
+        if asked.category is None or "category_skill" not in at:
             return []
-        added = at["group_skill"][asked.group]
+        added = at["category_skill"][asked.category]
         return [(1.0, added[asked.first]), (-1.0, added[asked.second])]
 
 
@@ -158,7 +158,13 @@ class _JudgeTerm(Term):
         return [(asked.position, at["bias"][asked.judge])]
 
 
-TERMS: tuple[Term, ...] = (_TieTerm(), _WeightTerm(), _GroupTerm(), _JudgeTerm(), _PositionTerm())
+TERMS: tuple[Term, ...] = (
+    _TieTerm(),
+    _WeightTerm(),
+    _CategoryTerm(),
+    _JudgeTerm(),
+    _PositionTerm(),
+)
 """All terms, in the order in which the program draws them."""
 
 

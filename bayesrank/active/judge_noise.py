@@ -1,4 +1,4 @@
-"""How noisy each annotator is: as given, or as learned from the answers."""
+"""How noisy each judge is: as given, or as learned from the answers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numbers import Real
 
 from bayesrank.active.history import History
 
-__all__ = ["AnnotatorNoise"]
+__all__ = ["JudgeNoise"]
 
 
-class AnnotatorNoise:
-    """How many times as noisy as an answer of nobody named those of each annotator are.
+class JudgeNoise:
+    """How many times as noisy as an answer of nobody named those of each judge are.
 
     Factors are given by name, those of all others being 1; or they are learned.
     """
@@ -21,26 +21,24 @@ class AnnotatorNoise:
         self.learned = given == "learn"
         if not self.learned and not isinstance(given, Mapping | None):
             raise ValueError(
-                f"annotator_noise is {given!r}; pass 'learn', or a mapping from annotators to how "
+                f"judge_noise is {given!r}; pass 'learn', or a mapping from judges to how "
                 "many times as noisy as the others they are"
             )
         self._given = dict(given) if isinstance(given, Mapping) else {}
         for name, factor in self._given.items():
             if not isinstance(name, str):
-                raise ValueError(
-                    f"annotator_noise names {name!r}; annotators have names that are texts"
-                )
+                raise ValueError(f"judge_noise names {name!r}; judges have names that are texts")
             if not (isinstance(factor, Real) and 0 < factor < math.inf):
-                raise ValueError(f"annotator_noise[{name!r}] is {factor!r}; pass a positive number")
+                raise ValueError(f"judge_noise[{name!r}] is {factor!r}; pass a positive number")
 
-    def of(self, history: History, annotator: str | None) -> float:
-        """The factor of one annotator, or of nobody named."""
+    def of(self, history: History, judge: str | None) -> float:
+        """The factor of one judge, or of nobody named."""
         known = history.learned_noise if self.learned else self._given
-        return 1.0 if annotator is None else float(known.get(annotator, 1.0))
+        return 1.0 if judge is None else float(known.get(judge, 1.0))
 
     def names(self, history: History) -> list[str]:
-        """Annotators whose factors can be learned; none if all answers are of one."""
-        seen = dict.fromkeys(event.annotator for event in history.answers)
+        """Judges whose factors can be learned; none if all answers are of one."""
+        seen = dict.fromkeys(event.judge for event in history.answers)
         if not self.learned or len(seen) < 2:
             return []
         return [name for name in seen if name is not None]

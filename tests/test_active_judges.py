@@ -1,4 +1,4 @@
-"""Annotators whose noise is learned from the answers."""
+"""Judges whose noise is learned from the answers."""
 
 from typing import Any
 
@@ -23,17 +23,17 @@ def answered(loop, answers=40, seed=0):
             high, low = low, high
         careless = number % 3 == 1 and rng.random() < 0.5
         who = ("Ann", "Cy", "Di")[number % 3]
-        loop.tell(*((low, high) if careless else (high, low)), annotator=who)
+        loop.tell(*((low, high) if careless else (high, low)), judge=who)
     return loop
 
 
 @pytest.mark.slow
 def test_the_noise_is_that_under_which_the_answers_are_most_probable():
-    loop = answered(QueryLoop(N, hyperparameters=FIXED, annotator_noise="learn"))
+    loop = answered(QueryLoop(N, hyperparameters=FIXED, judge_noise="learn"))
     loop.learn()
-    found, names = loop.annotator_noise, ["Ann", "Cy", "Di"]
+    found, names = loop.judge_noise, ["Ann", "Cy", "Di"]
     assert [*found] == names
-    who = np.array([names.index(str(answer.annotator)) for answer in loop.answers])
+    who = np.array([names.index(str(answer.judge)) for answer in loop.answers])
     engine = EP(program, tol=1e-10)
 
     def objective(logs):
@@ -51,42 +51,42 @@ def test_the_noise_is_that_under_which_the_answers_are_most_probable():
 
 
 @pytest.mark.slow
-def test_a_careless_annotator_counts_for_less():
-    loop = answered(QueryLoop(N, annotator_noise="learn", learn_from=60), 90)
-    assert set(loop.annotator_noise.values()) == {1.0}
+def test_a_careless_judge_counts_for_less():
+    loop = answered(QueryLoop(N, judge_noise="learn", learn_from=60), 90)
+    assert set(loop.judge_noise.values()) == {1.0}
     loop.ask()
-    noise = loop.annotator_noise
+    noise = loop.judge_noise
     assert noise["Cy"] > 1.5 * max(noise["Ann"], noise["Di"])
     precision = loop.result.sites["comparison"][0]
-    who = np.array([answer.annotator for answer in loop.answers])
+    who = np.array([answer.judge for answer in loop.answers])
     assert np.median(precision[who == "Cy"]) < 0.5 * np.median(precision[who == "Ann"])
     # What is asked of Cy promises less.
-    gain = {name: loop.ask(annotator=name)[0].gain for name in ("Cy", "Ann")}
+    gain = {name: loop.ask(judge=name)[0].gain for name in ("Cy", "Ann")}
     assert gain["Cy"] < gain["Ann"]
 
 
 @pytest.mark.slow
 def test_the_journal_keeps_what_was_learned(tmp_path):
     path = tmp_path / "answers.journal"
-    options: Any = {"hyperparameters": FIXED, "annotator_noise": "learn", "journal": path}
+    options: Any = {"hyperparameters": FIXED, "judge_noise": "learn", "journal": path}
     with answered(QueryLoop(N, **options, learn_from=40)) as loop:
         loop.ask()
-        noise, number = loop.annotator_noise, len(loop.log)
+        noise, number = loop.judge_noise, len(loop.log)
         loop.ask()
         assert len(loop.log) == number  # it is not learned again before the answers have doubled
     with QueryLoop(N, **options, learn_from=40) as again:
-        assert again.annotator_noise == noise
+        assert again.judge_noise == noise
         np.testing.assert_allclose(again.result.mean["f"], loop.result.mean["f"])
         final = again.final_ranking()
     with QueryLoop(N, journal=path, hyperparameters=FIXED) as equal:
-        assert set(equal.annotator_noise.values()) == {1.0}
-    assert final.name[0] in ("0", "1", "2")
+        assert set(equal.judge_noise.values()) == {1.0}
+    assert final.names[0] in ("0", "1", "2")
 
 
-def test_one_annotator_is_not_compared_with_anybody():
-    loop = QueryLoop(3, hyperparameters=FIXED, annotator_noise="learn", learn_from=1)
-    loop.tell(0, 1, annotator="Ann")
-    assert loop.ask() and loop.annotator_noise == {"Ann": 1.0}
+def test_one_judge_is_not_compared_with_anybody():
+    loop = QueryLoop(3, hyperparameters=FIXED, judge_noise="learn", learn_from=1)
+    loop.tell(0, 1, judge="Ann")
+    assert loop.ask() and loop.judge_noise == {"Ann": 1.0}
     with pytest.raises(ValueError, match="no free hyperparameter"):
         loop.learn()
 
@@ -94,8 +94,8 @@ def test_one_annotator_is_not_compared_with_anybody():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"hyperparameters": "prior", "annotator_noise": "learn"}, "nothing is learned; pass the"),
-        ({"annotator_noise": "guess"}, "annotator_noise is 'guess'; pass 'learn', or a mapping"),
+        ({"hyperparameters": "prior", "judge_noise": "learn"}, "nothing is learned; pass the"),
+        ({"judge_noise": "guess"}, "judge_noise is 'guess'; pass 'learn', or a mapping"),
     ],
     ids=["prior", "no choice"],
 )

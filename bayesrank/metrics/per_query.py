@@ -1,4 +1,4 @@
-"""From a kernel to a figure: check, rank, apply block by block, name the queries."""
+"""From a kernel to a metric: check, rank, apply block by block, name the queries."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -87,7 +87,7 @@ def _fill(
         if len(bad):
             name = problem.names[bad[0][1]].item()
             raise ValueError(
-                f"the figure is not defined for query {name!r}: it has no items, or labels of one "
+                f"the metric is not defined for query {name!r}: it has no items, or labels of one "
                 "kind only; drop it, or choose undefined='skip' or a number"
             )
         return values
