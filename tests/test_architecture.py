@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,22 @@ def test_other_rooms_take_the_engine_through_its_doors():
                 if name[:2] == ["bayesrank", "infer"] and name[-1] not in names:
                     wrong.append(f"{path.relative_to(ROOT)}:{line} imports {'.'.join(name)}")
     assert wrong == []
+
+
+def test_priors_and_results_are_asked_and_not_told_apart_by_class():
+    kinds = {
+        node.name
+        for path in (HOUSE / "infer").rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name.endswith(("Prior", "Posterior", "Result"))
+    }
+    asked = (
+        (path.relative_to(ROOT), node.lineno, ast.unparse(node.args[1]))
+        for path in sorted(HOUSE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+    )
+    assert [each for each in asked if kinds & set(re.findall(r"\w+", each[-1]))] == []
 
 
 def _all_of(module):

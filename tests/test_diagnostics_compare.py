@@ -170,7 +170,11 @@ def test_all_sites_count_and_notes_say_what_the_figures_leave_out(penalised):
 def test_averaged_evidence_is_not_compared_with_a_conditional_one(penalised):
     args = penalised.model_args
     nested = _drawn(
-        _two_sites, *args, draws=penalised.get_samples(), log_evidence=-7.0, log_evidence_error=0.1
+        _two_sites,
+        *args,
+        draws=penalised.get_samples(),
+        log_evidence=-7.0,
+        hyperparameters={"s": 1.0},
     )
     text = _notes(compare({"nested": nested, "fixed": penalised}))
     assert "evidence of nested is averaged over hyperparameters and that of fixed is not" in text

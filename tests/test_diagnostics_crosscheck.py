@@ -17,6 +17,7 @@ from scipy.stats import genpareto, norm
 
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
+from bayesrank.infer.spi import DensePosterior
 from bayesrank.infer.white.importance import importance_sampler, pareto_k
 from bayesrank.infer.white.program import WhiteProgram, white_program
 from bayesrank.plots import plot_crosscheck
@@ -245,7 +246,7 @@ def test_plot_shows_every_pair_and_the_verdict(checked):
 @pytest.mark.slow
 def test_a_wrong_result_is_found_out(checked):
     ep = checked[0].ep
-    wrong = dataclasses.replace(ep, joint_covariance=0.5 * ep.joint_covariance)
+    wrong = dataclasses.replace(ep, posterior=DensePosterior(0.5 * ep.joint_covariance))
     with jax.enable_x64(False):  # the caller's precision is not the engines'
         check = crosscheck(
             wrong, engines=("ep", "nuts"), num_warmup=200, num_samples=500, num_chains=2,

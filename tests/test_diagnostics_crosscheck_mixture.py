@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
 from bayesrank.infer import IntegratedEP, IntegratedEPResult
+from bayesrank.infer.spi import DensePosterior
 from bayesrank.infer.white.full import full_program
 from bayesrank.plots import plot_crosscheck
 
@@ -95,7 +96,7 @@ def test_draws_are_of_all_sites(check, result):
 def test_what_is_wrong_is_found_out(result):
     lengths: dict[str, Any] = {"num_warmup": 200, "num_samples": 500, "num_chains": 2}
     narrow = dataclasses.replace(
-        result, joint_covariance=0.5 * result.joint_covariance, converged=True
+        result, posterior=DensePosterior(0.5 * result.joint_covariance), converged=True
     )
     check = crosscheck(narrow, progress_bar=False, **lengths)
     assert check.verdict.status == "differs" and "f[" in check.verdict.sentence

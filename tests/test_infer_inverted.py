@@ -11,10 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bayesrank.infer import EP
-from bayesrank.infer.gaussian import inverse, inverted
-from bayesrank.infer.gaussian.dense import DensePrior
-from bayesrank.infer.gaussian.inverse import inverse_and_pivots
-from bayesrank.infer.gaussian.inverted import InvertedPrior, for_many_sweeps
+from bayesrank.infer.gaussian import dense
+from bayesrank.infer.gaussian.dense import DensePrior, InvertedPrior, inverse_and_pivots
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
@@ -30,8 +28,7 @@ def doubles():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Few latents are inverted too, and by halves."""
-    monkeypatch.setattr(inverse, "LARGEST_BLOCK", 6)
-    monkeypatch.setattr(inverted, "LARGEST_BLOCK", 6)
+    monkeypatch.setattr(dense, "LARGEST_BLOCK", 6)
 
 
 def smooth(jitter=1e-3, scale=2.0):
@@ -50,7 +47,7 @@ def comparisons(tau):
 
 
 def inverted_prior(covariance):
-    prior = for_many_sweeps(DensePrior(covariance))
+    prior = DensePrior(covariance).prepared()
     assert isinstance(prior, InvertedPrior)
     return prior
 
@@ -123,7 +120,7 @@ def test_ep_its_derivative_and_batches_are_those_of_lu(request):
 
 
 def test_none_of_a_batch_is_inverted(small_blocks):
-    priors = jax.vmap(lambda scale: for_many_sweeps(DensePrior(smooth(scale=scale))))(jnp.ones(2))
+    priors = jax.vmap(lambda scale: DensePrior(smooth(scale=scale)).prepared())(jnp.ones(2))
     assert isinstance(priors, InvertedPrior)
     assert not priors.trusted.any()
 
@@ -141,7 +138,7 @@ def of_differences(variance, precision, dtype):
     """By the prior inverted, and in doubles by what the data leave of the prior's differences."""
     covariance, rows = with_level(variance, dtype)
     taus = jnp.full(rows.values.shape[0], precision, dtype)
-    prior = for_many_sweeps(DensePrior(covariance))
+    prior = DensePrior(covariance).prepared()
     assert isinstance(prior, InvertedPrior)
     told = prior.times([SiteTerm(rows, taus, jnp.zeros_like(taus))])
     # With no shift of the level, ``I`` and the sites have a posterior of their own beside it.

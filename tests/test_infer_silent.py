@@ -183,7 +183,7 @@ def test_draws_stay_in_the_support():
 )
 def test_margins_of_each_kind_of_support(mean, ends):
     lower, upper = (np.array([float(end)]) for end in ends)
-    margins = bounded_margins(np.array([float(mean)]), np.array([[0.04]]), (lower, upper))
+    margins = bounded_margins(np.array([float(mean)]), np.array([0.04]), (lower, upper))
     assert margins is not None
     white = np.random.default_rng(0).standard_normal((20_000, 1))
     draws = np.asarray(margins.put(mean + 0.2 * white))

@@ -14,8 +14,7 @@ from scipy.stats import norm
 
 from bayesrank.distributions import Thurstone, TiltedMoments
 from bayesrank.infer import EP, sites
-from bayesrank.infer.gaussian.dense import DensePrior
-from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.dense import DensePrior, DiagonalPrior
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.program import read_program

@@ -494,7 +494,7 @@ def test_results_say_what_they_are():
     assert shown[1:] == ["  f  inferred: 3 numbers, shape (3,)", shown[2]]
     assert shown[2].startswith("  s  integrated over: mean 1.")
     large = EP(lambda y: program_of_pairs(y), structure="factorised").run(KEY, np.array([1, 0]))
-    assert repr(large).startswith("LargeEPResult: converged after ")
+    assert repr(large).startswith("EPResult: converged after ")
 
 
 def program_of_pairs(y):

@@ -17,6 +17,7 @@ from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.program import SkillProgram, Told
 from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
 from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
+from bayesrank.infer.spi import DensePosterior
 
 __all__ = ["SkillPosterior", "now"]
 
@@ -109,7 +110,7 @@ class SkillPosterior:
             free_params=(),
             shapes={"f": fit.mean.shape},
             joint_mean=fit.mean,
-            joint_covariance=fit.covariance,
+            posterior=DensePosterior(fit.covariance),
             sites={"comparison": (fit.tau, fit.nu)} if history.answers else {},
             log_evidence=fit.log_evidence,
             converged=fit.converged,

@@ -144,17 +144,15 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     from bayesrank.cli.notes import notes_on
     from bayesrank.cli.quick_crosscheck import crosschecked
     from bayesrank.cli.trust import trust_checks
-    from bayesrank.infer import LargeEPResult
-    from bayesrank.solvers.comparisons import ArenaFit
 
     ranker, check = ranking.ranker, None
     result: Any = ranker.result
     found: Any = _UNASKED
-    if settings.crosscheck != "none" and isinstance(result, ArenaFit):
+    if settings.crosscheck != "none" and not hasattr(result, "model"):
         found = _UNCHECKED_LOG
     elif settings.crosscheck != "none" and result.eliminated_sites:
         found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
-    elif settings.crosscheck != "none" and isinstance(result, LargeEPResult):
+    elif settings.crosscheck != "none" and result.structure != "dense":
         found = f"Of so many items, simulation takes very long. {result.approximation.sentence}"
     elif settings.crosscheck != "none":
         with steps.step("Checking against simulation (NUTS)") as advance:
@@ -199,7 +197,7 @@ def _fit(
 def _spread(result: Any) -> dict[str, np.ndarray] | None:
     """90% intervals of the hyperparameters that were averaged over, if any were."""
     draws = getattr(result, "hyperparameters", None)
-    if draws is None:
+    if not draws:
         return None
     return {name: np.quantile(v, (0.05, 0.95), axis=(0, 1)) for name, v in draws.items()}
 
@@ -257,10 +255,9 @@ def _results(ranking: Ranking, analysis: Analysis, settings: Settings) -> dict[s
 
 def _covariance_bytes(result: Any) -> int:
     """Size of the covariances of a result, or of what stands for them, in a ranker's file."""
-    from bayesrank.infer import LargeEPResult
     from bayesrank.infer.spi import posterior_state
 
-    if isinstance(result, LargeEPResult):
+    if getattr(result, "structure", "dense") != "dense":
         state = posterior_state(result.posterior)
         return sum(np.asarray(array).nbytes for array in state.values())
     components = getattr(result, "component_covariances", None)

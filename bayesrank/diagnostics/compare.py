@@ -324,8 +324,9 @@ def _notes(
             f"For {_listed(doubtful)}, leaving out is not reliable: more than {_TOO_MANY:.0%} "
             "of the observations have too large a Pareto k. Rather leave out groups, and fit again."
         )
-    fixed = [k for k, v in results.items() if isinstance(v, EPResult) and v.params]
-    averaged = [k for k, v in results.items() if hasattr(v, "log_evidence_error")]
+    averaged = [k for k, v in results.items() if getattr(v, "hyperparameters", None)]
+    given = {k: v for k, v in results.items() if getattr(v, "hyperparameters", None) == {}}
+    fixed = [k for k, v in given.items() if v.params]
     if fixed:
         notes.append(
             f"Hyperparameters of {_listed(fixed)} are held fixed. If they were learned from these "
@@ -336,8 +337,8 @@ def _notes(
             f"The log evidence of {_listed(averaged)} is averaged over hyperparameters and that of "
             f"{_listed(fixed)} is not: they cannot be compared with each other."
         )
-    for name, result in results.items():
-        if isinstance(result, EPResult) and _factors(result):
+    for name, result in given.items():
+        if _factors(result):
             notes.append(
                 f"The log evidence of {name} is that of the data and of the factor statements "
                 f"{_listed(sorted(_factors(result)))}, which are not normalised."

@@ -25,7 +25,7 @@ from bayesrank.diagnostics.comparison import Comparison, compared, references_of
 from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
-from bayesrank.infer import EP, EPResult, LargeEPResult
+from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import (
     Importance,
     MixtureResult,
@@ -134,17 +134,18 @@ def crosscheck(
     >>> check.verdict.sentence
     'Importance sampling bears EP out (k-hat ..., divergence ...): use EP.'
     """
-    chosen = _check_engines(engines, isinstance(model, MixtureResult))
+    mixture: Any = model if getattr(model, "hyperparameters", {}) else None
+    chosen = _check_engines(engines, mixture is not None)
     _check_settings(num_warmup, num_samples, num_chains, num_steps, contrast, tolerance)
     ep_key, nuts_key, svi_key = jax.random.split(
         jax.random.key(0) if rng_key is None else rng_key, 3
     )
     lengths = (num_warmup, num_samples, num_chains)
     with _reporting(progress, progress_bar) as report:
-        if isinstance(model, MixtureResult):
+        if mixture is not None:
             _refuse_arguments(args, kwargs, params)
             pairs = contrast == "pairs"
-            return crosscheck_mixture(model, nuts_key, lengths, pairs, tolerance, report)
+            return crosscheck_mixture(mixture, nuts_key, lengths, pairs, tolerance, report)
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
         _refuse_large(ep)
         keys = {"ep": ep_key, "nuts": nuts_key, "svi": svi_key}
@@ -174,7 +175,7 @@ def crosscheck(
 
 
 def _ep_result(
-    model: Callable[..., Any] | EPResult,
+    model: Any,
     rng_key: Array,
     args: tuple,
     kwargs: dict[str, Any],
@@ -183,10 +184,10 @@ def _ep_result(
 ) -> tuple[EPResult, float]:
     """EP's result and the seconds it took.
 
-    It is needed whatever the engines: it says which sites are latent, that they are jointly
-    Gaussian, and at which hyperparameters.
+    `model` is a program or such a result. It is needed whatever the engines: it says which sites
+    are latent, that they are jointly Gaussian, and at which hyperparameters.
     """
-    if isinstance(model, EPResult):
+    if not callable(model):
         _refuse_arguments(args, kwargs, params)
         return model, np.nan
     start = time.perf_counter()
@@ -224,7 +225,7 @@ def _run_engines(
 
 def _refuse_large(ep: EPResult) -> None:
     """Refuse a posterior without covariances before NUTS and SVI take their time over it."""
-    if isinstance(ep, LargeEPResult):
+    if ep.structure != "dense":
         raise TooLargeError(
             f"of {ep.joint_mean.size:,} latents EP keeps no covariances, and NUTS takes very long; "
             "see result.approximation, or check on fewer of them"

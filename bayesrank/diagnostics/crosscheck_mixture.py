@@ -19,7 +19,6 @@ from bayesrank.diagnostics.comparison import (
 )
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.verdict import Sizes, judge
-from bayesrank.infer import IntegratedEPResult
 from bayesrank.infer.spi import (
     FullProgram,
     MixtureResult,
@@ -89,12 +88,8 @@ def _hyperparameters(
     theirs = program.unconstrained(
         {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in names}
     )
-    if isinstance(result, IntegratedEPResult):
-        own, weights = program.unconstrained(result.points), result.weights
-    else:
-        values = result.hyperparameters
-        own = program.unconstrained({k: v.reshape(-1, *v.shape[2:]) for k, v in values.items()})
-        weights = np.full(result.num_samples, 1.0 / result.num_samples)
+    values, weights = result.weighted_points
+    own = program.unconstrained(values)
     comparisons = []
     for name in names:
         contrast = contrast_of(name, theirs[name].shape[1:], False)

@@ -336,7 +336,7 @@ class ArenaRanker(NamedRanker):
         result: Any = self.result
         coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}
         labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
-        if isinstance(result, ArenaFit):
+        if not hasattr(result, "model"):
             return self._estimates(result, labels)
         count = len(result.model_args[1])
         dims = {"f": ["item"], "category_skill": ["category", "item"]}

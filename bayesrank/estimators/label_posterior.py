@@ -127,9 +127,7 @@ def _spreads(phi: Array, covariance: Array, labels: int) -> Array:
 
 def label_posterior(result: EPResult | IntegratedEPResult, basis: Array | None) -> LabelPosterior:
     """Take what forecasts need from the result of an engine."""
-    parts: list[Any] = [(1.0, result.params, result)]
-    if isinstance(result, IntegratedEPResult):
-        parts = list(result.components())
+    parts = list(result.components())
     means, covariances = [], []
     for _, _, moments in parts:
         bias, w = moments.mean["bias"], moments.mean["w"]

@@ -27,7 +27,6 @@ from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
-from bayesrank.infer import LargeEPResult
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
@@ -206,7 +205,7 @@ class SkillRanker(EPEstimator):
         n = check_count(n, "n")
         pairs = None if candidates is None else check_pairs(candidates, len(mean), "candidates")
         compared = np.asarray(result.model_args[1])
-        if isinstance(result, LargeEPResult):
+        if result.structure != "dense":
             factor, diagonal = result.posterior.factors()
             large = FactoredBeliefs(mean, factor, diagonal, noise)
             found = best_pair_batch(large, n, candidates=pairs, exclude=compared)

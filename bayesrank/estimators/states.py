@@ -17,7 +17,7 @@ from bayesrank.estimators.checks import graph_laplacian
 from bayesrank.estimators.columns import linked
 from bayesrank.estimators.skills import posterior_of
 from bayesrank.estimators.times import Clock
-from bayesrank.infer import EPResult, IntegratedEPResult, LargeEPResult
+from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.spi import posterior_from, posterior_state
 from bayesrank.models import (
     dynamic_thurstone,
@@ -50,13 +50,13 @@ _PROGRAMS = {
         thurstone_orders,
     )
 }
-_RESULTS = {each.__name__: each for each in (EPResult, IntegratedEPResult, LargeEPResult)}
+_RESULTS = {each.__name__: each for each in (EPResult, IntegratedEPResult)}
+_RESULTS["LargeEPResult"] = EPResult  # in files of before
 # What the posterior says of itself, or what is written in another form.
 _NO_OPTIONS = {"item_features", "items", "laplacian", "random_state"}
 _FEATURES = {"features": "nd", "feature_mean_": "d", "feature_scale_": "d"}
 _AXES = {
     "joint_mean": "n",
-    "joint_covariance": "nn",
     "weights": "k",
     "component_means": "kn",
     "component_covariances": "knn",
@@ -148,7 +148,7 @@ def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
     names = {name: getattr(ranker, name) for name in _NAMES}
     if not all(isinstance(each, str | int) for some in names.values() for each in some):
         raise ValueError("a name is neither text nor a whole number; rename it to save")
-    averaged = isinstance(ranker.result, IntegratedEPResult)
+    averaged = ranker.hyperparameters_ == "integrate"
     seed = ranker.random_state
     options = {
         "hyperparameters": ranker.hyperparameters,
@@ -210,12 +210,8 @@ def _check_fit(fit: ArenaFit, num_categories: int) -> None:
 
 def _result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
     """Fields of a result by name, with its program as a name and its key as numbers."""
-    large = isinstance(result, LargeEPResult)
-    left_out = "joint_covariance" if large else ""
-    found = {x.name: getattr(result, x.name) for x in fields(result) if x.name != left_out}
-    if large:
-        found["posterior"] = posterior_state(result.posterior)
-        found["log_evidence_error"] = result.log_evidence_error
+    found = {each.name: getattr(result, each.name) for each in fields(result)}
+    found["posterior"] = posterior_state(result.posterior)
     found["model"] = result.model.__name__
     if "rng_key" in found:
         found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
@@ -225,10 +221,14 @@ def _result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
 def _result_from(kind: Any, found: dict[str, Any]) -> Any:
     """Undo `_result_tree`; `kind` is the class."""
     found["model"] = _PROGRAMS[found["model"]]
-    check_axes(found, _AXES, {"n": sum(math.prod(each) for each in found["shapes"].values())})
-    check_covariances(found, "joint_covariance", "component_covariances")
-    if "posterior" in found:
-        found["posterior"] = posterior_from(found["posterior"])
+    size = sum(math.prod(each) for each in found["shapes"].values())
+    check_axes(found, _AXES, {"n": size})
+    check_covariances(found, "component_covariances")
+    if "joint_covariance" in found:  # in files of before
+        found["posterior"] = {"structure": "dense", "covariance": found.pop("joint_covariance")}
+    found["posterior"] = posterior_from(found["posterior"])
+    if found["posterior"].variances.shape != (size,):
+        raise ValueError("its mean and its covariances are of other numbers of latents")
     if "rng_key" in found:
         found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
     return kind(**found)

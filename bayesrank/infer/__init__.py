@@ -4,11 +4,10 @@ from bayesrank.infer.ep import EP as EP
 from bayesrank.infer.hyper.evidence import EvidenceMaximum as EvidenceMaximum
 from bayesrank.infer.hyper.evidence import maximize_evidence as maximize_evidence
 from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
-from bayesrank.infer.hyper.integration_result import IntegratedEPResult as IntegratedEPResult
+from bayesrank.infer.hyper.mixture import IntegratedEPResult as IntegratedEPResult
+from bayesrank.infer.hyper.mixture import NestedEPResult as NestedEPResult
 from bayesrank.infer.hyper.nested import NestedEP as NestedEP
-from bayesrank.infer.hyper.nested_result import NestedEPResult as NestedEPResult
-from bayesrank.infer.large import Approximation as Approximation
-from bayesrank.infer.large import LargeEPResult as LargeEPResult
+from bayesrank.infer.posterior import Approximation as Approximation
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
 from bayesrank.infer.run_warnings import ConvergenceWarning as ConvergenceWarning
@@ -24,7 +23,6 @@ __all__ = [
     "EvidenceMaximum",
     "IntegratedEP",
     "IntegratedEPResult",
-    "LargeEPResult",
     "NestedEP",
     "NestedEPResult",
     "WhitenReparam",

@@ -15,8 +15,8 @@ from bayesrank.infer import sites
 from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
-from bayesrank.infer.large import LargeEPResult
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
+from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.traced import Called, ProgramSource, Traced, trace
@@ -372,10 +372,11 @@ class EP:
         with nullcontext() if callback is None else _CALLBACK.passing_to(callback):
             solved, layout = self.solve_traced(program, params, watched=callback is not None)
         _raise_failed(solved, layout)
-        kept = None
-        if solved.large is not None:
+        if solved.large is None:
+            kept = Kept(DensePosterior(np.asarray(solved.covariance, float)), 0.0)
+        else:
             solved, kept = self._kept(solved, layout.size, program)
-        fields = dict(
+        return EPResult(
             model=self.model,
             model_args=args,
             model_kwargs=dict(kwargs),
@@ -383,11 +384,9 @@ class EP:
             sources=dict(sources or {}),
             num_samples=int(num_samples),
             rng_key=rng_key,
+            **kept._asdict(),
             **found_of(solved, layout, self.tol),
         )
-        if kept is None:
-            return EPResult(joint_covariance=np.asarray(solved.covariance, float), **fields)
-        return LargeEPResult(**kept._asdict(), **fields)
 
     def solve_traced(
         self,

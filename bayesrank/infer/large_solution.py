@@ -14,9 +14,9 @@ from bayesrank._memory import check_room
 from bayesrank.infer import sites
 from bayesrank.infer.gaussian.low_rank import least_residuals
 from bayesrank.infer.gaussian.sparse import NotPositiveError
-from bayesrank.infer.large import (
+from bayesrank.infer.posterior import (
     FactorisedPosterior,
-    LargePosterior,
+    KeptPosterior,
     ProbedPosterior,
     SparseSites,
 )
@@ -59,9 +59,9 @@ class NotProperError(ValueError):
 
 
 class Kept(NamedTuple):
-    """What stands for a joint covariance: attributes of `LargeEPResult`."""
+    """What stands for a joint covariance: attributes of `EPResult`."""
 
-    posterior: LargePosterior
+    posterior: KeptPosterior
     log_evidence_error: float
 
 

@@ -57,14 +57,14 @@ class BoundedMargins(NamedTuple):
 
 
 def bounded_margins(
-    mean: Numbers, covariance: Numbers, ends: tuple[Numbers, Numbers] | None
+    mean: Numbers, variances: Numbers, ends: tuple[Numbers, Numbers] | None
 ) -> BoundedMargins | None:
     """Margins of the latents with bounded support; `ends` (n,) are infinite where there is none."""
     if ends is None:
         return None
     lower, upper = (np.asarray(x, float) for x in ends)
     columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
-    centre, stddev = mean[columns], np.sqrt(np.diagonal(covariance)[columns])
+    centre, stddev = mean[columns], np.sqrt(variances[columns])
     described = zip(centre, stddev, lower[columns], upper[columns], strict=True)
     levels = stats.norm.cdf(_DEVIATES)
     quantiles = [_margin_of(*moments).ppf(levels) for moments in described]
@@ -80,7 +80,7 @@ def drawn(
     """
     root = square_root(covariance)
     draws, logs = mean + white @ root.T, log_gaussian(root, white)
-    bounded = bounded_margins(mean, covariance, ends)
+    bounded = bounded_margins(mean, np.diagonal(covariance), ends)
     if bounded is None:
         return draws, logs
     return np.asarray(bounded.put(draws)), logs - bounded.log_slope(draws)

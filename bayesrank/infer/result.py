@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,13 +17,15 @@ from jax import Array
 from numpy.typing import ArrayLike
 from numpyro.diagnostics import print_summary
 
+from bayesrank._memory import TooLargeError
 from bayesrank._stack import outside
 from bayesrank.infer.export import EPGuide, held_fixed, nuts_settings
 from bayesrank.infer.margins import BoundedMargins, bounded_margins, square_root
+from bayesrank.infer.posterior import Approximation, KeptPosterior
 from bayesrank.infer.summary import as_html, as_text
 from bayesrank.infer.white.trust import Trust, trust_in
 
-__all__ = ["AccuracyWarning", "EPResult", "GaussianMoments", "judged"]
+__all__ = ["AccuracyWarning", "MixtureComponent", "EPResult", "GaussianMoments", "judged"]
 
 # Up to here a look at the posterior's accuracy takes a few seconds.
 _MOST_LATENTS = 500
@@ -42,13 +44,40 @@ class GaussianMoments:
     ----------
     shapes
         Shape of every latent site, in the order of the joint posterior.
-    joint_mean, joint_covariance
-        Of all latents laid end to end, shapes (n,) and (n, n), float64.
+    joint_mean
+        Of all latents laid end to end, shape (n,), float64.
+    posterior
+        Their covariances, or what stands for these.
     """
 
     shapes: dict[str, tuple[int, ...]]
     joint_mean: np.ndarray = field(repr=False)
-    joint_covariance: np.ndarray = field(repr=False)
+    posterior: KeptPosterior = field(repr=False)
+
+    @property
+    def structure(self) -> str:
+        """How the posterior is kept, as `EP` says; "dense" wherever all covariances are."""
+        return self.posterior.structure
+
+    @property
+    def joint_covariance(self) -> np.ndarray:
+        """Covariances of all latents, shape (n, n); where they are not kept, up to 5,000 latents.
+
+        Raises
+        ------
+        TooLargeError
+            If there are more.
+        """
+        return self.posterior.covariance()
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """How the posterior is kept, and what that costs in accuracy.
+
+        Without covariances it is judged on 16 pairs that have met and 16 that never have, each by
+        a solution of its own: some seconds.
+        """
+        return self.posterior.approximation()
 
     @property
     def latent_sites(self) -> tuple[str, ...]:
@@ -58,7 +87,7 @@ class GaussianMoments:
     @cached_property
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior mean of each latent site, in its own shape."""
-        return {k: self.joint_mean[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
+        return self.by_site(self.joint_mean)
 
     @cached_property
     def covariance(self) -> dict[str, np.ndarray]:
@@ -71,8 +100,7 @@ class GaussianMoments:
     @cached_property
     def stddev(self) -> dict[str, np.ndarray]:
         """Posterior standard deviation of each latent site, in its own shape."""
-        stddev = np.sqrt(np.diagonal(self.joint_covariance))
-        return {k: stddev[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
+        return self.by_site(np.sqrt(self.posterior.variances))
 
     @property
     def _spans(self) -> dict[str, slice]:
@@ -84,7 +112,12 @@ class GaussianMoments:
         return spans
 
     def difference(
-        self, first: ArrayLike, second: ArrayLike, *, site: str | None = None
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        *,
+        site: str | None = None,
+        exact: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Posterior means and standard deviations of differences of latents.
 
@@ -94,6 +127,10 @@ class GaussianMoments:
             Numbers of latents in their site, laid end to end: integers, or arrays of shape (m,).
         site
             Name of the site; it may be left out where there is one.
+        exact
+            Where covariances are not kept, whether to solve for each pair, which is right given
+            EP's sites and takes some tens of milliseconds a pair; else standard deviations are as
+            good as `approximation` says, of a million pairs in a second.
 
         Returns
         -------
@@ -106,9 +143,8 @@ class GaussianMoments:
             If `site` is left out where there are several, or is none, or a number is out of range.
         """
         first, second = self._numbers(first, second, site)
-        covariance = self.joint_covariance
-        own = covariance[first, first] + covariance[second, second]
-        variance = np.maximum(own - 2 * covariance[first, second], 0.0)
+        flat = first.ravel(), second.ravel()
+        variance = self.posterior.pair_variances(*flat, exact=exact).reshape(first.shape)
         return self.joint_mean[first] - self.joint_mean[second], np.sqrt(variance)
 
     def _numbers(
@@ -129,12 +165,30 @@ class GaussianMoments:
                 raise ValueError(f"{name} is out of range: {site!r} has latents 0 to {count - 1}")
         return span.start + first, span.start + second
 
-    def by_site(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+    def by_site(self, draws: Any) -> dict[str, Any]:
         """Cut joint draws of shape (..., n) into those of each site."""
         return {
             k: draws[..., s].reshape((*draws.shape[:-1], *self.shapes[k]))
             for k, s in self._spans.items()
         }
+
+
+class MixtureComponent(NamedTuple):
+    """The posterior at one value of the hyperparameters.
+
+    Attributes
+    ----------
+    weight
+        Its share of the mixture.
+    params
+        Values of all hyperparameters, those held fixed included.
+    moments
+        Mean and covariance of the latents given these.
+    """
+
+    weight: float
+    params: dict[str, np.ndarray]
+    moments: GaussianMoments
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -149,7 +203,7 @@ class EPResult(GaussianMoments):
         Values of the hyperparameters that the posterior is conditional on, given or chosen.
     free_params
         Names of those that are `sample` sites with a prior, not given by the caller.
-    shapes, joint_mean, joint_covariance
+    shapes, joint_mean, posterior
         See `GaussianMoments`.
     sites
         For each observed site that has factors, their site parameters ``(tau, nu)`` of margins
@@ -157,6 +211,8 @@ class EPResult(GaussianMoments):
     log_evidence
         EP's approximation of the log of the integral of the program's density over the latents, in
         nats.
+    log_evidence_error
+        Its standard error, where a log determinant is estimated.
     missed_mass
         Sites of which a factor's quadrature missed more than a hundredth of the mass, with the
         largest share, by a look over a grid at the end. Such an answer leaves a part out.
@@ -190,10 +246,12 @@ class EPResult(GaussianMoments):
         is bounded.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
-    structure
-        How the posterior is kept, as `EP` says; "dense" wherever all covariances are.
-    has_slopes
-        Whether the derivative of the log evidence is estimated from draws of the posterior.
+
+    Notes
+    -----
+    Of many latents the covariances may not be kept (`structure`). Means, standard deviations,
+    differences and draws are there of any number; what needs all covariances is refused beyond
+    5,000 latents, and `trust` gives way to `approximation`.
     """
 
     model: Callable[..., Any]
@@ -217,9 +275,16 @@ class EPResult(GaussianMoments):
     ends: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     num_samples: int
     rng_key: Array = field(repr=False)
+    log_evidence_error: float = 0.0
 
-    structure = "dense"
-    has_slopes = False
+    @property
+    def hyperparameters(self) -> dict[str, np.ndarray]:
+        """Draws of hyperparameters: there are none, as `params` are held fixed."""
+        return {}
+
+    def components(self) -> Iterator[MixtureComponent]:
+        """The Gaussians that the posterior is a mixture of: one."""
+        yield MixtureComponent(1.0, self.params, self)
 
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Independent draws from the posterior; the same ones at every call.
@@ -245,10 +310,8 @@ class EPResult(GaussianMoments):
 
     @cached_property
     def _draws(self) -> dict[str, np.ndarray]:
-        size = self.joint_mean.size
+        draws = self.joint_mean + self.posterior.sample(self.rng_key, self.num_samples)
         with jax.enable_x64(True):
-            normal = jax.random.normal(self.rng_key, (self.num_samples, size), dtype=float)
-            draws = self.joint_mean + np.asarray(normal) @ square_root(self.joint_covariance).T
             return self.by_site(np.asarray(self._within_support(draws)))
 
     def _within_support(self, draws: Any) -> Any:
@@ -256,7 +319,7 @@ class EPResult(GaussianMoments):
 
     @cached_property
     def _bounded(self) -> BoundedMargins | None:
-        return bounded_margins(self.joint_mean, self.joint_covariance, self.ends)
+        return bounded_margins(self.joint_mean, self.posterior.variances, self.ends)
 
     def quantiles(
         self, function: Callable[[dict[str, Any]], Any], probabilities: Sequence[float]
@@ -316,8 +379,7 @@ class EPResult(GaussianMoments):
             infer={"is_auxiliary": True},
         )
         joint = self._within_support(self.joint_mean + square_root(self.joint_covariance) @ white)
-        values = {k: joint[s].reshape(self.shapes[k]) for k, s in self._spans.items()}
-        for name, value in {**values, **self.params}.items():
+        for name, value in {**self.by_site(joint), **self.params}.items():
             numpyro.sample(name, dist.Delta(value, event_dim=np.ndim(value)))
 
     def autoguide(self, prefix: str = "auto") -> EPGuide:
@@ -373,6 +435,8 @@ class EPResult(GaussianMoments):
         ------
         ValueError
             If the result keeps no posterior of some latents (`eliminated_sites`).
+        TooLargeError
+            If the covariances are not kept: see `approximation`.
 
         Warns
         -----
@@ -380,6 +444,12 @@ class EPResult(GaussianMoments):
             If the posterior is off by more than 0.1 standard deviations in a mean, or by more than
             15% in a standard deviation; or if the weights are too uneven to tell.
         """
+        if self.structure != "dense":
+            raise TooLargeError(
+                f"the accuracy of {self.joint_mean.size:,} latents is not looked into by "
+                "importance sampling; see approximation, or run EP(model, structure='dense') on "
+                "fewer of them"
+            )
         missed = max(self.missed_mass.values(), default=0.0)
         error = max(self.moment_errors.values(), default=0.0)
         return judged(
@@ -391,10 +461,15 @@ class EPResult(GaussianMoments):
     def _is_cheap_to_judge(self) -> bool:
         factors = sum(np.size(tau) for tau, _ in self.sites.values())
         few = self.joint_mean.size <= _MOST_LATENTS and factors <= _MOST_FACTORS
-        return few and not self.eliminated_sites
+        return few and self.structure == "dense" and not self.eliminated_sites
 
     def _known_trust(self) -> str:
-        return str(self.trust) if "trust" in self.__dict__ else ""
+        """What has been found out about the accuracy, or where to look."""
+        if self.structure == "dense":
+            return str(self.trust) if "trust" in self.__dict__ else ""
+        if "approximation" in self.__dict__:
+            return str(self.approximation)
+        return f"{self.structure}, without covariances; see result.approximation"
 
     def __repr__(self) -> str:
         """Show the sites and what became of each, twenty at most."""

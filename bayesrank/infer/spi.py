@@ -8,8 +8,7 @@ from bayesrank.infer.gaussian.protocol import SiteTerm as SiteTerm
 from bayesrank.infer.gaussian.rows import Rows as Rows
 from bayesrank.infer.hyper.hyperparameters import inventory_of as inventory_of
 from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
-from bayesrank.infer.large_state import posterior_from as posterior_from
-from bayesrank.infer.large_state import posterior_state as posterior_state
+from bayesrank.infer.posterior import DensePosterior as DensePosterior
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.arguments import as_working_dtype as as_working_dtype
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
@@ -28,6 +27,8 @@ from bayesrank.infer.sites import log_sites as log_sites
 from bayesrank.infer.sites import match as match
 from bayesrank.infer.sites import next_damping as next_damping
 from bayesrank.infer.sites import propose as propose
+from bayesrank.infer.state import posterior_from as posterior_from
+from bayesrank.infer.state import posterior_state as posterior_state
 from bayesrank.infer.white.engines import run_nuts as run_nuts
 from bayesrank.infer.white.engines import run_svi as run_svi
 from bayesrank.infer.white.full import FullProgram as FullProgram
@@ -43,6 +44,7 @@ __all__ = [
     "Block",
     "Called",
     "DenseGaussian",
+    "DensePosterior",
     "FullProgram",
     "Importance",
     "MOST_DENSE",

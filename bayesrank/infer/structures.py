@@ -9,7 +9,6 @@ from jax import Array, lax
 from jax.sharding import Mesh
 
 from bayesrank.infer import sites
-from bayesrank.infer.gaussian.inverted import for_many_sweeps
 from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.sharded import ShardedRows
 from bayesrank.infer.missed import Faults
@@ -80,7 +79,7 @@ def sweep_on(problem: Problem, settings: SweepSettings, init_sites: Sites | None
     gaussian = all(block.gaussian for block in problem.blocks)
     exact = gaussian and prior.keeps_covariances and problem.power == settings.damping == 1
     if not exact:
-        problem = problem._replace(prior=for_many_sweeps(prior))
+        problem = problem._replace(prior=prior.prepared())
     if init_sites is not None:
         state = sites.restart(problem, state, init_sites)
     if exact:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from bayesrank.infer.result import EPResult
+
 __all__ = [
-    "Described",
     "SiteRow",
     "as_html",
     "as_text",
@@ -20,35 +22,6 @@ __all__ = [
 ]
 
 _MOST_ROWS = 20
-
-
-class Described(Protocol):
-    """The attributes of `EPResult` that are shown."""
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]: ...  # noqa: D102
-    @property
-    def params(self) -> dict[str, np.ndarray]: ...  # noqa: D102
-    @property
-    def sources(self) -> dict[str, str]: ...  # noqa: D102
-    @property
-    def free_params(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def dropped_sites(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def eliminated_sites(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def log_evidence(self) -> float: ...  # noqa: D102
-    @property
-    def converged(self) -> bool: ...  # noqa: D102
-    @property
-    def num_sweeps(self) -> int: ...  # noqa: D102
-    @property
-    def power(self) -> float: ...  # noqa: D102
-    @property
-    def missed_mass(self) -> dict[str, float]: ...  # noqa: D102
-    @property
-    def moment_errors(self) -> dict[str, float]: ...  # noqa: D102
 
 
 class SiteRow(NamedTuple):
@@ -69,7 +42,7 @@ class SiteRow(NamedTuple):
     detail: str
 
 
-def site_rows(result: Described) -> list[SiteRow]:
+def site_rows(result: EPResult) -> list[SiteRow]:
     """List the unobserved sites and the hyperparameters of a program, and what became of each."""
     rows = [
         SiteRow(name, "inferred", shape_in_words(shape)) for name, shape in result.shapes.items()
@@ -86,7 +59,7 @@ def site_rows(result: Described) -> list[SiteRow]:
     return rows
 
 
-def as_text(result: Described, trust: str = "", most: int | None = _MOST_ROWS) -> str:
+def as_text(result: EPResult, trust: str = "", most: int | None = _MOST_ROWS) -> str:
     """Lay out the sites below each other.
 
     Parameters
@@ -112,7 +85,7 @@ def rows_as_text(rows: list[SiteRow], most: int | None = _MOST_ROWS) -> list[str
     return lines
 
 
-def as_html(result: Described, trust: str = "") -> str:
+def as_html(result: EPResult, trust: str = "") -> str:
     """Lay out the sites as a table of HTML; parameters as for `as_text`."""
     body = "".join(_html_row("td", row) for row in site_rows(result))
     notes = "".join(f"<p>{escape(line)}</p>" for line in _trust_lines(trust))
@@ -129,7 +102,7 @@ def _trust_lines(trust: str) -> list[str]:
     return [f"How far to trust it: {trust}"] if trust else []
 
 
-def _outcome(result: Described) -> str:
+def _outcome(result: EPResult) -> str:
     ended = "converged" if result.converged else "NOT converged"
     power = "" if result.power == 1 else f" with power {result.power:g}"
     sweeps = f"after {result.num_sweeps} sweeps{power}"

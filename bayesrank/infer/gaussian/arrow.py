@@ -183,6 +183,10 @@ class ArrowPrior(NamedTuple):
         """Of all latents, shape (n,)."""
         return jnp.concatenate([self.core.variances, self.own])
 
+    def prepared(self) -> ArrowPrior:
+        """Itself."""
+        return self
+
     def alone(self, terms: Sequence[SiteTerm] = ()) -> ArrowGaussian:
         """The prior as a posterior."""
         core, own = self.core.alone(), self.own[self.groups.latent]

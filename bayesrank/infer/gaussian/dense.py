@@ -15,20 +15,29 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 
+from bayesrank.infer.gaussian.factorised import FactorisedPrior
 from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
 __all__ = [
     "DenseGaussian",
     "DensePrior",
+    "DiagonalPrior",
+    "InvertedPrior",
     "exceeds_rounding",
+    "inverse_and_pivots",
     "product",
     "rest_of_derivative",
     "square_root",
     "summed",
     "unmultiplied",
 ]
+
+# LAPACK inverts blocks of this size. Products take a quarter of its time a flop, and compiling
+# them half a second.
+LARGEST_BLOCK = 400
 
 
 class DenseGaussian(NamedTuple):
@@ -113,6 +122,12 @@ class DensePrior(NamedTuple):
     def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
         """Multiply by sites, by one LU factorisation of ``I + K S``; see `multiply`."""
         return self.multiply(*summed(terms))
+
+    def prepared(self) -> Any:
+        """With its inverse; of few latents, compiling that would take longer than all sweeps."""
+        if self.size <= LARGEST_BLOCK:
+            return self
+        return InvertedPrior(self, *_inverted(self.covariance))
 
     def multiply(self, precision: Array, shift: Array) -> DenseGaussian:
         """Multiply by ``exp(psi' x - x' S x / 2)``.
@@ -208,3 +223,219 @@ def _normaliser_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tupl
     slope = jnp.outer(pull, pull) - precision + precision @ posterior.covariance @ precision
     change = 0.5 * jnp.sum(slope * d_covariance)
     return _normaliser(*primals), change + rest_of_derivative(posterior, d_precision, d_shift)
+
+
+class DiagonalPrior(NamedTuple):
+    """``N(0, D D)`` with a diagonal ``D``, see `bayesrank.infer.gaussian.protocol.Prior`.
+
+    Attributes
+    ----------
+    variances
+        The diagonal of ``D D``, shape (n,).
+    """
+
+    variances: Array
+
+    on_host, keeps_covariances = False, True
+    serves = ("factorised", "probes")
+
+    @property
+    def size(self) -> int:
+        """Number of latents."""
+        return self.variances.shape[0]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.variances.dtype
+
+    def dense(self) -> DensePrior:
+        """The same with all covariances."""
+        return DensePrior(jnp.diag(self.variances))
+
+    def without_covariances(self) -> FactorisedPrior:
+        """The same, whose posterior is kept latent by latent."""
+        return FactorisedPrior(self.variances)
+
+    def prepared(self) -> DiagonalPrior:
+        """Itself."""
+        return self
+
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
+        """The prior as a posterior."""
+        return unmultiplied(jnp.diag(self.variances))
+
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
+        """Multiply by sites, by a Cholesky factorisation of ``I + D S D``."""
+        precision, shift = summed(terms)
+        identity, root = jnp.eye(self.size, dtype=self.dtype), jnp.sqrt(self.variances)
+        scaled = identity + root[:, None] * precision * root
+        inverse, pivots = inverse_and_pivots(scaled)
+        known = exceeds_rounding(pivots, jnp.diagonal(scaled))
+        return product(root[:, None] * inverse * root, shift, pivots, known)
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: DenseGaussian) -> Array:
+        """The normaliser, differentiable, as that of a dense prior."""
+        fixed = lax.stop_gradient(posterior)
+        return _diagonal_normaliser(self.variances, *summed(terms), fixed)
+
+
+@jax.custom_jvp
+def _diagonal_normaliser(variances: Array, precision: Array, shift: Array, posterior: Any) -> Array:
+    del variances, precision, shift
+    return posterior.log_normaliser
+
+
+@_diagonal_normaliser.defjvp
+def _diagonal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    _, precision, shift, posterior = primals
+    d_variances, d_precision, d_shift, _ = tangents
+    pull = shift - precision @ posterior.mean
+    widened = jnp.sum((precision @ posterior.covariance) * precision, axis=1)
+    slope = pull**2 - jnp.diagonal(precision) + widened
+    change = 0.5 * slope @ d_variances
+    value = _diagonal_normaliser(*primals)
+    return value, change + rest_of_derivative(posterior, d_precision, d_shift)
+
+
+class InvertedPrior(NamedTuple):
+    """A `DensePrior` with its inverse, for many products with sites; it is not differentiated.
+
+    Prior times sites has the covariance ``(K^-1 + S)^-1``, in half the time that ``I + K S`` takes
+    to solve with. Rounding leaves enough of ``K^-1`` where no latent is nearly determined by the
+    others; where one is, or ``K`` is singular, `DensePrior` serves.
+
+    Attributes
+    ----------
+    prior
+        The prior.
+    precision
+        The inverse of its covariance, shape (n, n).
+    pivots
+        Of the covariance, shape (n,); see `inverse_and_pivots`.
+    trusted
+        Whether the inverse is good enough.
+    """
+
+    prior: DensePrior
+    precision: Array
+    pivots: Array
+    trusted: Array
+
+    on_host, keeps_covariances = False, True
+
+    @property
+    def size(self) -> int:
+        """Number of latents."""
+        return self.prior.size
+
+    @property
+    def dtype(self) -> Any:
+        """Type of its numbers."""
+        return self.prior.dtype
+
+    def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
+        """The prior as a posterior."""
+        return self.prior.alone()
+
+    def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
+        """Multiply by sites."""
+        return lax.cond(self.trusted, self._multiply, self.prior.multiply, *summed(terms))
+
+    def _multiply(self, precision: Array, shift: Array) -> DenseGaussian:
+        total = self.precision + precision
+        covariance, pivots = inverse_and_pivots(total)
+        # Precise data of differences leave the level known as the prior knows it, which rounding
+        # has taken from the sum. Sites that leave no proper posterior are NaN, and go to LU too.
+        return lax.cond(
+            _trustworthy(total, covariance),
+            self._inverted,
+            lambda covariance, pivots, shift, precision: self.prior.multiply(precision, shift),
+            *(covariance, pivots, shift, precision),
+        )
+
+    def _inverted(
+        self, covariance: Array, pivots: Array, shift: Array, precision: Array
+    ) -> DenseGaussian:
+        del precision
+        covariance = 0.5 * (covariance + covariance.T)
+        return product(covariance, shift, pivots * self.pivots, jnp.all(pivots > 0))
+
+    def log_normaliser(self, terms: Sequence[SiteTerm], posterior: DenseGaussian) -> Array:
+        """The normaliser, differentiable, as that of the prior."""
+        return self.prior.log_normaliser(terms, posterior)
+
+
+@custom_vmap
+def _inverted(covariance: Array) -> tuple[Array, Array, Array]:
+    precision, pivots = inverse_and_pivots(covariance)
+    return precision, pivots, _trustworthy(precision, covariance)
+
+
+def _trustworthy(precision: Array, covariance: Array) -> Array:
+    """Whether rounding has left enough of one of these, computed as the other's inverse."""
+    # A latent's variance, as a multiple of what is left of it given all others, and so of rounding.
+    determined = jnp.max(jnp.diagonal(precision) * jnp.diagonal(covariance))
+    eps = jnp.finfo(covariance.dtype).eps
+    return determined * covariance.shape[0] * eps < eps**0.375
+
+
+@_inverted.def_vmap
+def _not_inverted(
+    axis_size: int, in_batched: list[bool], covariance: Array
+) -> tuple[tuple[Array, Array, Array], tuple[bool, bool, bool]]:
+    """None of a batch is trusted: `lax.cond` would go both ways for all, were some."""
+    del axis_size, in_batched
+    precision = jnp.zeros(covariance.shape[1:], covariance.dtype)
+    return (precision, precision[0], jnp.zeros((), bool)), (False, False, False)
+
+
+def inverse_and_pivots(matrix: Array) -> tuple[Array, Array]:
+    r"""Invert a symmetric positive definite matrix by halves.
+
+    With the roots ``U U' = A^-1`` and ``V V' = (D - X X')^-1``, and ``X = B U``, the inverse is
+
+    .. math:: \begin{pmatrix} A & B' \\ B & D \end{pmatrix}^{-1} = R R', \quad
+        R = \begin{pmatrix} U & -U X' V \\ 0 & V \end{pmatrix}
+
+    Products with ``A^-1`` itself in place of its root would lose as many digits again as the
+    condition number has.
+
+    Parameters
+    ----------
+    matrix
+        Shape (n, n).
+
+    Returns
+    -------
+    tuple
+        The inverse (n, n), and the squared diagonal of the Cholesky factor (n,), whose product is
+        the determinant; NaN where the matrix is not positive definite.
+    """
+    _, inverse, pivots = _by_halves(matrix)
+    return inverse, pivots
+
+
+def _by_halves(matrix: Array) -> tuple[Array, Array, Array]:
+    """An upper triangular root of the inverse, the inverse and the pivots."""
+    size = matrix.shape[0]
+    if size <= LARGEST_BLOCK:
+        factor = lax.linalg.cholesky(matrix, symmetrize_input=False)
+        root = lax.linalg.triangular_solve(
+            factor,
+            jnp.eye(size, dtype=matrix.dtype),
+            left_side=True,
+            lower=True,
+            transpose_a=True,
+        )
+        return root, root @ root.T, jnp.diagonal(factor) ** 2
+    half = size // 2
+    upper, first, pivots = _by_halves(matrix[:half, :half])
+    below = matrix[half:, :half] @ upper
+    lower, second, more = _by_halves(matrix[half:, half:] - below @ below.T)
+    # A product whose left side is transposed would take XLA twice as long on a CPU.
+    across = -(upper @ below.T) @ lower
+    corner = across @ lower.T
+    inverse = jnp.block([[first + across @ across.T, corner], [corner.T, second]])
+    root = jnp.block([[upper, across], [jnp.zeros_like(across.T), lower]])
+    return root, inverse, jnp.concatenate([pivots, more])

@@ -140,6 +140,10 @@ class FactorisedPrior(NamedTuple):
         """Type of its numbers."""
         return self.variances.dtype
 
+    def prepared(self) -> FactorisedPrior:
+        """Itself."""
+        return self
+
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The prior as a posterior."""
         none = (jnp.zeros_like(term.rows.values) for term in terms)

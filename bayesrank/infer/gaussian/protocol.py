@@ -115,6 +115,10 @@ class Prior(Protocol):
         """Whether its posteriors know the covariances of all latents, so that they are exact."""
         ...
 
+    def prepared(self) -> Prior:
+        """The same, ready for many products with sites; by default itself."""
+        ...
+
     def alone(self, terms: Sequence[SiteTerm] = ()) -> Gaussian:
         """The prior as a posterior, where all sites are one."""
         ...

@@ -47,6 +47,8 @@ class _Fixed(NamedTuple):
 class EstimatedEvidence(Hyperparameters):
     """Hyperparameters of a program whose posterior is kept without covariances."""
 
+    by_slopes = True
+
     def evaluate_with_gradient(
         self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
     ) -> tuple[EvidenceEvaluation, np.ndarray]:

@@ -287,7 +287,7 @@ class _Search:
         # so that a run at those that are learned shares its code.
         first = engine.run_traced(program, start, jax.random.key(0), *called)
         warn_of(first, tol=engine.tol, structure=engine.structure)
-        if first.has_slopes and not jacobian:
+        if first.posterior.has_slopes and not jacobian:
             self.free = EstimatedEvidence(engine, program, params)
         self.first = self.free.flatten(start)
         self.sites = first_sites(first.sites)
@@ -316,7 +316,7 @@ class _Search:
 
     def climb(self, start: np.ndarray, max_steps: int, tol: float) -> _SearchEnd:
         """Run the optimiser from one point."""
-        if isinstance(self.free, EstimatedEvidence):
+        if self.free.by_slopes:
             return self._climb_by_slopes(start, max_steps, _NATS * tol)
         first, slope = self.evaluate(start)
         if not first.usable:

@@ -155,7 +155,11 @@ class Hyperparameters(Vector):
     ----------
     inventory
         The program's sites.
+    by_slopes
+        Whether gradients are estimates, and so not those of the values.
     """
+
+    by_slopes = False
 
     def __init__(
         self,

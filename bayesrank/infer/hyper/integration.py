@@ -44,10 +44,11 @@ from bayesrank.infer.hyper.hyperparameters import (
     engine_from,
     not_integrated,
 )
-from bayesrank.infer.hyper.integration_result import IntegratedEPResult
+from bayesrank.infer.hyper.mixture import IntegratedEPResult
 from bayesrank.infer.hyper.proposal import Proposal
 from bayesrank.infer.hyper.weighted import Weighted, weigh
 from bayesrank.infer.margins import drawn
+from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
 from bayesrank.infer.run_warnings import ConvergenceWarning
@@ -205,7 +206,7 @@ class IntegratedEP:
         return IntegratedEPResult(
             shapes=moments.shapes,
             joint_mean=moments.joint_mean,
-            joint_covariance=moments.joint_covariance,
+            posterior=moments.posterior,
             model=self.engine.model,
             model_args=survey.args,
             model_kwargs=survey.kwargs,
@@ -326,7 +327,7 @@ def _moments_of(
     centre = weights @ means
     between = means - centre
     covariance = np.tensordot(weights, covariances, 1) + (between.T * weights) @ between
-    return GaussianMoments(shapes=shapes, joint_mean=centre, joint_covariance=covariance)
+    return GaussianMoments(shapes=shapes, joint_mean=centre, posterior=DensePosterior(covariance))
 
 
 def _that_count(weights: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpyro.diagnostics import print_summary
 
-from bayesrank.infer.result import GaussianMoments, judged
+from bayesrank.infer.posterior import DensePosterior
+from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
 from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
 from bayesrank.infer.white.trust import Trust, trust_in_draws
 
-__all__ = ["MixtureResult"]
+__all__ = ["IntegratedEPResult", "MixtureResult", "NestedEPResult"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -28,7 +29,7 @@ class MixtureResult(GaussianMoments):
         The program and what it was called with.
     params
         Values of the hyperparameters that were held fixed: those given, and `param` sites.
-    shapes, joint_mean, joint_covariance
+    shapes, joint_mean, posterior
         Of the latents, as in `EPResult`: here the moments of the mixture.
     log_evidence
         Log of the integral of the program's density over latents and hyperparameters, in nats, by
@@ -83,11 +84,22 @@ class MixtureResult(GaussianMoments):
         chains, draws = next(iter(self.hyperparameters.values())).shape[:2]
         return chains * draws
 
+    @property
+    def weighted_points(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Values of the hyperparameters, shapes (K,) + their own, and their weights (K,)."""
+        count = self.num_samples
+        points = {k: v.reshape(count, *v.shape[2:]) for k, v in self.hyperparameters.items()}
+        return points, np.full(count, 1.0 / count)
+
     @cached_property
     def hyperparameter_moments(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Posterior mean and standard deviation of each hyperparameter."""
-        axes = (0, 1)
-        return {k: (v.mean(axis=axes), v.std(axis=axes)) for k, v in self.hyperparameters.items()}
+        points, weights = self.weighted_points
+        moments = {}
+        for name, values in points.items():
+            mean = np.tensordot(weights, values, 1)
+            moments[name] = mean, np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
+        return moments
 
     @cached_property
     def mean(self) -> dict[str, np.ndarray]:
@@ -163,3 +175,77 @@ class MixtureResult(GaussianMoments):
             sys.stdout.write("It has not converged: what follows is of the draws that there are.\n")
         trust = str(self.trust) if "trust" in self.__dict__ else "not looked into; see result.trust"
         sys.stdout.write(f"How far to trust it: {trust}\n")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class IntegratedEPResult(MixtureResult):
+    """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
+
+    Attributes
+    ----------
+    converged
+        Whether EP converged at all points that count, and the weights can be relied on: their
+        Pareto tail is below 0.7, and the effective number of points is no smaller than was asked
+        for.
+    effective_points
+        Effective number of points, ``1 / sum w^2``.
+    mode
+        Most probable hyperparameters, on their unconstrained scale.
+    weights
+        Weights of the points, shape (K,), adding up to one.
+    points
+        Values of the hyperparameters there, shapes (K,) + their own.
+    component_means, component_covariances
+        EP's posterior of all latents there, shapes (K, n) and (K, n, n).
+    num_evaluations
+        Number of values of the hyperparameters at which EP was run, the search included.
+
+    Notes
+    -----
+    The other attributes are those of `MixtureResult`. Moments are
+    those of the weighted points; of the draws, each belongs to one of the points.
+    """
+
+    effective_points: float
+    mode: dict[str, np.ndarray]
+    weights: np.ndarray
+    points: dict[str, np.ndarray]
+    component_means: np.ndarray
+    component_covariances: np.ndarray
+    num_evaluations: int
+
+    @property
+    def weighted_points(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Values of the hyperparameters, shapes (K,) + their own, and their weights (K,)."""
+        return self.points, self.weights
+
+    def components(self) -> Iterator[MixtureComponent]:
+        """The Gaussians that the posterior is a mixture of."""
+        for number, weight in enumerate(self.weights):
+            at = {name: values[number] for name, values in self.points.items()}
+            moments = GaussianMoments(
+                shapes=self.shapes,
+                joint_mean=self.component_means[number],
+                posterior=DensePosterior(self.component_covariances[number]),
+            )
+            yield MixtureComponent(float(weight), {**self.params, **at}, moments)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class NestedEPResult(MixtureResult):
+    """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
+
+    Attributes
+    ----------
+    converged
+        Whether EP converged at every draw, no trajectory diverged, and R-hat (where there are
+        several chains) is below 1.05 for every hyperparameter.
+    num_divergent
+        Number of draws that ended a divergent trajectory.
+
+    Notes
+    -----
+    The other attributes are those of `MixtureResult`.
+    """
+
+    num_divergent: int

@@ -38,8 +38,9 @@ from bayesrank.infer.hyper.hyperparameters import (
     engine_from,
     not_integrated,
 )
-from bayesrank.infer.hyper.nested_result import NestedEPResult
+from bayesrank.infer.hyper.mixture import NestedEPResult
 from bayesrank.infer.margins import drawn
+from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments
 from bayesrank.infer.run_warnings import ConvergenceWarning
 from bayesrank.infer.sites import Sites
@@ -157,7 +158,7 @@ class NestedEP:
         result = NestedEPResult(
             shapes=latents.moments.shapes,
             joint_mean=latents.moments.joint_mean,
-            joint_covariance=latents.moments.joint_covariance,
+            posterior=latents.moments.posterior,
             model=self.engine.model,
             model_args=args,
             model_kwargs=kwargs,
@@ -222,7 +223,9 @@ class NestedEP:
         centre = np.mean(means, axis=0)
         between = np.stack(means) - centre
         spread = spread + between.T @ between / len(means)
-        moments = GaussianMoments(shapes=shapes, joint_mean=centre, joint_covariance=spread)
+        moments = GaussianMoments(
+            shapes=shapes, joint_mean=centre, posterior=DensePosterior(spread)
+        )
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
         return _Latents(moments, moments.by_site(stacked), logs, unconverged)

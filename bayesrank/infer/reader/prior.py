@@ -17,8 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import transforms
 
-from bayesrank.infer.gaussian.dense import DensePrior
-from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.dense import DensePrior, DiagonalPrior
 from bayesrank.infer.gaussian.low_rank import LowRank, LowRankPrior
 
 __all__ = [

@@ -20,8 +20,7 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.infer.gaussian.arrow import ArrowPrior, one_group_each
-from bayesrank.infer.gaussian.dense import DensePrior
-from bayesrank.infer.gaussian.diagonal import DiagonalPrior
+from bayesrank.infer.gaussian.dense import DensePrior, DiagonalPrior
 from bayesrank.infer.gaussian.factorised import merged
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.affine import Degree

@@ -17,7 +17,6 @@ import jax.scipy.linalg
 import numpy as np
 from jax import Array
 
-from bayesrank.infer.gaussian.diagonal import DiagonalPrior
 from bayesrank.infer.gaussian.low_rank import LowRank, LowRankPrior
 from bayesrank.infer.reader.affine import Affine
 from bayesrank.infer.reader.conditionals import conditional, gaussian_local, parents_of
@@ -119,12 +118,10 @@ def _spelt_out(joint: Joint, tables: Tables, shared: set[str]) -> Joint:
 def _rooted(conditionals: Sequence[Any]) -> tuple[Array, Array]:
     """Mean of latents that are drawn one after another, and a root of their covariance."""
     loc, prior = joint_prior(conditionals)
-    if isinstance(prior, DiagonalPrior):
-        return loc, jnp.diag(jnp.sqrt(prior.variances))
-    dense = prior.dense() if isinstance(prior, LowRankPrior) else prior
+    covariance = prior.dense().covariance
     # Latents on a subspace, as of a `ZeroSumNormal`, have a root too.
-    jitter = jnp.finfo(loc.dtype).eps ** 0.75 * jnp.diag(jnp.diagonal(dense.covariance))
-    return loc, jnp.linalg.cholesky(dense.covariance + jitter)
+    jitter = jnp.finfo(loc.dtype).eps ** 0.75 * jnp.diag(jnp.diagonal(covariance))
+    return loc, jnp.linalg.cholesky(covariance + jitter)
 
 
 def _rows_of(name: str, tables: Tables, shared: list[str], of_shared: _SitePrior) -> _SitePrior:

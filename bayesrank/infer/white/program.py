@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,10 @@ from bayesrank.infer.reader.arguments import as_working_dtype
 from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.reparam import whiten
 
-__all__ = ["Density", "EPPosterior", "WhiteProgram", "split", "white_posterior", "white_program"]
+if TYPE_CHECKING:
+    from bayesrank.infer.result import EPResult
+
+__all__ = ["Density", "WhiteProgram", "split", "white_posterior", "white_program"]
 
 Matrix = NDArray[np.float64]
 Shapes = dict[str, tuple[int, ...]]
@@ -45,29 +48,6 @@ class Density(Protocol):
     def colour(self, white: Any) -> Any:
         """Carry vectors (..., n) to the scale on which draws are wanted."""
         ...
-
-
-class EPPosterior(Protocol):
-    """The attributes of `EPResult` that make a white program."""
-
-    @property
-    def model(self) -> Callable[..., Any]: ...  # noqa: D102
-    @property
-    def model_args(self) -> tuple: ...  # noqa: D102
-    @property
-    def model_kwargs(self) -> dict[str, Any]: ...  # noqa: D102
-    @property
-    def params(self) -> dict[str, np.ndarray]: ...  # noqa: D102
-    @property
-    def given_factors(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]: ...  # noqa: D102
-    @property
-    def dropped_sites(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def joint_mean(self) -> Matrix: ...  # noqa: D102
-    @property
-    def joint_covariance(self) -> Matrix: ...  # noqa: D102
 
 
 class WhiteProgram(NamedTuple):
@@ -118,7 +98,7 @@ class WhiteProgram(NamedTuple):
         return self.colour(mean), self.root @ covariance @ self.root.T
 
 
-def white_posterior(result: EPPosterior) -> WhiteProgram:
+def white_posterior(result: EPResult) -> WhiteProgram:
     """Whiten the program of a result, at the hyperparameters of the result.
 
     The densities of these are left out of the joint one, but for `given_factors`, which are data;

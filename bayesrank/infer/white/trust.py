@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,10 @@ from bayesrank.infer.reader.arguments import as_working_dtype
 from bayesrank.infer.reader.stale import without_stale_traces
 from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.importance import pareto_k
-from bayesrank.infer.white.program import EPPosterior, white_posterior
+from bayesrank.infer.white.program import white_posterior
+
+if TYPE_CHECKING:
+    from bayesrank.infer.result import EPResult
 
 __all__ = ["Trust", "trust_in", "trust_in_draws"]
 
@@ -125,7 +128,7 @@ class Trust(NamedTuple):
         return f"poor: {off}, most at {self.site!r} ({figures} count). Use NUTS where that matters"
 
 
-def trust_in(result: EPPosterior, rng_key: Array) -> Trust:
+def trust_in(result: EPResult, rng_key: Array) -> Trust:
     """Weigh draws from a Gaussian posterior by its program.
 
     Parameters

@@ -147,6 +147,10 @@ class ChainPrior(NamedTuple):
         """Type of its numbers."""
         return self.scales.dtype
 
+    def prepared(self) -> ChainPrior:
+        """Itself."""
+        return self
+
     def alone(self, terms: Sequence[SiteTerm] = ()) -> ChainGaussian:
         """The prior as a posterior."""
         none = jnp.zeros(self.visits.gaps.size, self.dtype)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.infer import IntegratedEPResult, LargeEPResult
+from bayesrank.infer import EPResult
 from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.comparisons import PAIR_LIKELIHOODS
 from bayesrank.solvers.comparisons.terms import Asked, MarginRows, margin_rows
@@ -89,7 +89,7 @@ class Component(NamedTuple):
 class _KeptApart(NamedTuple):
     """Covariances of a result that does not keep them."""
 
-    result: LargeEPResult
+    result: EPResult
 
     def variances(self, rows: MarginRows) -> Floats:
         own = np.sum(rows.values**2 * self.result.stddev["f"][rows.columns] ** 2, axis=1)
@@ -170,12 +170,10 @@ class EPSkills:
 
 def components_of(result: Any) -> list[Component]:
     """The Gaussians that a result of EP is, or is a mixture of."""
-    mixture = isinstance(result, IntegratedEPResult)
-    parts = list(result.components()) if mixture else [(1.0, result.params, result)]
     found = []
-    for weight, params, moments in parts:
-        large = isinstance(moments, LargeEPResult)
-        covariance = _KeptApart(moments) if large else moments.joint_covariance
+    for weight, params, moments in result.components():
+        is_dense = moments.structure == "dense"
+        covariance = moments.joint_covariance if is_dense else _KeptApart(moments)
         prior_variance = float(params.get("scale", 0.0)) ** 2
         found.append(Component(weight, params, moments.joint_mean, covariance, prior_variance))
     return found

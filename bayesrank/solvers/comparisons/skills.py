@@ -26,7 +26,7 @@ from scipy.linalg import cho_factor, cho_solve
 from tinygp.kernels import Kernel
 
 from bayesrank import gp
-from bayesrank.infer import LargeEPResult
+from bayesrank.infer import EPResult
 from bayesrank.infer.spi import MOST_DENSE
 from bayesrank.models import (
     dynamic_thurstone,
@@ -192,7 +192,7 @@ def at_new_items(skills: EPSkills, features: Floats, *, joint: bool = True) -> l
     were independent: of many items these are enough for what `moments_of` tells of each.
     """
     result = skills.result
-    if isinstance(result, LargeEPResult):
+    if result.structure != "dense":
         mean, root, own = _by_inducing(result, features)
         return [Component(1.0, result.params, mean, _SharedSkills(root, own))]
     known = result.model_args[0]
@@ -216,7 +216,7 @@ def at_new_items(skills: EPSkills, features: Floats, *, joint: bool = True) -> l
 def with_new_items(skills: EPSkills, features: Floats) -> list[Component]:
     """Skills of the items of `fit`, and behind them of new ones, features (m, d)."""
     result = skills.result
-    if not isinstance(result, LargeEPResult):
+    if result.structure == "dense":
         return at_new_items(skills, np.concatenate([result.model_args[0], features]))
     mean, new_root, new_own = _by_inducing(result, features)
     root, own = result.posterior.factors()
@@ -280,14 +280,14 @@ def enough_inducing(
         return gp.enough_rank(kernel, X, precision)
 
 
-def _by_inducing(result: LargeEPResult, features: Floats) -> tuple[Floats, Floats, Floats]:
+def _by_inducing(result: EPResult, features: Floats) -> tuple[Floats, Floats, Floats]:
     """Means of new items, what they share by the inducing points, (m, M), and their own, (m,)."""
-    gaussian: Any = result.posterior.gaussian
+    kept: Any = result.posterior
     known, rank, params = result.model_args[0], result.model_kwargs["rank"], result.params
     with jax.enable_x64(True):
         kernel = gp.rbf(params["amplitude"], params["lengthscale"])
         points = gp.inducing_points(jnp.asarray(known), rank)
         prior = gp.features(kernel, jnp.asarray(features), rank, inducing=points)
-    mean, root = gaussian.shared()
+    mean, root = kept.gaussian.shared()
     factor = np.asarray(prior.cov_factor)
     return factor @ mean, factor @ root, np.asarray(prior.cov_diag)

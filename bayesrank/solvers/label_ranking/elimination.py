@@ -159,6 +159,10 @@ class LabelPrior(NamedTuple):
         """Type of its numbers."""
         return self.phi.dtype
 
+    def prepared(self) -> LabelPrior:
+        """Itself."""
+        return self
+
     def alone(self, terms: Sequence[SiteTerm] = ()) -> LabelGaussian:
         """The prior as a posterior."""
         none = jnp.zeros(self.better.size, self.dtype)

@@ -1,14 +1,20 @@
-"""A posterior without joint covariance as arrays by name, and back."""
+"""A posterior as arrays by name, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayesrank._states import check_axes
+from bayesrank._states import check_axes, check_covariances
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
-from bayesrank.infer.large import FactorisedPosterior, LargePosterior, ProbedPosterior, SparseSites
+from bayesrank.infer.posterior import (
+    DensePosterior,
+    FactorisedPosterior,
+    KeptPosterior,
+    ProbedPosterior,
+    SparseSites,
+)
 
 __all__ = ["posterior_from", "posterior_state"]
 
@@ -28,13 +34,13 @@ _AXES = {
 }
 
 
-def posterior_state(posterior: LargePosterior) -> KeptArrays:
+def posterior_state(posterior: KeptPosterior) -> KeptArrays:
     """Return what `posterior_from` makes the same posterior of: its structure, and arrays.
 
     Parameters
     ----------
     posterior
-        Of latents whose prior is diagonal, or low rank plus diagonal.
+        With all covariances, or of latents whose prior is diagonal or low rank plus diagonal.
 
     Raises
     ------
@@ -44,7 +50,7 @@ def posterior_state(posterior: LargePosterior) -> KeptArrays:
     return {"structure": posterior.structure, **posterior.arrays()}
 
 
-def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
+def posterior_from(state: Mapping[str, Any]) -> KeptPosterior:
     """Undo `posterior_state`.
 
     Raises
@@ -54,6 +60,10 @@ def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
     LookupError
         If an array is missing.
     """
+    if state["structure"] == "dense":
+        check_axes(state, {"covariance": "nn"})
+        check_covariances(state, "covariance")
+        return DensePosterior(state["covariance"])
     if state["structure"] not in _MAKERS:
         raise ValueError(f"its structure is {state['structure']!r}")
     arrays = {name: state[name] for name in _AXES if name in state}
@@ -69,24 +79,24 @@ def posterior_from(state: Mapping[str, Any]) -> LargePosterior:
     return _MAKERS[state["structure"]](rows, arrays)
 
 
-def _factorised(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
+def _factorised(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
     parts = ((rows.values, rows.columns),)
     sites = SparseSites(parts, arrays["variances"], arrays["tau"], arrays["nu"])
     return FactorisedPosterior(arrays["own"], sites)
 
 
-def _probed(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
+def _probed(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
     gaussian = SparseGaussian(SparsePattern(rows), arrays["variances"], arrays["tau"], arrays["nu"])
     return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
 
 
-def _low_rank(rows: ShortRows, arrays: KeptArrays) -> LargePosterior:
+def _low_rank(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
     names = "factor", "variances", "tau", "nu", "explained"
     gaussian = LowRankGaussian(SparsePattern(rows), *(arrays[name] for name in names))
     return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
 
 
-_MAKERS: dict[str, Callable[[ShortRows, KeptArrays], LargePosterior]] = {
+_MAKERS: dict[str, Callable[[ShortRows, KeptArrays], KeptPosterior]] = {
     "factorised": _factorised,
     "probes": _probed,
     "low_rank": _low_rank,

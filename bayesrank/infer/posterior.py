@@ -1,0 +1,372 @@
+"""What a posterior is kept as: a joint covariance, or what stands for one of very many latents."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from bayesrank._memory import TooLargeError
+from bayesrank.infer.gaussian.low_rank import LowRankGaussian
+from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
+from bayesrank.infer.margins import square_root
+from bayesrank.infer.probed import short_rows
+
+__all__ = [
+    "Approximation",
+    "DensePosterior",
+    "FactorisedPosterior",
+    "KeptPosterior",
+    "ProbedPosterior",
+    "SparseSites",
+]
+
+Numbers = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
+
+# Up to here a joint covariance is made where somebody asks for it.
+_MOST_TOGETHER = 5000
+# Pairs that the approximation is judged on.
+_JUDGED = 32
+
+
+class Approximation(NamedTuple):
+    """How a posterior is kept, and what that costs in accuracy.
+
+    Attributes
+    ----------
+    structure
+        "factorised", "probes" or "low_rank".
+    error
+        Root mean square of the relative errors of standard deviations of differences, of pairs
+        that have met and pairs that never have, half and half.
+    bias
+        Mean of the relative errors over the pairs that never met; negative where standard
+        deviations are too small.
+    how
+        How it was estimated.
+    rank
+        Of a prior of low rank plus diagonal; else None.
+    residuals_seen
+        Share that the data tell of what such a prior leaves to each latent alone, from 0 to 1.
+    """
+
+    structure: str
+    error: float
+    bias: float
+    how: str
+    rank: int | None = None
+    residuals_seen: float = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """What it costs, for people."""
+        told = (
+            f"Standard deviations of differences are off by {self.error:.1%} (of pairs that never "
+            f"met by {self.bias:+.1%} in the mean), from {self.how}."
+        )
+        if self.rank is None:
+            return told
+        return (
+            f"{told} The prior has rank {self.rank}; the data tell {self.residuals_seen:.2%} of "
+            "what it leaves to each latent alone. Where it stands for a Gaussian process and that "
+            "is more than .5%, a larger rank gives a better answer."
+        )
+
+    def __str__(self) -> str:
+        """The structure, and what it costs."""
+        return f"{self.structure}. {self.sentence}"
+
+
+class KeptPosterior(Protocol):
+    """A Gaussian of n latents about their mean.
+
+    Attributes
+    ----------
+    structure
+        "dense", "factorised", "probes" or "low_rank".
+    has_slopes
+        Whether derivatives of the log evidence are estimated from draws.
+    """
+
+    structure: str
+
+    @property
+    def has_slopes(self) -> bool: ...  # noqa: D102
+
+    @property
+    def variances(self) -> Numbers:
+        """Of each latent, shape (n,)."""
+        ...
+
+    def covariance(self) -> Numbers:
+        """Of all latents, shape (n, n); a `TooLargeError` where they are too many."""
+        ...
+
+    def pair_variances(self, first: Indices, second: Indices, *, exact: bool = True) -> Numbers:
+        """Variances of differences of latents, shape (m,); if not `exact`, in no time."""
+        ...
+
+    def sample(self, rng_key: Array, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        ...
+
+    def approximation(self) -> Approximation:
+        """How it is kept, and what that costs in accuracy."""
+        ...
+
+    def arrays(self) -> dict[str, Any]:
+        """What it is made of, by name; see `bayesrank.infer.state`."""
+        ...
+
+
+class DensePosterior:
+    """Latents of which all covariances are kept.
+
+    Parameters
+    ----------
+    covariance
+        Shape (n, n).
+    """
+
+    structure, has_slopes = "dense", False
+
+    def __init__(self, covariance: Numbers) -> None:
+        self._covariance = covariance
+
+    @property
+    def variances(self) -> Numbers:
+        """Of each latent, shape (n,)."""
+        return np.diagonal(self._covariance)
+
+    def covariance(self) -> Numbers:
+        """Of all latents, shape (n, n)."""
+        return self._covariance
+
+    def pair_variances(self, first: Indices, second: Indices, *, exact: bool = True) -> Numbers:
+        """Variances of differences of latents, shape (m,), exact in any case."""
+        del exact
+        own = self.variances[first] + self.variances[second]
+        return np.maximum(own - 2 * self._covariance[first, second], 0.0)
+
+    def sample(self, rng_key: Array, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        with jax.enable_x64(True):
+            normal = jax.random.normal(rng_key, (count, len(self._covariance)), dtype=float)
+        return np.asarray(normal) @ square_root(self._covariance).T
+
+    def approximation(self) -> Approximation:
+        """Nothing is approximated."""
+        return Approximation("dense", 0.0, 0.0, "the covariances of all latents, which are kept")
+
+    def arrays(self) -> dict[str, Any]:
+        """Its covariance by name."""
+        return {"covariance": self._covariance}
+
+
+class _LargePosterior:
+    """What posteriors of very many latents have in common: the Gaussian of prior and sites."""
+
+    structure: str
+    variances: Numbers
+    gaussian: Any
+    _size: int  # of the Gaussian
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether derivatives of the log evidence are estimated from draws."""
+        return self.gaussian.has_slopes
+
+    def covariance(self) -> Numbers:
+        """Of all latents, shape (n, n), up to 5,000 of them."""
+        if (size := self.variances.size) > _MOST_TOGETHER:
+            raise TooLargeError(
+                f"the covariances of {size:,} latents are not kept; use difference, stddev or "
+                "get_samples"
+            )
+        return self._covariance
+
+    @cached_property
+    def _covariance(self) -> Numbers:
+        """Of all latents, shape (n, n)."""
+        right = np.eye(self._size, self.variances.size)
+        return self.gaussian.solve(right, tol=1e-9)[: self.variances.size]
+
+    def pair_variances(self, first: Indices, second: Indices, *, exact: bool = True) -> Numbers:
+        """Variances of differences of latents, shape (m,); if `exact`, by a solution for each."""
+        signs = np.where(first == second, 0.0, 1.0)
+        rows = np.stack([signs, -signs], 1), np.stack([first, second], 1)
+        pairs = ShortRows(*rows, self._size)
+        return self.gaussian.quadratic(pairs) if exact else self._rough_variances(pairs)
+
+    def _rough_variances(self, pairs: ShortRows) -> Numbers:
+        """Variances of sums of latents, shape (m,), in no time."""
+        raise NotImplementedError
+
+    def sample(self, rng_key: Array, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        seed = int(jax.random.randint(rng_key, (), 0, 2**31 - 1))
+        return self._drawn(np.random.default_rng(seed), count)
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> Numbers:
+        """Draws about the mean, shape (count, n)."""
+        return self.gaussian.sample(rng, count)[:, : self.variances.size]
+
+    def approximation(self) -> Approximation:
+        """How it is kept, and what that costs: judged on 32 pairs, each by a solution of its own.
+
+        Sixteen of them have met, and sixteen never have.
+        """
+        first, second, never = _judged_pairs(self.gaussian.pattern, self.variances.size)
+        told, exact = (self.pair_variances(first, second, exact=each) for each in (False, True))
+        off = np.sqrt(told) / np.sqrt(exact) - 1
+        bias = off[never].mean() if never.any() else 0.0
+        how = f"{off.size} pairs, {int(never.sum())} of which never met, each solved by itself"
+        size, seen = float(np.sqrt(np.mean(off**2))), self.gaussian
+        return Approximation(self.structure, size, float(bias), how, seen.rank, seen.residuals_seen)
+
+
+class SparseSites(NamedTuple):
+    """Sites of short rows, and the prior that they multiply.
+
+    Attributes
+    ----------
+    parts
+        Values and columns of the rows of each block of sites.
+    variances
+        Of the prior, shape (n,).
+    tau, nu
+        Of the sites, shape (G,).
+    """
+
+    parts: tuple[tuple[NDArray[Any], NDArray[Any]], ...]
+    variances: Numbers
+    tau: Numbers
+    nu: Numbers
+
+    def rows(self) -> ShortRows:
+        """Rows of all sites."""
+        return short_rows(self.parts, self.variances.size)
+
+    def gaussian(self) -> SparseGaussian:
+        """The Gaussian that prior and sites make."""
+        return SparseGaussian(SparsePattern(self.rows()), self.variances, self.tau, self.nu)
+
+    def arrays(self) -> dict[str, Any]:
+        """Rows, prior and sites by name."""
+        return _arrays_of(self.rows(), self)
+
+
+class FactorisedPosterior(_LargePosterior):
+    """Latents that are independent of each other.
+
+    Parameters
+    ----------
+    variances
+        Of each latent, shape (n,).
+    sites
+        The sites and the prior.
+    """
+
+    structure = "factorised"
+
+    def __init__(self, variances: Numbers, sites: SparseSites) -> None:
+        self.variances, self.sites, self._size = variances, sites, variances.size
+
+    @cached_property
+    def gaussian(self) -> SparseGaussian:
+        """The Gaussian that the prior and the sites make."""
+        return self.sites.gaussian()
+
+    @property
+    def has_slopes(self) -> bool:
+        """No."""
+        return False
+
+    @cached_property
+    def _covariance(self) -> Numbers:
+        return np.diag(self.variances)
+
+    def _rough_variances(self, pairs: ShortRows) -> Numbers:
+        return np.sum(pairs.values**2 * self.variances[pairs.columns], axis=1)
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> Numbers:
+        return rng.standard_normal((count, self.variances.size)) * np.sqrt(self.variances)
+
+    def factors(self) -> tuple[Numbers, Numbers]:
+        """``B`` (n, 0) and ``d`` (n,), with covariances ``B B' + diag(d)``."""
+        return np.zeros((self.variances.size, 0)), self.variances
+
+    def arrays(self) -> dict[str, Any]:
+        """Sites, prior and own variances by name."""
+        return self.sites.arrays() | {"own": self.variances}
+
+
+class ProbedPosterior(_LargePosterior):
+    """Latents whose sparse precision is kept, or what they share beside one.
+
+    Parameters
+    ----------
+    gaussian, probes
+        The Gaussian, and draws that know its variances.
+    size
+        Number of its latents, which come first; what follows from them comes after. By default all.
+    """
+
+    def __init__(
+        self, gaussian: SparseGaussian | LowRankGaussian, probes: Probes, size: int | None = None
+    ) -> None:
+        self.structure, self.gaussian, self.probes = gaussian.structure, gaussian, probes
+        self.variances = gaussian.latent_variances(probes)[:size]
+        self._size = gaussian.pattern.rows.size
+
+    def _rough_variances(self, pairs: ShortRows) -> Numbers:
+        return self.gaussian.margin_variances(self.probes, pairs)
+
+    def factors(self) -> tuple[Numbers, Numbers]:
+        """``B`` (n, S), what latents share, in the probes at least, and ``d`` (n,)."""
+        factor, diagonal = self.gaussian.factors(self.probes)
+        return factor[: self.variances.size], diagonal[: self.variances.size]
+
+    def arrays(self) -> dict[str, Any]:
+        """Sites, prior and probes by name.
+
+        Raises
+        ------
+        ValueError
+            If latents are drawn given one another, or numbers that follow from them are kept too.
+        """
+        gaussian, of_prior = self.gaussian, self.gaussian.arrays()
+        if self.variances.size < gaussian.variances.size:
+            raise ValueError("a posterior of latents with tables of what follows is not written")
+        return _arrays_of(gaussian.pattern.rows, gaussian) | self.probes._asdict() | of_prior
+
+
+def _arrays_of(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseSites) -> Any:
+    """Rows, prior and sites by name."""
+    rows_of = {"values": rows.values, "columns": rows.columns}
+    return rows_of | {"variances": sites.variances, "tau": sites.tau, "nu": sites.nu}
+
+
+def _judged_pairs(
+    pattern: SparsePattern, size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Pairs of the first latents, half of which a site sees together; and which none does."""
+    rng, ones = np.random.default_rng(0), np.ones(len(pattern.rows.values))
+    precision = pattern.precision(np.ones(pattern.rows.size), ones)[:size, :size]
+    some = rng.integers(precision.nnz, size=_JUDGED)
+    owner = np.searchsorted(precision.indptr, some, side="right") - 1
+    first, second = (
+        np.concatenate([met, rng.integers(size, size=2 * _JUDGED)])
+        for met in (owner, precision.indices[some])
+    )
+    never = np.ravel(precision[first, second]) == 0
+    apart = first != second
+    met = np.flatnonzero(~never & apart)[: _JUDGED // 2]
+    others = np.flatnonzero(never & apart)[: _JUDGED // 2]
+    chosen = np.concatenate([met, others])
+    return first[chosen], second[chosen], never[chosen]
