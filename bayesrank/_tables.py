@@ -5,7 +5,9 @@ has few distinct names, and everything is checked once a distinct cell.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import count
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -36,28 +38,35 @@ class Column(NamedTuple):
     @classmethod
     def of(cls, name: str, cells: Iterable[Any]) -> "Column":
         """Make one of its cells, row by row: texts, numbers, dates, lists or nothing."""
-        import pandas as pd  # what needs no tables does not wait for it
-
-        rows = np.fromiter(cells, object)
+        rows = list(cells)
         try:
-            codes, values = pd.factorize(rows)  # -1 for what holds nothing: the last text
+            codes, distinct = _numbered(rows)
         except TypeError:  # lists
-            codes, values = pd.factorize(np.fromiter(map(_text, rows), object))
-        texts = np.array([*(_text(value).strip() for value in values), ""], object)
-        merged, distinct = pd.factorize(texts)
-        return cls(name, tuple(distinct.tolist()), merged[codes].astype(np.int64)).kept(slice(None))
+            codes, distinct = _numbered([_text(cell) for cell in rows])
+        texts = [_text(cell).strip() for cell in distinct]
+        merged, values = _numbered(texts)
+        return cls(name, values, codes if len(values) == len(texts) else merged[codes])
 
     def kept(self, rows: Any) -> "Column":
         """Some of the rows, and of the cells those that they hold."""
-        import pandas as pd
-
-        codes, seen = pd.factorize(self.codes[rows])
-        return Column(self.name, tuple(self.values[i] for i in seen), codes.astype(np.int64))
+        codes = self.codes[rows]
+        first = np.full(len(self.values), len(codes))
+        first[codes[::-1]] = np.arange(len(codes))[::-1]
+        seen = np.argsort(first)[: np.count_nonzero(first < len(codes))]
+        number = np.empty(len(first), np.int64)
+        number[seen] = np.arange(len(seen))
+        return Column(self.name, tuple(self.values[i] for i in seen), number[codes])
 
     def holds(self, cell: str) -> NDArray[np.bool_]:
         """Rows that hold a cell, shape (K,)."""
         number = self.values.index(cell) if cell in self.values else -1
         return self.codes == number
+
+
+def _numbered(cells: list[Any]) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    """Which of the distinct cells each row holds, shape (K,), and these as they first appear."""
+    number: defaultdict[Any, int] = defaultdict(count().__next__)
+    return np.fromiter(map(number.__getitem__, cells), np.int64, len(cells)), tuple(number)
 
 
 def from_frame(frame: Any) -> tuple[Column, ...]:
@@ -78,11 +87,11 @@ def from_frame(frame: Any) -> tuple[Column, ...]:
 
 def _text(cell: Any) -> str:
     """A cell as its text; lists as JSON, with the text of what JSON does not know."""
-    if cell is None:
-        return ""
+    if isinstance(cell, str):
+        return cell
     if isinstance(cell, list | dict | np.ndarray):
         return json.dumps(cell, ensure_ascii=False, default=_known)
-    return cell if isinstance(cell, str) else str(cell)
+    return "" if missing(cell) else str(cell)
 
 
 def _known(cell: Any) -> Any:

@@ -49,17 +49,17 @@ def number(
 ) -> NDArray[np.float64]:
     """Finite numbers, shape (K,); with `gaps`, NaN where a cell is empty."""
     found = np.array([finite(cell) for cell in column.values])
-    for cell, value in zip(column.values, found, strict=True):
+    for k in np.flatnonzero(~(np.abs(found) <= largest)):
+        cell, value = column.values[k], found[k]
         if gaps and not cell:
             continue
-        problem, cure = "", "give it in a larger unit"
+        cure = "give it in a larger unit"
         if math.isnan(value):
             problem = f"{quoted(cell)} is not a finite number" if cell else "the number is missing"
             cure = f"write a number, or {'leave it empty' if gaps else 'remove the row'}"
-        elif abs(value) > largest:
+        else:
             problem = f"{quoted(cell)} is larger than {largest:g}"
-        if problem:
-            raise table.error(problem, cure, column, column.holds(cell))
+        raise table.error(problem, cure, column, column.holds(cell))
     return found[column.codes]
 
 
