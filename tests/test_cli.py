@@ -111,7 +111,7 @@ def test_options_without_a_command_are_those_of_the_demo(folder, seen, capsys):
         "quiet": True,
         "elo": False,
         "hyperparameters": "integrate",
-        "by": None,
+        "by_category": False,
         "notes": settings.notes,
         "inputs": (),
     }

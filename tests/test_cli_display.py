@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from bayesrank.cli.ask_screen import leaders_table
-from bayesrank.cli.conclusion import conclusion
 from bayesrank.cli.steps import Steps
 from bayesrank.cli.tables import legend, ranking_cells, ranking_table, ranking_titles
 from bayesrank.cli.trust import _enough
-from bayesrank.cli.unit import elo_per_skill, win_chance
+from bayesrank.cli.words import conclusion, elo_per_skill, win_chance
 from bayesrank.ranking import count_records, summarize
 
 

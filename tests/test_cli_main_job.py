@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from bayesrank import OrderRanker, PairwiseRanker
 from bayesrank.cli import main, pipeline
-from bayesrank.cli.notes import notes_on
+from bayesrank.cli.words import notes_on
 from bayesrank.datasets import read_comparisons
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -211,7 +211,7 @@ def test_an_order_is_one_event(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("mean", "'mean' is no value; give integrate, maximum, prior, or values as in scale=1.5"),
+        ("mean", "'mean' is no value; give integrate, map, prior, or values as in scale=1.5"),
         ("scale=", "'scale=' is no value"),
         ("width=2", "--hyperparameters: hyperparameters names 'width'; there are ('scale',)"),
         ("scale=1 2", "pass a positive number"),

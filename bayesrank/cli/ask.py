@@ -11,88 +11,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli import command
+from bayesrank.cli.command import SEED, command, count, file, level, option
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_no_file, refuse_to_replace
 
 if TYPE_CHECKING:
     from bayesrank.active import QueryLoop
     from bayesrank.datasets.items import Items
 
-_HELP = """\
-Ask a person which of two items is better, and rank the items by the answers.
 
-ITEMS is comma-separated UTF-8 text with a header: a column item (or name) first, and then, if
-anything is known of the items, one numeric column a feature.
-
-\b
-  item,price,strength
-  Espresso,2.5,9
-  Filter,1.8,5
-
-Each question is the one whose answer is expected to tell most. Every answer is on disk, in the
-journal, before the next question is shown: leave whenever you like, and go on with the same
-command. Two items may be about equal: press =.
-
-Items may come and go. Add rows at the end of ITEMS to ask about more of them. Retire an item with
---retire to ask about it no more; its row stays in ITEMS, and its answers still count.
-
-Where input is not a terminal, each line of it answers a question: 1, 2, =, s, u, q or an item's
-name (an item that is itself called 1, 2, =, s, u or q is answered for by its key).
-"""
-
-
-@click.command(help=_HELP)
-@click.argument("items", type=command.FILE)
-@click.option(
-    "--journal",
-    type=command.FILE,
-    default=Path("answers.jsonl"),
-    metavar="FILE",
-    help="Where the answers are kept. If it exists, the questions go on from there.",
+@command(
+    "ask",
+    "items",
+    file("--journal", "answers.jsonl"),
+    option("--judge", metavar="NAME"),
+    option("--question", default="Which is better?"),
+    count("--top", 3),
+    level(),
+    option("--min-gain", click.FloatRange(0, min_open=True), metavar="NATS"),
+    option("--retire", multiple=True, metavar="NAME"),
+    option("--restore", multiple=True, metavar="NAME"),
+    file("--export"),
+    SEED,
 )
-@click.option(
-    "--judge",
-    metavar="NAME",
-    help="Who answers; kept with each answer. How careful each is, is learned.",
-)
-@click.option("--question", default="Which is better?", help="What to ask.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=3,
-    help="Stop when the best so many items are settled,",
-)
-@click.option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.9,
-    help="with this probability.",
-)
-@click.option(
-    "--min-gain",
-    type=click.FloatRange(0, min_open=True),
-    metavar="NATS",
-    help="Stop, too, when no question is expected to tell more than this.",
-)
-@click.option(
-    "--retire",
-    multiple=True,
-    metavar="NAME",
-    help="Ask about this item no more, and leave it out of the ranking; may be repeated.",
-)
-@click.option(
-    "--restore",
-    multiple=True,
-    metavar="NAME",
-    help="Ask again about an item that was retired; may be repeated.",
-)
-@click.option(
-    "--export",
-    type=command.FILE,
-    metavar="FILE",
-    help="Ask nothing: write the answers as comparisons that `rank` reads.",
-)
-@command.seed("Seed of everything random.")
 def ask(items: Path, journal: Path, export: Path | None, **options: Any) -> int:
     """Read the items, then ask, or export the answers."""
     from bayesrank.datasets.items import read_items

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +17,11 @@ from bayesrank._names import shown
 if TYPE_CHECKING:
     from bayesrank.cli.steps import Steps
 
-__all__ = ["FILE", "Job", "job", "options", "out", "quiet", "rows", "seed"]
+__all__ = [
+    "OUT", "QUIET", "SEED", "Job", "choice", "command", "count", "file", "job", "level", "option",
+]  # fmt: skip
 
-Decorator = Callable[[Any], Any]
+Option = Callable[[Mapping[str, str]], click.Option]
 
 
 class _File(click.Path):
@@ -31,41 +36,68 @@ class _File(click.Path):
 
 FILE = _File(path_type=Path, allow_dash=True)
 
-out = click.option(
-    "--out",
-    type=FILE,
-    default=Path("bayesrank-out"),
-    metavar="FOLDER",
-    help="Where the results go. Results of an earlier run are replaced.",
-)
+
+@cache
+def _book() -> dict[str, Any]:
+    return tomllib.loads(files("bayesrank.cli").joinpath("pages/commands.toml").read_text("utf-8"))
 
 
-def seed(what: str) -> Decorator:
-    """Return the option of a seed."""
-    kind = click.IntRange(0, 2**32 - 1)
-    return click.option("--seed", type=kind, default=0, help=what)
+def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], click.Command]:
+    """Declare a command by its files, of which those with a ``?`` may be missing, and its options.
+
+    What `--help` says of them is in ``pages/commands.toml``.
+    """
+    said = {**_book()["options"], **_book()[name].get("options", {})}
+    parameters: list[click.Parameter] = []
+    for part in parts:
+        if isinstance(part, str):
+            needed = not part.endswith("?")
+            parameters.append(click.Argument([part.strip("?")], type=FILE, required=needed))
+        else:
+            parameters.append(part(said))
+
+    def declare(run: Callable[..., Any]) -> click.Command:
+        return click.Command(name, callback=run, params=parameters, help=_book()[name]["help"])
+
+    return declare
 
 
-def quiet(shows: str = "only the table and any warnings") -> Decorator:
-    """Return the option that shows no progress."""
-    return click.option("--quiet", is_flag=True, help=f"Show no progress, {shows}.")
+def option(name: str, kind: Any = None, **more: Any) -> Option:
+    """Declare an option, called as in ``--format form`` where its argument has another name."""
+    names = name.split()
+
+    def part(said: Mapping[str, str]) -> click.Option:
+        text = said.get(names[0].split("/")[0].lstrip("-"), "")
+        return click.Option(names, type=kind, help=" ".join(text.split()) or None, **more)
+
+    return part
 
 
-def rows(count: int, least: int, what: str) -> Decorator:
-    """Return the option of how much is printed."""
-    kind = click.IntRange(min=least)
-    return click.option("--rows", type=kind, default=count, help=what)
+def file(name: str, default: str | None = None, **more: Any) -> Option:
+    """Declare the option of a file."""
+    if default is not None:
+        more["default"] = Path(default)
+    return option(name, FILE, **{"metavar": "FILE", **more})
 
 
-def options(*given: Decorator) -> Decorator:
-    """Add options in their order."""
+def choice(name: str, *values: str, **more: Any) -> Option:
+    """Declare a choice between words, the first being the default."""
+    return option(name, click.Choice(values), **{"default": values[0], **more})
 
-    def add(command: Any) -> Any:
-        for option in reversed(given):
-            command = option(command)
-        return command
 
-    return add
+def count(name: str, default: int | None = None, least: int = 1) -> Option:
+    """Declare a whole number."""
+    return option(name, click.IntRange(min=least), default=default)
+
+
+def level() -> Option:
+    """Declare a probability."""
+    return option("--level", click.FloatRange(0, 1, min_open=True, max_open=True), default=0.9)
+
+
+OUT = file("--out", "bayesrank-out", metavar="FOLDER")
+SEED = option("--seed", click.IntRange(0, 2**32 - 1), default=0)
+QUIET = option("--quiet", is_flag=True)
 
 
 class Job:

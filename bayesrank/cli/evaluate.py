@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayesrank.cli import command
+from bayesrank.cli.command import SEED, choice, command, count, level, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,78 +16,21 @@ if TYPE_CHECKING:
     from bayesrank.bounds.evaluation import Evaluation, MetricRow
     from bayesrank.datasets.runs import Qrels, Run
 
-_HELP = """\
-Judge the ranked lists of a RUN by the relevance judgements in QRELS.
 
-Both are comma-separated UTF-8 text with a header, or files in the formats of TREC, as below. Scores
-are better if higher; labels are whole numbers, 0 for not relevant. A column draw in RUN tells
-posterior draws of a score apart; intervals are then credible intervals, and else bootstrap
-intervals over queries.
-
-\b
-  query,item,score          query,item,label
-  q1,Espresso,0.9           q1,Espresso,2
-  q1,Filter,0.4             q1,Instant,0
-
-\b
-  q1 Q0 Espresso 1 0.9 me   q1 0 Espresso 2
-  q1 Q0 Filter 2 0.4 me     q1 0 Instant 0
-
-An item that is not judged counts as label 0; a judged item that is not in RUN counts as not
-retrieved. Ties count by their expected value under random tie-breaking.
-With --ties trec --gain linear --undefined 0 the metrics are those of trec_eval.
-"""
-
-
-@click.command(help=_HELP)
-@click.argument("run", type=command.FILE)
-@click.argument("qrels", type=command.FILE)
-@click.option(
-    "-k", type=click.IntRange(min=1), default=10, help="Places that count in the metrics with an @."
+@command(
+    "evaluate",
+    "run",
+    "qrels",
+    count("-k", 10),
+    choice("--gain", "exponential", "linear"),
+    count("--min-relevant", 1),
+    choice("--ties", "expected", "trec", "input"),
+    option("--undefined", default="skip", metavar="skip|NUMBER"),
+    choice("--unjudged", "zero", "skip"),
+    choice("--negative-labels", "refuse", "zero"),
+    level(),
+    SEED,
 )
-@click.option(
-    "--gain",
-    type=click.Choice(["exponential", "linear"]),
-    default="exponential",
-    help="Gain of NDCG: 2^label - 1, or the label.",
-)
-@click.option(
-    "--min-relevant",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Labels from here on are relevant.",
-)
-@click.option(
-    "--ties",
-    type=click.Choice(["expected", "trec", "input"]),
-    default="expected",
-    help="What equal scores are worth: their expected value, trec_eval's order, or file order.",
-)
-@click.option(
-    "--undefined",
-    default="skip",
-    metavar="skip|NUMBER",
-    help="What a query counts where a metric is not defined.",
-)
-@click.option(
-    "--unjudged",
-    type=click.Choice(["zero", "skip"]),
-    default="zero",
-    help="Items without judgement: label 0, or left out.",
-)
-@click.option(
-    "--negative-labels",
-    type=click.Choice(["refuse", "zero"]),
-    default="refuse",
-    help="Labels below zero: refused, or taken as 0.",
-)
-@click.option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.9,
-    help="Probability of the intervals.",
-)
-@command.seed("Seed of the bootstrap.")
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
     from bayesrank.bounds.evaluation import evaluate as metrics_of

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from bayesrank.cli import command
+from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, file, job, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,46 +14,18 @@ if TYPE_CHECKING:
 
 FILES = ("forecasts.csv", "ranks.csv", "model.npz")
 
-_HELP = """\
-Learn from the examples of TRAIN which labels are better, and forecast those of --predict.
 
-TRAIN is comma-separated text with a header. A column rank:NAME holds the rank of the label NAME, 1
-for the best; a column relevant:NAME holds 1 where the label is relevant and 0 where it is not. Any
-of them may be left out, and an empty cell says nothing. All other columns are features, numbers.
-
-\b
-  warmth,rain,rank:sea,rank:hills,relevant:sea,relevant:hills
-  24,0.1,1,2,1,1
-  12,0.9,,,0,
-
-The file of --predict has the same features; other columns are passed over. The folder holds
-forecasts.csv (a row for each example and label: the rank forecast, the probability of being best
-and of being relevant, and the utility with its standard deviation), ranks.csv (the probability of
-each rank), and model.npz, which bayesrank.LabelRanker.load reads.
-
-What is wrong with a file is said in one line, with exit code 2, and nothing is written.
-"""
-
-
-@click.command(help=_HELP)
-@click.argument("train", type=command.FILE)
-@click.option(
-    "--predict", type=command.FILE, required=True, metavar="FILE", help="Examples to forecast."
+@command(
+    "labels",
+    "train",
+    file("--predict", required=True),
+    choice("--kernel", "linear", "rbf"),
+    option("--correlated", is_flag=True),
+    choice("--hyperparameters", "map", "integrate", "prior"),
+    OUT,
+    SEED,
+    QUIET,
 )
-@click.option(
-    "--kernel",
-    type=click.Choice(["linear", "rbf"]),
-    default="linear",
-    help="Utilities linear in the features, or smooth functions of them.",
-)
-@click.option("--correlated", is_flag=True, help="Learn how alike utilities of labels are.")
-@click.option(
-    "--hyperparameters",
-    type=click.Choice(["map", "integrate", "prior"]),
-    default="map",
-    help="Scales of the model: the most probable, averaged over, or the usual ones.",
-)
-@command.options(command.out, command.seed("Of chance."), command.quiet("only any warnings"))
 def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chosen: Any) -> None:
     """Read the files, fit, forecast, and write the results."""
     from bayesrank.datasets import DataError, read_label_examples
@@ -65,7 +35,7 @@ def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chos
         problem = f"there are columns of {len(data.labels)} labels"
         raise DataError(train, problem, "name two or more, as in rank:sea or relevant:sea", row=1)
     new = read_label_examples(predict, data.features)
-    with command.job(out, FILES, (train, predict), quiet=quiet) as run, run.steps.running():
+    with job(out, FILES, (train, predict), quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning"):
             model = _fit(data, random_state=seed, **chosen)
         with run.steps.step("Forecasting"):

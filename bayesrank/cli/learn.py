@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from bayesrank._version import __version__
-from bayesrank.cli import command
+from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, job
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,37 +19,17 @@ _LANCZOS = 50  # vectors that it keeps beyond that
 _ATOMS = 10  # of ConeRank
 FILES = ("run.csv", "metrics.csv", "model.npz", "metrics.png", "queries.png")
 
-_HELP = """\
-Learn to rank from the items of TRAIN: features, grades, and queries that group them.
 
-TRAIN is svmlight text with qid (LETOR), the same without qid and a file TRAIN.query with the
-lengths of the lists (LightGBM), or comma-separated text with the columns query and label and one
-column a feature. A column item names the items; without it they are numbered by the lines of the
-file.
-
-\b
-  2 qid:1 1:0.5 3:2.0        query,label,price,strength
-  0 qid:1 1:0.1 2:1.0        q1,2,2.5,9
-
-Metrics are of the items of --test, or of a fifth of TRAIN's queries, which are then not learned
-from. The folder holds run.csv (scores, for `evaluate`), metrics.csv, model.npz, metrics.png and
-queries.png. The model is one weight a feature and an intercept, the arrays coef and intercept of
-numpy.load("model.npz"): scores are X @ coef + intercept.
-"""
-
-
-@click.command(help=_HELP)
-@click.argument("train", type=command.FILE)
-@click.option("--test", type=command.FILE, metavar="FILE", help="Items to judge by.")
-@click.option(
-    "--method",
-    type=click.Choice(["rank-rls", "cone-rank", "lambda-rank"]),
-    default="rank-rls",
-    help="What to learn by.",
+@command(
+    "learn",
+    "train",
+    file("--test"),
+    choice("--method", "rank-rls", "cone-rank", "lambda-rank"),
+    OUT,
+    count("-k", 10),
+    SEED,
+    QUIET,
 )
-@command.out
-@click.option("-k", type=click.IntRange(min=1), default=10, help="Top places.")
-@command.options(command.seed("Of chance."), command.quiet())
 def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool
 ) -> None:
@@ -65,7 +43,7 @@ def learn(
     else:
         judged, learned = align(test, read_lists(test), learned)
     _check_room(method, learned, judged)
-    with command.job(out, FILES, (train, test), quiet=quiet) as run, run.steps.running():
+    with job(out, FILES, (train, test), quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning"):
             model = _fit(train, method, learned, seed)
         with run.steps.step("Judging"):

@@ -1,6 +1,7 @@
 """The main job: comparisons to a posterior, a ranking, and files that a person keeps."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,14 +9,13 @@ import numpy as np
 
 from bayesrank._memory import check_room
 from bayesrank.cli import command
-from bayesrank.cli.categories import CategoryRanking, rank_categories, with_records
-from bayesrank.cli.notes import is_log
 from bayesrank.cli.outputs import OutputError, drawn
 from bayesrank.cli.steps import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import Check
+from bayesrank.cli.words import conclusion, elo_per_skill, is_log, notes_on, win_chance
 from bayesrank.datasets import ComparisonData
-from bayesrank.ranking import RankSummary
+from bayesrank.ranking import ItemRecords, RankSummary, count_records
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
@@ -51,6 +51,14 @@ class Settings(NamedTuple):
     by_category: bool = False  #: rank by each category, too
     notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten
+
+
+class CategoryRanking(NamedTuple):
+    """What is said of the items in one category."""
+
+    name: str  #: of the category
+    summary: RankSummary  #: of the skills in it, with the records of its comparisons
+    conclusion: str
 
 
 class Ranking(NamedTuple):
@@ -118,8 +126,6 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     """Learn the hyperparameters and the skills, and rank."""
     with steps.step("Loading JAX and NumPyro"):
         import bayesrank.estimators  # noqa: F401
-        from bayesrank.cli.conclusion import conclusion
-        from bayesrank.cli.unit import elo_per_skill, win_chance
     with steps.step("Fitting the skills (EP)") as advance:
         ranker: Any = _fit(
             data, settings, lambda number, _: advance(None, f"{number} values tried")
@@ -127,21 +133,38 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     with steps.step("Ranking"):
         skills, params = ranker.samples(), ranker.params_
         summary = ranker.rank()
-        summary = with_records(summary, data) if summary.records is None else summary
+        summary = _with_records(summary, data) if summary.records is None else summary
 
         def concluded(summary: RankSummary, skills: np.ndarray) -> str:
             return conclusion(summary, skills, lambda d: float(win_chance(d, params)))
 
         said, categories = concluded(summary, skills), ()
         if settings.by_category:
-            categories = rank_categories(data, ranker, concluded)
+            categories = _rank_categories(data, ranker, concluded)
     elo = elo_per_skill(params) if settings.elo else None
     return Ranking(ranker, skills, summary, said, categories, elo)
 
 
+def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
+    """Put the records of comparisons beside a ranking that has none."""
+    counts = {"tied": data.tied, "weights": data.weights}
+    records = count_records(data.comparisons, data.num_items, **counts)
+    return replace(summary, records=ItemRecords(*(count[summary.indices] for count in records)))
+
+
+def _rank_categories(
+    data: ComparisonData, ranker: Any, concluded: Callable[[RankSummary, Any], str]
+) -> tuple[CategoryRanking, ...]:
+    """Rank the items in each category, with its own records, and say what that comes to."""
+    rankings = []
+    for number, name in enumerate(data.category_names):
+        summary = _with_records(ranker.rank(category=name), data.where(data.categories == number))
+        rankings.append(CategoryRanking(name, summary, concluded(summary, ranker.samples(name))))
+    return tuple(rankings)
+
+
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
     """Cross-check, answer the other questions of trust, and draw."""
-    from bayesrank.cli.notes import notes_on
     from bayesrank.cli.quick_crosscheck import crosschecked
     from bayesrank.cli.trust import trust_checks
 

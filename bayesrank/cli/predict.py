@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayesrank.cli import command
+from bayesrank.cli.command import command, file
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 
 if TYPE_CHECKING:
@@ -18,40 +18,8 @@ if TYPE_CHECKING:
 
 _PRINTED = Path("-")
 
-_HELP = """\
-Predict comparisons from the RESULTS folder of `rank`.
 
-PAIRS is comma-separated UTF-8 text with a header. Its first two columns name the items of each
-pair; others are not used. Printed, or written to --out, are the probabilities that the first
-item wins, ties (where ties were learned) and loses.
-
-\b
-  first,second
-  Espresso,Filter
-  Filter,Instant
-
-Where `rank` was given features, the file of --items has those of further items, in the same
-columns. Their skills are printed, or written to --skills. Without PAIRS, only they are.
-"""
-
-
-@click.command(help=_HELP)
-@click.argument("results", type=command.FILE)
-@click.argument("pairs", type=command.FILE, required=False)
-@click.option("--items", type=command.FILE, metavar="FILE", help="Features of new items.")
-@click.option(
-    "--out",
-    type=command.FILE,
-    default=_PRINTED,
-    metavar="FILE",
-    help="Where the probabilities go (CSV); by default they are printed.",
-)
-@click.option(
-    "--skills",
-    type=command.FILE,
-    metavar="FILE",
-    help="Where the skills of the new items go (CSV); by default they are printed.",
-)
+@command("predict", "results", "pairs?", file("--items"), file("--out", "-"), file("--skills"))
 def predict(
     results: Path, pairs: Path | None, items: Path | None, out: Path, skills: Path | None
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli import command
+from bayesrank.cli.command import OUT, QUIET, command, count, file, job, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,33 +22,6 @@ if TYPE_CHECKING:
 FILES = ("predictions.csv", "rankings.csv", "items.csv", "tastes.png", "similar.png")
 _MOST_IN_PICTURE = 30
 _MOST_PREDICTIONS = 1_000_000
-
-_HELP = """\
-Predict what users would say of what they have not rated.
-
-RATINGS is comma-separated UTF-8 text with a header and the columns user, item and rating. Ratings
-are whole numbers, higher is better, all used from the lowest to the highest; a user rates an item
-once.
-
-\b
-  user,item,rating
-  Ada,Espresso,5
-  Ada,Filter,2
-  Bob,Filter,4
-
-The file of --items has a column item (or name) first, and one numeric column a feature.
-
-\b
-  item,price,strength
-  Espresso,2.5,9
-  Filter,1.8,5
-
-Users share what they have in common: their functions of the items come from one process, whose mean
-and kernel are learned. The folder then holds predictions.csv (every pair not rated: level,
-probabilities), rankings.csv (the best of them for each user), items.csv (how much each item is
-liked, and how much users differ about it), tastes.png (the same as a picture) and similar.png
-(which of the most rated items the same users like).
-"""
 
 
 class _Fitted(NamedTuple):
@@ -69,35 +42,18 @@ def _finite(
     return value
 
 
-@click.command(help=_HELP)
-@click.argument("ratings", type=command.FILE)
-@click.option(
-    "--items",
-    "items_path",
-    type=command.FILE,
-    metavar="FILE",
-    help="Features of the items, which may be of items that nobody has rated, too.",
+@command(
+    "rate",
+    "ratings",
+    file("--items items_path"),
+    count("--levels", least=2),
+    count("--top", 10),
+    option("--strength", click.FloatRange(min=0), callback=_finite),
+    count("--iterations", 200),
+    OUT,
+    count("--rows", 10),
+    QUIET,
 )
-@click.option(
-    "--levels",
-    type=click.IntRange(min=2),
-    help="Ratings go from 1 to this; if not given, from the lowest to the highest in the file.",
-)
-@click.option("--top", type=click.IntRange(min=1), default=10, help="Items for each user.")
-@click.option(
-    "--strength",
-    type=click.FloatRange(min=0),
-    help="How many users the prior of what is shared is worth; if not given, one an item, and "
-    "more beyond 500 items.",
-    callback=_finite,
-)
-@click.option(
-    "--iterations",
-    type=click.IntRange(min=1),
-    default=200,
-    help="Steps of learning after which to stop, settled or not.",
-)
-@command.options(command.out, command.rows(10, 1, "Printed items."), command.quiet())
 def rate(
     ratings: Path,
     items_path: Path | None,
@@ -115,7 +71,7 @@ def rate(
     features = None if items_path is None else _features(items_path, ratings, data)
     _check_room(len(data.users), len(data.items if features is None else features))
     inputs = (ratings, items_path)
-    with command.job(out, FILES, inputs, quiet=quiet) as run, run.steps.running():
+    with job(out, FILES, inputs, quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning what users share"):
             model = _fit(data, features, **options)
         with run.steps.step("Predicting"):
@@ -274,6 +230,6 @@ def _table(items: pd.DataFrame, rows: int) -> Any:
     for title in ("Ratings", "Liking", "Disagreement"):
         table.add_column(title, justify="right", no_wrap=True)
     first = items[["item", "ratings", "liking", "disagreement"]].head(rows)
-    for name, count, liking, disagreement in first.itertuples(index=False):
-        table.add_row(Text(shown(str(name))), f"{count}", f"{liking:+z.2f}", f"{disagreement:.2f}")
+    for name, number, liking, disagreement in first.itertuples(index=False):
+        table.add_row(Text(shown(str(name))), f"{number}", f"{liking:+z.2f}", f"{disagreement:.2f}")
     return table

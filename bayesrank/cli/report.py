@@ -2,16 +2,18 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayesrank._names import shown
 from bayesrank._version import __version__
-from bayesrank.cli.categories import CategoryRanking
 from bayesrank.cli.outputs import DPI
 from bayesrank.cli.tables import legend
 from bayesrank.cli.trust import Check
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
+
+if TYPE_CHECKING:
+    from bayesrank.cli.pipeline import CategoryRanking
 
 _MOST_ROWS = 2000
 _DOTS = 110  # of a picture's inch on the page
@@ -29,7 +31,7 @@ def report(
     notes: Sequence[str],
     pictures: Mapping[str, bytes],
     elo: float | None = None,
-    categories: Sequence[CategoryRanking] = (),
+    categories: "Sequence[CategoryRanking]" = (),
 ) -> str:
     """Return the page: HTML that needs nothing else, and has no script."""
     from jinja2 import Environment, PackageLoader, StrictUndefined

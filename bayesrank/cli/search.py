@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli import command
+from bayesrank.cli.command import QUIET, SEED, choice, command, count, file, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,59 +19,21 @@ if TYPE_CHECKING:
 
 _WEIGHT = 0.3
 
-_HELP = """\
-Search DOCUMENTS for each query, by BM25, or by term weights learned from links.
 
-DOCUMENTS and --queries are JSON lines, {"id": ..., "title": ..., "text": ...}, or comma-separated
-text with columns of these names; a title is not needed. --links has the columns from and to.
-
-\b
-  {"id": "d1", "title": "Sorting", "text": "..."}     from,to      id,text
-  {"id": "d2", "title": "Trees", "text": "..."}       d2,d1        q1,quick sort
-
-With --links a document's score gains --link-weight times the mean score of the documents that it
-is linked with, whichever refers to which. --judged learns that weight: it has the columns query,
-item and label (0 is not relevant), or is a TREC file, and judges two of the queries or more. Each
-judged query is then scored by the weight that the others choose.
-
---out has the columns query, item and score, as `evaluate` reads them.
-"""
-
-
-@click.command(help=_HELP)
-@click.argument("documents", type=command.FILE)
-@click.option("--queries", type=command.FILE, required=True, metavar="FILE")
-@click.option("--links", type=command.FILE, metavar="FILE", help="Linked documents.")
-@click.option(
-    "--out",
-    type=command.FILE,
-    default=Path("run.csv"),
-    metavar="FILE",
-    help="Where the scores go; - is standard output. A file that is there is replaced.",
+@command(
+    "search",
+    "documents",
+    file("--queries", required=True),
+    file("--links"),
+    file("--out", "run.csv"),
+    choice("--method", "bm25", "link-learn"),
+    option("--link-weight", click.FloatRange(min=0)),
+    file("--judged"),
+    option("--language", default="english"),
+    count("-k", 100),
+    SEED,
+    QUIET,
 )
-@click.option(
-    "--method",
-    type=click.Choice(["bm25", "link-learn"]),
-    default="bm25",
-    help="Weights of terms; link-learn needs --links, and takes titles for queries where most "
-    "documents have one.",
-)
-@click.option(
-    "--link-weight",
-    type=click.FloatRange(min=0),
-    help=f"What the scores of linked documents count.  [default: {_WEIGHT}]",
-)
-@click.option(
-    "--judged",
-    type=command.FILE,
-    metavar="FILE",
-    help="Judged queries, by which that is learned instead.",
-)
-@click.option(
-    "--language", default="english", help="Of the Snowball stemmer; none leaves words as they are."
-)
-@click.option("-k", type=click.IntRange(min=1), default=100, help="Top places.")
-@command.options(command.seed("Of chance."), command.quiet("only any warnings"))
 def search(
     documents: Path,
     queries: Path,

@@ -9,27 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayesrank._names import count_of, shown
-from bayesrank.cli import command
+from bayesrank.cli.command import SEED, choice, command, count, file, option
 
 if TYPE_CHECKING:
     from bayesrank.cli.stream_run import Tally
     from bayesrank.datasets.stream import StreamLayout
-
-_HELP = """\
-Learn levels from a stream of lines, predicting each before it is learned.
-
-DATA is a file, or - for standard input. Each line holds a level, a whole number from 1 on, and the
-features: in the format of svmlight, or between commas, where the first line may name the columns.
-
-\b
-  4 1:0.5 3:2.25            4,0.5,0,2.25
-  1 2:1                     1,0,1,0
-
-The running loss is printed: by how many levels predictions were wrong, on average, and for
-bayes-point the log loss in nats. What is learned is kept in a checkpoint, which is complete at any
-moment: however the run ends, the same command goes on from there, exactly. In Python, the method
-load of the same learner in bayesrank.online, with the same options, takes it up.
-"""
 
 _LEARNERS = {
     "bayes-point": ("OnlineBayesPoint", ("forgetting",)),
@@ -44,78 +28,22 @@ _LEARNERS = {
 _MOST_MONOMIALS = 20_000
 
 
-@click.command(help=_HELP)
-@click.argument("data", type=command.FILE)
-@click.option(
-    "--levels",
-    type=click.IntRange(min=2),
-    help="Number of levels; the highest of the file if not given.",
-)
-@click.option(
-    "--features",
-    type=click.IntRange(min=1),
-    help="Number of features; what the file speaks of if not given.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["svmlight", "csv"]),
-    help="Of the lines; judged by the first line if not given.",
-)
-@click.option(
-    "--learner", type=click.Choice(list(_LEARNERS)), default="bayes-point", help="What learns."
-)
-@click.option(
-    "--degree",
-    type=click.IntRange(1, 5),
-    default=1,
-    help="Degree of a polynomial in the features. With more than 1,000 monomials bayes-point is an "
-    "approximation by 100 examples.",
-)
-@click.option(
-    "--forgetting",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    help="bayes-point: share forgotten at each example.",
-)
-@click.option(
-    "--members",
-    "num_members",
-    type=click.IntRange(min=1),
-    default=100,
-    help="Ensembles (oap-bpm, oap-bagging, oap-voted): number of members.",
-)
-@click.option(
-    "--tau",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.3,
-    help="Ensembles: probability that a member is shown an example.",
-)
-@click.option(
-    "--eta",
-    type=click.FloatRange(0, min_open=True),
-    default=0.1,
-    help="widrow-hoff: size of a step.",
-)
-@command.seed("Ensembles: seed of what each member is shown.")
-@click.option(
-    "--checkpoint",
-    type=command.FILE,
-    default=Path("bayesrank-stream.npz"),
-    metavar="FILE",
-    help="Where what is learned is kept. If it exists, the run goes on from there.",
-)
-@click.option(
-    "--every",
-    type=click.IntRange(min=1),
-    default=1000,
-    help="Examples between two reports and checkpoints.",
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(["refuse", "skip"]),
-    default="refuse",
-    help="What to do with a bad line: end there, or name it, count it and go on.",
+@command(
+    "stream",
+    "data",
+    count("--levels", least=2),
+    count("--features"),
+    option("--format form", click.Choice(["svmlight", "csv"])),
+    choice("--learner", *_LEARNERS),
+    option("--degree", click.IntRange(1, 5), default=1),
+    option("--forgetting", click.FloatRange(0, 1, max_open=True), default=0.0),
+    count("--members num_members", 100),
+    option("--tau", click.FloatRange(0, 1, min_open=True), default=0.3),
+    option("--eta", click.FloatRange(0, min_open=True), default=0.1),
+    SEED,
+    file("--checkpoint", "bayesrank-stream.npz"),
+    count("--every", 1000),
+    choice("--on-error", "refuse", "skip"),
 )
 def stream(
     data: Path, levels: int | None, features: int | None, form: str | None, **options: Any

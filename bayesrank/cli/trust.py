@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from bayesrank.cli.quick_crosscheck import BUDGET, Crosschecked
-from bayesrank.cli.unit import Params, win_chance
+from bayesrank.cli.words import Params, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
