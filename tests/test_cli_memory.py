@@ -9,7 +9,7 @@ import pytest
 from bayesrank import _memory
 from bayesrank.cli import evaluate, main, pipeline
 from bayesrank.datasets import table
-from bayesrank.infer import room
+from bayesrank.infer import compiled
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_memory_that_runs_out_all_the_same_is_said(monkeypatch, capsys, error, s
 
 
 def test_what_the_fit_asks_for_is_refused_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(room, "available", lambda: 10**6)
+    monkeypatch.setattr(compiled, "available", lambda: 10**6)
     with pytest.raises(SystemExit, match="2"):
         main(["rank", "c.csv"])
     error = capsys.readouterr().err

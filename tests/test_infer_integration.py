@@ -14,8 +14,7 @@ from scipy.special import logsumexp
 
 from bayesrank import to_arviz
 from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, IntegratedEPResult
-from bayesrank.infer.hyper.proposal import Proposal
-from bayesrank.infer.hyper.weighted import weigh
+from bayesrank.infer.hyper.points import Proposal, weigh
 
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6, 0.9, -1.2, 0.1])
 KEY = jax.random.key(0)

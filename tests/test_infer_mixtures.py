@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from bayesrank.infer import EP
-from bayesrank.infer.mixtures import mixture_moments
+from bayesrank.infer.reader.predictors import mixture_moments
 
 RNG = np.random.default_rng(0)
 COUNT, PARTS = 4000, 3

@@ -12,9 +12,9 @@ import pytest
 
 from bayesrank import _memory
 from bayesrank._memory import TooLargeError
-from bayesrank.infer import EP, IntegratedEP, maximize_evidence, room
+from bayesrank.infer import EP, IntegratedEP, compiled, maximize_evidence
+from bayesrank.infer.compiled import bytes_at_once, check_compiled
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.room import bytes_at_once, check_compiled
 
 
 def walk(items, times, pairs, when):
@@ -49,7 +49,7 @@ SAID = (
 
 @pytest.fixture
 def two_gigabytes(monkeypatch):
-    monkeypatch.setattr(room, "available", lambda: 2 * 10**9)
+    monkeypatch.setattr(compiled, "available", lambda: 2 * 10**9)
 
 
 @pytest.mark.slow
@@ -82,12 +82,12 @@ def test_the_trace_tells_the_need_to_about_a_third():
 
 def test_compiled_code_tells_it_to_the_byte(monkeypatch):
     stages = jax.jit(lambda x: jnp.outer(x, x)).trace(jnp.ones(1000, jnp.float32))
-    compiled = stages.lower().compile()
-    monkeypatch.setattr(room, "available", lambda: 4_000_000)
-    check_compiled(compiled, stages.jaxpr)
-    monkeypatch.setattr(room, "available", lambda: 3_999_999)
+    code = stages.lower().compile()
+    monkeypatch.setattr(compiled, "available", lambda: 4_000_000)
+    check_compiled(code, stages.jaxpr)
+    monkeypatch.setattr(compiled, "available", lambda: 3_999_999)
     with pytest.raises(TooLargeError, match="3.81 MiB"):
-        check_compiled(compiled, stages.jaxpr)
+        check_compiled(code, stages.jaxpr)
 
 
 def test_what_nothing_depends_on_is_not_counted():
@@ -138,7 +138,7 @@ def test_wide_sparse_rows_are_multiplied_as_dense_ones():
 
 
 def test_where_the_system_does_not_say_nothing_is_refused(monkeypatch):
-    monkeypatch.setattr(room, "available", lambda: None)
+    monkeypatch.setattr(compiled, "available", lambda: None)
     stages = jax.jit(lambda x: jnp.outer(x, x)).trace(jnp.ones(10, jnp.float32))
-    room.check_trace(stages.jaxpr)
+    compiled.check_trace(stages.jaxpr)
     assert issubclass(TooLargeError, ValueError) and _memory.available() != 0

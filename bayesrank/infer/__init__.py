@@ -10,7 +10,7 @@ from bayesrank.infer.hyper.nested import NestedEP as NestedEP
 from bayesrank.infer.posterior import Approximation as Approximation
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
-from bayesrank.infer.run_warnings import ConvergenceWarning as ConvergenceWarning
+from bayesrank.infer.running import ConvergenceWarning as ConvergenceWarning
 from bayesrank.infer.white.reparam import WhitenReparam as WhitenReparam
 from bayesrank.infer.white.reparam import whiten as whiten
 

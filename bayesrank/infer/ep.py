@@ -12,28 +12,26 @@ from jax import Array, lax
 from jax.sharding import Mesh
 
 from bayesrank.infer import sites
-from bayesrank.infer.arguments import check_run, sources_of
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.progress import SweepCallback
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.traced import Called, ProgramSource, Traced, trace
 from bayesrank.infer.result import EPResult
-from bayesrank.infer.run_warnings import warn_of
+from bayesrank.infer.running import SweepCallback, check_run, sources_of, warn_of
 from bayesrank.infer.sites import EPState, Sites
-from bayesrank.infer.solution import ProgramLayout, Solution, found_of, packed
-from bayesrank.infer.structures import (
+from bayesrank.infer.solution import (
+    ProgramLayout,
+    Solution,
     SweepSettings,
     check_pure,
     evidence,
+    found_of,
+    packed,
     shared_among,
     sweep_on,
 )
-
-__all__ = ["EP"]
-
 
 _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 
@@ -110,7 +108,8 @@ class EP:
         mesh: Mesh | None = None,
     ) -> None:
         _check_settings(power, damping, max_sweeps, tol, precision, structure)
-        check_mesh(mesh)
+        if mesh is not None:
+            check_mesh(mesh)
         self.model = model
         self.power = float(power)
         self.damping = float(damping)

@@ -25,7 +25,6 @@ from bayesrank.infer.reader.traced import run_with
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
 
-__all__ = ["EPGuide", "held_fixed", "nuts_settings"]
 
 # Of the largest variance, what is added to the diagonal of a covariance to be factored.
 _JITTER = 1e-10

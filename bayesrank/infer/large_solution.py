@@ -24,8 +24,6 @@ from bayesrank.infer.probed import HostPrior, Matched, refined, short_rows
 from bayesrank.infer.sites import Problem
 from bayesrank.infer.solution import Solution
 
-__all__ = ["Kept", "NotProperError", "TooWideError", "match_margins", "without_covariance"]
-
 BlockArrays = tuple[Array, ...]
 
 # Arrays as large as `Phi` that a sweep holds, those of the sweep before included.

@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["BoundedMargins", "bounded_margins", "drawn", "log_gaussian", "square_root"]
-
 Numbers = NDArray[np.float64]
 
 # Quantiles are tabled at these standard normal deviates, and linear between them.

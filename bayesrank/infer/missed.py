@@ -26,8 +26,6 @@ from jax import Array, lax
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.quadrature import tilted_moments
 
-__all__ = ["Faults", "QuadratureMoments", "faults_of"]
-
 LogLikelihood = Callable[[Array], Array]
 
 # How far the grid reaches, in standard deviations of the cavity; within so many, cells are about

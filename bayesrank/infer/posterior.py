@@ -16,15 +16,6 @@ from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, S
 from bayesrank.infer.margins import square_root
 from bayesrank.infer.probed import short_rows
 
-__all__ = [
-    "Approximation",
-    "DensePosterior",
-    "FactorisedPosterior",
-    "KeptPosterior",
-    "ProbedPosterior",
-    "SparseSites",
-]
-
 Numbers = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 

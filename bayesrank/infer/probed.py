@@ -24,8 +24,6 @@ from bayesrank.infer.gaussian.sparse import (
 )
 from bayesrank.infer.sites import SMALLEST_DAMPING, largest_change, next_damping
 
-__all__ = ["HostPrior", "Matched", "Probed", "refined", "short_rows"]
-
 Numbers = NDArray[np.float64]
 
 _PROBES = 32

@@ -35,8 +35,6 @@ from jax import Array, lax
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.trapezoid import known, trapezoid_moments, value_and_slope
 
-__all__ = ["tilted_moments"]
-
 LogLikelihood = Callable[[Array], Array]
 
 _PANELS = 36

@@ -25,8 +25,6 @@ from bayesrank.infer.posterior import Approximation, KeptPosterior
 from bayesrank.infer.summary import as_html, as_text
 from bayesrank.infer.white.trust import Trust, trust_in
 
-__all__ = ["AccuracyWarning", "MixtureComponent", "EPResult", "GaussianMoments", "judged"]
-
 # Up to here a look at the posterior's accuracy takes a few seconds.
 _MOST_LATENTS = 500
 _MOST_FACTORS = 20_000

@@ -38,29 +38,6 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.missed import Faults, QuadratureMoments, faults_of
 from bayesrank.infer.trapezoid import known
 
-__all__ = [
-    "SMALLEST_DAMPING",
-    "Block",
-    "EPState",
-    "Problem",
-    "Proposed",
-    "Sites",
-    "Tilted",
-    "cavity",
-    "evidence_at",
-    "factor_terms",
-    "init",
-    "largest_change",
-    "log_sites",
-    "match",
-    "faults",
-    "next_damping",
-    "posterior_of",
-    "propose",
-    "restart",
-    "step",
-]
-
 SMALLEST_DAMPING = 0.05
 # Margins that move by more posterior standard deviations than this are far from the fixed point.
 _FAR = 1.0

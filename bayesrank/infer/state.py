@@ -16,8 +16,6 @@ from bayesrank.infer.posterior import (
     SparseSites,
 )
 
-__all__ = ["posterior_from", "posterior_state"]
-
 KeptArrays = dict[str, Any]
 
 _AXES = {

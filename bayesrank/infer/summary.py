@@ -11,15 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
 
-__all__ = [
-    "SiteRow",
-    "as_html",
-    "as_text",
-    "rows_as_text",
-    "shown",
-    "shape_in_words",
-    "site_rows",
-]
 
 _MOST_ROWS = 20
 

@@ -30,8 +30,6 @@ from jax import Array, lax
 
 from bayesrank.distributions import TiltedMoments
 
-__all__ = ["known", "trapezoid_moments", "value_and_slope"]
-
 LogLikelihood = Callable[[Array], Array]
 
 # Intervals of the first rule, and how often their number is doubled at least and at most.

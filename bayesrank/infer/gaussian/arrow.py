@@ -27,8 +27,6 @@ from bayesrank.infer.gaussian.dense import DenseGaussian, DensePrior, square_roo
 from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = ["ArrowGaussian", "ArrowPrior", "Groups", "one_group_each"]
-
 
 class Groups(NamedTuple):
     """Which latents belong to which group; they stand behind the core, which belongs to none.

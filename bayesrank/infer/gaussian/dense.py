@@ -21,20 +21,6 @@ from bayesrank.infer.gaussian.factorised import FactorisedPrior
 from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = [
-    "DenseGaussian",
-    "DensePrior",
-    "DiagonalPrior",
-    "InvertedPrior",
-    "exceeds_rounding",
-    "inverse_and_pivots",
-    "product",
-    "rest_of_derivative",
-    "square_root",
-    "summed",
-    "unmultiplied",
-]
-
 # LAPACK inverts blocks of this size. Products take a quarter of its time a flop, and compiling
 # them half a second.
 LARGEST_BLOCK = 400

@@ -30,8 +30,6 @@ from jax import Array, lax
 from bayesrank.infer.gaussian.protocol import Large, Margins, SiteTerm, log_sites
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = ["FactorisedGaussian", "FactorisedPrior", "merged"]
-
 
 class _EntryCavities(NamedTuple):
     """Shares of latents in margins, without what the site itself says; shapes (G, r), (G,)."""

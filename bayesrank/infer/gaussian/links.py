@@ -16,12 +16,16 @@ from jax import Array, lax
 from scipy import sparse
 
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior
-from bayesrank.infer.gaussian.protocol import Large, SiteTerm
+from bayesrank.infer.gaussian.protocol import (
+    SLOPE_ROUNDS,
+    TOGETHER,
+    Large,
+    SiteTerm,
+    Slopes,
+    products_of,
+)
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.gaussian.slopes import SLOPE_ROUNDS, TOGETHER, Slopes, products_of
 from bayesrank.infer.gaussian.sparse import Linkage, Numbers, SparseGaussian, SparsePattern
-
-__all__ = ["LinkedGaussian", "LinkedPrior", "linked"]
 
 _SEED = 1
 

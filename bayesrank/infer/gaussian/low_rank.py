@@ -31,8 +31,14 @@ from scipy.linalg import solve_triangular
 
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.factorised import FactorisedGaussian, FactorisedPrior
-from bayesrank.infer.gaussian.protocol import Large, SiteTerm
-from bayesrank.infer.gaussian.slopes import SLOPE_ROUNDS, TOGETHER, Slopes, products_of
+from bayesrank.infer.gaussian.protocol import (
+    SLOPE_ROUNDS,
+    TOGETHER,
+    Large,
+    SiteTerm,
+    Slopes,
+    products_of,
+)
 from bayesrank.infer.gaussian.sparse import (
     NotPositiveError,
     Numbers,
@@ -40,8 +46,6 @@ from bayesrank.infer.gaussian.sparse import (
     ShortRows,
     SparseGaussian,
 )
-
-__all__ = ["LowRank", "LowRankGaussian", "LowRankPrior", "least_residuals"]
 
 # Rows, and right-hand sides, that are worked on at a time.
 _CHUNK = 16_384

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-__all__ = ["Diagonal", "Forest", "Preconditioner", "white"]
-
 Numbers = NDArray[np.float64]
 
 

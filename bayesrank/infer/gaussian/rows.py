@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["Rows"]
-
 _GATHER_WIDTH = 16
 
 

@@ -17,8 +17,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bayesrank.infer.gaussian.rows import Rows
 
-__all__ = ["ShardedRows", "check_mesh", "everywhere", "global_array"]
-
 
 class ShardedRows(NamedTuple):
     """As `bayesrank.infer.gaussian.rows.Rows`, whose methods it has, over the devices of a mesh.
@@ -132,7 +130,7 @@ def check_mesh(mesh: Any) -> None:
     ValueError
         If it is none.
     """
-    if mesh is not None and not isinstance(mesh, Mesh):
+    if not isinstance(mesh, Mesh):
         raise ValueError(
             f"mesh is {mesh!r}; pass a jax.sharding.Mesh, say jax.make_mesh((jax.device_count(),), "
             "('sites',)), or None"

@@ -35,17 +35,6 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bayesrank.infer.gaussian.preconditioners import Diagonal, Forest, Preconditioner, white
 
-__all__ = [
-    "Linkage",
-    "NotPositiveError",
-    "NotSolvedError",
-    "Numbers",
-    "Probes",
-    "ShortRows",
-    "SparseGaussian",
-    "SparsePattern",
-]
-
 Numbers = NDArray[np.float64]
 
 # Rows, and right-hand sides, that are worked on at a time.

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Summit", "ascend"]
-
 Numbers = NDArray[np.float64]
 
 _LONGEST = 1.0

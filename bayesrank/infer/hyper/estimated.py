@@ -3,8 +3,8 @@
 EP sweeps to its fixed point outside of compiled code. There the derivative of the evidence is that
 at fixed sites and cavities: of the factors over their cavities, which compiled code differentiates,
 and of the Gaussian integral, whose slopes by the arrays of the prior come from the posterior
-(`bayesrank.infer.gaussian.slopes`); the same code carries them on to the hyperparameters. Draws are
-of the same random numbers at every point, so that the gradient changes smoothly.
+(`bayesrank.infer.gaussian.protocol`); the same code carries them on to the hyperparameters. Draws
+are of the same random numbers at every point, so that the gradient changes smoothly.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from jax.typing import ArrayLike
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.ep import EP
-from bayesrank.infer.gaussian.slopes import Slopes
+from bayesrank.infer.gaussian.protocol import Slopes
 from bayesrank.infer.gaussian.sparse import NotSolvedError
-from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, Vector
+from bayesrank.infer.hyper.hyperparameters import (
+    EvidenceEvaluation,
+    Hyperparameters,
+    Vector,
+    log_hyperprior,
+)
 from bayesrank.infer.large_solution import Kept, NotProperError, TooWideError
-from bayesrank.infer.reader.hyperprior import log_hyperprior
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.traced import ProgramSource
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.solution import Solution
-
-__all__ = ["EstimatedEvidence"]
 
 
 class _Fixed(NamedTuple):

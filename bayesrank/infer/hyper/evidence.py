@@ -16,15 +16,12 @@ from scipy.optimize import OptimizeResult, minimize
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
-from bayesrank.infer.arguments import LearnedParams
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.ascent import ascend
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
 from bayesrank.infer.reader.traced import Traced
-from bayesrank.infer.run_warnings import ConvergenceWarning, warn_of
-
-__all__ = ["EvidenceMaximum", "Mode", "find_mode", "maximize_evidence"]
+from bayesrank.infer.running import ConvergenceWarning, LearnedParams, warn_of
 
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).

@@ -35,9 +35,7 @@ from threadpoolctl import threadpool_limits
 from bayesrank._memory import check_room
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
-from bayesrank.infer.arguments import check_run
 from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import Mode, find_mode
 from bayesrank.infer.hyper.hyperparameters import (
     ConditionalPosterior,
@@ -45,15 +43,12 @@ from bayesrank.infer.hyper.hyperparameters import (
     not_integrated,
 )
 from bayesrank.infer.hyper.mixture import IntegratedEPResult
-from bayesrank.infer.hyper.proposal import Proposal
-from bayesrank.infer.hyper.weighted import Weighted, weigh
+from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
-from bayesrank.infer.run_warnings import ConvergenceWarning
-
-__all__ = ["IntegratedEP"]
+from bayesrank.infer.running import ConvergenceWarning, check_run
 
 # Number of points of a round, and of one where EP is dear, of more latents or sites than these.
 _POINTS, _FEW = 64, 32

@@ -16,8 +16,6 @@ from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
 from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
 from bayesrank.infer.white.trust import Trust, trust_in_draws
 
-__all__ = ["IntegratedEPResult", "MixtureResult", "NestedEPResult"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MixtureResult(GaussianMoments):

@@ -31,7 +31,6 @@ from threadpoolctl import threadpool_limits
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.curvature import whitening_root
 from bayesrank.infer.hyper.evidence import find_mode
 from bayesrank.infer.hyper.hyperparameters import (
     Hyperparameters,
@@ -39,15 +38,14 @@ from bayesrank.infer.hyper.hyperparameters import (
     not_integrated,
 )
 from bayesrank.infer.hyper.mixture import NestedEPResult
+from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments
-from bayesrank.infer.run_warnings import ConvergenceWarning
+from bayesrank.infer.running import ConvergenceWarning
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.white.engines import run_nuts
 from bayesrank.infer.white.importance import importance_sampler
-
-__all__ = ["LARGEST_R_HAT", "NestedEP", "largest_r_hat"]
 
 LARGEST_R_HAT = 1.05
 # The search and NUTS need no more of the sites than this. The evidence is stationary in them: with

@@ -20,10 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayesrank.infer.reader.degrees import BILINEAR, STRUCTURAL, degree_of, linear_operands
-from bayesrank.infer.reader.jaxpr import Constant, Equation, FlatTrace, bind
-
-__all__ = ["Affine", "AffineRule", "Degree", "Value", "affine_rule", "gathered", "identity", "walk"]
+from bayesrank.infer.reader.jaxpr import (
+    BILINEAR,
+    STRUCTURAL,
+    Constant,
+    Equation,
+    FlatTrace,
+    bind,
+    degree_of,
+    linear_operands,
+)
 
 
 class Degree(Enum):

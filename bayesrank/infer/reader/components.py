@@ -30,8 +30,6 @@ from bayesrank.infer.reader.jaxpr import (
     flat_trace,
 )
 
-__all__ = ["Components", "find_components", "is_elementwise"]
-
 _ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
     "clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 "

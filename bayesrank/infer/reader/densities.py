@@ -1,26 +1,19 @@
-"""The log densities of sites, element by element, as they are traced."""
+"""What the distribution of a site says: its start, its support, its parameters, its log density."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, core
 from numpyro import validation_enabled
+from numpyro.distributions import constraints
 
-from bayesrank.infer.reader.prior import unwrap
-
-__all__ = [
-    "SiteDensity",
-    "bounds",
-    "elementwise",
-    "has_log_density",
-    "latent_density",
-    "observed_density",
-    "with_trailing_axes",
-]
+from bayesrank.infer.reader.prior import is_gaussian, unwrap
 
 
 class SiteDensity(NamedTuple):
@@ -111,3 +104,170 @@ def _interior(lower: Any, upper: Any) -> Any:
     if lower is None:
         return upper - 1.0
     return lower + 1.0 if upper is None else 0.5 * (lower + upper)
+
+
+_MEDIAN_DRAWS = 1001
+
+
+def is_real(support: Any) -> bool:
+    """Whether a support is that of real numbers, however many."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support in (constraints.real, constraints.real_vector, constraints.real_matrix)
+
+
+def starts_at_zero(fn: dist.Distribution) -> bool:
+    """Whether a site starts at zero: one with real support does."""
+    support: Any = fn.support
+    return not support.is_discrete and (is_real(support) or is_gaussian(fn))
+
+
+def initial_value(site: dict[str, Any]) -> Array | None:
+    """Zeros for an unobserved site with real support, else the median of its prior."""
+    if site["type"] != "sample" or site["is_observed"] or site["value"] is not None:
+        return None
+    fn, key = site["fn"], site["kwargs"]["rng_key"]
+    shape = site["kwargs"].get("sample_shape", ())
+    if isinstance(fn, dist.Delta) or fn.support.is_discrete:
+        return None
+    if starts_at_zero(fn):
+        return jnp.zeros(fn.shape(shape), jnp.result_type(float))
+    return median(fn, key, fn.shape(shape))
+
+
+def median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
+    """Median of a prior, from its quantile function or else a fixed number of draws."""
+    base, _ = unwrap(fn)
+    try:
+        found = base.icdf(jnp.full(base.shape(), 0.5))
+    except (NotImplementedError, ImportError):  # some quantile functions need a further package
+        transform = dist.biject_to(base.support)
+        draws = transform.inv(base.sample(key, (_MEDIAN_DRAWS,)))
+        found = transform(jnp.median(draws, axis=0))
+    return jnp.broadcast_to(found, shape)
+
+
+def given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array | None]:
+    """Look up the value at which the caller holds a site, and refuse one that does not fit it."""
+
+    def value(site: dict[str, Any]) -> Array | None:
+        name = site["name"]
+        if name not in params or site["type"] not in ("sample", "param"):
+            return None
+        if site["type"] == "sample" and site["is_observed"]:
+            what = (
+                "a factor and has no value to fix"
+                if isinstance(site["fn"], dist.Unit)
+                else "observed; pass other data to the model instead"
+            )
+            raise ValueError(f"params names {name!r}, which is {what}")
+        given, shape = jnp.asarray(params[name]), _shape(site)
+        if shape is not None and given.shape != shape:
+            raise ValueError(
+                f"params[{name!r}] has shape {given.shape}, the site has shape {shape}"
+            )
+        return given
+
+    return value
+
+
+def _shape(site: dict[str, Any]) -> tuple[int, ...] | None:
+    """Shape of a site; None for a `param` site that computes its initial value."""
+    if site["type"] == "sample":
+        return site["fn"].shape(site["kwargs"].get("sample_shape", ()))
+    return jnp.shape(site["args"][0]) if site["args"] else None
+
+
+class Domain(NamedTuple):
+    """A parameter of a site's distribution that has to lie in its domain."""
+
+    site: str
+    family: str
+    parameter: str
+    constraint: str
+
+    def raise_unless(self, holds: Any, shown: str = "") -> None:
+        """Refuse the parameter where it does not lie there."""
+        if not np.all(holds):
+            raise ValueError(
+                f"site {self.site!r}: the {self.parameter}{shown} of its {self.family} "
+                f"distribution is invalid (its domain is {self.constraint}). Check the "
+                "model's arguments and params"
+            )
+
+
+def validates(fn: dist.Distribution, default: bool) -> bool:
+    """Whether a distribution built while validation was off was to be validated.
+
+    `default` says whether NumPyro validates where the distribution itself does not say.
+    """
+    own = vars(fn).get("_validate_args")
+    return default if own is None else bool(own)
+
+
+def check_known_domains(sites: Mapping[str, Any], default: bool) -> None:
+    """Refuse distributions whose parameters are known and outside their domain.
+
+    NumPyro's own check of parameters that are traced costs arrays as large as a prior's covariance,
+    and judges nothing: programs are traced without it.
+    """
+    for domain, constraint, value in _parameters(sites, default):
+        if not isinstance(value, core.Tracer):
+            shown = f"={value}" if np.ndim(value) == 0 else ", an array,"
+            with jax.ensure_compile_time_eval():
+                domain.raise_unless(_holds(constraint, value), shown)
+
+
+def unknown_domains(sites: Mapping[str, Any], default: bool) -> Iterator[tuple[Domain, Array]]:
+    """Domains of parameters that are computed, and whether they lie there.
+
+    Matrices are left out, for to look at one takes as long as to factor it.
+    """
+    for domain, constraint, value in _parameters(sites, default):
+        if isinstance(value, core.Tracer) and not constraint.event_dim:
+            yield domain, jnp.all(constraint(value))
+
+
+def _holds(constraint: Any, value: Any) -> Any:
+    """Whether a constraint holds of numbers that are known."""
+    value = np.asarray(value)
+    if constraint is constraints.positive_definite:
+        symmetric = np.allclose(value, np.swapaxes(value, -1, -2), atol=1e-6)
+        return symmetric and _has_root(value)
+    return np.all(constraint(value))
+
+
+def _has_root(matrix: np.ndarray) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _parameters(sites: Mapping[str, Any], default: bool) -> Iterator[tuple[Domain, Any, Any]]:
+    """Parameters that were given as values and whose domain does not depend on others."""
+    for name, site in sites.items():
+        if site["type"] != "sample":
+            continue
+        for fn in filter(lambda fn: validates(fn, default), _nested(site["fn"])):
+            for parameter, constraint in fn.arg_constraints.items():
+                value = vars(fn).get(parameter)
+                if _is_array(value) and not constraints.is_dependent(constraint):
+                    shown = Domain(name, type(fn).__name__, parameter, str(constraint))
+                    yield shown, constraint, value
+
+
+def _nested(fn: Any) -> Iterator[dist.Distribution]:
+    """A distribution and those that it is made of."""
+    if isinstance(fn, dist.Distribution):
+        yield fn
+        for part in vars(fn).values():
+            yield from _nested(part)
+    elif isinstance(fn, (list, tuple)):
+        for part in fn:
+            yield from _nested(part)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (int, float, np.ndarray, np.generic, jax.Array))

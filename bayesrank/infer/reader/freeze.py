@@ -16,8 +16,6 @@ from jax.extend import core
 
 from bayesrank.infer.reader.jaxpr import Constant
 
-__all__ = ["Key", "digest", "frozen", "frozen_tree", "shared_key"]
-
 _OURS = str(Path(__file__).parents[2])
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 

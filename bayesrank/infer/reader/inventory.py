@@ -18,14 +18,11 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
 
-from bayesrank.infer.reader.arguments import as_number
-from bayesrank.infer.reader.densities import has_log_density
+from bayesrank.infer.reader.densities import has_log_density, starts_at_zero
+from bayesrank.infer.reader.precision import as_number
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.roles import Role, roles_of_bounded
-from bayesrank.infer.reader.starts import starts_at_zero
 from bayesrank.infer.reader.traced import ProgramSource
-
-__all__ = ["Inventory", "take_inventory"]
 
 
 class Inventory(NamedTuple):

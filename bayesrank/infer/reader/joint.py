@@ -17,18 +17,16 @@ from bayesrank.infer.reader.densities import (
     elementwise,
     latent_density,
     observed_density,
+    validates,
     with_trailing_axes,
 )
 from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace, needed_equations
-from bayesrank.infer.reader.known import with_known_moments
+from bayesrank.infer.reader.predictors import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
 from bayesrank.infer.reader.tables import Tables
 from bayesrank.infer.reader.traced import ProgramSource
-from bayesrank.infer.reader.validation import validates
-
-__all__ = ["Joint", "trace_joint"]
 
 
 class ObservedOutputs(NamedTuple):

@@ -22,8 +22,7 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.conditionals import Local, positions
 from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.joint import Joint
-from bayesrank.infer.reader.nonlinear import nonlinear_part
-from bayesrank.infer.reader.observed import Factors
+from bayesrank.infer.reader.observed import Factors, nonlinear_part
 from bayesrank.infer.reader.predictors import (
     moments_of_mixture,
     predictors_of,
@@ -31,8 +30,6 @@ from bayesrank.infer.reader.predictors import (
 )
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.refusals import Refusal
-
-__all__ = ["OwnPrior", "own_prior"]
 
 _DRAWS = 1001
 _TAIL = 0.05

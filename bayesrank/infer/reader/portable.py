@@ -18,8 +18,6 @@ from numpyro.distributions import transforms
 from bayesrank.infer.reader.jaxpr import FlatTrace, evaluated, flat_trace
 from bayesrank.infer.reader.predictors import SupportsTiltedMoments
 
-__all__ = ["portable"]
-
 _KNOWN = ("numpyro", "bayesrank")
 
 Shape = tuple[int, ...]

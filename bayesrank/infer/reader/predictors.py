@@ -8,25 +8,16 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
 
-from bayesrank.distributions import TiltedMoments
+from bayesrank.distributions import BradleyTerry, OrderedLogit, TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.missed import QuadratureMoments
-from bayesrank.infer.mixtures import mixture_moments
+from bayesrank.infer.quadrature import tilted_moments
 from bayesrank.infer.reader.affine import Affine, Value
 from bayesrank.infer.reader.components import Components
 from bayesrank.infer.reader.jaxpr import Constant, Equation, bind
-
-__all__ = [
-    "Predictors",
-    "SupportsTiltedMoments",
-    "evaluate",
-    "gaussian_moments",
-    "moments_of_mixture",
-    "predictors_of",
-    "quadrature_moments",
-]
 
 ElementwiseFunction = Callable[[Array], Array]
 
@@ -218,3 +209,62 @@ def gaussian_moments(
         return TiltedMoments(log_z, first / widening, second / widening)
 
     return moments
+
+
+def with_known_moments(fn: dist.Distribution) -> SupportsTiltedMoments | None:
+    """The same distribution as one that knows its tilted moments, or None where there is none.
+
+    NumPyro's Bernoulli and ordered logistic have logistic noise about their predictor.
+    """
+    if isinstance(fn, SupportsTiltedMoments):
+        return fn
+    if isinstance(fn, dist.BernoulliLogits):
+        return BradleyTerry(fn.logits, validate_args=False)
+    if isinstance(fn, dist.OrderedLogistic):
+        return OrderedLogit(fn.predictor, fn.cutpoints, validate_args=False)
+    return None
+
+
+# In place of a log density of minus infinity.
+_NOTHING = -1e30
+
+
+def mixture_moments(
+    log_parts: Callable[[Array], Array],
+    power: Array | None,
+    mean: Array,
+    variance: Array,
+) -> TiltedMoments:
+    r"""Moments (G,) of mixtures over cavities, part by part: each part has one peak as a rule.
+
+    ``log_parts`` gives the logs of the weighted parts, (G, K), of predictors (G,). With
+    responsibilities :math:`r_k = Z_k / Z` of the parts, their moments make
+
+    .. math:: d = \sum_k r_k d_k, \qquad d_2 = \sum_k r_k (d_{2k} + (d_k - d)^2).
+
+    A mixture to a power p is cut into parts of the same shape, :math:`(\sum_k a_k)^p = \sum_k a_k^p
+    g` with :math:`g = (\sum_k a_k)^p / \sum_k a_k^p`, whose log is between 0 and :math:`(p - 1)
+    \log K`.
+    """
+    num_parts = jax.eval_shape(log_parts, mean).shape[-1]
+
+    def one(points: Array, number: Array) -> Array:
+        parts = jnp.maximum(log_parts(points), _NOTHING)
+        part = parts[..., number]
+        if power is None:
+            return part
+        exponent = power[..., None]
+        whole = jax.nn.logsumexp(parts, axis=-1)
+        raised = jax.nn.logsumexp(exponent * parts, axis=-1)
+        return power * (part + whole) - raised
+
+    def each(points: Array) -> Array:
+        return jax.vmap(one)(points, jnp.arange(num_parts))
+
+    shape = (num_parts, *mean.shape)
+    found = tilted_moments(each, jnp.broadcast_to(mean, shape), jnp.broadcast_to(variance, shape))
+    log_z = jax.nn.logsumexp(found.log_z, axis=0)
+    share = jnp.exp(found.log_z - log_z)
+    d1 = jnp.sum(share * found.d1, axis=0)
+    d2 = jnp.sum(share * (found.d2 + (found.d1 - d1) ** 2), axis=0)
+    return TiltedMoments(log_z, d1, d2)

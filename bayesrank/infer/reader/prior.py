@@ -20,19 +20,6 @@ from numpyro.distributions import transforms
 from bayesrank.infer.gaussian.dense import DensePrior, DiagonalPrior
 from bayesrank.infer.gaussian.low_rank import LowRank, LowRankPrior
 
-__all__ = [
-    "Conditional",
-    "GaussianForm",
-    "after",
-    "as_matrix",
-    "block_diagonal",
-    "extend",
-    "gaussian_form",
-    "is_gaussian",
-    "joint_prior",
-    "unwrap",
-]
-
 _FAMILIES = (dist.Normal, dist.MultivariateNormal, dist.LowRankMultivariateNormal)
 # What these make of a Gaussian is one, of fewer dimensions than its own for some.
 _AFFINE_TRANSFORMS = (

@@ -25,28 +25,26 @@ from bayesrank.infer.gaussian.factorised import merged
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.affine import Degree
 from bayesrank.infer.reader.conditionals import (
+    Grouped,
     Local,
     conditional,
     gaussian_local,
     grouped,
+    grouped_latents,
     parents_of,
     positions,
 )
 from bayesrank.infer.reader.densities import bounds
-from bayesrank.infer.reader.groups import Grouped, grouped_latents
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
-from bayesrank.infer.reader.links import linked_prior
+from bayesrank.infer.reader.many import linked_prior, shared_prior
 from bayesrank.infer.reader.observed import Checks, Factors, all_factors
 from bayesrank.infer.reader.own_prior import own_prior
 from bayesrank.infer.reader.prior import Conditional, GaussianForm, after, extend, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
-from bayesrank.infer.reader.shared import shared_prior
 from bayesrank.infer.reader.tables import MOST_SHARED, NotShortError
 from bayesrank.infer.reader.traced import ProgramSource
 from bayesrank.infer.sites import Block, Problem
-
-__all__ = ["MOST_DENSE", "Program", "read_program"]
 
 # Of more latents than this no joint covariance is made, where some of them are of groups.
 _MOST_TOGETHER = 4000

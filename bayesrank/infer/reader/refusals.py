@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Refusal", "TracedStructureError"]
-
 _MESSAGES = {
     "discrete": (
         "latent site {name!r} is discrete; EP's posterior is Gaussian. Sum it out of the model, "

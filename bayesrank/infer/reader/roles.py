@@ -27,21 +27,20 @@ from jax import Array
 from jax.extend import core as jax_core
 
 from bayesrank.infer.reader.components import find_components, is_elementwise
-from bayesrank.infer.reader.degrees import degree_of, is_linear
 from bayesrank.infer.reader.densities import elementwise, latent_density
 from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
     FlatTrace,
     UnknownValueError,
+    degree_of,
     flat_trace,
+    is_linear,
     needed_equations,
 )
 from bayesrank.infer.reader.prior import GaussianForm, gaussian_form, unwrap
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.scans import split_scans
-
-__all__ = ["Role", "roles_of_bounded"]
 
 Names = frozenset[str]
 

@@ -20,18 +20,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayesrank.infer.reader.degrees import body_of, propagated, scan_counts, scan_orders
-from bayesrank.infer.reader.degrees import degree_of as degree_of_equation
 from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
     FlatTrace,
     bind,
+    body_of,
     flat_trace,
     needed_equations,
+    propagated,
+    scan_counts,
+    scan_orders,
 )
-
-__all__ = ["split_scans"]
+from bayesrank.infer.reader.jaxpr import degree_of as degree_of_equation
 
 
 def split_scans(trace: FlatTrace, affine: Sequence[int]) -> FlatTrace:

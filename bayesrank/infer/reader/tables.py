@@ -20,10 +20,7 @@ import numpy as np
 from jax import Array
 
 from bayesrank.infer.reader.affine import Affine, Degree, Value, affine_rule, gathered, walk
-from bayesrank.infer.reader.degrees import STRUCTURAL
-from bayesrank.infer.reader.jaxpr import Equation, FlatTrace
-
-__all__ = ["MOST_SHARED", "NotShortError", "LongRows", "Tables"]
+from bayesrank.infer.reader.jaxpr import STRUCTURAL, Equation, FlatTrace
 
 # Of more latents than this no table is made.
 MOST_SHARED = 3000

@@ -24,7 +24,13 @@ from jax.extend.core import Primitive
 from numpyro import handlers, validation_enabled
 from numpyro.distributions import constraints
 
-from bayesrank.infer.reader.arguments import as_working_dtype, to_numpy
+from bayesrank.infer.reader.densities import (
+    Domain,
+    check_known_domains,
+    given_value,
+    initial_value,
+    unknown_domains,
+)
 from bayesrank.infer.reader.freeze import Key, frozen, frozen_tree, shared_key
 from bayesrank.infer.reader.jaxpr import (
     Constant,
@@ -35,20 +41,13 @@ from bayesrank.infer.reader.jaxpr import (
     needed_equations,
 )
 from bayesrank.infer.reader.portable import portable
-from bayesrank.infer.reader.stale import refuse_stale, without_stale_traces
-from bayesrank.infer.reader.starts import given_value, initial_value
+from bayesrank.infer.reader.precision import (
+    as_working_dtype,
+    refuse_stale,
+    to_numpy,
+    without_stale_traces,
+)
 from bayesrank.infer.reader.unobserved import Unobserved, site_value
-from bayesrank.infer.reader.validation import Domain, check_known_domains, unknown_domains
-
-__all__ = [
-    "NEEDS_VALUES",
-    "Called",
-    "ProgramSource",
-    "Traced",
-    "readable_arguments",
-    "run_with",
-    "trace",
-]
 
 # What JAX raises where a program looks at the values of arrays that are being traced.
 NEEDS_VALUES = (

@@ -15,11 +15,9 @@ from jax.extend.core import Primitive
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from bayesrank.infer.reader.arguments import as_number
+from bayesrank.infer.reader.densities import given_value, median, starts_at_zero
+from bayesrank.infer.reader.precision import as_number
 from bayesrank.infer.reader.prior import unwrap
-from bayesrank.infer.reader.starts import given_value, median, starts_at_zero
-
-__all__ = ["Unobserved", "site_value"]
 
 # The value of an unobserved site: it stands in a trace until it becomes one of its inputs.
 site_value = Primitive("site_value")

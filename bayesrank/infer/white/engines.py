@@ -18,8 +18,6 @@ from numpyro.infer import NUTS, SVI, Trace_ELBO, autoguide, init_to_value
 from bayesrank.infer.compiled import jit
 from bayesrank.infer.white.program import Density, WhiteProgram
 
-__all__ = ["run_nuts", "run_svi"]
-
 ProgressCallback = Callable[[float], None]
 
 _NUTS_CHUNK = 25

@@ -15,11 +15,9 @@ from numpyro import handlers
 from numpyro.infer.util import initialize_model, unconstrain_fn
 
 from bayesrank.infer.compiled import jit
-from bayesrank.infer.reader.arguments import as_working_dtype
+from bayesrank.infer.reader.precision import as_working_dtype
 from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.reparam import whiten
-
-__all__ = ["FullProgram", "full_program"]
 
 Draws = Mapping[str, NDArray[np.float64]]
 

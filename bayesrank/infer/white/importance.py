@@ -26,8 +26,6 @@ from bayesrank._arviz import import_arviz
 from bayesrank.infer.compiled import jit
 from bayesrank.infer.white.program import Density
 
-__all__ = ["Importance", "importance_sampler", "pareto_k"]
-
 _DRAWS = 4000
 _CHUNK = 500
 _EQUAL = 1e-6

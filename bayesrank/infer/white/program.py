@@ -15,14 +15,13 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 from bayesrank.infer.compiled import jit
-from bayesrank.infer.reader.arguments import as_working_dtype
+from bayesrank.infer.reader.precision import as_working_dtype
 from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.reparam import whiten
 
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
 
-__all__ = ["Density", "WhiteProgram", "split", "white_posterior", "white_program"]
 
 Matrix = NDArray[np.float64]
 Shapes = dict[str, tuple[int, ...]]

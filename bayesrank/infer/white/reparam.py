@@ -29,8 +29,6 @@ from tinygp.numpyro_support import TinyDistribution
 
 from bayesrank.infer.reader.prior import is_gaussian
 
-__all__ = ["WhitenReparam", "whiten"]
-
 _DONE = "is_whitened"
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from numpyro import validation_enabled
 
 from bayesrank.infer.compiled import ONE_AT_A_TIME, jit
-from bayesrank.infer.reader.arguments import as_working_dtype
-from bayesrank.infer.reader.stale import without_stale_traces
+from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
 from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.importance import pareto_k
 from bayesrank.infer.white.program import white_posterior
@@ -23,7 +22,6 @@ from bayesrank.infer.white.program import white_posterior
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
 
-__all__ = ["Trust", "trust_in", "trust_in_draws"]
 
 Numbers = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
-"""Arrays that JAX takes to have the precision of an earlier trace.
+"""Arrays in the precision at work: those that a program is given, and those that JAX kept.
 
 As long as a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have the
-precision that it was made in, wherever else they are used.  A program that somebody has run by NUTS
+precision that it was made in, wherever else they are used. A program that somebody has run by NUTS
 in single precision, say, fails in double precision, or has its numbers rounded.
 """
 
@@ -15,8 +15,44 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from scipy import sparse
 
-__all__ = ["refuse_stale", "without_stale_traces"]
+
+def as_number(value: Any) -> Array:
+    """Value of a hyperparameter or of a site held fixed; whole numbers become floats."""
+    value = jnp.asarray(value)
+    floating = jnp.issubdtype(value.dtype, jnp.floating)
+    return value if floating else value.astype(jnp.result_type(float))
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether an argument is an array of numbers; NumPy's whole numbers are counts, as Python's."""
+    if not isinstance(leaf, (np.ndarray, np.floating, jax.Array)):
+        return False
+    return bool(jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool_))
+
+
+def to_numpy(leaf: Any) -> Any:
+    """An array argument as NumPy's; everything else as it is."""
+    return np.asarray(leaf) if is_array(leaf) else leaf
+
+
+def as_working_dtype(tree: Any) -> Any:
+    """Arrays of floats in JAX's present default precision; everything else as it is.
+
+    SciPy's sparse matrices become dense ones, for JAX takes no others.
+    """
+
+    def convert(leaf: Any) -> Any:
+        leaf = leaf.toarray() if sparse.issparse(leaf) else leaf
+        if not is_array(leaf):
+            return leaf
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.asarray(leaf, jnp.result_type(float) if floating else None)
+
+    return jax.tree.map(convert, tree)
+
 
 Result = TypeVar("Result")
 

@@ -1,0 +1,193 @@
+"""What surrounds a run of EP: checks before it, calls after each sweep, warnings at its end."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, core
+
+from bayesrank._stack import outside
+from bayesrank.infer.result import AccuracyWarning, EPResult
+
+
+def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
+    """Refuse a key that is none, a number of draws that is none, and arguments that are traced.
+
+    Raises
+    ------
+    TypeError
+        If an argument is being traced, or `rng_key` is not a random key.
+    ValueError
+        If `num_samples` is negative.
+    """
+    if any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves((rng_key, arguments))):
+        raise TypeError(
+            "run returns NumPy arrays, so it cannot be traced by jit, vmap or grad; use the pure "
+            "functions solve, log_evidence, or init and step there"
+        )
+    if not _is_key(rng_key):
+        raise TypeError(
+            f"rng_key is {_described(rng_key)}; pass a random key, jax.random.key(0) say, before "
+            "the program's own arguments"
+        )
+    if num_samples < 0:
+        raise ValueError(f"num_samples must not be negative, got {num_samples}")
+
+
+def _is_key(value: Any) -> bool:
+    dtype, ndim = getattr(value, "dtype", None), getattr(value, "ndim", None)
+    if dtype is None:
+        return False
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return ndim == 0
+    return dtype == jnp.uint32 and ndim == 1  # of `jax.random.PRNGKey`
+
+
+def _described(value: Any) -> str:
+    if hasattr(value, "dtype"):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    return f"of type {type(value).__name__}"
+
+
+@jax.tree_util.register_pytree_node_class
+class LearnedParams(dict[str, Any]):
+    """Values of hyperparameters, some of which were learned by maximising the evidence.
+
+    Attributes
+    ----------
+    learned
+        Names of those.
+    """
+
+    learned: tuple[str, ...] = ()
+
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        """Split into values and the rest, for JAX."""
+        return tuple(self.values()), (tuple(self), self.learned)
+
+    @classmethod
+    def tree_unflatten(cls, rest: tuple, values: tuple) -> LearnedParams:
+        """Put together what `tree_flatten` split."""
+        names, learned = rest
+        params = cls(zip(names, values, strict=True))
+        params.learned = learned
+        return params
+
+
+def sources_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """Where given values came from, in words, by name."""
+    learned = params.learned if isinstance(params, LearnedParams) else ()
+    return {k: "by evidence" if k in learned else "argument `params`" for k in params}
+
+
+class SweepCallback:
+    """What compiled sweeps call: it passes on to whom a run names.
+
+    Compiled code keeps the object, so that runs with different functions share the code.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._function: Callable[[int, float], None] | None = None
+        self._failure: Exception | None = None
+
+    def after(self, sweep: Array, delta: Array) -> None:
+        """To be traced: call the function with a sweep's number and how far it moved margins."""
+        jax.debug.callback(self._call, sweep, delta)
+
+    def _call(self, sweep: Any, delta: Any) -> None:
+        if self._function is None or self._failure is not None:
+            return
+        try:
+            self._function(int(sweep), float(delta))
+        except Exception as failure:  # compiled code cannot raise it
+            self._failure = failure
+
+    @contextmanager
+    def passing_to(self, function: Callable[[int, float], None]) -> Iterator[None]:
+        """Pass on to a function, and raise at the end what it raised."""
+        with self._lock:
+            self._function, self._failure = function, None
+            try:
+                yield
+                jax.effects_barrier()
+            finally:
+                self._function = None
+            if self._failure is not None:
+                raise self._failure
+
+
+_KEPT_ALONE = (
+    "a likelihood is not log-concave, so that EP keeps each latent alone (structure='factorised'): "
+    "standard deviations of differences may be too narrow; result.approximation tells by how much"
+)
+
+
+class ConvergenceWarning(UserWarning):
+    """An iterative method stopped before it converged."""
+
+
+def warn_of(result: EPResult, *, tol: float, structure: str) -> None:
+    """Warn where EP did not converge, or its answer has a fault that is seen.
+
+    Parameters
+    ----------
+    result
+        What a run has come to.
+    tol, structure
+        As of the `EP` that ran.
+    """
+    if not result.converged:
+        warnings.warn(_not_converged(result, tol), ConvergenceWarning, stacklevel=outside())
+    alone = result.structure == "factorised"
+    if alone and structure == "auto":
+        warnings.warn(_KEPT_ALONE, AccuracyWarning, stacklevel=outside())
+    if result.missed_mass or result.moment_errors:
+        warnings.warn(_at_fault(result), AccuracyWarning, stacklevel=outside())
+
+
+def _at_fault(result: EPResult) -> str:
+    said = []
+    if missed := result.missed_mass:
+        worst = max(missed, key=missed.__getitem__)
+        said.append(f"missed at least {missed[worst]:.0%} of the mass of a factor of {worst!r}")
+    if errors := result.moment_errors:
+        worst = max(errors, key=errors.__getitem__)
+        said.append(
+            f"has the mean or the standard deviation of a factor of {worst!r} wrong by about "
+            f"{errors[worst]:.0%} of that standard deviation"
+        )
+    return (
+        f"EP's quadrature {', and '.join(said)}: such a factor has several narrow peaks, "
+        "jumps or heavy tails. The answer has the same fault. Where the factor is a mixture, write "
+        "it as numpyro's MixtureSameFamily or MixtureGeneral; else use NUTS, from several starting "
+        "points"
+    )
+
+
+def _not_converged(result: EPResult, tol: float) -> str:
+    if not np.isfinite(result.log_evidence) and not result.skipped_sites:
+        return (
+            f"EP found no evidence of the data (its log is {result.log_evidence}). Check the "
+            "model's arguments for values that are not finite, or that the model gives no density"
+        )
+    if not np.isfinite(result.delta):
+        return (
+            "EP has not converged: it found no proper posterior. A prior that is many orders of "
+            "magnitude wider than what the data tell is lost in rounding where they leave a "
+            "direction open. Give the latents narrower priors, or rescale the data"
+        )
+    return (
+        f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
+        f"margin by {result.delta:.2g} posterior standard deviations (tol={tol:.2g}), and "
+        f"{result.skipped_sites} site updates were skipped. Of up to some hundreds of latents, "
+        "result.trust tells how far the answer is off all the same; else compare it with NUTS. A "
+        "smaller damping (0.5) or more max_sweeps help some programs only"
+    )
