@@ -23,7 +23,10 @@ from bayesrank.solvers.rank_rls import (
     leave_query_out,
     transduce,
 )
+from bayesrank.solvers.rank_rls.fit import _some_lists
 
+# Some of the small sets below are next to noise.
+pytestmark = pytest.mark.filterwarnings("ignore:regularization by:UserWarning")
 KERNELS = {"linear": "linear", "gauss": ExpSquared(2.0)}
 each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
@@ -172,13 +175,15 @@ def test_evidence_of_raw_pairs_is_another():
 
 @each_kernel
 @pytest.mark.parametrize("fixed", [True, False])
-def test_leave_query_out_is_training_again(kernel, fixed):
+@pytest.mark.parametrize("names", [None, [0, 1, 0, 2, 1, 2], list("abcabb")])
+def test_holding_lists_out_is_training_again(kernel, fixed, names):
     X, y, query = _sorted()
     options = {"kernel": kernel, "regularization": 0.3}
     system = _fit(X, y, query, **options | ({} if fixed else {"regularization": "evidence"})).system
-    held = leave_query_out(system, 0.3)
-    for name in set(query):
-        mine = query == name
+    held = leave_query_out(system, 0.3, system.contrasts.folds(names))
+    folds = system.contrasts.spread(np.arange(6) if names is None else np.array(names))
+    for fold in set(folds):
+        mine = folds == fold
         again = _fit(X[~mine], y[~mine], query[~mine], **options)
         np.testing.assert_allclose(held[mine], again.predict(X[mine]), atol=1e-9)
 
@@ -229,6 +234,21 @@ def test_evidence_is_largest_and_hold_out_error_least_at_the_choice():
     assert error(chosen) < min(error(chosen / 2), error(chosen * 2))
 
 
+def test_the_gaussian_length_scale_is_that_of_the_largest_evidence():
+    X, y, query = _sorted(sizes=(8,) * 8, d=2)
+    y = np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=64)
+    for regularization in ("evidence", 0.05):
+        fit = _fit(X, y, query, kernel="rbf", regularization=regularization)
+        for factor in (0.9, 1.1):
+            kernel = ExpSquared(fit.kernel.scale * factor)
+            other = _fit(X, y, query, kernel=kernel, regularization=regularization)
+            assert other.log_evidence < fit.log_evidence
+    some = _some_lists(y, contrasts_of(group_queries(query, 64)), np.random.default_rng(0), 30)[0]
+    assert len(some) == 24 and len(set(query[some])) == 3
+    with pytest.raises(ValueError, match="X is the same in every row"):
+        _fit(np.ones_like(X), y, query, kernel="rbf")
+
+
 def test_sparse_and_iterative_routes_agree_with_the_dense_one():
     X, y, query = _sorted(sizes=(8,) * 12, d=6)
     X = np.where(np.abs(X) > 0.8, X, 0.0)
@@ -254,7 +274,7 @@ def test_nystrom_with_every_row_a_landmark_is_the_kernel():
     np.testing.assert_allclose(near.predict(X), whole.predict(X), atol=1e-4)
 
 
-def _theorem_2(K, L, y, query, new, lam, gamma):
+def _theorem_2(K, L, y, folds, new, lam, gamma):
     """Theorem 2 as printed, its slips mended: Q = R, the inverse's second term, I of V's size."""
     m = len(y)
     P = np.linalg.inv(L @ K + lam * np.eye(m))
@@ -262,9 +282,8 @@ def _theorem_2(K, L, y, query, new, lam, gamma):
     f = K[np.ix_(new, ~new)] @ _theorem_1(K[np.ix_(old, old)], L[np.ix_(old, old)], y[old], lam)
     place = np.cumsum(new) - 1
     total, right = gamma * np.eye(new.sum()), gamma * f
-    for name in set(query):
-        U = np.flatnonzero(query == name)
-        rest = np.flatnonzero(query != name)
+    for fold in set(folds):
+        U, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         inverse = P[np.ix_(rest, rest)] - P[np.ix_(rest, U)] @ np.linalg.solve(
             P[np.ix_(U, U)], P[np.ix_(U, rest)]
         )
@@ -284,14 +303,15 @@ def _theorem_2(K, L, y, query, new, lam, gamma):
     return np.linalg.solve(total, right)
 
 
-@pytest.mark.parametrize("gamma", [0.1, 1.0])
-def test_transduction_is_theorem_2(gamma):
+@pytest.mark.parametrize(("gamma", "names"), [(0.1, None), (1.0, None), (0.5, [0, 1, 0, 2, 0, 1])])
+def test_transduction_is_theorem_2(gamma, names):
     X, y, query = _sorted()
     new = np.isin(query, ["q1", "q4"])
     K = gram_of(ExpSquared(2.0), X)
     contrasts = contrasts_of(group_queries(query, len(y)))
-    found = transduce(K, contrasts, y, new, 0.3, gamma)
-    expected = _theorem_2(K, _laplacian(query), y, query, new, 0.3, gamma)
+    found = transduce(K, contrasts, y, new, 0.3, gamma, contrasts.folds(names))
+    folds = query if names is None else contrasts.spread(np.array(names))
+    expected = _theorem_2(K, _laplacian(query), y, folds, new, 0.3, gamma)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
@@ -308,12 +328,16 @@ def test_solver_refuses_what_it_cannot_do():
             _fit(X, y, query, regularization=value)
     with pytest.raises(ValueError, match="solver is 'sgd'; choose"):
         _fit(X, y, query, solver="sgd")
-    with pytest.raises(ValueError, match="kernel is 'gauss'; pass 'linear'"):
+    with pytest.raises(ValueError, match="kernel is 'gauss'; pass 'linear', 'rbf'"):
         _fit(X, y, query, kernel="gauss")
     with pytest.raises(ValueError, match="solver='lsmr' is for kernel='linear'"):
         _fit(X, y, query, kernel=ExpSquared(1.0), solver="lsmr")
     with pytest.raises(ValueError, match="'leave-query-out' needs solver="):
         _fit(X, y, query, regularization="leave-query-out", solver="lsmr")
+    with pytest.raises(ValueError, match="needs two lists of two items or more, and there is one"):
+        _fit(X, y, ["a"] * 20 + ["b"], regularization="leave-query-out")
+    with pytest.warns(UserWarning, match="regularization by evidence is .* scores are next to 0"):
+        _fit(np.array([[-1.0], [1], [-1], [1], [0]]), np.array([1.0, 1, -1, -1, 0]), ["a"] * 5)
     with pytest.raises(ValueError, match="'lsmr' gives no standard deviations"):
         _fit(X, y, query, regularization=1.0, solver="lsmr").std(X)
     with pytest.raises(ValueError, match="gamma is 0"):

@@ -56,6 +56,34 @@ def test_sparse_features_clones_and_pickles():
     assert model.noise_ == pytest.approx(np.sqrt(model.regularization_) * model.scale_)
 
 
+def test_groups_of_the_callers_rows_are_held_out_together():
+    X, y, query = graded_lists(sizes=(5,) * 6)
+    groups = [{"q0": "x", "q3": "x", "q5": "y"}.get(name, name) for name in query]
+    options = {"kernel": ExpSquared(2.0), "regularization": 0.5}
+    model = RankRLS(**options).fit(X, y, query)
+    held, mine = model.leave_query_out(groups), np.isin(query, ["q0", "q3"])
+    again = RankRLS(**options).fit(X[~mine], y[~mine], query[~mine])
+    np.testing.assert_allclose(held[mine], again.predict(X[mine]), atol=1e-9)
+    new = np.isin(query, ["q1", "q3"])
+    part = RankRLS(regularization=0.5).fit(X[~new], y[~new], query[~new])
+    each = np.concatenate([query[~new], query[new]])
+    alone = part.transduce(X[new], query[new])
+    np.testing.assert_allclose(part.transduce(X[new], query[new], groups=each), alone)
+    folds = np.char.replace(each, "q3", "q0")
+    assert np.abs(part.transduce(X[new], query[new], groups=folds) - alone).max() > 1e-4
+    for names, message in {
+        ("a",): "groups has 1 entries and X has 30 rows",
+        tuple(range(30)): "groups divides a query",
+        ("a",) * 30: "all lists would be held out together",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            model.leave_query_out(names)
+    rbf = RankRLS(kernel="rbf").fit(X, y, query)
+    again = RankRLS(kernel=rbf.kernel_).fit(X, y, query)
+    np.testing.assert_allclose(rbf.predict(X), again.predict(X), atol=1e-9)
+    assert rbf.transduce(X[new], query[new]).shape == (10,)
+
+
 def test_leave_pair_out_takes_pairs_of_the_callers_rows():
     X, y, query = graded_lists()
     model = RankRLS().fit(X, y, query)

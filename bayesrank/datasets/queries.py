@@ -45,7 +45,7 @@ class QueryLists:
         return out
 
 
-def group_queries(query: Any, num_rows: int) -> QueryLists:
+def group_queries(query: Any, num_rows: int, *, what: str = "query") -> QueryLists:
     """Group rows by the name of their query.
 
     Parameters
@@ -55,6 +55,8 @@ def group_queries(query: Any, num_rows: int) -> QueryLists:
         all rows are one list.
     num_rows
         Number of rows m.
+    what
+        Name of the argument in messages.
 
     Returns
     -------
@@ -74,17 +76,17 @@ def group_queries(query: Any, num_rows: int) -> QueryLists:
     names = [0] * num_rows if query is None else _names(query)
     if len(names) != num_rows:
         raise ValueError(
-            f"query has {len(names)} entries and X has {num_rows} rows; name the query of each row"
+            f"{what} has {len(names)} entries and X has {num_rows} rows; name the {what} of each"
         )
     known: dict[Hashable, int] = {}
     try:
         codes = np.array([known.setdefault(name, len(known)) for name in names], np.intp)
     except TypeError:
-        raise ValueError("query has a name that cannot be a key; pass numbers or texts") from None
+        raise ValueError(f"{what} has a name that cannot be a key; pass numbers or texts") from None
     unnamed = [name for name in known if missing(name)]
     if unnamed:
         row = int(np.argmax(codes == known[unnamed[0]]))
-        raise ValueError(f"query has no name in row {row}; name the query of each row")
+        raise ValueError(f"{what} has no name in row {row}; name the {what} of each row")
     sizes = np.bincount(codes, minlength=len(known)).astype(np.intp)
     starts = np.cumsum(sizes) - sizes
     return QueryLists(tuple(known), np.argsort(codes, kind="stable"), starts, sizes)

@@ -15,6 +15,8 @@ from bayesrank._validate import check_pairs
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.solvers.rank_rls import (
+    Contrasts,
+    Folds,
     RankRLSFit,
     contrasts_of,
     cross_gram,
@@ -40,8 +42,10 @@ class RankRLS(ListEstimator):
 
     Parameters
     ----------
-    kernel : {"linear"} or tinygp kernel, default "linear"
-        Kernel of the scores. With another than "linear" the features are to be dense.
+    kernel : {"linear", "rbf"} or tinygp kernel, default "linear"
+        Kernel of the scores; "rbf" is Gaussian, its length scale that of the largest evidence on
+        whole lists of up to 1,000 items. With another than "linear" the features are to be dense,
+        and for "rbf" on one scale.
     weights : {"query", "centre", "pairs"}, default "query"
         Weight of the squares of a list of n items: ``2 / (n - 1)``, with which each list counts
         alike (the paper's); 1, with which each item does; n, each pair.
@@ -62,6 +66,8 @@ class RankRLS(ListEstimator):
     ----------
     coef_ : ndarray of shape (d,)
         Weights of the features, for the linear kernel.
+    kernel_ : {"linear"} or tinygp kernel
+        The kernel that was used.
     regularization_, scale_, noise_ : float
         The constant, and the prior scale and noise that are most probable with it.
     log_evidence_ : float
@@ -76,7 +82,10 @@ class RankRLS(ListEstimator):
     average over the constants that the data leave open. With ``regularization="evidence"`` standard
     deviations are of the errors about these scores, that average and its distance from them
     included: 90% intervals hold 90%. With a constant that is given, or chosen by hold-out, they are
-    too small where the data say little of it.
+    too small where the data say little of it. The length scale of "rbf" is taken as known.
+
+    Where one short list is all there is, the evidence may take the grades for noise alone, with so
+    large a constant that scores round to 0; a warning says so.
 
     References
     ----------
@@ -96,7 +105,7 @@ class RankRLS(ListEstimator):
     def __init__(
         self,
         *,
-        kernel: Kernel | Literal["linear"] = "linear",
+        kernel: Kernel | Literal["linear", "rbf"] = "linear",
         weights: Literal["query", "centre", "pairs"] = "query",
         regularization: float | Literal["evidence", "leave-query-out"] = "evidence",
         solver: Literal["auto", "dense", "lsmr", "nystrom"] = "auto",
@@ -145,7 +154,7 @@ class RankRLS(ListEstimator):
             rng=np.random.default_rng(seed),
         )
         self._rows, self._grades, self._lists = rows, grades, lists
-        self.regularization_ = self._fit.lam
+        self.kernel_, self.regularization_ = self._fit.kernel, self._fit.lam
         self.scale_ = self._fit.scale
         self.noise_ = self._fit.scale * float(np.sqrt(self._fit.lam))
         self.log_evidence_ = self._fit.log_evidence
@@ -183,21 +192,30 @@ class RankRLS(ListEstimator):
         scores = self._fit.predict(rows)
         return (scores, self._fit.std(rows)) if return_std else scores
 
-    def leave_query_out(self) -> Array:
+    def leave_query_out(self, groups: Any = None) -> Array:
         """Scores of the items of `fit`, each list's by what the other lists teach.
+
+        Parameters
+        ----------
+        groups : array-like of shape (m,), optional
+            Names of groups; lists of one group are held out together, as folds of
+            cross-validation are. By default each list is held out alone.
 
         Returns
         -------
         ndarray of shape (m,)
-            What training without the item's query would predict, to rounding, at the same
-            constant; for `bayesrank.metrics`.
+            What training without the item's query, or group, would predict, to rounding, at the
+            same constant and kernel; for `bayesrank.metrics`.
 
         Raises
         ------
         ValueError
-            After solver "lsmr".
+            If `groups` divides a list or leaves none to train on, or after solver "lsmr".
         """
-        return self._lists.unsort(leave_query_out(self._system(), self.regularization_))
+        system = self._system()
+        folds = _folds(groups, self._lists.order, system.contrasts)
+        held = leave_query_out(system, self.regularization_, folds)
+        return self._lists.unsort(held)
 
     def leave_pair_out(self, pairs: ArrayLike | None = None) -> tuple[NDArray[np.intp], Array]:
         """Differences of score of pairs of the items of `fit`, by training on neither of the two.
@@ -229,7 +247,9 @@ class RankRLS(ListEstimator):
         held = leave_pair_out(system, self._grades, self.regularization_, inside, self.weights)
         return chosen, held
 
-    def transduce(self, X_new: Any, query_new: Any = None, gamma: float = 1.0) -> Array:
+    def transduce(
+        self, X_new: Any, query_new: Any = None, gamma: float = 1.0, groups: Any = None
+    ) -> Array:
         """Scores of new lists, chosen so that cross-validation over all lists fits best.
 
         Theorem 2 of the paper. In measurements it did not rank better than `predict`; see the
@@ -243,6 +263,9 @@ class RankRLS(ListEstimator):
             Names of their queries; they are other lists than those of `fit`, whatever their names.
         gamma : float, default 1.0
             Pull towards what `predict` gives, positive.
+        groups : array-like of shape (m + n,), optional
+            Names of the folds of cross-validation, of the items of `fit` and then of the new ones;
+            by default each list is one.
 
         Returns
         -------
@@ -261,18 +284,21 @@ class RankRLS(ListEstimator):
         codes = np.concatenate([self._lists.codes, len(self._lists.sizes) + lists.codes])
         contrasts = contrasts_of(group_queries(codes, len(codes)), self.weights)
         dense = self._dense(everything)
-        K = (
-            cross_gram(self.kernel, dense, dense)
+        gram = (
+            cross_gram(self.kernel_, dense, dense)
             if self._is_linear
-            else gram_of(self.kernel, dense)
+            else gram_of(self.kernel_, dense)
         )
         new = np.arange(len(codes)) >= len(self._grades)
         y = np.concatenate([self._grades, np.zeros(new.sum())])
-        return lists.unsort(transduce(K, contrasts, y, new, self.regularization_, gamma))
+        order = np.concatenate([self._lists.order, len(self._grades) + lists.order])
+        folds = _folds(groups, order, contrasts)
+        held = transduce(gram, contrasts, y, new, self.regularization_, gamma, folds)
+        return lists.unsort(held)
 
     @property
     def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str)
+        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _dense(self, rows: Any) -> Any:
         """Dense rows for kernels that are not products."""
@@ -287,6 +313,20 @@ class RankRLS(ListEstimator):
                 "solver='lsmr' holds nothing out; fit with solver='dense' or 'nystrom'"
             )
         return self._fit.system
+
+
+def _folds(groups: Any, order: NDArray[np.intp], contrasts: Contrasts) -> Folds:
+    """Lists that are held out together; `order` puts rows that are named list after list."""
+    names = np.arange(len(contrasts.sizes))
+    if groups is not None:
+        grouped = group_queries(groups, len(order), what="groups")
+        codes = grouped.unsort(grouped.codes)[order]
+        names = codes[contrasts.starts]
+        if (codes != contrasts.spread(names)).any():
+            raise ValueError("groups divides a query; give all items of a query one group")
+    if len(np.unique(names)) < 2:
+        raise ValueError("all lists would be held out together; there is none left to train on")
+    return contrasts.folds(names)
 
 
 def _stack(first: Any, second: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from bayesrank.solvers.rank_rls.choose import log_evidence as log_evidence
 from bayesrank.solvers.rank_rls.contrasts import Contrasts as Contrasts
+from bayesrank.solvers.rank_rls.contrasts import Folds as Folds
 from bayesrank.solvers.rank_rls.contrasts import contrasts_of as contrasts_of
 from bayesrank.solvers.rank_rls.fit import LARGEST_DENSE as LARGEST_DENSE
 from bayesrank.solvers.rank_rls.fit import RankRLSFit as RankRLSFit
@@ -15,6 +16,7 @@ from bayesrank.solvers.rank_rls.transduction import transduce as transduce
 __all__ = [
     "LARGEST_DENSE",
     "Contrasts",
+    "Folds",
     "RankRLSFit",
     "contrasts_of",
     "cross_gram",

@@ -11,7 +11,14 @@ from scipy.optimize import minimize_scalar
 
 from bayesrank.solvers.rank_rls.hold_out import held_out_errors
 
-__all__ = ["best_by_evidence", "best_by_hold_out", "equal_shares", "log_evidence", "scale_of"]
+__all__ = [
+    "best_by_evidence",
+    "best_by_hold_out",
+    "equal_shares",
+    "log_evidence",
+    "refine",
+    "scale_of",
+]
 
 Array = NDArray[np.float64]
 
@@ -57,7 +64,7 @@ def best_by_evidence(system: Any) -> float:
         return -log_evidence(system, np.exp(log_lam))
 
     grid = _log_grid(system, 71)
-    return _refine(objective, grid, objective(grid))
+    return refine(objective, grid, objective(grid))
 
 
 def equal_shares(system: Any) -> Array:
@@ -77,6 +84,11 @@ def equal_shares(system: Any) -> Array:
 def best_by_hold_out(system: Any) -> float:
     """Constant of the least weighted squared error of lists held out, on a grid of 29."""
     _refuse_nothing(system)
+    if (system.contrasts.sizes > 1).sum() < 2:
+        raise ValueError(
+            "regularization='leave-query-out' needs two lists of two items or more, and there is "
+            "one; pass 'evidence'"
+        )
     usual = np.mean(system.values[system.values > 0])
     grid = usual * np.logspace(-4.0, 3.0, 29)
     errors = [held_out_errors(system, lam).sum() for lam in grid]
@@ -95,7 +107,8 @@ def _refuse_nothing(system: Any) -> None:
         )
 
 
-def _refine(objective: Callable[[Any], Any], grid: Array, values: Array) -> float:
+def refine(objective: Callable[[Any], Any], grid: Array, values: Array) -> float:
+    """Exponential of the least point near the best of a grid of logarithms."""
     best = int(np.argmin(values))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found: Any = minimize_scalar(objective, bounds=(low, high), method="bounded")

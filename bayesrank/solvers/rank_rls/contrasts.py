@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,16 @@ from scipy import sparse
 
 from bayesrank.datasets import QueryLists
 
-__all__ = ["Contrasts", "contrasts_of", "weights_of"]
+__all__ = ["Contrasts", "Folds", "contrasts_of", "weights_of"]
 
 Array = NDArray[np.float64]
+
+
+class Folds(NamedTuple):
+    """What is held out together: numbers of lists, and their rows, of each fold."""
+
+    lists: list[NDArray[np.intp]]
+    rows: list[NDArray[np.intp]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +94,16 @@ class Contrasts:
         """Rows of each list."""
         bounds = zip(self.starts.tolist(), self.sizes.tolist(), strict=True)
         return [slice(start, start + size) for start, size in bounds]
+
+    def folds(self, names: Any = None) -> Folds:
+        """Lists of one name together, shape (q,); without names each list alone."""
+        codes = np.arange(len(self.sizes)) if names is None else np.unique_inverse(names)[1]
+        spread = self.spread(codes)
+        lists, rows = (
+            np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part))[:-1])
+            for part in (codes, spread)
+        )
+        return Folds(lists, rows)
 
 
 def weights_of(sizes: NDArray[np.intp], weights: str) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayesrank.solvers.rank_rls.contrasts import Contrasts
+from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
 from bayesrank.solvers.rank_rls.spectrum import kernel_levels, solve_each_block
 
 __all__ = ["KernelFactor"]
@@ -71,19 +71,19 @@ class KernelFactor:
         """What is known of columns' variances, ``c' P c``, times the one squared scale."""
         return squared_scales.sum() * ((self.inverse @ across) ** 2).sum(axis=0)
 
-    def root_columns(self, lam: float, rows: slice) -> Array:
+    def root_columns(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Columns of that root, shape (m, n)."""
         return self.inverse[:, rows]
 
-    def inverse_block(self, lam: float, rows: slice) -> Array:
+    def inverse_block(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Block of P of some rows."""
-        part = self.inverse[rows.start :, rows]
+        part = self.inverse[rows[0] :, rows]
         return part.T @ part
 
-    def solve_blocks(self, lam: float) -> Array:
-        """Solve with each list's block of P, for alpha; shape (m,)."""
-        return solve_each_block(self, lam)
+    def solve_blocks(self, lam: float, folds: Folds) -> Array:
+        """Solve with each fold's block of P, for alpha; shape (m,)."""
+        return solve_each_block(self, lam, folds)
 
-    def levels(self, lam: float, solved: Array) -> Array:
-        """Mean score of each list when it is held out, shape (q,)."""
-        return kernel_levels(self, lam, solved)
+    def levels(self, lam: float, solved: Array, folds: Folds) -> Array:
+        """Mean score of each list when its fold is held out, shape (q,)."""
+        return kernel_levels(self, lam, solved, folds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,15 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from tinygp.kernels import Kernel
+from scipy.spatial.distance import pdist
+from tinygp.kernels import ExpSquared, Kernel
 
 from bayesrank import gp
 from bayesrank._forks import refuse_forked_child
+from bayesrank._stack import outside
 from bayesrank.solvers.rank_rls.choose import (
     best_by_evidence,
     best_by_hold_out,
     equal_shares,
     log_evidence,
+    refine,
     scale_of,
 )
 from bayesrank.solvers.rank_rls.contrasts import Contrasts
@@ -34,6 +38,8 @@ LARGEST_DENSE = 5000
 """Side of the largest matrix that `solver="auto"` decomposes."""
 
 _BLOCK = 128  # rows of a Gram matrix computed at once
+_ALL_NOISE = 1e3  # times the largest eigenvalue: scores keep a thousandth of the grades
+_LENGTH_ROWS = 1000  # of whole lists that tell the length scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +163,8 @@ def fit_rank_rls(
             "positive number"
         )
     rng = np.random.default_rng(0) if rng is None else rng
+    if isinstance(kernel, str) and kernel == "rbf":
+        kernel = _gaussian_kernel(X, y, contrasts, lam, rng)
     solver = _solver_for(solver, X.shape, kernel)
     system, parts = _system(X, y, contrasts, kernel, lam, solver, num_landmarks, rng)
     if lam is None:
@@ -166,6 +174,13 @@ def fit_rank_rls(
             )
         choose = best_by_evidence if regularization == "evidence" else best_by_hold_out
         lam = choose(system)
+        if lam > _ALL_NOISE * system.values[-1]:
+            warnings.warn(
+                f"regularization by {regularization} is {lam:.3g}: it takes the grades for noise "
+                "alone, and scores are next to 0; give more lists, or a number",
+                UserWarning,
+                stacklevel=outside(),
+            )
     scale, evidence = scale_of(system, lam), float(log_evidence(system, lam))
     averaged = regularization == "evidence" and solver != "lsmr"
     constants = equal_shares(system) if averaged else np.array([lam])
@@ -179,13 +194,48 @@ def fit_rank_rls(
     return RankRLSFit(system, kernel, lam, scale, evidence, constants, **parts)
 
 
+def _gaussian_kernel(
+    X: Array, y: Array, contrasts: Contrasts, lam: float | None, rng: np.random.Generator
+) -> Kernel:
+    """Gaussian kernel with the length scale of the largest evidence, told by some whole lists."""
+    rows, part = _some_lists(y, contrasts, rng, _LENGTH_ROWS)
+    X, y = X[rows], y[rows]
+    distances = pdist(X)
+    if not distances.any():
+        raise ValueError("X is the same in every row; give features that differ")
+    usual = np.log(np.median(distances[distances > 0]))
+
+    def loss(log_length: float) -> float:
+        system = KernelSpectrum.of(gram_of(ExpSquared(np.exp(log_length)), X), y, part)
+        at = best_by_evidence(system) if lam is None else lam
+        return -float(log_evidence(system, at))
+
+    grid = usual + np.log(2.0) * np.arange(-3.0, 6.0)
+    best = refine(loss, grid, np.array([loss(each) for each in grid]))
+    return ExpSquared(best)
+
+
+def _some_lists(
+    y: Array, contrasts: Contrasts, rng: np.random.Generator, limit: int
+) -> tuple[NDArray[np.intp], Contrasts]:
+    """Rows of lists that are drawn, of different grades and up to a limit, and their contrasts."""
+    highest, lowest = (part.reduceat(y, contrasts.starts) for part in (np.maximum, np.minimum))
+    drawn = rng.permutation(np.flatnonzero(highest > lowest))
+    count = np.searchsorted(np.cumsum(contrasts.sizes[drawn]), limit, side="right")
+    kept = np.zeros(len(contrasts.sizes), bool)
+    kept[drawn[: max(int(count), 1)]] = True
+    sizes = contrasts.sizes[kept]
+    part = Contrasts(np.cumsum(sizes) - sizes, sizes, contrasts.delta[kept])
+    return np.flatnonzero(contrasts.spread(kept)), part
+
+
 def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:
     """Choose the solver, where it is left to us."""
     if solver not in ("auto", "dense", "lsmr", "nystrom"):
         raise ValueError(f"solver is {solver!r}; choose 'auto', 'dense', 'lsmr' or 'nystrom'")
     linear = isinstance(kernel, str) and kernel == "linear"
     if not linear and not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel is {kernel!r}; pass 'linear' or a kernel of tinygp")
+        raise ValueError(f"kernel is {kernel!r}; pass 'linear', 'rbf' or a kernel of tinygp")
     if solver == "lsmr" and not linear:
         raise ValueError("solver='lsmr' is for kernel='linear'; use 'nystrom' for other kernels")
     if solver != "auto":

@@ -1,6 +1,7 @@
 r"""Hold-out without training again: whole lists, and pairs of a list.
 
-A list :math:`U` held out: :math:`S(y - f_{-U}) = P_{UU}^{-1} \alpha_U` on its rows.
+A list, or any union of lists, :math:`U` held out: :math:`S(y - f_{-U}) = P_{UU}^{-1} \alpha_U` on
+its rows.
 
 A pair of a list held out: given all other lists, the function on :math:`U` is Gaussian with the
 within-list covariance :math:`D = C M C`, which :math:`P_{UU}^{-1} = \delta D + \lambda C + ...`
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.solvers.rank_rls.contrasts import Contrasts, weights_of
+from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds, weights_of
 
 __all__ = ["held_out_errors", "leave_pair_out", "leave_query_out"]
 
@@ -26,12 +27,12 @@ Array = NDArray[np.float64]
 
 def held_out_errors(system: Any, lam: float) -> Array:
     """Weighted squared error of each list, predicted from the others, shape (q,)."""
-    solved = system.solve_blocks(lam)
+    solved = system.solve_blocks(lam, system.contrasts.folds())
     return np.add.reduceat(solved**2, system.contrasts.starts)
 
 
-def leave_query_out(system: Any, lam: float) -> Array:
-    """Scores of each list's rows by RankRLS trained on the other lists.
+def leave_query_out(system: Any, lam: float, folds: Folds | None = None) -> Array:
+    """Scores of each list's rows by RankRLS trained on the lists that are not of its fold.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ def leave_query_out(system: Any, lam: float) -> Array:
         A spectrum or a factor.
     lam
         The regularisation constant.
+    folds
+        See `Contrasts.folds`; each list is held out alone without them.
 
     Returns
     -------
@@ -46,11 +49,12 @@ def leave_query_out(system: Any, lam: float) -> Array:
         Shape (m,), levels of the lists included: what training again would predict.
     """
     contrasts: Contrasts = system.contrasts
-    solved = system.solve_blocks(lam)
+    folds = contrasts.folds() if folds is None else folds
+    solved = system.solve_blocks(lam, folds)
     root = contrasts.spread(np.sqrt(contrasts.delta))
     whitened = system.target - solved
     within = np.divide(whitened, root, out=np.zeros_like(root), where=root > 0)
-    return within + contrasts.spread(system.levels(lam, solved))
+    return within + contrasts.spread(system.levels(lam, solved, folds))
 
 
 def leave_pair_out(
@@ -78,11 +82,12 @@ def leave_pair_out(
     """
     contrasts: Contrasts = system.contrasts
     lists = contrasts.spread(np.arange(len(contrasts.sizes)))[pairs[:, 0]]
-    solved = system.solve_blocks(lam)
+    folds = contrasts.folds()
+    solved = system.solve_blocks(lam, folds)
     out = np.empty(len(pairs))
     for q in np.unique(lists):
         start, size = contrasts.starts[q], contrasts.sizes[q]
-        rows, mine = slice(start, start + size), np.flatnonzero(lists == q)
+        rows, mine = folds.rows[q], np.flatnonzero(lists == q)
         i, j = (pairs[mine] - start).T
         left = int(size) - 2
         residual = solved[rows] / np.sqrt(contrasts.delta[q])

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from bayesrank.solvers.rank_rls.contrasts import Contrasts
+from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
 
 __all__ = ["KernelSpectrum", "LinearSpectrum", "Spectrum"]
 
 Array = NDArray[np.float64]
-_LISTS = 64  # whose levels are found at once
+_FOLDS = 64  # whose levels are found at once
 _THIN = 0.07  # share of entries below which a sparse product is faster than a dense one
 _DENSE_ROWS = 4096  # that are dense at once
 
@@ -107,19 +107,19 @@ class LinearSpectrum(Spectrum):
         share = self.values / (self.values + lam)
         return (self.target - self.basis @ (share * self.coordinates)) / lam
 
-    def inverse_block(self, lam: float, rows: slice) -> Array:
+    def inverse_block(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Block of P of some rows."""
         part = self.basis[rows] * np.sqrt(self.values / (self.values + lam))
         return (np.eye(len(part)) - part @ part.T) / lam
 
-    def solve_blocks(self, lam: float) -> Array:
-        """Solve with each list's block of P for alpha, lists of one length together; shape (m,)."""
-        sizes, starts = self.contrasts.sizes, self.contrasts.starts
+    def solve_blocks(self, lam: float, folds: Folds) -> Array:
+        """Solve with each fold's block of P for alpha, folds of one size together; shape (m,)."""
+        sizes = np.array([len(rows) for rows in folds.rows])
         right = self.alpha(lam) * lam
         part = self.basis * np.sqrt(self.values / (self.values + lam))
         out = np.empty_like(right)
         for size in np.unique(sizes):
-            rows = starts[sizes == size][:, None] + np.arange(size)
+            rows = np.stack([folds.rows[k] for k in np.flatnonzero(sizes == size)])
             B, r = part[rows], right[rows][..., None]
             Bt = B.transpose(0, 2, 1)
             if size <= B.shape[2]:
@@ -129,12 +129,14 @@ class LinearSpectrum(Spectrum):
             out[rows] = solution[..., 0]
         return out
 
-    def levels(self, lam: float, solved: Array) -> Array:
-        """Mean score of each list when it is held out, shape (q,)."""
+    def levels(self, lam: float, solved: Array, folds: Folds) -> Array:
+        """Mean score of each list when its fold is held out, shape (q,)."""
         start = self.all_values.size - self.values.size
         means = self.means @ self.rotation[:, start:]
         means *= np.sqrt(self.values) / (self.values + lam)
         removed = self.contrasts.sums(self.basis, solved)
+        for lists in folds.lists:
+            removed[lists] = removed[lists].sum(axis=0)
         return means @ self.coordinates - np.einsum("qk,qk->q", means, removed)
 
     def variance(self, X: Any, lams: Array, squared_scales: Array) -> Array:
@@ -171,42 +173,43 @@ class KernelSpectrum(Spectrum):
         known = (squared_scales / (self.values[:, None] + lams)).sum(axis=1)
         return known @ (self.basis.T @ across) ** 2
 
-    def root_columns(self, lam: float, rows: slice) -> Array:
+    def root_columns(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Columns of that root, shape (m, n)."""
         return (self.basis[rows] / np.sqrt(self.values + lam)).T
 
-    def inverse_block(self, lam: float, rows: slice) -> Array:
+    def inverse_block(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Block of P of some rows."""
         part = self.root_columns(lam, rows)
         return part.T @ part
 
-    def solve_blocks(self, lam: float) -> Array:
-        """Solve with each list's block of P, for alpha; shape (m,)."""
-        return solve_each_block(self, lam)
+    def solve_blocks(self, lam: float, folds: Folds) -> Array:
+        """Solve with each fold's block of P, for alpha; shape (m,)."""
+        return solve_each_block(self, lam, folds)
 
-    def levels(self, lam: float, solved: Array) -> Array:
-        """Mean score of each list when it is held out, shape (q,)."""
-        return kernel_levels(self, lam, solved)
+    def levels(self, lam: float, solved: Array, folds: Folds) -> Array:
+        """Mean score of each list when its fold is held out, shape (q,)."""
+        return kernel_levels(self, lam, solved, folds)
 
 
-def solve_each_block(system: Any, lam: float) -> Array:
-    """Solve with each list's block of P, for alpha; shape (m,)."""
+def solve_each_block(system: Any, lam: float, folds: Folds) -> Array:
+    """Solve with each fold's block of P, for alpha; shape (m,)."""
     alpha = system.alpha(lam)
     out = np.empty_like(alpha)
-    for rows in system.contrasts.slices:
+    for rows in folds.rows:
         out[rows] = linalg.solve(system.inverse_block(lam, rows), alpha[rows], assume_a="pos")
     return out
 
 
-def kernel_levels(system: Any, lam: float, solved: Array) -> Array:
-    """Mean score of each list when it is held out, from means of its Gram matrix; shape (q,)."""
+def kernel_levels(system: Any, lam: float, solved: Array, folds: Folds) -> Array:
+    """Mean score of each list when its fold is held out, from means of its Gram matrix; (q,)."""
     levels = system.means @ system.alpha(lam)
-    slices = system.contrasts.slices
-    for start in range(0, len(slices), _LISTS):
-        mine = slices[start : start + _LISTS]
-        told = system.root_times(system.means[start : start + _LISTS].T, lam)
-        removed = [system.root_columns(lam, rows) @ solved[rows] for rows in mine]
-        levels[start : start + _LISTS] -= np.einsum("mq,qm->q", told, np.array(removed))
+    for start in range(0, len(folds.rows), _FOLDS):
+        part = slice(start, start + _FOLDS)
+        lists = np.concatenate(folds.lists[part])
+        told = system.root_times(system.means[lists].T, lam)
+        removed = [system.root_columns(lam, rows) @ solved[rows] for rows in folds.rows[part]]
+        mine = np.repeat(np.array(removed), [len(each) for each in folds.lists[part]], axis=0)
+        levels[lists] -= np.einsum("mq,qm->q", told, mine)
     return levels
 
 

@@ -1,10 +1,10 @@
 r"""Transductive RankRLS: scores of new lists under which cross-validation fits best [1]_.
 
 With :math:`P = (S K S + \lambda I)^{-1}` over training rows T and new rows V alike,
-:math:`B = \mathrm{blockdiag}(P_{UU})` over the lists and :math:`E = B^{-1} P S`, the weighted error
-of every list predicted from all others is :math:`|E Y|^2`. Theorem 2 minimises it in the new rows'
-scores, with a pull of strength :math:`\gamma` to what the training rows predict; with
-:math:`R = E'E`,
+:math:`B = \mathrm{blockdiag}(P_{UU})` over the folds, of a list or several, and
+:math:`E = B^{-1} P S`, the weighted error of every fold predicted from all others is
+:math:`|E Y|^2`. Theorem 2 minimises it in the new rows' scores, with a pull of strength
+:math:`\gamma` to what the training rows predict; with :math:`R = E'E`,
 
 .. math:: \hat Y = (R_{VV} + \gamma I)^{-1} (\gamma f_{-V} - R_{VT} Y_T).
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayesrank.solvers.rank_rls.contrasts import Contrasts
+from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
 
 __all__ = ["transduce"]
 
@@ -31,7 +31,13 @@ Array = NDArray[np.float64]
 
 
 def transduce(
-    K: Array, contrasts: Contrasts, y: Array, new: NDArray[np.bool_], lam: float, gamma: float
+    K: Array,
+    contrasts: Contrasts,
+    y: Array,
+    new: NDArray[np.bool_],
+    lam: float,
+    gamma: float,
+    folds: Folds | None = None,
 ) -> Array:
     """Scores of the rows of new lists.
 
@@ -47,6 +53,8 @@ def transduce(
         Shape (m,): which rows are of new lists.
     lam, gamma
         Regularisation constant, and pull towards the prediction from the training rows; positive.
+    folds
+        Of cross-validation, see `Contrasts.folds`; each list is one without them.
 
     Returns
     -------
@@ -65,7 +73,7 @@ def transduce(
         )
     y = np.where(new, 0.0, y)
     predicted = _from_training(K, contrasts, y, new, lam)
-    E = _cross_validation(K, contrasts, lam)
+    E = _cross_validation(K, contrasts, lam, folds or contrasts.folds())
     left = E[:, new]
     matrix = left.T @ left
     matrix[np.diag_indices_from(matrix)] += gamma
@@ -86,13 +94,13 @@ def _from_training(
     return K[new] @ old.whiten(alpha)
 
 
-def _cross_validation(K: Array, contrasts: Contrasts, lam: float) -> Array:
-    """``E``, which takes scores to the weighted errors of every list held out, shape (m, m)."""
+def _cross_validation(K: Array, contrasts: Contrasts, lam: float, folds: Folds) -> Array:
+    """``E``, which takes scores to the weighted errors of every fold held out, shape (m, m)."""
     matrix = K.copy()
     contrasts.whiten_kernel(matrix)
     matrix[np.diag_indices_from(matrix)] += lam
     P = linalg.inv(matrix, overwrite_a=True, check_finite=False)
     E = contrasts.whiten(P.T).T
-    for rows in contrasts.slices:
-        E[rows] = linalg.solve(P[rows, rows], E[rows], assume_a="pos")
+    for rows in folds.rows:
+        E[rows] = linalg.solve(P[np.ix_(rows, rows)], E[rows], assume_a="pos")
     return E
