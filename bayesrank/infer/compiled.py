@@ -66,23 +66,7 @@ def compiled_call(
     dynamic: Any,
     *statics: Hashable,
 ) -> tuple[Any, Any]:
-    """Call a function of a program, compiled.
-
-    Parameters
-    ----------
-    function
-        ``function(engine, source, dynamic, *statics) -> (arrays, static)``, defined in a module;
-        the second result is not made of arrays and is the same for all calls with the same key.
-    engine
-        What is not of its `identity` the function does not read.
-    program
-        The program, whose constants are arguments of the code.  Where its structure depends on
-        their values, code is compiled for these values.
-    dynamic
-        A tree of arrays.
-    *statics
-        Further arguments, which are part of the key.
-    """
+    """Call ``function(engine, source, dynamic, *statics) -> arrays, static``, compiled once."""
     refuse_forked_child()
     if function.__closure__:
         raise TypeError(f"{function.__qualname__} closes over values that no key would show")

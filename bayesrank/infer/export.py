@@ -31,13 +31,7 @@ _JITTER = 1e-10
 
 
 def held_fixed(result: EPResult) -> Callable[..., Any]:
-    """The program of its latents alone: other sites are at the result's values, without density.
-
-    Raises
-    ------
-    ValueError
-        If the result keeps no posterior of some latents.
-    """
+    """The program of its latents alone, other sites at the result's values without density."""
     if result.eliminated_sites:
         raise ValueError(
             f"the result keeps no posterior of {', '.join(result.eliminated_sites)}, so it cannot "
@@ -91,10 +85,7 @@ def _unconstrained(result: EPResult) -> _Unconstrained:
 
 
 def nuts_settings(result: EPResult) -> dict[str, Any]:
-    """Arguments of `numpyro.infer.NUTS` that start it at EP's posterior, with its covariance.
-
-    See `EPResult.nuts_settings`.
-    """
+    """Arguments of `numpyro.infer.NUTS`, see `EPResult.nuts_settings`."""
     held_fixed(result)  # refuses a result without a posterior of all latents
     names = tuple(result.shapes)
     values = {**result.mean, **result.params}

@@ -75,25 +75,8 @@ def without_covariance(
 ) -> tuple[Solution, Kept]:
     """The factorised posterior as it is, or what EP comes to from there with probes.
 
-    Parameters
-    ----------
-    solved
-        The factorised end; of a prior on the host, the sites to start from.
-    structure
-        "factorised", or else probes are used; "auto" takes the former where probes cannot be used.
-    rematch
-        `match_margins` of the program, compiled.
-    size
-        Number of latents, which come first.
-    damping, tol, max_sweeps
-        As those of `EP`.
-
-    Raises
-    ------
-    TooWideError
-        If the data see what the algebra adds to a prior of low rank.
-    NotProperError
-        If probes are asked for and a likelihood is not log-concave.
+    A `TooWideError` where data see what the algebra adds to a prior of low rank, a `NotProperError`
+    where probes are asked for and a likelihood is not log-concave.
     """
     solution: Any = jax.tree.map(np.asarray, solved)
     large = solution.large

@@ -23,22 +23,12 @@ _DEVIATES = np.linspace(-8.0, 8.0, 1601)
 
 
 class BoundedMargins(NamedTuple):
-    """Margins of the latents that have bounded support.
+    """Margins of the latents that have bounded support."""
 
-    Attributes
-    ----------
-    columns
-        Their numbers among all latents, shape (b,).
-    mean, stddev
-        EP's, shape (b,).
-    quantiles
-        At `_DEVIATES`, shape (b, K).
-    """
-
-    columns: NDArray[np.int64]
-    mean: Numbers
+    columns: NDArray[np.int64]  # their numbers among all latents, shape (b,)
+    mean: Numbers  # EP's, shape (b,)
     stddev: Numbers
-    quantiles: Numbers
+    quantiles: Numbers  # at `_DEVIATES`, shape (b, K)
 
     def put(self, draws: Any) -> Any:
         """Give Gaussian draws (..., n) these margins."""
@@ -72,10 +62,7 @@ def bounded_margins(
 def drawn(
     mean: Numbers, covariance: Numbers, white: Numbers, ends: tuple[Any, Any] | None
 ) -> tuple[Numbers, Numbers]:
-    """Draws (..., n) from white ones, within the supports; and their log densities, shape (...).
-
-    The logs lack a constant.
-    """
+    """Draws (..., n) from white ones within the supports; log densities (...), unnormalised."""
     root = square_root(covariance)
     draws, logs = mean + white @ root.T, log_gaussian(root, white)
     bounded = bounded_margins(mean, np.diagonal(covariance), ends)
@@ -124,10 +111,7 @@ def square_root(covariance: np.ndarray) -> np.ndarray:
 
 
 def log_gaussian(root: np.ndarray, white: np.ndarray) -> np.ndarray:
-    """Log density (...) of Gaussian draws ``R z`` from white ones (..., n), but for a constant.
-
-    Where the root is singular, it is the density in the directions that it has.
-    """
+    """Log density (...) of draws ``R z`` from white ones (..., n), but for a constant."""
     triangular = not np.triu(root, 1).any()
     scales = np.abs(np.diagonal(root)) if triangular else np.linalg.norm(root, axis=0)
     kept = scales > 1e-6 * scales.max()

@@ -208,10 +208,7 @@ class _LargePosterior:
         return self.gaussian.sample(rng, count)[:, : self.variances.size]
 
     def approximation(self) -> Approximation:
-        """How it is kept, and what that costs: judged on 32 pairs, each by a solution of its own.
-
-        Sixteen of them have met, and sixteen never have.
-        """
+        """What it costs, judged on 32 pairs, half of which never met, each solved by itself."""
         first, second, never = _judged_pairs(self.gaussian.pattern, self.variances.size)
         told, exact = (self.pair_variances(first, second, exact=each) for each in (False, True))
         off = np.sqrt(told) / np.sqrt(exact) - 1
@@ -324,13 +321,7 @@ class ProbedPosterior(_LargePosterior):
         return factor[: self.variances.size], diagonal[: self.variances.size]
 
     def arrays(self) -> dict[str, Any]:
-        """Sites, prior and probes by name.
-
-        Raises
-        ------
-        ValueError
-            If latents are drawn given one another, or numbers that follow from them are kept too.
-        """
+        """Sites, prior and probes by name; refused of linked latents, and of tables."""
         gaussian, of_prior = self.gaussian, self.gaussian.arrays()
         if self.variances.size < gaussian.variances.size:
             raise ValueError("a posterior of latents with tables of what follows is not written")

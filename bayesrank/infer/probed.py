@@ -43,22 +43,12 @@ class Matched(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """A posterior at given sites.
+    """A posterior at given sites."""
 
-    Attributes
-    ----------
-    gaussian, probes
-        The posterior, and draws that know its variances.
-    mean
-        Of the latents, measured from the prior's, shape (n,).
-    margins
-        Means and variances of the sites' margins, shapes (G,).
-    """
-
-    gaussian: SparseGaussian | LowRankGaussian
+    gaussian: SparseGaussian | LowRankGaussian  # the posterior, and draws that know its variances
     probes: Probes
-    mean: Numbers
-    margins: tuple[Numbers, Numbers]
+    mean: Numbers  # of the latents, measured from the prior's, shape (n,)
+    margins: tuple[Numbers, Numbers]  # means and variances of the sites' margins, shapes (G,)
 
 
 class Refined(NamedTuple):
@@ -152,15 +142,7 @@ def refined(
     tol: float,
     max_sweeps: int,
 ) -> Refined:
-    """Sweep from given sites (G,) to EP's fixed point; `damping`, `tol`, `max_sweeps` as of `EP`.
-
-    ``match(tau, nu, mean, variance)`` takes sites and margins.
-
-    Raises
-    ------
-    NotPositiveError
-        If a site has a negative precision, as where a likelihood is not log-concave.
-    """
+    """Sweep from sites (G,) to EP's fixed point; ``match(tau, nu, mean, variance)`` matches."""
     state, most, delta, skipped, sweep = prior.times(tau, nu), damping, np.inf, 0, 0
     found, total = match(tau, nu, *state.margins), 0
     while sweep < max_sweeps:

@@ -152,14 +152,7 @@ def _interval(
     mean: Array,
     variance: Array,
 ) -> tuple[Array, Array, Array, Array]:
-    """Ends of the mass and the cuts between them; the top level; the depth kept; a spike.
-
-    Returns
-    -------
-    tuple
-        Shapes (4, G), (G,), () and (G,): the last is a peak that towers above the mode, or a kink,
-        or inf.
-    """
+    """Ends and cuts of the mass (4, G), its level (G,), the depth (), spikes or kinks (G,)."""
     scale = jnp.sqrt(variance)
     pull = jnp.stack([1 / variance, jnp.zeros_like(variance)])
 
@@ -196,11 +189,7 @@ def _interval(
 
 
 def _uphill_zero(slope: LogLikelihood, direction: Array, start: Array, scale: Array) -> Array:
-    """Find the first zero of a slope in its uphill direction, or where the search ends without one.
-
-    Strides double from the cavity's standard deviation until the slope has changed its sign; then
-    bisection.
-    """
+    """The first zero of a slope uphill, by doubling strides and bisection; or where that ends."""
 
     def search(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
         near, far, stride, bracketed = state
@@ -240,11 +229,7 @@ def _spread_edges(cuts: Array) -> Array:
 def _equidistribute(
     log_density: Callable[[Array], tuple[Array, Array]], edges: Array, top: Array, depth: Array
 ) -> Array:
-    """Move panel edges so that each panel holds the same share of variation.
-
-    Variation counts less where the density is low: by the power 1 / (2 * nodes) at which a
-    Gauss-Legendre rule's error sees it.
-    """
+    """Panel edges with equal shares of variation, which counts less where the density is low."""
     value, slope = jax.vmap(log_density)(edges)
     level = jnp.maximum(value - top, -depth)
     length = edges[-1] - edges[0]

@@ -172,21 +172,11 @@ class GaussianMoments:
 
 
 class MixtureComponent(NamedTuple):
-    """The posterior at one value of the hyperparameters.
+    """The posterior at one value of the hyperparameters."""
 
-    Attributes
-    ----------
-    weight
-        Its share of the mixture.
-    params
-        Values of all hyperparameters, those held fixed included.
-    moments
-        Mean and covariance of the latents given these.
-    """
-
-    weight: float
-    params: dict[str, np.ndarray]
-    moments: GaussianMoments
+    weight: float  # its share of the mixture
+    params: dict[str, np.ndarray]  # values of all hyperparameters, those held fixed included
+    moments: GaussianMoments  # mean and covariance of the latents given these
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -18,15 +18,7 @@ from bayesrank.infer.result import AccuracyWarning, EPResult
 
 
 def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
-    """Refuse a key that is none, a number of draws that is none, and arguments that are traced.
-
-    Raises
-    ------
-    TypeError
-        If an argument is being traced, or `rng_key` is not a random key.
-    ValueError
-        If `num_samples` is negative.
-    """
+    """Refuse what is no key, what is no number of draws, and arguments that are traced."""
     if any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves((rng_key, arguments))):
         raise TypeError(
             "run returns NumPy arrays, so it cannot be traced by jit, vmap or grad; use the pure "
@@ -58,15 +50,9 @@ def _described(value: Any) -> str:
 
 @jax.tree_util.register_pytree_node_class
 class LearnedParams(dict[str, Any]):
-    """Values of hyperparameters, some of which were learned by maximising the evidence.
+    """Values of hyperparameters, some of which were learned by maximising the evidence."""
 
-    Attributes
-    ----------
-    learned
-        Names of those.
-    """
-
-    learned: tuple[str, ...] = ()
+    learned: tuple[str, ...] = ()  # names of those
 
     def tree_flatten(self) -> tuple[tuple, tuple]:
         """Split into values and the rest, for JAX."""
@@ -135,15 +121,7 @@ class ConvergenceWarning(UserWarning):
 
 
 def warn_of(result: EPResult, *, tol: float, structure: str) -> None:
-    """Warn where EP did not converge, or its answer has a fault that is seen.
-
-    Parameters
-    ----------
-    result
-        What a run has come to.
-    tol, structure
-        As of the `EP` that ran.
-    """
+    """Warn where EP did not converge, or its answer has a fault that is seen."""
     if not result.converged:
         warnings.warn(_not_converged(result, tol), ConvergenceWarning, stacklevel=outside())
     alone = result.structure == "factorised"

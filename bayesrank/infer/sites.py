@@ -94,19 +94,11 @@ Sites = tuple[tuple[Array, ...], tuple[Array, ...]]
 
 
 class Tilted(NamedTuple):
-    """Cavities that factors were multiplied by, and the integrals.
+    """Cavities that factors were multiplied by, and the integrals."""
 
-    Attributes
-    ----------
-    mean, variance
-        Of the cavities of margins, shape (G,).
-    log_z, d1, d2
-        Of the factors over them, see `TiltedMoments`, shape (G,).
-    """
-
-    mean: Array
+    mean: Array  # of the cavities of margins, shape (G,)
     variance: Array
-    log_z: Array
+    log_z: Array  # of the factors over them, see `TiltedMoments`, shape (G,)
     d1: Array
     d2: Array
 
@@ -158,14 +150,7 @@ class EPState(NamedTuple):
 def cavity(
     tau: Array, nu: Array, mean: Array, variance: Array, power: float = 1.0
 ) -> tuple[Array, Array, Array]:
-    """Take a fraction `power` of their own site out of margins.
-
-    Returns
-    -------
-    tuple
-        Mean and variance of the cavities, and whether each is proper; where one is not, its mean
-        and variance are those of the posterior.
-    """
+    """Mean and variance (G,) without a share `power` of the own site; whether these are proper."""
     left = 1 - power * tau * variance
     proper = (left > 0) & (variance > 0) & jnp.isfinite(variance)
     safe = jnp.where(proper, left, 1.0)
@@ -215,10 +200,7 @@ def init(problem: Problem) -> EPState:
 
 
 def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
-    """Put given sites into the fresh state of a problem, if they make a proper posterior there.
-
-    They are taken to be near the fixed point.
-    """
+    """Put sites near the fixed point into a fresh state, if they make a proper posterior."""
     posterior = posterior_of(problem, *site_values, fresh.posterior)
     old = fresh.tau, fresh.nu, fresh.posterior
     tau, nu, posterior = _where(posterior.valid, (*site_values, posterior), old)
@@ -227,15 +209,7 @@ def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
 
 
 def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
-    """Sweep once in parallel: match sites to tilted moments, step, rebuild the posterior.
-
-    Parameters
-    ----------
-    problem, state
-        The problem and the state that the last sweep left.
-    max_damping
-        Largest share of a proposed change to take; see `next_damping`.
-    """
+    """Sweep once in parallel: match sites to tilted moments, step, rebuild the posterior."""
     damping, rows = jnp.minimum(state.damping, max_damping), [b.rows for b in problem.blocks]
     known = state.posterior.ready(rows)
     margins = [known.margins(each, block) for block, each in enumerate(rows)]
@@ -379,10 +353,7 @@ def factor_terms(
 
 
 def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
-    """For each block, the largest faults of a factor's quadrature.
-
-    They are looked for about the cavities of the last sweep; 0 for blocks without quadrature.
-    """
+    """Largest faults of each block's quadrature, about the cavities of the last sweep."""
     found = []
     for block, seen in zip(problem.blocks, state.tilted, strict=True):
         worst = Faults(jnp.zeros(()), jnp.zeros(()))
@@ -414,10 +385,7 @@ def _matched(
 
 
 def largest_change(before: Any, after: Any, xp: Any = jnp) -> Array:
-    """By how much `Margins` moved: means in standard deviations, or variances in logarithms.
-
-    `xp` is the module of their arrays: `jax.numpy`, or `numpy` on the host.
-    """
+    """By how much `Margins` moved: means in sds, variances in logs; `xp` is their module."""
     changes = []
     for (mean, variance), (new_mean, new_variance) in zip(before, after, strict=True):
         known = (variance > 0) & (new_variance > 0) & xp.isfinite(variance + new_variance)

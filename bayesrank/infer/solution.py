@@ -147,20 +147,12 @@ _NOT_SHARDED = (
 
 
 class SweepSettings(NamedTuple):
-    """How to sweep.
+    """How to sweep."""
 
-    Attributes
-    ----------
-    damping, tol, max_sweeps
-        As of `EP`.
-    callback
-        What to call after each sweep.
-    """
-
-    damping: float
+    damping: float  # as of `EP`
     tol: float
     max_sweeps: int
-    callback: SweepCallback | None = None
+    callback: SweepCallback | None = None  # what to call after each sweep
 
     def unfinished(self, state: EPState) -> Array:
         """Whether another sweep is to be made."""

@@ -33,31 +33,12 @@ _AXES = {
 
 
 def posterior_state(posterior: KeptPosterior) -> KeptArrays:
-    """Return what `posterior_from` makes the same posterior of: its structure, and arrays.
-
-    Parameters
-    ----------
-    posterior
-        With all covariances, or of latents whose prior is diagonal or low rank plus diagonal.
-
-    Raises
-    ------
-    ValueError
-        If latents are drawn given one another, or numbers that follow from them are kept too.
-    """
+    """What `posterior_from` makes the same posterior of: its structure, and arrays."""
     return {"structure": posterior.structure, **posterior.arrays()}
 
 
 def posterior_from(state: Mapping[str, Any]) -> KeptPosterior:
-    """Undo `posterior_state`.
-
-    Raises
-    ------
-    ValueError
-        If it is no such state, or its arrays do not fit together.
-    LookupError
-        If an array is missing.
-    """
+    """Undo `posterior_state`; a ValueError or LookupError where it does not fit together."""
     if state["structure"] == "dense":
         check_axes(state, {"covariance": "nn"})
         check_covariances(state, "covariance")

@@ -16,21 +16,11 @@ _MOST_ROWS = 20
 
 
 class SiteRow(NamedTuple):
-    """A site of the program, and what became of it.
+    """A site of the program, and what became of it."""
 
-    Attributes
-    ----------
-    site
-        Its name.
-    what
-        "inferred", "fixed", "integrated out" or "dropped".
-    detail
-        Its shape, or its value and where that came from, or why.
-    """
-
-    site: str
-    what: str
-    detail: str
+    site: str  # its name
+    what: str  # "inferred", "fixed", "integrated out" or "dropped"
+    detail: str  # its shape, or its value and where that came from, or why
 
 
 def site_rows(result: EPResult) -> list[SiteRow]:
@@ -51,17 +41,7 @@ def site_rows(result: EPResult) -> list[SiteRow]:
 
 
 def as_text(result: EPResult, trust: str = "", most: int | None = _MOST_ROWS) -> str:
-    """Lay out the sites below each other.
-
-    Parameters
-    ----------
-    result
-        The result.
-    trust
-        What is known of its accuracy.
-    most
-        How many sites to show; None for all.
-    """
+    """Lay out the sites, `most` of them, and what is known of the accuracy."""
     title = f"{type(result).__name__}: {_outcome(result)}"
     return "\n".join([title, *rows_as_text(site_rows(result), most), *_trust_lines(trust)])
 

@@ -107,10 +107,7 @@ def _known_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple
 
 
 def value_and_slope(log_likelihood: LogLikelihood, x: Array) -> tuple[Array, Array]:
-    """Log likelihood and its derivative, with overflow read as zero density.
-
-    A rate of ``exp(800)`` makes ``inf - inf``; no mass is lost by dropping such a point.
-    """
+    """Log likelihood and derivative (G,); overflow (``inf - inf``) reads as zero density."""
     value, slope = jax.jvp(log_likelihood, (x,), (jnp.ones_like(x),))
     finite = jnp.isfinite(value)
     slope = jnp.where(finite & jnp.isfinite(slope), slope, 0.0)
@@ -219,10 +216,7 @@ def _closed_in(now: _PeakSearch, slope: Array, second: Array) -> _PeakSearch:
 def _look_around(
     log_density: LogLikelihood, mode: _Peak, mean: Array, variance: Array
 ) -> tuple[Array, Array]:
-    """The log density at the mode; and whether it is nowhere above the tangent's, shape (G,).
-
-    A residual of zero is looked at too: there are spikes too narrow to be come upon.
-    """
+    """Log density at the mode; whether it is nowhere above the tangent's, shape (G,)."""
     width = jnp.sqrt(variance)
     looks = [mode.place, jnp.zeros_like(mean), *(mean + count * width for count in _LOOKS)]
     away = jnp.stack(looks) - mode.place
@@ -236,11 +230,7 @@ def _look_around(
 def _ends(
     log_density: LogLikelihood, place: Array, top: Array, variance: Array
 ) -> tuple[Array, Array, Array]:
-    """Where the density has fallen by `_DEPTH` on either side, or a little more; whether it has.
-
-    The root of the drop is about linear in the distance, and on a concave likelihood no less than
-    that of the cavity.
-    """
+    """Where the density has fallen by `_DEPTH` or a little more on each side; whether it has."""
     sign = jnp.array([-1.0, 1.0], place.dtype).reshape(-1, *(1,) * place.ndim)
     wanted = float(np.sqrt(2.0 * _DEPTH))
 
@@ -281,19 +271,11 @@ def _ends(
 
 
 class _Rule(NamedTuple):
-    """Points ``place + scale sinh(u)``, evenly spread in u: close near the mode, wider in tails.
+    """Points ``place + scale sinh(u)``, evenly spread in u: close near the mode, wider in tails."""
 
-    Attributes
-    ----------
-    place, scale
-        Shape (G,).
-    start, stop
-        Ends of the interval in u.
-    """
-
-    place: Array
+    place: Array  # shape (G,)
     scale: Array
-    start: Array
+    start: Array  # ends of the interval in u
     stop: Array
 
     def at(self, share: Array) -> tuple[Array, Array]:

@@ -54,10 +54,7 @@ class Groups(NamedTuple):
         return cls(group.astype(np.int32), place, latent.astype(np.int32))
 
     def parts(self, rows: Rows) -> tuple[Array, Array, Array, Array]:
-        """Of each entry of sparse rows: whether a group owns it, its column, group and place.
-
-        What does not apply has a number past the last one.
-        """
+        """Owned, column, group and place of each entry (G, r), past the last where none applies."""
         count, size = self.latent.shape
         core = rows.size - count * size
         columns = _columns(rows)
@@ -69,33 +66,15 @@ class Groups(NamedTuple):
 
 
 class ArrowGaussian(NamedTuple):
-    """The posterior, see `bayesrank.infer.gaussian.protocol.Gaussian`.
+    """The posterior, see `bayesrank.infer.gaussian.protocol.Gaussian`."""
 
-    Attributes
-    ----------
-    core
-        The posterior of the core.
-    mean
-        Of all latents, shape (n,).
-    spread
-        Covariances of each group given the core, shape (N, k, k).
-    loading
-        How the mean of each group moves with the core, shape (N, k, g).
-    groups
-        The groups.
-    log_normaliser
-        Log of the integral of the prior times the sites that made it.
-    valid
-        Whether it is proper.
-    """
-
-    core: DenseGaussian
-    mean: Array
-    spread: Array
-    loading: Array
-    groups: Groups
-    log_normaliser: Array
-    valid: Array
+    core: DenseGaussian  # the posterior of the core
+    mean: Array  # of all latents, shape (n,)
+    spread: Array  # covariances of each group given the core, shape (N, k, k)
+    loading: Array  # how the mean of each group moves with the core, shape (N, k, g)
+    groups: Groups  # the groups
+    log_normaliser: Array  # log of the integral of the prior times the sites that made it
+    valid: Array  # whether it is proper
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,)."""
@@ -147,21 +126,11 @@ class ArrowGaussian(NamedTuple):
 
 
 class ArrowPrior(NamedTuple):
-    """Independent latents of groups, behind a core, see `bayesrank.infer.gaussian.protocol.Prior`.
+    """Independent latents of groups, behind a core; a `Prior`."""
 
-    Attributes
-    ----------
-    core
-        The prior of the core.
-    own
-        Variances of the latents behind it, shape (N k,).
-    groups
-        Their groups.
-    """
-
-    core: DensePrior
-    own: Array
-    groups: Groups
+    core: DensePrior  # the prior of the core
+    own: Array  # variances of the latents behind it, shape (N k,)
+    groups: Groups  # their groups
 
     on_host, keeps_covariances = False, True
     serves = ()

@@ -27,24 +27,12 @@ LARGEST_BLOCK = 400
 
 
 class DenseGaussian(NamedTuple):
-    """A Gaussian with all its covariances, see `bayesrank.infer.gaussian.protocol.Gaussian`.
+    """A Gaussian with all its covariances, see `bayesrank.infer.gaussian.protocol.Gaussian`."""
 
-    Attributes
-    ----------
-    mean
-        Shape (n,), measured from the prior mean.
-    covariance
-        Shape (n, n).
-    log_normaliser
-        Log of the integral of the prior times the sites that made it.
-    valid
-        Whether the covariance is finite and the determinant positive.
-    """
-
-    mean: Array
-    covariance: Array
-    log_normaliser: Array
-    valid: Array
+    mean: Array  # shape (n,), measured from the prior mean
+    covariance: Array  # shape (n, n)
+    log_normaliser: Array  # log of the integral of the prior times the sites that made it
+    valid: Array  # whether the covariance is finite and the determinant positive
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,)."""
@@ -69,15 +57,9 @@ class DenseGaussian(NamedTuple):
 
 
 class DensePrior(NamedTuple):
-    """``N(0, K)`` with a full covariance.
+    """``N(0, K)`` with a full covariance."""
 
-    Attributes
-    ----------
-    covariance
-        ``K``, shape (n, n); it may be singular.
-    """
-
-    covariance: Array
+    covariance: Array  # ``K``, shape (n, n); it may be singular
 
     on_host, keeps_covariances = False, True
     serves = ()
@@ -116,13 +98,7 @@ class DensePrior(NamedTuple):
         return InvertedPrior(self, *_inverted(self.covariance))
 
     def multiply(self, precision: Array, shift: Array) -> DenseGaussian:
-        """Multiply by ``exp(psi' x - x' S x / 2)``.
-
-        Parameters
-        ----------
-        precision, shift
-            ``S`` (n, n) and ``psi`` (n,).
-        """
+        """Multiply by ``exp(psi' x - x' S x / 2)``, ``S`` (n, n) and ``psi`` (n,)."""
         identity = jnp.eye(self.size, dtype=self.dtype)
         factors, swaps, _ = lax.linalg.lu(identity + self.covariance @ precision)
         covariance = jax.scipy.linalg.lu_solve((factors, swaps), self.covariance)
@@ -158,11 +134,7 @@ def unmultiplied(covariance: Array) -> DenseGaussian:
 
 
 def exceeds_rounding(pivots: Array, terms: Array) -> Array:
-    """Whether all pivots are more than rounding has left of the terms that they are a sum of.
-
-    They are not where a prior is so wide that nothing of it is left beside the data, in a direction
-    of which the data say nothing.
-    """
+    """Whether pivots are more than rounding leaves of `terms`: not where a prior is too wide."""
     return jnp.all(jnp.abs(pivots) > jnp.finfo(pivots.dtype).eps ** 0.75 * terms)
 
 
@@ -212,15 +184,9 @@ def _normaliser_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tupl
 
 
 class DiagonalPrior(NamedTuple):
-    """``N(0, D D)`` with a diagonal ``D``, see `bayesrank.infer.gaussian.protocol.Prior`.
+    """``N(0, D D)`` with a diagonal ``D``, see `bayesrank.infer.gaussian.protocol.Prior`."""
 
-    Attributes
-    ----------
-    variances
-        The diagonal of ``D D``, shape (n,).
-    """
-
-    variances: Array
+    variances: Array  # the diagonal of ``D D``, shape (n,)
 
     on_host, keeps_covariances = False, True
     serves = ("factorised", "probes")
@@ -290,23 +256,12 @@ class InvertedPrior(NamedTuple):
     Prior times sites has the covariance ``(K^-1 + S)^-1``, in half the time that ``I + K S`` takes
     to solve with. Rounding leaves enough of ``K^-1`` where no latent is nearly determined by the
     others; where one is, or ``K`` is singular, `DensePrior` serves.
-
-    Attributes
-    ----------
-    prior
-        The prior.
-    precision
-        The inverse of its covariance, shape (n, n).
-    pivots
-        Of the covariance, shape (n,); see `inverse_and_pivots`.
-    trusted
-        Whether the inverse is good enough.
     """
 
-    prior: DensePrior
-    precision: Array
-    pivots: Array
-    trusted: Array
+    prior: DensePrior  # the prior
+    precision: Array  # the inverse of its covariance, shape (n, n)
+    pivots: Array  # of the covariance, shape (n,); see `inverse_and_pivots`
+    trusted: Array  # whether the inverse is good enough
 
     on_host, keeps_covariances = False, True
 

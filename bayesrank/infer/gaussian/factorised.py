@@ -116,15 +116,9 @@ class FactorisedGaussian(NamedTuple):
 
 
 class FactorisedPrior(NamedTuple):
-    """``N(0, D D)`` with a diagonal ``D``, whose posterior is kept latent by latent.
+    """``N(0, D D)`` with a diagonal ``D``, whose posterior is kept latent by latent."""
 
-    Attributes
-    ----------
-    variances
-        The diagonal of ``D D``, shape (n,).
-    """
-
-    variances: Array
+    variances: Array  # the diagonal of ``D D``, shape (n,)
 
     on_host, keeps_covariances = False, False
 

@@ -145,15 +145,7 @@ def _followed(given: Any, innovations: Numbers) -> Numbers:
 
 
 def linked(given: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]:
-    """Mean (n,) of latents that are drawn given one another, and the Gaussian about it.
-
-    Parameters
-    ----------
-    given
-        ``J``, sparse, of latents that depend on one another in no circle.
-    loc, spread
-        ``c`` and ``q``, shape (n,).
-    """
+    """Mean (n,) and Gaussian of latents drawn given one another: ``J``, ``c`` (n,), ``q`` (n,)."""
     squares = given._replace(values=given.values**2)
 
     def unfinished(state: tuple[Array, ...]) -> Array:

@@ -55,15 +55,9 @@ _LEAST = 1e-9
 
 
 class LowRank(NamedTuple):
-    """A covariance ``Phi Phi' + diag(d)``.
+    """A covariance ``Phi Phi' + diag(d)``."""
 
-    Attributes
-    ----------
-    factor, diagonal
-        ``Phi`` and ``d``, shapes (n, M) and (n,).
-    """
-
-    factor: Any
+    factor: Any  # ``Phi`` and ``d``, shapes (n, M) and (n,)
     diagonal: Any
 
     @property
@@ -80,14 +74,9 @@ class LowRankPrior(NamedTuple):
     """``N(0, Phi Phi' + diag(d))``, see `bayesrank.infer.gaussian.protocol.LargePrior`.
 
     It is multiplied by sites outside of compiled code, by `LowRankGaussian`; or made dense.
-
-    Attributes
-    ----------
-    covariance
-        ``Phi`` and ``d``.
     """
 
-    covariance: LowRank
+    covariance: LowRank  # ``Phi`` and ``d``
 
     on_host, keeps_covariances = True, False
     serves = ("low_rank",)

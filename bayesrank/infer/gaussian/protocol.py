@@ -26,18 +26,10 @@ Margins = tuple[tuple[Array, Array], ...]
 
 
 class SiteTerm(NamedTuple):
-    """Sites of one block of factors.
+    """Sites of one block of factors."""
 
-    Attributes
-    ----------
-    rows
-        Rows of their margins, (G, n).
-    tau, nu
-        Precisions and precision-means of the margins, shape (G,).
-    """
-
-    rows: Rows
-    tau: Array
+    rows: Rows  # rows of their margins, (G, n)
+    tau: Array  # precisions and precision-means of the margins, shape (G,)
     nu: Array
 
 
@@ -67,11 +59,7 @@ class Gaussian(Protocol):
         ...
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
-        """Means and variances of the predictors of `rows`, shapes (G,).
-
-        `block` is their number among the terms that made it; one that keeps what each site says
-        apart takes the rows of these alone.
-        """
+        """Means and variances (G,) of the predictors of `rows`, those of term number `block`."""
         ...
 
     def ready(self, rows: Sequence[Rows]) -> Any:
@@ -127,10 +115,7 @@ class Prior(Protocol):
         ...
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: Any) -> Array:
-        """The normaliser of prior times sites, differentiable in the prior's arrays and the rows.
-
-        `posterior` is what `times` returns for these sites; nothing is differentiated through it.
-        """
+        """The normaliser, differentiable in prior and rows; `posterior` is held fixed."""
         ...
 
 
@@ -184,17 +169,10 @@ class Slopes(NamedTuple):
         b = \psi - S \mu, \quad W = S - S C S.
 
     Nothing of size ``n x n`` is made; compiled code carries slopes on to the hyperparameters.
-
-    Attributes
-    ----------
-    prior
-        By the arrays of the prior: see its property `arrays`.
-    rows
-        By the entries of the rows of all sites, shape (G, r).
     """
 
-    prior: tuple[Numbers, ...]
-    rows: Numbers
+    prior: tuple[Numbers, ...]  # by the arrays of the prior: see its property `arrays`
+    rows: Numbers  # by the entries of the rows of all sites, shape (G, r)
 
 
 def products_of(left: Numbers, right: Numbers, columns: NDArray[Any]) -> Numbers:

@@ -19,20 +19,12 @@ from bayesrank.infer.gaussian.rows import Rows
 
 
 class ShardedRows(NamedTuple):
-    """As `bayesrank.infer.gaussian.rows.Rows`, whose methods it has, over the devices of a mesh.
+    """As `bayesrank.infer.gaussian.rows.Rows`, whose methods it has, over the devices of a mesh."""
 
-    Attributes
-    ----------
-    values, columns, size
-        As of `Rows`.
-    mesh
-        The devices; its axes share the rows, whatever they are called.
-    """
-
-    values: Array
+    values: Array  # as of `Rows`
     columns: Array | None
     size: int
-    mesh: Mesh
+    mesh: Mesh  # the devices; its axes share the rows, whatever they are called
 
     @classmethod
     def over(cls, mesh: Mesh, rows: Rows) -> ShardedRows:
@@ -123,13 +115,7 @@ def global_array(array: Any, sharding: NamedSharding) -> Array:
 
 
 def check_mesh(mesh: Any) -> None:
-    """Refuse what is no mesh of devices.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Refuse what is no mesh of devices."""
     if not isinstance(mesh, Mesh):
         raise ValueError(
             f"mesh is {mesh!r}; pass a jax.sharding.Mesh, say jax.make_mesh((jax.device_count(),), "

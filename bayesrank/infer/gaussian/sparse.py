@@ -90,18 +90,10 @@ class ShortRows(NamedTuple):
 
 
 class Linkage(NamedTuple):
-    """A prior of latents each of which is drawn given few others.
+    """A prior of latents each of which is drawn given few others."""
 
-    Attributes
-    ----------
-    rows
-        Rows of ``I - J``; a latent's own column is the first of its row.
-    spread
-        Its conditional variance, shape (n,).
-    """
-
-    rows: ShortRows
-    spread: Numbers
+    rows: ShortRows  # rows of ``I - J``; a latent's own column is the first of its row
+    spread: Numbers  # its conditional variance, shape (n,)
 
     def strongest(self, order: NDArray[np.integer[Any]]) -> tuple[Any, Numbers]:
         """`Forest` of the latents in that order: each given the one that it depends on most."""
@@ -161,15 +153,9 @@ class SparsePattern:
 
 
 class Probes(NamedTuple):
-    """Draws, with what they solve.
+    """Draws, with what they solve."""
 
-    Attributes
-    ----------
-    right, draws
-        ``b`` and ``x = P^-1 b``, shape (n, S).
-    """
-
-    right: Numbers
+    right: Numbers  # ``b`` and ``x = P^-1 b``, shape (n, S)
     draws: Numbers
 
 
@@ -227,25 +213,7 @@ class SparseGaussian:
         return self.pattern.ordered(self.precision), near
 
     def solve(self, right: Numbers, start: Numbers | None = None, tol: float = 1e-6) -> Numbers:
-        """``P^-1 B`` of right-hand sides (n, S), by conjugate gradients.
-
-        Parameters
-        ----------
-        right
-            ``B``.
-        start
-            Where to start, if something is known.
-        tol
-            Largest residual, as a share of the right-hand side. It is computed in the precision of
-            this.
-
-        Raises
-        ------
-        NotPositiveError
-            If ``P`` turns out not to be positive.
-        NotSolvedError
-            If that takes too many steps.
-        """
+        """``P^-1 B`` of ``B`` (n, S) by conjugate gradients, to a relative residual of `tol`."""
         precision, near = self._ordered
         precision = precision.astype(right.dtype, copy=False)
         order, right = self.pattern.order, right[self.pattern.order]
@@ -337,15 +305,7 @@ class SparseGaussian:
         return moved / np.sqrt(moved.shape[1]), 1 / self.diagonal
 
     def log_determinant(self, seed: int, count: int = 32, steps: int = 30) -> tuple[float, float]:
-        """Log determinant of ``P``, and its standard error, by Lanczos quadrature.
-
-        Parameters
-        ----------
-        seed, count
-            Of the vectors of random signs.
-        steps
-            Length of the recurrences.
-        """
+        """Log determinant of ``P`` by Lanczos quadrature, and its standard error."""
         precision, near = self._ordered
         # In the inner product of M, that of M^-1 P is a symmetric recurrence; `along` is M times
         # its vector.

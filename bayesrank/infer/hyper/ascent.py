@@ -25,18 +25,10 @@ _STUCK = "no step along the slope leads to a point that can be evaluated"
 
 
 class Summit(NamedTuple):
-    """Where an ascent ends.
+    """Where an ascent ends."""
 
-    Attributes
-    ----------
-    x
-        The point, shape (d,).
-    success, message
-        Whether it is a top, and what there is to say.
-    """
-
-    x: Numbers
-    success: bool
+    x: Numbers  # the point, shape (d,)
+    success: bool  # whether it is a top, and what there is to say
     message: str
 
 
@@ -48,19 +40,7 @@ def ascend(
     max_steps: int,
     gain: float,
 ) -> Summit:
-    """Go up until a step would gain less than `gain`.
-
-    Parameters
-    ----------
-    slope
-        Gradient (d,) at a point, or None where there is none.
-    start
-        Where to begin.
-    bounds
-        Least and largest values of each coordinate.
-    max_steps, gain
-        When to end.
-    """
+    """Go up by a slope (d,), None where there is none, until a step would gain less than `gain`."""
     low, high = bounds
     point, here = start, slope(start)
     if here is None:

@@ -54,11 +54,7 @@ class EstimatedEvidence(Hyperparameters):
     def evaluate_with_gradient(
         self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
     ) -> tuple[EvidenceEvaluation, np.ndarray]:
-        """Evaluate at a vector, and estimate the gradient, as `Hyperparameters` does.
-
-        Where there is no posterior, or it takes too long to solve for, the evidence is not a
-        number.
-        """
+        """As `Hyperparameters` does, the gradient from draws; not a number where unsolved."""
         params = {**self.inventory.hyperparameters, **self.fixed, **self.values(flat)}
         try:
             solved, kept = self.engine.posterior_at(self.program, params, init_sites)

@@ -210,35 +210,9 @@ def find_mode(
     tol: float = 0.0,
     jacobian: bool = True,
 ) -> Mode:
-    """Find the mode of evidence times prior on the unconstrained scale of the hyperparameters.
+    """The mode of evidence times prior on the unconstrained scale, where an integration starts.
 
-    There a prior with a long tail, as scales have, is more nearly Gaussian, and so is the
-    posterior: it is where an integration starts.  `maximize_evidence` maximises the density on the
-    hyperparameters' own scale.
-
-    Parameters
-    ----------
-    engine, program
-        The engine and the program.
-    called
-        The arguments of the program, for results to keep.
-    params
-        Values of all sites to be held fixed, by name.
-    num_restarts, rng_key, callback
-        As for `maximize_evidence`.
-    tol
-        How far EP comes, where that is less than the engine says.
-    jacobian
-        Whether the density is that on the unconstrained scale; else that on their own.
-
-    Returns
-    -------
-    Mode
-
-    Raises
-    ------
-    ValueError
-        As `maximize_evidence`.
+    With `jacobian` False it is the mode of the density on the hyperparameters' own scale.
     """
     _check_settings(num_restarts, _STEPS, _TOLERANCE)
     search = _Search(

@@ -60,25 +60,13 @@ class EvidenceEvaluation(NamedTuple):
 
 
 class ConditionalPosterior(NamedTuple):
-    """EP's posterior at one value of the hyperparameters.
+    """EP's posterior at one value of the hyperparameters."""
 
-    Attributes
-    ----------
-    evaluation
-        The evidence there.
-    mean, covariance
-        Of all latents, laid end to end.
-    converged
-        Whether EP came to its fixed point.
-    ends
-        Of the latents' supports, as in `Program`.
-    """
-
-    evaluation: EvidenceEvaluation
-    mean: Array
+    evaluation: EvidenceEvaluation  # the evidence there
+    mean: Array  # of all latents, laid end to end
     covariance: Array
-    converged: Array
-    ends: tuple[Array, Array] | None
+    converged: Array  # whether EP came to its fixed point
+    ends: tuple[Array, Array] | None  # of the latents' supports, as in `Program`
 
 
 class ConditionalLayout(NamedTuple):
@@ -173,23 +161,7 @@ class Hyperparameters(Vector):
     def evaluate_with_gradient(
         self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
     ) -> tuple[EvidenceEvaluation, np.ndarray]:
-        """Evaluate at a vector, and differentiate the objective there, compiled once.
-
-        Parameters
-        ----------
-        flat
-            The vector.
-        init_sites
-            Sites that EP starts from.
-        jacobian
-            Whether the objective is the density of the vector itself, and not of the
-            hyperparameters on their own scale.
-
-        Returns
-        -------
-        tuple
-            The evaluation, and the gradient of its objective, shape (d,).
-        """
+        """Objective and its gradient (d,); `jacobian` makes it the density of the vector."""
         # The weight of the Jacobian is data: code with it serves without it.
         point = _Point(flat, self.fixed, init_sites, self.limits), jnp.asarray(float(jacobian))
         (evaluation, gradient), _ = compiled_call(_differentiated, self.engine, self.program, point)
@@ -198,14 +170,7 @@ class Hyperparameters(Vector):
     def component(
         self, flat: ArrayLike, init_sites: Sites
     ) -> tuple[ConditionalPosterior, ConditionalLayout]:
-        """Solve EP at a vector, compiled once.
-
-        Returns
-        -------
-        tuple
-            EP's posterior, with an evaluation whose objective is the density of the vector itself;
-            and what is the same for all of them.
-        """
+        """EP's posterior at a vector, compiled once; and what is the same for all vectors."""
         point = _Point(flat, self.fixed, init_sites, self.limits)
         return compiled_call(_component, self.engine, self.program, point)
 
@@ -313,16 +278,7 @@ def engine_from(model: Callable[..., Any] | EP, settings: Mapping[str, Any]) -> 
 
 
 def not_integrated(engine: EP, program: Traced, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Values of all hyperparameters that are not to be integrated over.
-
-    They are those that `params` holds fixed, and `param` sites, which have no prior, at their
-    initial value.
-
-    Raises
-    ------
-    ValueError
-        If there is no other; or if so many latents are kept without covariances.
-    """
+    """Values of `params` and `param` sites; refused if no other site is a hyperparameter."""
     inventory = traced_inventory(engine, program, params)
     if not inventory.sampled:
         raise ValueError(
@@ -356,22 +312,7 @@ def log_hyperprior(
     inventory: Inventory,
     hyperparameters: Mapping[str, Array],
 ) -> Array:
-    """Log prior density of the free hyperparameters, and of fixed sites that depend on them.
-
-    A density that a latent reaches is left out: it is one of the factors, and part of the evidence.
-
-    Parameters
-    ----------
-    source, inventory
-        The program and its sites.
-    hyperparameters
-        Values of all hyperparameters, by name.
-
-    Returns
-    -------
-    Array
-        A scalar, differentiable in `hyperparameters`.
-    """
+    """Log prior density of hyperparameters (), but for densities that a latent reaches."""
     latents = {k: jnp.zeros(shape) for k, shape in inventory.latents.items()}
     free = {k: v for k, v in hyperparameters.items() if k in inventory.supports}
     fixed = {k: v for k, v in hyperparameters.items() if k not in free}

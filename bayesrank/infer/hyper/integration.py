@@ -339,10 +339,7 @@ def _draw(
     count: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which components of a mixture draws are from; the draws (count, n), and their log densities.
-
-    The log densities, up to a constant, are those in their component.
-    """
+    """Owners (count,), draws (count, n), and log densities in the owner, up to a constant."""
     rng = np.random.default_rng(seed)
     # Systematic: each component has its share of the draws to within one.
     levels = (np.arange(count) + rng.random()) / count

@@ -241,46 +241,22 @@ def _check_walk(
 
 
 class _Latents(NamedTuple):
-    """The latents over all draws of the hyperparameters.
+    """The latents over all draws of the hyperparameters."""
 
-    Attributes
-    ----------
-    moments
-        Of the mixture.
-    draws
-        One of the latents at each draw, for each site.
-    log_proposals
-        Logs of the densities that they are from, shape (chains, draws).
-    num_unconverged
-        At how many draws EP did not converge.
-    """
-
-    moments: GaussianMoments
-    draws: dict[str, np.ndarray]
-    log_proposals: np.ndarray
-    num_unconverged: int
+    moments: GaussianMoments  # of the mixture
+    draws: dict[str, np.ndarray]  # one of the latents at each draw, for each site
+    log_proposals: np.ndarray  # logs of the densities that they are from, shape (chains, draws)
+    num_unconverged: int  # at how many draws EP did not converge
 
 
 class _Walk(NamedTuple):
-    """The density of the hyperparameters ``centre + root z`` on a white scale ``z``.
+    """The density of the hyperparameters ``centre + root z`` on a white scale ``z``."""
 
-    Attributes
-    ----------
-    free
-        The hyperparameters that vary.
-    fixed
-        Values of the others.
-    centre, root
-        Shapes (d,) and (d, d), on the unconstrained scale.
-    sites
-        EP's sites at the centre, where EP starts from.
-    """
-
-    free: Hyperparameters
-    fixed: dict[str, Any]
-    centre: np.ndarray
+    free: Hyperparameters  # the hyperparameters that vary
+    fixed: dict[str, Any]  # values of the others
+    centre: np.ndarray  # shapes (d,) and (d, d), on the unconstrained scale
     root: np.ndarray
-    sites: Sites
+    sites: Sites  # EP's sites at the centre, where EP starts from
 
     @property
     def size(self) -> int:

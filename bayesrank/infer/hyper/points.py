@@ -37,21 +37,11 @@ _WIDEST = 1.8
 
 
 class Proposal(NamedTuple):
-    """A two-piece Student-t density of vectors of length d.
+    """A two-piece Student-t density of vectors of length d."""
 
-    Attributes
-    ----------
-    centre
-        Where it is highest, shape (d,).
-    root
-        From the white scale to that of the vectors, shape (d, d).
-    below, above
-        Scales of the lower and the upper half of each white axis, shape (d,).
-    """
-
-    centre: Array
-    root: Array
-    below: Array
+    centre: Array  # where it is highest, shape (d,)
+    root: Array  # from the white scale to that of the vectors, shape (d, d)
+    below: Array  # scales of the lower and the upper half of each white axis, shape (d,)
     above: Array
 
     def points(self, count: int, seed: int) -> Array:
@@ -97,24 +87,12 @@ class Proposal(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Importance weights of points.
+    """Importance weights of points."""
 
-    Attributes
-    ----------
-    points
-        Shape (K, d).
-    weights
-        Shape (K,), adding up to one.
-    log_mean
-        Log of the mean of the weights before that, the integral of the density.
-    pareto_k
-        Shape of their Pareto tail.
-    """
-
-    points: Array
-    weights: Array
-    log_mean: float
-    pareto_k: float
+    points: Array  # shape (K, d)
+    weights: Array  # shape (K,), adding up to one
+    log_mean: float  # log of the mean of the weights before that, the integral of the density
+    pareto_k: float  # shape of their Pareto tail
 
     @property
     def effective(self) -> float:
@@ -128,10 +106,7 @@ class Weighted(NamedTuple):
         return float(np.sqrt(max(count / self.effective - 1.0, 0.0) / count))
 
     def refitted(self, before: Proposal) -> Proposal:
-        """A density with the mean and covariance of the weighted points.
-
-        Where few points count, their covariance is drawn towards that of the density before.
-        """
+        """A density of the points' moments, drawn towards the one before where few points count."""
         size = self.points.shape[1]
         mean = self.weights @ self.points
         apart = self.points - mean
@@ -143,22 +118,7 @@ class Weighted(NamedTuple):
 
 
 def weigh(batches: list[tuple[Proposal, Array]], log_density: Array) -> Weighted:
-    """Weigh points that were drawn batch by batch.
-
-    Parameters
-    ----------
-    batches
-        Densities, and the points drawn from each, shape (k, d).
-    log_density
-        Log of the density that the points are to stand for, at all points in order, shape (K,);
-        minus infinity where it is not known.
-
-    Returns
-    -------
-    Weighted
-        With the weights of draws from the mixture of these densities (the balance heuristic), which
-        are bounded by what any one of them gives.
-    """
+    """Weigh points (k, d) of each density as draws from their mixture (the balance heuristic)."""
     points = np.concatenate([points for _, points in batches])
     shares = np.array([len(points) for _, points in batches]) / len(points)
     each = np.stack([proposal.log_density(points) for proposal, _ in batches])
@@ -174,23 +134,7 @@ _LEAST_CURVATURE = 0.25
 
 
 def whitening_root(gradient: Callable[[Array], Array], centre: Array, slope: Array) -> np.ndarray:
-    """Root of the covariance that the curvature of a log density stands for.
-
-    Parameters
-    ----------
-    gradient
-        Gradient of the log density at a vector, shape (d,): one that holds EP's sites fixed is
-        right, and its own derivative is not, so that it is taken a little way along each axis.
-    centre
-        A point near the mode, shape (d,).
-    slope
-        The gradient there.
-
-    Returns
-    -------
-    ndarray
-        ``R`` with ``R R'`` the inverse of minus the Hessian, shape (d, d).
-    """
+    """``R`` (d, d) with ``R R'`` the inverse of minus the Hessian, by differences of gradients."""
     steps = _STEP * np.eye(centre.size)
     precision = -np.stack([gradient(centre + step) - slope for step in steps]) / _STEP
     values, vectors = np.linalg.eigh(0.5 * (precision + precision.T))

@@ -151,10 +151,7 @@ def affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
 def walk(
     trace: FlatTrace, inputs: Sequence[Value], rule: AffineRule = affine_rule
 ) -> dict[int, Value]:
-    """The value of every variable of a trace: an array, an `Affine`, or a `Degree` otherwise.
-
-    `inputs` has a value for each of the trace; `rule` evaluates equations with affine results.
-    """
+    """Values of all variables: arrays, `Affine` or `Degree`; `rule` evaluates affine equations."""
     env: dict[int, Value] = dict(trace.constants)
     env.update(zip(trace.inputs, inputs, strict=True))
     for equation in trace.equations:

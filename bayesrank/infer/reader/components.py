@@ -85,11 +85,7 @@ def find_components(
     shapes: dict[int, tuple[int, ...]],
     output: int,
 ) -> Components:
-    """Join the predictor elements that some element of `output` depends on together.
-
-    `shapes` are those of the affine arrays that enter `equations`. Raises `UnknownValueError`
-    if which elements hang together depends on a value that is being traced.
-    """
+    """Join predictor elements, of affine arrays of these `shapes`, that an output element joins."""
     marks: dict[int, np.ndarray] = {}
     total = 0
     for number, shape in shapes.items():

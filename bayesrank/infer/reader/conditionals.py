@@ -76,15 +76,7 @@ def parents_of(joint: Joint, name: str) -> frozenset[str]:
 
 
 def grouped(names: Sequence[str], parents: Callable[[str], frozenset[str]]) -> list[list[str]]:
-    """Sort sites into groups that depend on one another, each after those that it depends on.
-
-    Parameters
-    ----------
-    names
-        The sites, in the order of the program, which is kept where it can be.
-    parents
-        The sites that a site depends on.
-    """
+    """Sort sites into groups that depend on one another, each after its parents, else in order."""
     above = {name: parents(name) & frozenset(names) for name in names}
     edges = np.array([[other in above[name] for other in names] for name in names], int)
     labels = connected_components(edges, connection="strong")[1] if names else np.zeros(0, int)
@@ -137,13 +129,7 @@ def conditional(
 
 
 def gaussian_local(joint: Joint, name: str) -> Local:
-    """A Gaussian latent given all others.
-
-    Raises
-    ------
-    ValueError
-        If it is not jointly Gaussian with them.
-    """
+    """A Gaussian latent given all others; refused if it is not jointly Gaussian with them."""
     form = joint.latent[name]
     if not isinstance(form, GaussianForm):
         return _from_density(joint, name)
@@ -168,10 +154,7 @@ def gaussian_local(joint: Joint, name: str) -> Local:
 
 
 def _from_density(joint: Joint, name: str) -> Local:
-    """A latent site of an unknown family, from the derivatives of its log density.
-
-    A density that is quadratic in the latents is Gaussian: minus its Hessian is the precision.
-    """
+    """A latent of an unknown family: where its density is quadratic, the Hessian tells."""
     if joint.latent[name] is not Degree.QUADRATIC:
         family = f"{joint.inventory.families[name]} distribution"
         raise Refusal("not_gaussian", name, family).error()
@@ -206,28 +189,18 @@ _MOST_EACH = 64
 
 
 class Grouped(NamedTuple):
-    """Latents of the groups that one plate makes.
+    """Latents of the groups that one plate makes."""
 
-    Attributes
-    ----------
-    names
-        Their sites.
-    groups
-        Their groups, in the order of these sites.
-    """
-
-    names: tuple[str, ...]
-    groups: Groups
+    names: tuple[str, ...]  # their sites
+    groups: Groups  # their groups, in the order of these sites
 
 
 def grouped_latents(
     joint: Joint, core: Sequence[str], stated: Mapping[str, Local]
 ) -> Grouped | None:
-    """Find latents that can be eliminated group by group; None where they are few.
+    """Latents to be eliminated by groups; None where they are few.
 
-    They are independent of each other and of all other latents, no other latent depends on them,
-    and they and all observed sites that they reach stand in one plate. An element of the plate is
-    then a group: that is what a plate says. `stated` holds the Gaussian latents given all others.
+    They are independent, no latent depends on them, and one plate holds all sites they reach.
     """
     plates = joint.inventory.plates
     best, most = None, _MANY - 1

@@ -79,10 +79,7 @@ def observed_density(fn: dist.Distribution, value: Array) -> SiteDensity:
 
 
 def latent_density(fn: dist.Distribution, value: Array) -> SiteDensity:
-    """Log density of a latent site's elements, minus infinity outside of its support.
-
-    NumPyro's own is a number there for some distributions, and for others none.
-    """
+    """Log density of a latent's elements, minus infinity outside of its support."""
     fn = elementwise(fn)
     lower, upper = bounds(fn)
     # A check of the value, as a branch on it, would not be polynomial in it.
@@ -197,10 +194,7 @@ class Domain(NamedTuple):
 
 
 def validates(fn: dist.Distribution, default: bool) -> bool:
-    """Whether a distribution built while validation was off was to be validated.
-
-    `default` says whether NumPyro validates where the distribution itself does not say.
-    """
+    """Whether a distribution, built while validation was off, was to be validated."""
     own = vars(fn).get("_validate_args")
     return default if own is None else bool(own)
 
@@ -219,10 +213,7 @@ def check_known_domains(sites: Mapping[str, Any], default: bool) -> None:
 
 
 def unknown_domains(sites: Mapping[str, Any], default: bool) -> Iterator[tuple[Domain, Array]]:
-    """Domains of parameters that are computed, and whether they lie there.
-
-    Matrices are left out, for to look at one takes as long as to factor it.
-    """
+    """Domains of computed parameters, but for matrices, and whether they lie there."""
     for domain, constraint, value in _parameters(sites, default):
         if isinstance(value, core.Tracer) and not constraint.event_dim:
             yield domain, jnp.all(constraint(value))

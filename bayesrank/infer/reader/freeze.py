@@ -118,11 +118,7 @@ def _frozen_jaxpr(x: Any) -> Hashable:
 
 
 def _frozen_rule(x: Any) -> Hashable:
-    """A rule of differentiation, which is another object in each trace.
-
-    One of an installed library, or ours, counts by where it is written: what it is the derivative
-    of is part of the key.
-    """
+    """A rule of differentiation: an installed one by where it is written, a user's by identity."""
     where = str(x.debug_info.func_src_info)
     return where if all(map(_is_installed, [where, *_files(x.f)])) else _Same(x)
 

@@ -72,22 +72,7 @@ class Inventory(NamedTuple):
 
 
 def take_inventory(source: ProgramSource, params: Mapping[str, Any]) -> Inventory:
-    """Sort the sites of a program.
-
-    Parameters
-    ----------
-    source
-        The program.
-    params
-        Values of sites to be held fixed, by name.
-
-    Raises
-    ------
-    ValueError
-        If `params` names a site that the program does not have or that is observed, or has a value
-        of another shape for it; if a plate is subsampled, a distribution's parameter is outside
-        its domain, or the program has no latent or no observed site.
-    """
+    """Sort the sites of a program, and refuse `params`, plates and parameters that do not fit."""
     sites = source.first(params)
     _refuse_subsampling(sites)
     _check_params(sites, params)
@@ -104,12 +89,7 @@ def take_inventory(source: ProgramSource, params: Mapping[str, Any]) -> Inventor
 
 
 def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
-    """Role of a `sample` site, as far as the site itself tells.
-
-    A `Delta` site follows from others; if it has a log density, that is a factor.
-
-    Sites with bounded support are called hyperparameters.
-    """
+    """Role of a `sample` site as far as itself tells; bounded ones are hyperparameters so far."""
     if site["type"] != "sample":
         return None
     if site["is_observed"]:

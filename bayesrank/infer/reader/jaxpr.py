@@ -52,39 +52,16 @@ class Equation(NamedTuple):
 
 
 class FlatTrace(NamedTuple):
-    """A traced function without inner calls.
+    """A traced function without inner calls."""
 
-    Attributes
-    ----------
-    equations
-        In order of evaluation.
-    inputs, outputs
-        Variable numbers (an output may be a literal).
-    constants
-        Values of the variables that the trace closed over.
-    """
-
-    equations: tuple[Equation, ...]
-    inputs: tuple[int, ...]
+    equations: tuple[Equation, ...]  # in order of evaluation
+    inputs: tuple[int, ...]  # variable numbers (an output may be a literal)
     outputs: tuple[int | Constant, ...]
-    constants: dict[int, Any]
+    constants: dict[int, Any]  # values of the variables that the trace closed over
 
 
 def flat_trace(function: Callable[..., Any], *args: Any) -> tuple[FlatTrace, Any]:
-    """Trace `function` at `args` and inline its inner calls.
-
-    Parameters
-    ----------
-    function
-        A function of pytrees of arrays.
-    *args
-        Arrays or `jax.ShapeDtypeStruct`, as for `jax.make_jaxpr`.
-
-    Returns
-    -------
-    tuple
-        The flat trace, and the tree structure of the function's output.
-    """
+    """Trace `function` at `args`, inner calls inlined; and the tree structure of its output."""
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     return flat(closed), jax.tree.structure(shape)
 
@@ -175,13 +152,7 @@ def evaluated(
 
 
 def concrete_value(trace: FlatTrace, number: int) -> np.ndarray:
-    """Value of a variable that depends on constants only, also under an outer trace.
-
-    Raises
-    ------
-    UnknownValueError
-        If it depends on an input of the trace, or on an array that an outer trace does not know.
-    """
+    """Value of a variable that depends on constants only, else an `UnknownValueError`."""
     constants = {k: v for k, v in trace.constants.items() if not isinstance(v, Tracer)}
     with jax.ensure_compile_time_eval():
         known = dict(constants)
@@ -256,15 +227,7 @@ def linear_operands(name: str, count: int) -> tuple[int, ...]:
 
 
 def degree_of(equation: Equation, orders: Sequence[int]) -> int:
-    """Polynomial degree of an equation's result in the latents: 0, 1, 2, or 3 for anything higher.
-
-    Parameters
-    ----------
-    equation
-        The equation.
-    orders
-        Degree of each of its operands.
-    """
+    """Degree of a result in the latents, of operands of these `orders`; 3 for more than 2."""
     if not any(orders):
         return 0
     name = equation.name
@@ -318,10 +281,7 @@ def scan_counts(equation: Equation) -> tuple[int, int]:
 
 
 def scan_orders(equation: Equation, orders: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Degrees of a scan's carries and of its stacked results.
-
-    A carry has the highest degree that it comes to in any step.
-    """
+    """Degrees of a scan's carries, the highest of any step, and of its stacked results."""
     body, (consts, count) = body_of(equation), scan_counts(equation)
     carry_orders = list(orders[consts : consts + count])
     while True:

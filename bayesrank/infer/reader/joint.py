@@ -104,10 +104,7 @@ class Joint(NamedTuple):
 
 
 def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = False) -> Joint:
-    """Trace a program's densities over its latents and find what is affine.
-
-    `short` keeps long rows in tables, or raises `NotShortError`.
-    """
+    """Trace densities over the latents; `short` keeps long rows in tables (`NotShortError`)."""
     dtype, sites = jnp.result_type(float), _SitesAt(source, inventory)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
     # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the

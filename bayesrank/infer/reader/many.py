@@ -26,21 +26,11 @@ _MOST_PARENTS = 7
 
 
 class Linked(NamedTuple):
-    """The prior of latents that are drawn given few others.
+    """The prior of latents that are drawn given few others."""
 
-    Attributes
-    ----------
-    mean
-        Of the latents, shape (n,).
-    prior
-        The Gaussian about it.
-    proper
-        For each site, whether its distribution is a proper one.
-    """
-
-    mean: Array
-    prior: LinkedPrior
-    proper: dict[str, Array]
+    mean: Array  # of the latents, shape (n,)
+    prior: LinkedPrior  # the Gaussian about it
+    proper: dict[str, Array]  # for each site, whether its distribution is a proper one
 
 
 class _Given(NamedTuple):
@@ -53,11 +43,7 @@ class _Given(NamedTuple):
 
 
 def linked_prior(joint: Joint, core: Sequence[str]) -> Linked | None:
-    """The prior of the latents `core`, or None where one is of another kind or all independent.
-
-    A site qualifies whose elements are normal, each with a mean that is affine in few latents and
-    a standard deviation that is constant; and a `GaussianRandomWalk`.
-    """
+    """The prior of normal `core` latents with means affine in few others; None if it is not so."""
     shapes, starts, start = joint.inventory.latents, {}, 0
     for name, shape in shapes.items():
         starts[name] = start
@@ -126,21 +112,11 @@ def _walk(scale: Any, shape: tuple[int, ...], start: int) -> _Given:
 
 
 class Shared(NamedTuple):
-    """The prior of latents and tables.
+    """The prior of latents and tables."""
 
-    Attributes
-    ----------
-    names
-        Latent sites, then tables, in the order of their elements.
-    mean
-        Prior means, shape (n,).
-    prior
-        The Gaussian about it.
-    """
-
-    names: tuple[str, ...]
-    mean: Array
-    prior: LowRankPrior
+    names: tuple[str, ...]  # latent sites, then tables, in the order of their elements
+    mean: Array  # prior means, shape (n,)
+    prior: LowRankPrior  # the Gaussian about it
 
 
 class _SitePrior(NamedTuple):
@@ -154,12 +130,10 @@ class _SitePrior(NamedTuple):
 def shared_prior(
     joint: Joint, tables: Tables, core: Sequence[Sequence[str]], most: int
 ) -> Shared | None:
-    """The prior of latents, and of the tables that data or priors see; `core` are groups in order.
+    """The prior of latents and of seen tables; None where none, all, or too many are shared.
 
-    Sites of tables, and sites that others are drawn given, have a joint Gaussian with a root ``R``.
-    The others are normal or of low rank plus diagonal, about a mean that may be affine in these.
-    Together that is low rank plus diagonal: what follows from shared latents has rows of ``T R``.
-    None where no latents are shared, or all, or more than `most`.
+    What is shared has a root ``R``; the rest is normal or of low rank about a mean affine in it.
+    Together that is low rank plus diagonal, with rows of ``T R`` for what follows from it.
     """
     names = tuple(name for group in core for name in group)
     shared = _shared_sites(joint, tables, names)

@@ -55,24 +55,12 @@ class Factors(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What the observed sites say.
+    """What the observed sites say."""
 
-    Attributes
-    ----------
-    factors
-        Their factors by site.
-    quadratic
-        Sites that mix latents, and belong to the Gaussian part.
-    constant
-        Log densities that see no latent.
-    checks
-        Refusals, each with a boolean array that must hold for it not to be raised.
-    """
-
-    factors: dict[str, Factors]
-    quadratic: list[str]
-    constant: Array
-    checks: Checks
+    factors: dict[str, Factors]  # their factors by site
+    quadratic: list[str]  # sites that mix latents, and belong to the Gaussian part
+    constant: Array  # log densities that see no latent
+    checks: Checks  # refusals, each with a boolean array that must hold for it not to be raised
 
 
 def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
@@ -111,30 +99,7 @@ def _depends_on_latents(joint: Joint, name: str) -> ValueError:
 def observed_factors(
     joint: Joint, name: str, power: float, spread: Array
 ) -> Factors | Array | None:
-    """Factors of an observed site.
-
-    Parameters
-    ----------
-    joint
-        The program's densities.
-    name
-        The site.
-    power
-        Power of EP.
-    spread
-        Prior standard deviations of all latents, shape (n,).
-
-    Returns
-    -------
-    Factors, Array or None
-        The sum of the log densities when the site sees no latent; None when it is quadratic in the
-        latents and mixes them, so that it belongs to the Gaussian part.
-
-    Raises
-    ------
-    ValueError
-        If the site's structure depends on an array that is being traced.
-    """
+    """Factors of a site; its log density (); or None where it is quadratic and mixes latents."""
     outputs = joint.observed[name]
     log_prob = outputs.log_prob
     scale = 1.0 if outputs.scale is None else outputs.scale
@@ -218,10 +183,7 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
 def _mixture(
     part: NonlinearPart, predictors: Predictors, shape: tuple[int, ...], scale: Any, power: float
 ) -> Callable[[Array, Array], TiltedMoments] | None:
-    """Tilted moments of a mixture, part by part; None where factors are no mixtures.
-
-    A factor of several elements is a product of mixtures, with many more parts.
-    """
+    """Tilted moments of mixtures of one element each, part by part; None where they are none."""
     log_parts, components = part.log_parts, part.components
     kept = np.flatnonzero(components.output >= 0)
     owner = components.output[kept]
@@ -278,10 +240,7 @@ class NonlinearPart(NamedTuple):
 
 
 def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = None) -> NonlinearPart:
-    """The nonlinear part of the trace before an output, or the parts of a mixture, of a site.
-
-    It is refused if its structure depends on an array that is being traced.
-    """
+    """What of the trace is nonlinear before an output, and before the parts of a mixture."""
     constants = [k for k, v in joint.env.items() if not isinstance(v, Degree)]
     equations = needed_equations(joint.trace.equations, [output], constants)
     inputs = dict.fromkeys(

@@ -41,18 +41,10 @@ _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
 class OwnPrior(NamedTuple):
-    """The prior of a latent that is not Gaussian.
+    """The prior of a latent that is not Gaussian."""
 
-    Attributes
-    ----------
-    base
-        The Gaussian in its place.
-    factors
-        What mends it, one factor for each element.
-    """
-
-    base: Local
-    factors: Factors
+    base: Local  # the Gaussian in its place
+    factors: Factors  # what mends it, one factor for each element
 
 
 def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
@@ -109,10 +101,7 @@ def _coefficients(rows: Rows, columns: np.ndarray) -> Array:
 
 
 def _at_zero(joint: Joint, name: str) -> tuple[Array, Array, Array, Array]:
-    """Of a site's elements where all other latents are zero: centre, width and ends.
-
-    Centre and width come from draws.
-    """
+    """Centre and width, from draws, and ends of a site's elements, other latents being zero."""
     site: dict[str, Any] = joint.sites_at_zero()[name]
     base, _ = unwrap(site["fn"])
     draws = _built_anew(base).sample(jax.random.key(0), (_DRAWS,))

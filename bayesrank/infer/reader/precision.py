@@ -39,10 +39,7 @@ def to_numpy(leaf: Any) -> Any:
 
 
 def as_working_dtype(tree: Any) -> Any:
-    """Arrays of floats in JAX's present default precision; everything else as it is.
-
-    SciPy's sparse matrices become dense ones, for JAX takes no others.
-    """
+    """Arrays of floats in JAX's default precision, SciPy's sparse ones dense; the rest as it is."""
 
     def convert(leaf: Any) -> Any:
         leaf = leaf.toarray() if sparse.issparse(leaf) else leaf
@@ -90,10 +87,9 @@ def _is_stale(value: Any) -> bool:
 
 
 def without_stale_traces(call: Callable[[], Result]) -> Result:
-    """Call a function that traces a program; if that mixes precisions, again without JAX's caches.
+    """Call a function that traces; if that mixes precisions, again without JAX's caches.
 
-    JAX complains of mixed ones in many places and words (``lax.add requires``, ``scan body function
-    carry``), which have in common that they name one kind of number at both precisions.
+    JAX's complaints have in common that they name one kind of number at both precisions.
     """
     try:
         return call()

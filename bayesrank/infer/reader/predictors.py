@@ -24,15 +24,9 @@ ElementwiseFunction = Callable[[Array], Array]
 
 @runtime_checkable
 class SupportsTiltedMoments(Protocol):
-    """A distribution that knows its tilted moments in closed form.
+    """A distribution that knows its tilted moments in closed form."""
 
-    Attributes
-    ----------
-    predictor
-        Name of the argument that is the scalar predictor.
-    """
-
-    predictor: str
+    predictor: str  # name of the argument that is the scalar predictor
 
     def tilted_moments(
         self, value: Any, mean: Array, variance: Array
@@ -74,11 +68,9 @@ def evaluate(
 
 
 def predictors_of(arrays: Sequence[Affine], components: Components, spread: Array) -> Predictors:
-    """Choose one predictor for each component, and express the others by it.
+    """One predictor for each component, and the others by it; `spread` (n,) scales latents.
 
-    Elements of one component see the latents along one direction: row ``a_j`` is ``c_j`` times its
-    component's row.  Whether they do is judged on the scale of the latents' prior, of standard
-    deviations `spread` (n,): a small coefficient of a latent that varies much is no small one.
+    Elements of a component see one direction: row ``a_j`` is ``c_j`` times the component's row.
     """
     shapes = [a.shape for a in arrays]
     flat = [a.reshape((int(np.prod(a.shape, dtype=int)),)) for a in arrays]
@@ -126,10 +118,7 @@ def _stacked(flat: list[Affine]) -> tuple[Array, Array | None, Array]:
 
 
 def _longest(squared: Array, owner: np.ndarray, used: Array, count: int) -> Array:
-    """The longest row of each component, which stands for it, shape (count,).
-
-    Others may be zero: the reference category of a softmax.
-    """
+    """The longest row of each component, shape (count,): others may be zero."""
     every = np.arange(squared.shape[0])
     longest = jnp.zeros(count, squared.dtype).at[owner].max(squared)
     candidates = jnp.where(used & (squared == longest[owner]), every, every.size)
@@ -175,15 +164,7 @@ def quadrature_moments(
 def moments_of_mixture(
     log_parts: ElementwiseFunction, power: Any
 ) -> Callable[[Array, Array], TiltedMoments]:
-    """Tilted moments of factors that are mixtures to a power, part by part.
-
-    Parameters
-    ----------
-    log_parts
-        Maps predictors (G,) to logs of the weighted parts, shape (G, K).
-    power
-        A number, or an array of shape (G,).
-    """
+    """Tilted moments of mixtures to a power, () or (G,), from logs of their parts (G, K)."""
     exponent = None if isinstance(power, float) and power == 1 else jnp.asarray(power)
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
@@ -212,10 +193,7 @@ def gaussian_moments(
 
 
 def with_known_moments(fn: dist.Distribution) -> SupportsTiltedMoments | None:
-    """The same distribution as one that knows its tilted moments, or None where there is none.
-
-    NumPyro's Bernoulli and ordered logistic have logistic noise about their predictor.
-    """
+    """The same distribution as one that knows its tilted moments, or None."""
     if isinstance(fn, SupportsTiltedMoments):
         return fn
     if isinstance(fn, dist.BernoulliLogits):

@@ -60,24 +60,12 @@ class GaussianForm(NamedTuple):
 
 
 class Conditional(NamedTuple):
-    """A latent site given the latents before it.
+    """A latent site given the latents before it."""
 
-    Attributes
-    ----------
-    loc
-        Mean where those are zero, shape (n_s,).
-    rows
-        ``J_s``, shape (n_s, latents before it), or None when it depends on none.
-    covariance
-        ``Q_s``, shape (n_s, n_s), or its diagonal (n_s,), or a `LowRank`.
-    proper
-        Whether ``Q_s`` is positive definite.
-    """
-
-    loc: Array
-    rows: Array | None
-    covariance: Any
-    proper: Array
+    loc: Array  # mean where those are zero, shape (n_s,)
+    rows: Array | None  # ``J_s``, shape (n_s, latents before it), or None when it depends on none
+    covariance: Any  # ``Q_s``, shape (n_s, n_s), or its diagonal (n_s,), or a `LowRank`
+    proper: Array  # whether ``Q_s`` is positive definite
 
 
 def unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, Any]:
@@ -91,15 +79,7 @@ def unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, Any]:
 
 
 def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm | None:
-    """Read location and spread from a distribution, or None when it is of no known Gaussian family.
-
-    Parameters
-    ----------
-    fn
-        The distribution of a site.
-    shape
-        The site's shape.
-    """
+    """Location and spread of a site of this shape, or None if it is of no known Gaussian family."""
     base, mask = unwrap(fn)
     if mask is not None:
         return None
@@ -136,10 +116,7 @@ def after(matrix: Array, decomposition: Array) -> Array:
 
 
 def is_gaussian(fn: dist.Distribution) -> bool:
-    """Whether a distribution is of a known Gaussian family, or an affine transform of one.
-
-    A Gaussian on a subspace, as `ZeroSumNormal`, is one too: its covariance is singular.
-    """
+    """Whether it is a Gaussian, maybe on a subspace, or an affine transform of one."""
     base, _ = unwrap(fn)
     if isinstance(base, dist.TransformedDistribution):
         return is_gaussian(base.base_dist) and all(map(_is_affine, base.transforms))
@@ -190,14 +167,7 @@ def block_diagonal(matrices: Array) -> Array:
 def joint_prior(
     conditionals: Sequence[Conditional],
 ) -> tuple[Array, DensePrior | DiagonalPrior | LowRankPrior]:
-    """Mean (n,) of the latents drawn one after another, and their Gaussian about it.
-
-    Returns
-    -------
-    tuple
-        The Gaussian is diagonal when all sites are independent with independent elements, and of
-        low rank where some of these sites are so.
-    """
+    """Mean (n,) of latents drawn in order; their Gaussian: diagonal, of low rank, or dense."""
     if all(c.rows is None and c.covariance.ndim == 1 for c in conditionals):
         return (
             jnp.concatenate([c.loc for c in conditionals]),

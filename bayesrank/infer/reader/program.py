@@ -104,10 +104,7 @@ class Program(NamedTuple):
     ends: tuple[Array, Array] | None
 
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
-        """Mean and covariance of core and leaves, from the posterior of the centred core.
-
-        Those of `eliminated` are left out.
-        """
+        """Mean and covariance of core and leaves from the core's posterior, but for eliminated."""
         if not self.problem.prior.keeps_covariances:
             raise Refusal("no_covariances", ", ".join(self.shapes)).error()
         if self.eliminated:
@@ -123,30 +120,7 @@ def read_program(
     power: float = 1.0,
     structure: str = "dense",
 ) -> Program:
-    """Read a program at given hyperparameters.
-
-    Parameters
-    ----------
-    source
-        The program.
-    params
-        Values of sites to be held fixed, by name; other hyperparameters take their initial value or
-        prior median.
-    power
-        Power of EP, to which the factors are raised.
-    structure
-        As of `EP`.
-
-    Returns
-    -------
-    Program
-
-    Raises
-    ------
-    ValueError
-        When the program is not one that EP can take; the message names the site, what is wrong and
-        the cure.
-    """
+    """Read a program, with `params` held fixed; a refusal names site, fault and cure."""
     inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)
     joint = trace_joint(source, inventory)
@@ -318,11 +292,7 @@ def _program(
 def _with_short_rows(
     source: ProgramSource, inventory: Inventory, groups: SiteGroups, most: int
 ) -> Program | None:
-    """The program with long rows kept in tables, of latents that then have low rank; or None.
-
-    The latents share `most` among them at most. The tables' numbers stand behind the latents, and
-    are no sites of the program. What its priors must fulfil is not looked into again.
-    """
+    """The program with long rows in tables, sharing `most` latents; or None."""
     try:
         joint = trace_joint(source, inventory, short=True)
     except NotShortError:
@@ -469,10 +439,7 @@ def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Bloc
 
 
 def _absorb(joint: Joint, names: list[str], core: _Core) -> tuple[_Core, Array, Array]:
-    """Multiply the prior by factors that are quadratic in the latents.
-
-    The log of the product's integral and whether it is proper come with it.
-    """
+    """Multiply the prior by quadratic factors; with the log integral, and whether it is proper."""
     mean = core.mean
     shapes = joint.inventory.latents
     cuts = np.cumsum([int(np.prod(shapes[name], dtype=int)) for name in core.names])[:-1]

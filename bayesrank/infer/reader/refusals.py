@@ -116,24 +116,12 @@ class TracedStructureError(ValueError):
 
 
 class Refusal(NamedTuple):
-    """One reason for refusing a program.
+    """One reason for refusing a program."""
 
-    Attributes
-    ----------
-    reason
-        Key of the message.
-    name
-        The site.
-    detail
-        What more there is to say.
-    sites
-        The latents that are at issue.
-    """
-
-    reason: str
-    name: str
-    detail: str = ""
-    sites: tuple[str, ...] = ()
+    reason: str  # key of the message
+    name: str  # the site
+    detail: str = ""  # what more there is to say
+    sites: tuple[str, ...] = ()  # the latents that are at issue
 
     def error(self) -> ValueError:
         """The exception to raise."""

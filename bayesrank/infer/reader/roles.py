@@ -104,29 +104,7 @@ def roles_of_bounded(
     roles: Mapping[str, Role],
     values: Mapping[str, Array],
 ) -> dict[str, Role]:
-    """Sort the sites with bounded support.
-
-    Parameters
-    ----------
-    run
-        Traces the program at given values of its sites.
-    sites
-        NumPyro's trace of the program at some values.
-    roles
-        Roles of all `sample` sites; those to be sorted are called hyperparameters.
-    values
-        Values of the sites held fixed, and of `param` sites.
-
-    Returns
-    -------
-    dict
-        The roles of the sites to be sorted.
-
-    Raises
-    ------
-    ValueError
-        If which elements hang together depends on an array that is being traced.
-    """
+    """Roles of sites with bounded support, whose dependence `run` tells from the trace."""
     densities = _Densities(run, sites, roles, values)
     bounded = [name for name, role in roles.items() if role is Role.HYPERPARAMETER]
     childless = densities.without_children(bounded)

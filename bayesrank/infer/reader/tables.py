@@ -37,18 +37,10 @@ class NotShortError(Exception):
 
 
 class LongRows(NamedTuple):
-    """Numbers ``v = T z`` that follow from few latents.
+    """Numbers ``v = T z`` that follow from few latents."""
 
-    Attributes
-    ----------
-    values
-        ``T``, shape (V, R).
-    sites
-        The sites of ``z``, laid end to end.
-    """
-
-    values: Array
-    sites: tuple[str, ...]
+    values: Array  # ``T``, shape (V, R)
+    sites: tuple[str, ...]  # the sites of ``z``, laid end to end
 
 
 class Tables:
@@ -75,13 +67,7 @@ class Tables:
         self.seen: tuple[str, ...] = ()
 
     def walk(self, trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
-        """Evaluate a trace as `bayesrank.infer.reader.affine.walk` does, with short rows.
-
-        Raises
-        ------
-        NotShortError
-            If an operation makes long rows of too many latents.
-        """
+        """Evaluate a trace as `walk` does, with short rows; else a `NotShortError`."""
         endless = [_sized(x, sys.maxsize) for x in inputs]  # no row is too long for this
         env = walk(trace, endless, self._rule)
         direct: set[str] = set()
@@ -127,11 +113,7 @@ class Tables:
     def _is_long(
         self, equation: Equation, operands: list[Any], arrays: list[Affine], latents: int
     ) -> bool:
-        """Whether the results of an equation are put into a table, see `_contracted`.
-
-        A sum of tables is one, unless it has more elements: differences of many pairs of items
-        stay short rows.
-        """
+        """Whether results go into a table; a sum with more elements than its tables does not."""
         if equation.name in _SAME_LENGTH:
             return False
         if equation.name in _SUMS:

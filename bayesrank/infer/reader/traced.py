@@ -282,25 +282,9 @@ def trace(
     *,
     keep_arguments: bool = False,
 ) -> Traced:
-    """Run a program once, and keep what it computes.
+    """Run a program once, and keep what it computes; `keep_arguments` for engines that read them.
 
-    It is given its arguments as JAX's arrays.  Where it looks at their values, it is run again with
-    NumPy's; what is computed of those by NumPy is known meanwhile.
-
-    Parameters
-    ----------
-    model, args, kwargs
-        The program and what it is called with.
-    params
-        Values of sites to be held fixed, by name; their shapes and types count.
-    keep_arguments
-        Whether the arguments are constants themselves, for engines that read them.
-
-    Raises
-    ------
-    ValueError
-        If `params` has a value that does not fit its site, or a parameter that is known is outside
-        its domain.
+    It is given JAX's arrays; where it looks at values, it runs again with NumPy's.
     """
     called: Any = as_working_dtype((args, dict(kwargs)))
     given = as_working_dtype(dict(params))

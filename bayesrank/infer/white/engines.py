@@ -36,16 +36,7 @@ def run_nuts(
     advance: ProgressCallback,
     target_accept_prob: float = 0.8,
 ) -> tuple[np.ndarray, int]:
-    """Run NUTS on a white density, one chain after the other.
-
-    Chains start uniformly in (-2, 2): on the white scale of a program its prior has standard
-    deviation 1. A smaller `target_accept_prob` makes for longer steps, and fewer of them.
-
-    Returns
-    -------
-    tuple
-        Draws of the latents, shape (chains, draws, n), and the number of them that diverged.
-    """
+    """Draws (chains, draws, n) by NUTS, one chain after the other; and how many diverged."""
     kernel = NUTS(
         potential_fn=lambda z: -program.log_joint(z), target_accept_prob=target_accept_prob
     )
@@ -85,16 +76,7 @@ def run_nuts(
 def run_svi(
     program: WhiteProgram, rng_key: Array, num_steps: int, advance: ProgressCallback
 ) -> tuple[Array, Array]:
-    """Fit a Gaussian guide to a white program by SVI.
-
-    The guide has a full covariance up to 400 latents and one of low rank beyond. Adam takes steps
-    of 0.02 in the first half, shrinking to a hundredth of that in the second, on 10 particles.
-
-    Returns
-    -------
-    tuple
-        Mean (n,) and covariance (n, n) on the white scale.
-    """
+    """Mean (n,) and covariance (n, n) by SVI; of more than 400 latents by a guide of low rank."""
     small = program.size <= _FULL_RANK
     family = autoguide.AutoMultivariateNormal if small else autoguide.AutoLowRankMultivariateNormal
     zeros = jnp.zeros(program.size)

@@ -63,20 +63,7 @@ def full_program(
     draws: Draws,
     eliminated: tuple[str, ...] = (),
 ) -> FullProgram:
-    """Make one density of a program's latents and free hyperparameters.
-
-    Parameters
-    ----------
-    model, args, kwargs
-        The program and what it is called with.
-    params
-        Values of the sites held fixed. Their densities count, as those of data.
-    draws
-        Draws of all latents and free hyperparameters, shapes (N,) + their own. They say where to
-        begin and how long steps are; the density does not depend on them.
-    eliminated
-        Latents that vary as well, and of which there are no draws.
-    """
+    """One density of latents and free hyperparameters, whose `draws` (N, ...) set the scale."""
     given: dict[str, Any]
     args, kwargs = readable_arguments(model, args, kwargs, params)
     given, draws = as_working_dtype((dict(params), dict(draws)))

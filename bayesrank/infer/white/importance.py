@@ -64,23 +64,7 @@ class Importance(NamedTuple):
 def importance_sampler(
     program: Density, draws: int = _DRAWS, batch: int | None = _CHUNK
 ) -> Callable[[Array, ArrayLike, ArrayLike], Importance]:
-    """Make the function that judges Gaussians as approximations to a density.
-
-    Parameters
-    ----------
-    program
-        The density, such as a white program.
-    draws
-        How many draws to weigh.
-    batch
-        How many to weigh at once; None for one after the other.
-
-    Returns
-    -------
-    callable
-        Takes a random key, a mean (n,) and a covariance (n, n), draws from that Gaussian, and
-        weighs the draws by the program's density. It is compiled once.
-    """
+    """Make a compiled judge of Gaussians: key, mean (n,), covariance (n, n) -> `Importance`."""
 
     @jit
     def weigh(key: Array, mean: Array, covariance: Array) -> Array:

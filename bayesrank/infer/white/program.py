@@ -98,11 +98,7 @@ class WhiteProgram(NamedTuple):
 
 
 def white_posterior(result: EPResult) -> WhiteProgram:
-    """Whiten the program of a result, at the hyperparameters of the result.
-
-    The densities of these are left out of the joint one, but for `given_factors`, which are data;
-    so are the sites that EP dropped.
-    """
+    """Whiten a result's program at its hyperparameters, whose densities do not count."""
     called = result.model, result.model_args, result.model_kwargs, result.params
     args, kwargs = readable_arguments(*called)
     params = as_working_dtype(result.params)
@@ -119,21 +115,7 @@ def white_program(
     dropped: tuple[str, ...],
     given_factors: tuple[str, ...] = (),
 ) -> WhiteProgram:
-    """Whiten a program whose latents are known to be jointly Gaussian.
-
-    Parameters
-    ----------
-    model, args, kwargs
-        The program and what it is called with.
-    params
-        Values of all its hyperparameters.
-    shapes
-        Shapes of its latent sites.
-    dropped
-        Unobserved sites on which nothing depends, which are left out.
-    given_factors
-        Those of `params` whose densities count as those of data do; the others' are left out.
-    """
+    """Whiten a program whose latents are jointly Gaussian given `params`."""
     data = {name: params[name] for name in given_factors}
     hidden = {name: value for name, value in params.items() if name not in data}
     model = handlers.condition(model, data=data)

@@ -80,11 +80,7 @@ class Trust(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the weights are even enough to tell by how much the posterior is off.
-
-        They are if k-hat is below 0.7 and at least 100 draws count; or if 75% of them count, for
-        then the weights hardly vary, whatever the shape of their tail.
-        """
+        """Whether k-hat is below 0.7 and 100 draws count; or 75% do, whatever the tail."""
         if self.effective >= _EVEN * self.num_draws:
             return True
         return bool(self.k_hat < _WORST_K and self.effective >= _FEWEST)
@@ -127,20 +123,7 @@ class Trust(NamedTuple):
 
 
 def trust_in(result: EPResult, rng_key: Array) -> Trust:
-    """Weigh draws from a Gaussian posterior by its program.
-
-    Parameters
-    ----------
-    result
-        EP's result.
-    rng_key
-        Of the draws.
-
-    Returns
-    -------
-    Trust
-        With NaN for all figures where the program has no density at some draw.
-    """
+    """Weigh draws from a posterior by its program; NaN where that has no density at some draw."""
 
     def weigh() -> tuple[Numbers, Numbers, float]:
         program = white_posterior(result)
@@ -167,19 +150,7 @@ def trust_in_draws(
     params: dict[str, Numbers],
     log_proposals: Numbers,
 ) -> Trust:
-    """Weigh draws of latents and hyperparameters by their program.
-
-    Parameters
-    ----------
-    model, args, kwargs
-        The program and what it is called with.
-    samples
-        Draws of all sites that vary, shapes (S,) + their own.
-    params
-        Values of those held fixed.
-    log_proposals
-        Log of the density that the draws came from, up to a constant, shape (S,).
-    """
+    """Weigh draws (S, ...) of latents and hyperparameters, of log density `log_proposals`."""
 
     def weigh() -> Numbers:
         called = readable_arguments(model, args, kwargs, params)
@@ -214,11 +185,7 @@ def _log_density(site: dict[str, Any]) -> Array:
 
 
 def _draws(mean: Numbers, covariance: Numbers, rng_key: Array) -> tuple[Numbers, Numbers]:
-    """Draws, and the logs of their densities up to a constant.
-
-    A posterior may be flat in some directions (effects that add up to zero); it has a density in
-    the others.
-    """
+    """Draws, and logs of their densities up to a constant, in directions that are not flat."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _FLAT * values.max()
     white = np.asarray(jax.random.normal(rng_key, (_DRAWS, int(kept.sum())), dtype=float))
@@ -229,18 +196,7 @@ def _draws(mean: Numbers, covariance: Numbers, rng_key: Array) -> tuple[Numbers,
 def _elsewhere(
     mean: Numbers, covariance: Numbers, prior: Numbers, prior_logs: Numbers, logs: Numbers
 ) -> float:
-    """Share of the mass far from a Gaussian, by draws from the prior, all on the white scale.
-
-    Parameters
-    ----------
-    mean, covariance
-        Of the Gaussian.
-    prior, prior_logs
-        Draws from the prior, shape (S, n), and the logs of their weights, up to the constant that
-        a white normal density has.
-    logs
-        Those of draws from the Gaussian, up to the same constant and its determinant.
-    """
+    """Share of the mass far from a Gaussian, by white draws (S, n) from the prior, weighed."""
     values, vectors = np.linalg.eigh(covariance)
     if values.min() <= _FLAT * values.max() or not np.isfinite(logs).any():
         return 0.0
