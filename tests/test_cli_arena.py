@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from cli_run import run
 from matplotlib import pyplot as plt
 
 from bayesrank import ArenaRanker
-from bayesrank.cli import main
 
 
 def write_log(path, size=400):
@@ -25,12 +25,6 @@ def write_log(path, size=400):
             "annotator": "me",
         }
     ).to_csv(path, index=False)
-
-
-def run(*args):
-    with pytest.raises(SystemExit) as ended:
-        main([str(arg) for arg in args])
-    return ended.value.code
 
 
 @pytest.fixture
@@ -102,56 +96,6 @@ def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
     places = [printed.index(said) for said in ("Rank ", *categories)]
     assert places == sorted(places) and printed.count("P(best)") == 3
     assert "<h2>Category m &amp; m</h2>" in page and page.count("<tbody>") == 3
-
-
-BY_REFUSED = {
-    "no categories": (("--ignore", "category"), "no column of the file is read as categories"),
-    "one category": (("--category", "Task"), "of one category (code), and its"),
-    "times": (("--time", "t"), "--by-category does not go with --time"),
-}
-
-
-@pytest.mark.parametrize("name", BY_REFUSED)
-def test_by_of_what_is_not_the_category_is_refused(name, tmp_path, capsys):
-    path, out = tmp_path / "log.csv", tmp_path / "out"
-    path.write_text("winner,loser,category,Task,t\na,b,x,code,1\nb,a,y,code,2\n")
-    options, message = BY_REFUSED[name]
-    assert run("rank", path, "--by-category", "--out", out, *options) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert message in said and not out.exists()
-
-
-def test_by_of_orders_is_refused(tmp_path, capsys):
-    path = tmp_path / "orders.csv"
-    path.write_text("order\na > b\n")
-    assert run("rank", path, "--by-category", "--out", tmp_path / "out") == 2
-    assert "orders have no categories; leave it out" in capsys.readouterr().err
-
-
-REFUSED = {
-    "hyperparameters": (
-        ("--hyperparameters", "amplitude=1"),
-        "--hyperparameters: hyperparameters names 'amplitude'; there are ('scale', ",
-    ),
-    "not there": (("--judge", "who"), "there is no column 'who'"),
-    "no such side": (
-        ("--winner", "model_a", "--loser", "model_b", "--home"),
-        "--home needs a file",
-    ),
-    "judge and time": (("--judge", "judge", "--time", "t"), "--judge does not go with --time"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_go_together_is_refused_and_nothing_written(name, tmp_path, capsys):
-    path, out = tmp_path / "log.csv", tmp_path / "out"
-    write_log(path, 20)
-    frame = pd.read_csv(path).assign(t=np.arange(20))
-    frame.to_csv(path, index=False)
-    options, message = REFUSED[name]
-    assert run("rank", path, "--by-category", "--out", out, *options) == 2
-    assert message in capsys.readouterr().err
-    assert not out.exists()
 
 
 @pytest.mark.slow

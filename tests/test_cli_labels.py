@@ -3,16 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from cli_run import run
 from numpy.testing import assert_allclose
 
 from bayesrank import LabelRanker
-from bayesrank.cli import main
-
-
-def run(*args):
-    with pytest.raises(SystemExit) as end:
-        main([str(arg) for arg in args])
-    return end.value.code
 
 
 @pytest.fixture
@@ -57,33 +51,3 @@ def test_forecasts_are_those_of_the_estimator(folder, capsys):
     assert_allclose(ranks["rank 1"], found["best"])
     read = LabelRanker.load(out / "model.npz")
     assert_allclose(read.predict_proba(X.to_numpy()), model.predict_proba(X))
-
-
-@pytest.mark.parametrize(
-    ("header", "rows", "message"),
-    [
-        ("x,rank:a", ["1,1"], "row 1: there are columns of 1 labels; name two or more"),
-        ("rank:a,rank:b", ["1,2"], "row 1: there is no column of features"),
-        ("x,rank:a,rank:b", ["one,1,2"], "row 2, column 'x': 'one' is not a finite number"),
-        ("x,rank:a,rank:b", ["1,1,inf"], "row 2, column 'rank:b': 'inf' is not a finite number"),
-        ("x,rank:a,rank:b", ["1,1,2", "1,0,1"], "row 3, column 'rank:a': 0 is no rank among 2"),
-        ("x,rank:a,rank:b", ["1,80,95"], "row 2, column 'rank:a': 80 is no rank among 2 labels"),
-        ("x,rank:a,rank:", ["1,1,2"], "row 1: a column names no label"),
-        ("x,relevant:a,relevant:b", ["1,1,2"], "column 'relevant:b': 2 says nothing of relevance"),
-        ("x,rank:a,rank:b", ["1,,"], "rankings and relevant are missing"),
-        (
-            "x,rank:a,rank:b,relevant:a,relevant:b",
-            ["1,1,2,0,1"],
-            "example 0 contradicts itself",
-        ),
-        ("y,rank:a,rank:b", ["1,1,2"], "new.csv, row 1: there is no column 'y'; add that feature"),
-    ],
-)
-def test_refuses_in_one_line_and_writes_nothing(tmp_path, capsys, header, rows, message):
-    (tmp_path / "train.csv").write_text("\n".join([header, *rows]) + "\n")
-    (tmp_path / "new.csv").write_text("x\n1\n")
-    files = (tmp_path / "train.csv", "--predict", tmp_path / "new.csv", "--out", tmp_path / "out")
-    assert run("labels", *files, "--quiet") == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "out").exists()

@@ -208,25 +208,6 @@ def test_an_order_is_one_event(tmp_path, monkeypatch):
     assert (table.loc[alone.names, "skill_sd"] > 1.1 * alone.sd).all()
 
 
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ("mean", "'mean' is no value; give integrate, map, prior, or values as in scale=1.5"),
-        ("scale=", "'scale=' is no value"),
-        ("width=2", "--hyperparameters: hyperparameters names 'width'; there are ('scale',)"),
-        ("scale=1 2", "pass a positive number"),
-    ],
-)
-def test_refuses_hyperparameters_that_make_no_sense(choice, message, files, tmp_path, capsys):
-    folder, _ = files
-    games = tmp_path / "games.csv"
-    games.write_text("winner,loser\nAda,Bob\n")
-    with pytest.raises(SystemExit) as stop:
-        main(["rank", str(games), "--hyperparameters", choice, "--out", str(tmp_path / "o")])
-    assert stop.value.code == 2 and message in capsys.readouterr().err
-    assert not (tmp_path / "o").exists()
-
-
 def test_the_unit_of_skill_in_words(files, tmp_path):
     folder, _ = files
     data = read_comparisons(folder / "games.csv")

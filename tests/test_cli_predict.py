@@ -7,20 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from cli_run import run
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.cli import main
 from bayesrank.estimators import ArenaRanker
 
 NAMES = ["ada", "bob", "cy", "dot", "eve"]
 FEATURES = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 9.0], [4.0, 4.0]])
 GAMES = [(0, 1, 0), (0, 2, 0), (1, 2, 1), (2, 3, 0), (3, 4, 0), (0, 4, 0), (1, 4, 1), (4, 2, 0)]
-
-
-def _run(*args):
-    with pytest.raises(SystemExit) as stop:
-        main(list(args))
-    return stop.value.code
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +28,9 @@ def saved(tmp_path_factory):
     common = ["--crosscheck", "none", "--quiet", "--hyperparameters"]
     games = str(folder / "games.csv")
     plain = ["rank", games, "--out", str(folder / "plain"), *common, "scale=1.3,tie_width=0.4"]
-    assert _run(*plain) == 0
+    assert run(*plain) == 0
     items = ["--items", str(folder / "items.csv"), "--out", str(folder / "features")]
-    assert _run("rank", games, *items, *common, "prior") == 0
+    assert run("rank", games, *items, *common, "prior") == 0
     return folder
 
 
@@ -53,7 +47,7 @@ def _printed(capsys):
 
 def test_pairs_of_ranked_items(at, capsys):
     capsys.readouterr()
-    assert _run("predict", "plain", "pairs.csv") == 0
+    assert run("predict", "plain", "pairs.csv") == 0
     rows = _printed(capsys)
     ranker = PairwiseRanker(hyperparameters={"scale": 1.3, "tie_width": 0.4}, items=NAMES)
     ranker.fit([(NAMES[i], NAMES[j]) for i, j, _ in GAMES], ties=[bool(tie) for *_, tie in GAMES])
@@ -69,7 +63,7 @@ def test_new_items_by_their_features(at, capsys):
     Path("new.csv").write_text("item,x,z\nfay,2.5,5\n")
     Path("with_new.csv").write_text("a,b\nfay,ada\nbob,fay\nada,bob\n")
     assert (
-        _run(*"predict features with_new.csv --items new.csv --out p.csv --skills s.csv".split())
+        run(*"predict features with_new.csv --items new.csv --out p.csv --skills s.csv".split())
         == 0
     )
     got = pd.read_csv("p.csv")
@@ -86,7 +80,7 @@ def test_new_items_by_their_features(at, capsys):
     assert skills["item"].tolist() == ["fay"]
     np.testing.assert_allclose(skills["skill_mean"], mean[5] - mean[:5].mean(), atol=1e-4)
     assert skills["skill_sd"].tolist()[0] > 0.0
-    assert _run("predict", "features", "--items", "new.csv") == 0
+    assert run("predict", "features", "--items", "new.csv") == 0
     assert _printed(capsys)[-1]["item"] == "fay"
 
 
@@ -94,9 +88,9 @@ def test_new_items_by_their_features(at, capsys):
 def test_pairs_of_a_log_with_positions(at, capsys):
     rows = [f"{NAMES[i]},{NAMES[j]},{'tie' if tie else 'model_a'}" for i, j, tie in 4 * GAMES]
     Path("log.csv").write_text("\n".join(["model_a,model_b,winner", *rows]))
-    assert _run("rank", "log.csv", "--out", "log", "--crosscheck", "none", "--quiet") == 0
+    assert run("rank", "log.csv", "--out", "log", "--crosscheck", "none", "--quiet") == 0
     capsys.readouterr()
-    assert _run("predict", "log", "pairs.csv") == 0
+    assert run("predict", "log", "pairs.csv") == 0
     rows = _printed(capsys)
     ranker = ArenaRanker.load("log/ranker.npz")
     for outcome in ("win", "tie", "loss"):
@@ -109,20 +103,20 @@ def test_nothing_is_written_where_a_pair_is_unknown_or_a_file_is_in_use(at, caps
     Path("typo.csv").write_text("a,b\nfay,adda\n")
     asked = ("predict", "features", "typo.csv", "--items", "new.csv")
     capsys.readouterr()
-    assert _run(*asked, "--skills", "unwritten.csv") == 2
+    assert run(*asked, "--skills", "unwritten.csv") == 2
     assert not Path("unwritten.csv").exists()
-    assert _run(*asked) == 2
+    assert run(*asked) == 2
     assert capsys.readouterr().out == ""
     before = Path("pairs.csv").read_text()
-    assert _run("predict", "plain", "pairs.csv", "--out", "pairs.csv") == 2
+    assert run("predict", "plain", "pairs.csv", "--out", "pairs.csv") == 2
     assert Path("pairs.csv").read_text() == before
     same = ("--out", "both.csv", "--skills", "both.csv")
-    assert _run("predict", "features", "pairs.csv", "--items", "new.csv", *same) == 2
+    assert run("predict", "features", "pairs.csv", "--items", "new.csv", *same) == 2
     assert not Path("both.csv").exists()
     asked = ("predict", "features", "pairs.csv", "--items", "new.csv")
-    assert _run(*asked, "--skills", "first.csv", "--out", "no/second.csv") == 2
+    assert run(*asked, "--skills", "first.csv", "--out", "no/second.csv") == 2
     assert not Path("first.csv").exists()
-    assert _run(*asked, "--skills", "first.csv", "--out", "second.csv") == 0
+    assert run(*asked, "--skills", "first.csv", "--out", "second.csv") == 0
     assert Path("first.csv").exists() and Path("second.csv").exists()
 
 
@@ -150,6 +144,6 @@ def test_what_cannot_be_used_is_refused_in_one_line(at, args, message, capsys):
     Path("broken").mkdir(exist_ok=True)
     Path("broken/ranker.npz").write_bytes(b"nothing")
     capsys.readouterr()
-    assert _run(*args) == 2
+    assert run(*args) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and message in printed.err and printed.err.count("\n") == 1

@@ -9,16 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cli_run import run
 
-from bayesrank.cli import main
 from bayesrank.cli import rate as _rate
 from bayesrank.datasets import RatingData
-
-
-def _run(args):
-    with pytest.raises(SystemExit) as end:
-        main([str(arg) for arg in args])
-    return end.value.code
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +42,7 @@ def results(tmp_path_factory):
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")
-        code = _run([*args, "--quiet", "--top", 1, "--iterations", 3])
+        code = run(*[*args, "--quiet", "--top", 1, "--iterations", 3])
     return folder, code, said.getvalue(), warned.getvalue()
 
 
@@ -93,45 +87,3 @@ def test_columns_are_the_same_where_all_is_rated():
     )
     for pairs in ([], [(0, 0)]):
         assert list(_rate._rows(model, pairs)) == ["user", "item", "level", "P(1)", "P(2)"]
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("user,item,rating\na,x,1\na,x,2\n", [], "row 3: user 'a', item 'x' is already in row 2"),
-        ("user,item,rating\na,x,1\nb,x,2.5\n", [], "row 3, column 'rating': '2.5' is not a whole"),
-        ("user,item,rating\na,x,1\nb,x,good\n", [], "'good' is not a whole number; number"),
-        ("user,item,rating\na,x,1\nb,x,9\n", ["--levels", 5], "9 is not one of 1 to 5"),
-        ("user,item,rating\na,x,1\nb,x,3\n", [], "nobody used level 2 of 1 to 3"),
-        ("user,item,rating\na,x,1\nb,x,1\n", [], "every rating is 1; there is nothing to learn"),
-        ("user,item,rating\na,,1\nb,x,2\n", [], "row 2, column 'item': the cell is empty"),
-        ("user,thing,rating\na,x,1\n", [], "there is no column 'item'"),
-        ("user;item;rating\na;x;1\n", [], "separated by semicolons; save it with commas"),
-        (
-            "user,item,rating\na,x,1\nb,x,1e300\n",
-            [],
-            "row 3, column 'rating': 1e+300 is not one of",
-        ),
-        ("user,item,rating\na,x,1\nb,x,1e8\n", [], "nobody used level 2 of 1 to 100000000"),
-        ("user,item,rating\na,x,1\nb,x,2\n", ["--levels", 3], "gaps, or leave --levels out"),
-        ("user,item,rating\na,x,1\nb,x,2\n", ["--strength", "nan"], "nan is not a finite number"),
-    ],
-)
-def test_what_cannot_be_used_is_said_in_one_line(tmp_path, capsys, text, options, message):
-    (tmp_path / "ratings.csv").write_text(text)
-    code = _run(["rate", tmp_path / "ratings.csv", "--out", tmp_path / "out", *options])
-    error = capsys.readouterr().err
-    assert code == 2
-    assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_rated_items_without_features_are_named(tmp_path, capsys):
-    (tmp_path / "ratings.csv").write_text("user,item,rating\na,x,1\nb,z,2\n")
-    (tmp_path / "items.csv").write_text("item,size\nx,1\ny,2\n")
-    args = ["rate", tmp_path / "ratings.csv", "--items", tmp_path / "items.csv"]
-    assert _run([*args, "--out", tmp_path / "out"]) == 2
-    assert "ratings.csv: unknown item 'z'; add it to" in capsys.readouterr().err
-    (tmp_path / "items.csv").write_text("item\nx\nz\n")
-    assert _run([*args, "--out", tmp_path / "out"]) == 2
-    assert "names of items but no features; add columns" in capsys.readouterr().err

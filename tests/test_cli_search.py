@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from cli_run import run
 
-from bayesrank.cli import main
-from bayesrank.datasets import DataError, read_links, read_texts
+from bayesrank.datasets import read_links, read_texts
 from bayesrank.retrieval import BM25, learn_link_weight, links_of, term_counter, with_linked
 
 DOCUMENTS = [
@@ -16,12 +16,6 @@ DOCUMENTS = [
     {"id": 3, "title": "Heaps", "text": "A heap is a tree that sorts by priority"},
     {"id": "d4", "title": "Verse", "text": "Roses are red"},
 ]
-
-
-def run(*args):
-    with pytest.raises(SystemExit) as end:
-        main([str(arg) for arg in args])
-    return end.value.code
 
 
 @pytest.fixture
@@ -76,11 +70,6 @@ def test_judged_queries_choose_the_weight_of_links(folder, capsys):
     learned = learn_link_weight(scores, links_of([(0, 2), (2, 1)], 4), relevant)
     assert f"Links count {learned.weight:g}, as the judged queries have it." in printed
     assert len(pd.read_csv(out)) == learned.scores.count_nonzero()
-    assert run("search", folder / "docs.jsonl", *files, *judged, "--link-weight", "0.2") == 2
-    assert "takes the place of --link-weight" in capsys.readouterr().err
-    (folder / "judged.csv").write_text("query,item,label\nq1,d1,1\n")
-    assert run("search", folder / "docs.jsonl", *files, *judged) == 2
-    assert "fewer than two of the queries have a relevant document" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -126,56 +115,8 @@ def test_queries_of_unknown_terms_are_named(folder, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("docs.jsonl", '{"id": "a"}', "row 1: there is no column 'text'"),
-        ("docs.jsonl", '{"text": "a"}', "row 1: there is no column 'id'"),
-        ("docs.jsonl", '{"id": "a", "text": "b"}\n[1]', "row 2: this line is no JSON object"),
-        ("docs.jsonl", '{"id": "a", "text"', "row 1: this line is no JSON"),
-        ("docs.jsonl", '{"id": "", "text": "b"}', "row 1, column 'id': the id is empty"),
-        (
-            "docs.jsonl",
-            '{"id": 1, "text": ""}\n{"id": 1, "text": ""}',
-            "id '1' is already in row 1",
-        ),
-        ("links.csv", "from,to\nd1,d9\n", "row 2, column 'to': there is no document 'd9'"),
-        ("links.csv", "from,to\nd1,d1\n", "joins no two different documents"),
-        ("queries.csv", "a,b\n1,2\n", "there is no column 'id'"),
-    ],
-)
-def test_refuses_in_one_line(folder, capsys, name, text, message):
-    (folder / name).write_text(text)
-    out = folder / "run.csv"
-    arguments = ("--queries", folder / "queries.csv", "--links", folder / "links.csv", "--out", out)
-    assert run("search", folder / "docs.jsonl", *arguments, "--quiet") == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.strip().splitlines()) == 1
-    assert not out.exists()
-
-
 def test_scores_on_standard_output(folder, capsys):
     queries = ("--queries", folder / "queries.csv", "--quiet", "--out", "-")
     assert run("search", folder / "docs.jsonl", *queries) == 0
     out, err = capsys.readouterr()
     assert out.startswith("query,item,score\n") and "Scores are in -" in err
-
-
-def test_refuses_options(folder, capsys):
-    queries = ("--queries", folder / "queries.csv")
-    assert run("search", folder / "docs.jsonl", *queries, "--method", "link-learn") == 2
-    assert "needs --links" in capsys.readouterr().err
-    assert run("search", folder / "docs.jsonl", *queries, "--link-weight", "0.2") == 2
-    assert "--link-weight needs --links" in capsys.readouterr().err
-    assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "queries.csv") == 2
-    assert "this file is used already; give another --out" in capsys.readouterr().err
-    assert run("search", folder / "docs.jsonl", *queries, "--language", "klingon") == 2
-    assert "choose one of" in capsys.readouterr().err
-    assert run("search", folder / "docs.jsonl", *queries, "--out", folder / "no" / "run.csv") == 2
-    assert "cannot be written" in capsys.readouterr().err
-    (folder / "bare.jsonl").write_text('{"id": 1, "text": "."}')
-    assert run("search", folder / "bare.jsonl", *queries) == 2
-    assert "no text has a word" in capsys.readouterr().err
-    with pytest.raises(DataError, match="there is no such file"):
-        read_texts(folder / "absent.jsonl")

@@ -6,11 +6,11 @@ import threading
 
 import numpy as np
 import pytest
+from cli_run import run
 from rich.console import Console
 
 from bayesrank import metrics
 from bayesrank.bounds.evaluation import evaluate
-from bayesrank.cli import main
 from bayesrank.cli.evaluate import evaluation_table
 from bayesrank.datasets import DataError
 from bayesrank.datasets.runs import read_qrels, read_run
@@ -127,9 +127,7 @@ def test_one_query_without_draws_has_no_interval(files):
 
 
 def run_cli(capsys, *args):
-    with pytest.raises(SystemExit) as stop:
-        main(["evaluate", *args])
-    return stop.value.code, *capsys.readouterr()
+    return run("evaluate", *args), *capsys.readouterr()
 
 
 def test_command_prints_the_table(files, capsys):
@@ -149,59 +147,9 @@ def test_command_prints_a_dash_where_there_is_no_value(files, capsys):
     assert code == 0 and row == ["AUC", "-", "-", "0", "1"]
 
 
-@pytest.mark.parametrize(
-    ("run", "qrels", "message"),
-    [
-        ("", QRELS, "run.csv: the file is empty"),
-        ("query,item,score\n", QRELS, "run.csv: there is a header but no row"),
-        ("query,item,score\nq1,a,nan\n", QRELS, "run.csv, row 2, column 'score': 'nan'"),
-        (
-            "query,item,score\nq1,a,good\n",
-            QRELS,
-            "run.csv, row 2, column 'score': 'good'",
-        ),
-        ("query,item,score\nq1,a,-inf\n", QRELS, "'-inf' is not a finite number"),
-        ("query,item,score\n,a,1\n", QRELS, "run.csv, row 2, column 'query': the cell is empty"),
-        ("query,docno,score\nq1,,1\n", QRELS, "run.csv, row 2, column 'docno': the cell is empty"),
-        (
-            "query,item,score\nq1,a,1\nq1,a,2\n",
-            QRELS,
-            "row 3: query 'q1', item 'a' is already in row 2",
-        ),
-        ("query,item\nq1,a\n", QRELS, "run.csv, row 1: there is no column 'score'"),
-        ("q1 Q0 a 1 2.5 t\nq1 Q0 b 2\n", QRELS, "run.csv, row 2: 4 fields where a TREC line has 6"),
-        ("query,item,score\nq7,a,1\n", QRELS, "run.csv: none of its 1 queries is judged in"),
-        ("q1 Q0 a 1 x t\n", QRELS, "run.csv, row 1, column 'score': 'x'"),
-        ("q1 Q0 a 1 2.5\n", QRELS, "run.csv, row 1: 5 fields where a TREC line has 6; write"),
-        ("q1 0 a 1\n", QRELS, "run.csv, row 1: 4 fields where a TREC line has 6; write"),
-        ("query\titem\tscore\n", QRELS, "run.csv, row 1: its columns are separated by tabs"),
-        ("query; item; score\n", QRELS, "run.csv, row 1: its columns are separated by semicolons"),
-        ("query,item,score\nq1,a,1_0\n", QRELS, "'1_0' is not a finite number"),
-        (RUN, "query,item,label\nq1,a,2000\n", "qrels.csv: labels go up to 2000, and 2**label"),
-        (RUN, "query,item,label\nq1,a,1e300\n", "column 'label': 1e+300 is not one of"),
-        (RUN, "query,item,label\nq1,a,-1\n", "qrels.csv, row 2, column 'label': the label -1 is"),
-        (RUN, "query,item,label\nq1,a,0.5\n", "'0.5' is not a whole number"),
-        (RUN, "query,item,rel\nq1,a,\n", "qrels.csv, row 2, column 'rel': the number is missing"),
-        (RUN, "q1 0 a 1\nq1 0 a 0\n", "qrels.csv, row 2: query 'q1', item 'a' is already in row 1"),
-    ],
-)
-def test_bad_files_get_one_line_and_exit_code_2(files, capsys, run, qrels, message):
-    files(run, qrels)
-    code, out, err = run_cli(capsys, "run.csv", "qrels.csv")
-    assert code == 2 and out == ""
-    assert message in err and err.count("\n") == 1
-
-
 def test_labels_below_zero_can_be_taken_as_zero(files):
     qrels = read_qrels(files(qrels="q1 0 a -2\nq1 0 b 1\n")[1], negative="zero")
     assert qrels.labels == {("q1", "a"): 0, ("q1", "b"): 1}
-
-
-@pytest.mark.parametrize("text", ["often", "nan", "inf"])
-def test_option_that_is_no_number(files, capsys, text):
-    files()
-    code, _, err = run_cli(capsys, "run.csv", "qrels.csv", "--undefined", text)
-    assert code == 2 and f"{text!r} is neither 'skip' nor a number" in err
 
 
 def test_refused_in_the_library_too(files):
