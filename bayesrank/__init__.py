@@ -12,37 +12,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bayesrank._version import __version__ as __version__
-    from bayesrank.estimators import ArenaRanker as ArenaRanker
-    from bayesrank.estimators import CollaborativeGP as CollaborativeGP
-    from bayesrank.estimators import CollaborativeOrdinalGP as CollaborativeOrdinalGP
-    from bayesrank.estimators import ConeRank as ConeRank
-    from bayesrank.estimators import LabelRanker as LabelRanker
-    from bayesrank.estimators import LambdaRank as LambdaRank
-    from bayesrank.estimators import LinkLearn as LinkLearn
-    from bayesrank.estimators import OrderRanker as OrderRanker
-    from bayesrank.estimators import OrdinalGP as OrdinalGP
-    from bayesrank.estimators import PairwiseRanker as PairwiseRanker
-    from bayesrank.estimators import PreferenceGP as PreferenceGP
-    from bayesrank.estimators import RankRLS as RankRLS
-    from bayesrank.inferencedata import to_arviz as to_arviz
-
-_EXPORTS = {
-    "__version__": "bayesrank._version",
-    "ArenaRanker": "bayesrank.estimators",
-    "CollaborativeGP": "bayesrank.estimators",
-    "CollaborativeOrdinalGP": "bayesrank.estimators",
-    "ConeRank": "bayesrank.estimators",
-    "LabelRanker": "bayesrank.estimators",
-    "LambdaRank": "bayesrank.estimators",
-    "LinkLearn": "bayesrank.estimators",
-    "OrderRanker": "bayesrank.estimators",
-    "OrdinalGP": "bayesrank.estimators",
-    "PairwiseRanker": "bayesrank.estimators",
-    "PreferenceGP": "bayesrank.estimators",
-    "RankRLS": "bayesrank.estimators",
-    "to_arviz": "bayesrank.inferencedata",
-}
+    from bayesrank._version import __version__
+    from bayesrank.estimators import (
+        ArenaRanker,
+        CollaborativeGP,
+        CollaborativeOrdinalGP,
+        ConeRank,
+        LabelRanker,
+        LambdaRank,
+        LinkLearn,
+        OrderRanker,
+        OrdinalGP,
+        PairwiseRanker,
+        PreferenceGP,
+        RankRLS,
+    )
+    from bayesrank.inferencedata import to_arviz
 
 __all__ = [
     "ArenaRanker",
@@ -60,15 +45,16 @@ __all__ = [
     "__version__",
     "to_arviz",
 ]
+_ELSEWHERE = {"__version__": "bayesrank._version", "to_arviz": "bayesrank.inferencedata"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
+    if name not in __all__:
         raise AttributeError(f"module 'bayesrank' has no attribute {name!r}")
-    value = getattr(import_module(_EXPORTS[name]), name)
+    value = getattr(import_module(_ELSEWHERE.get(name, "bayesrank.estimators")), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return sorted({*globals(), *__all__})

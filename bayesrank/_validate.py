@@ -28,6 +28,7 @@ __all__ = [
     "check_different",
     "check_features",
     "check_laplacian",
+    "check_level",
     "check_levels",
     "check_likelihood",
     "check_not_negative",
@@ -42,6 +43,13 @@ __all__ = [
 ]
 
 _NUMBERS, _WHOLE = "biuf", "iu"
+
+
+def check_level(level: float) -> float:
+    """Return a probability of intervals that lies strictly between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; use 0.9 for 90%")
+    return float(level)
 
 
 def check_count(count: Any, name: str, least: int = 1) -> int:

@@ -18,29 +18,29 @@ References
        study", NIPS 2005 workshop on Learning to Rank.
 """
 
-from bayesrank.bounds._cross_validation import CrossValidationBound as CrossValidationBound
-from bayesrank.bounds._cross_validation import Queries as Queries
-from bayesrank.bounds._cross_validation import cross_validation_bound as cross_validation_bound
-from bayesrank.bounds._disagreement import mcdiarmid_term as mcdiarmid_term
-from bayesrank.bounds._disagreement import ranking_distance as ranking_distance
-from bayesrank.bounds._intervals import ErrorInterval as ErrorInterval
-from bayesrank.bounds._intervals import bootstrap_error as bootstrap_error
-from bayesrank.bounds._intervals import bootstrap_queries as bootstrap_queries
-from bayesrank.bounds._intervals import error_intervals as error_intervals
-from bayesrank.bounds._intervals import normal_error as normal_error
-from bayesrank.bounds._intervals import posterior_error as posterior_error
-from bayesrank.bounds._k_partite import finite_class_bound as finite_class_bound
-from bayesrank.bounds._k_partite import finite_class_examples as finite_class_examples
-from bayesrank.bounds._k_partite import uniform_bound as uniform_bound
-from bayesrank.bounds._k_partite import uniform_examples as uniform_examples
-from bayesrank.bounds._shatter import any_shatter as any_shatter
-from bayesrank.bounds._shatter import finite_shatter as finite_shatter
-from bayesrank.bounds._shatter import linear_shatter as linear_shatter
-from bayesrank.bounds._shatter import polynomial_shatter as polynomial_shatter
-from bayesrank.bounds._skew import level_constants as level_constants
-from bayesrank.bounds._skew import pair_share as pair_share
-from bayesrank.bounds._skew import skew_factor as skew_factor
-from bayesrank.bounds._skew import skew_vector as skew_vector
+from bayesrank.bounds._cross_validation import CrossValidationBound, Queries, cross_validation_bound
+from bayesrank.bounds._disagreement import mcdiarmid_term, ranking_distance
+from bayesrank.bounds._intervals import (
+    ErrorInterval,
+    bootstrap_error,
+    bootstrap_queries,
+    error_intervals,
+    normal_error,
+    posterior_error,
+)
+from bayesrank.bounds._k_partite import (
+    finite_class_bound,
+    finite_class_examples,
+    uniform_bound,
+    uniform_examples,
+)
+from bayesrank.bounds._shatter import (
+    any_shatter,
+    finite_shatter,
+    linear_shatter,
+    polynomial_shatter,
+)
+from bayesrank.bounds._skew import level_constants, pair_share, skew_factor, skew_vector
 
 __all__ = [
     "CrossValidationBound",

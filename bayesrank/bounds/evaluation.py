@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayesrank import metrics
+from bayesrank._validate import check_level
 from bayesrank.bounds._intervals import bootstrap_queries
 from bayesrank.datasets import DataError
 from bayesrank.datasets.runs import Qrels, Run
@@ -99,8 +100,7 @@ def evaluate(
     ValueError
         If an option is out of range.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; use 0.9 for 90%")
+    check_level(level)
     if unjudged not in ("zero", "skip"):
         raise ValueError(f"unjudged must be 'zero' or 'skip', got {unjudged!r}")
     top = max(qrels.labels.values())

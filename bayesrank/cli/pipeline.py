@@ -32,7 +32,6 @@ _UNASKED = "It was not asked for."
 _UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
 _UNCHECKED_LOG = "For a log with judges, or of so many comparisons, simulation takes very long."
 _UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
-_NUMBERS_PER_COMPARISON = 10_000_000  # 80 MB
 _LARGEST_RANKER = 200_000_000  # bytes
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
@@ -185,7 +184,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
         checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
     with steps.step("Drawing"):
         figures = _draw(data, ranking, check)
-        posterior = ranker.to_arviz() if is_log(data) else _to_arviz(data, result)
+        posterior = ranker.to_arviz()
     notes = notes_on(data, ranker.params_, _spread(result))
     if is_log(data):
         notes = (*notes, *ranker.notes())
@@ -235,23 +234,6 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
     if check is not None:
         figures["crosscheck.png"] = drawn(plot_crosscheck, check)
     return figures
-
-
-def _to_arviz(data: ComparisonData, result: Any) -> Any:
-    """Name the dimensions; of too many comparisons, leave out the log likelihood of each."""
-    from bayesrank.inferencedata import to_arviz
-
-    coords: dict[str, Any] = {"item": list(data.names)}
-    dims = {"f": ["item"]}
-    if data.features is None:
-        # The program has a plate of items.
-        coords["items"] = coords.pop("item")
-        dims = {}
-    else:
-        coords["feature"] = list(data.feature_names)
-        dims["lengthscale"] = ["feature"]
-    fits = num_draws(data.num_items) * data.num_comparisons <= _NUMBERS_PER_COMPARISON
-    return to_arviz(result, coords=coords, dims=dims, num_predictive=0, log_likelihood=fits)
 
 
 def _results(ranking: Ranking, analysis: Analysis, settings: Settings) -> dict[str, Any]:

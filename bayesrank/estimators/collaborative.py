@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
+from bayesrank._validate import check_level
 from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
 from bayesrank.solvers.collaborative import EMState
@@ -430,8 +431,7 @@ class CollaborativeGP(Collaborative):
         ValueError
             If an id is not known, or `level` is no probability between 0 and 1.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level is {level!r}; pass a probability between 0 and 1")
+        check_level(level)
         result, who, what = self._rows(users, items)
         mean, variance = result.predict_number(who, what)
         half = norm.ppf(0.5 + level / 2) * np.sqrt(variance)

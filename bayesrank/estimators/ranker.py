@@ -27,6 +27,7 @@ from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
+from bayesrank.inferencedata import to_arviz
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
@@ -41,6 +42,7 @@ __all__ = ["NamedRanker", "Outcome", "SkillRanker", "by_gap", "refuse_one"]
 
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
+_MOST_NUMBERS = 10_000_000  # of the log likelihood of each comparison
 Callback = Callable[[int, float], None] | None
 
 
@@ -263,6 +265,32 @@ class NamedRanker(SkillRanker):
         """
         article = "an" if cls.__name__[0] in "AEIOU" else "a"
         return read_state(path, f"{article} {cls.__name__}", {cls.__name__: cls._restored})
+
+    def to_arviz(self) -> Any:
+        """Skills and hyperparameters as ArviZ's object, with the names of items and features.
+
+        Returns
+        -------
+        InferenceData or DataTree
+            What the installed ArviZ works with. The log likelihood of each comparison is left out
+            where it would take more than 80 MB.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        check_is_fitted(self)
+        result: Any = self.result
+        features = self.feature_mean_ is not None
+        coords: dict[str, Any] = {"item" if features else "items": list(map(str, self.names_))}
+        dims = {"f": ["item"]} if features else {}
+        if features and np.ndim(self.params_["lengthscale"]):
+            dims["lengthscale"] = ["feature"]
+            if self.feature_names_in_ is not None:
+                coords["feature"] = list(self.feature_names_in_)
+        small = self.num_samples * len(result.model_args[1]) <= _MOST_NUMBERS
+        return to_arviz(result, coords=coords, dims=dims, num_predictive=0, log_likelihood=small)
 
     def _state(self) -> dict[str, Any]:
         return ranker_state(self)

@@ -61,25 +61,25 @@ Cost and arithmetic
     NumPy's or JAX's, are computed in float64 by NumPy.
 """
 
-from bayesrank.metrics._distances import kendall_distance as kendall_distance
-from bayesrank.metrics._distances import spearman_footrule as spearman_footrule
-from bayesrank.metrics._pairwise import auc as auc
-from bayesrank.metrics._pairwise import disagreement_error as disagreement_error
-from bayesrank.metrics._pairwise import k_partite_error as k_partite_error
-from bayesrank.metrics._pairwise import kendall_tau as kendall_tau
-from bayesrank.metrics._pairwise import pairwise_error as pairwise_error
-from bayesrank.metrics._ratings import mean_absolute_error as mean_absolute_error
-from bayesrank.metrics._ratings import rank_loss as rank_loss
-from bayesrank.metrics._ratings import subset_error as subset_error
-from bayesrank.metrics._ratings import zero_one_error as zero_one_error
-from bayesrank.metrics._relevance import average_precision as average_precision
-from bayesrank.metrics._relevance import break_even_point as break_even_point
-from bayesrank.metrics._relevance import coverage_error as coverage_error
-from bayesrank.metrics._relevance import precision_at as precision_at
-from bayesrank.metrics._relevance import reciprocal_rank as reciprocal_rank
-from bayesrank.metrics._relevance import winner_takes_all as winner_takes_all
-from bayesrank.metrics._result import PerQuery as PerQuery
-from bayesrank.metrics.gain import ndcg as ndcg
+from bayesrank.metrics._distances import kendall_distance, spearman_footrule
+from bayesrank.metrics._pairwise import (
+    auc,
+    disagreement_error,
+    k_partite_error,
+    kendall_tau,
+    pairwise_error,
+)
+from bayesrank.metrics._ratings import mean_absolute_error, rank_loss, subset_error, zero_one_error
+from bayesrank.metrics._relevance import (
+    average_precision,
+    break_even_point,
+    coverage_error,
+    precision_at,
+    reciprocal_rank,
+    winner_takes_all,
+)
+from bayesrank.metrics._result import PerQuery
+from bayesrank.metrics.gain import ndcg
 
 __all__ = [
     "PerQuery",

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._validate import check_level
+
 
 @dataclass(frozen=True, eq=False)
 class PerQuery:
@@ -69,8 +71,7 @@ class PerQuery:
         ValueError
             If `level` is not between 0 and 1, or the scores had no draws.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level}; 0.9 is 90%")
+        check_level(level)
         if np.ndim(self.values) < 2:
             raise ValueError(
                 "interval needs draws: give scores of shape (draws, n), or use "

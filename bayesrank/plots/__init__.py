@@ -6,18 +6,14 @@ axes; save with ``ax.figure.savefig(path)``. `plot_crosscheck`, `plot_question` 
 imported when a picture is drawn, and its backend and settings are left alone.
 """
 
-from bayesrank.plots.asking import plot_learning_curves as plot_learning_curves
-from bayesrank.plots.asking import plot_question as plot_question
-from bayesrank.plots.crosscheck import plot_crosscheck as plot_crosscheck
-from bayesrank.plots.errors import plot_error_intervals as plot_error_intervals
-from bayesrank.plots.errors import plot_metrics as plot_metrics
-from bayesrank.plots.pairs import plot_pairwise as plot_pairwise
-from bayesrank.plots.pairs import plot_similarity as plot_similarity
-from bayesrank.plots.ranking import plot_ranking as plot_ranking
-from bayesrank.plots.ratings import plot_reliability as plot_reliability
-from bayesrank.plots.ratings import plot_tastes as plot_tastes
-from bayesrank.plots.semi_supervised import plot_semi_supervised as plot_semi_supervised
-from bayesrank.plots.streams import plot_running_loss as plot_running_loss
+from bayesrank.plots.asking import plot_learning_curves, plot_question
+from bayesrank.plots.crosscheck import plot_crosscheck
+from bayesrank.plots.errors import plot_error_intervals, plot_metrics
+from bayesrank.plots.pairs import plot_pairwise, plot_similarity
+from bayesrank.plots.ranking import plot_ranking
+from bayesrank.plots.ratings import plot_reliability, plot_tastes
+from bayesrank.plots.semi_supervised import plot_semi_supervised
+from bayesrank.plots.streams import plot_running_loss
 
 __all__ = [
     "plot_crosscheck",

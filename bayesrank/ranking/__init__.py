@@ -9,22 +9,23 @@ the expectation under random tie-breaking: two items tied for first have rank 1.
 draw and half a chance of being best. Nothing depends on the order in which items are listed.
 """
 
-from bayesrank.ranking._components import connected_components as connected_components
-from bayesrank.ranking._pairwise import pairwise_probability as pairwise_probability
-from bayesrank.ranking._ranks import expected_rank as expected_rank
-from bayesrank.ranking._ranks import prob_best as prob_best
-from bayesrank.ranking._ranks import prob_top_k as prob_top_k
-from bayesrank.ranking._ranks import rank_distribution as rank_distribution
-from bayesrank.ranking._ranks import rank_interval as rank_interval
-from bayesrank.ranking._ranks import rank_samples as rank_samples
-from bayesrank.ranking._records import ItemRecords as ItemRecords
-from bayesrank.ranking._records import count_records as count_records
-from bayesrank.ranking._summary import RankSummary as RankSummary
-from bayesrank.ranking._summary import summarize as summarize
-from bayesrank.ranking._tiers import comparisons_needed as comparisons_needed
-from bayesrank.ranking._tiers import is_provisional as is_provisional
-from bayesrank.ranking._tiers import prob_better_than_next as prob_better_than_next
-from bayesrank.ranking._tiers import tiers as tiers
+from bayesrank.ranking._observed import ItemRecords, connected_components, count_records
+from bayesrank.ranking._pairwise import pairwise_probability
+from bayesrank.ranking._ranks import (
+    expected_rank,
+    prob_best,
+    prob_top_k,
+    rank_distribution,
+    rank_interval,
+    rank_samples,
+)
+from bayesrank.ranking._summary import RankSummary, summarize
+from bayesrank.ranking._tiers import (
+    comparisons_needed,
+    is_provisional,
+    prob_better_than_next,
+    tiers,
+)
 
 __all__ = [
     "ItemRecords",

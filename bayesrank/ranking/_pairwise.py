@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank._memory import check_room
-from bayesrank.ranking._ranks import rank_bounds
-from bayesrank.ranking._validate import Array, check_samples
+from bayesrank.ranking._ranks import Array, check_samples, rank_bounds
 
 _BLOCK = 256
 _BYTE = 255

@@ -5,17 +5,51 @@ skill, else the whole stretch of ranks that its group of equals covers. The summ
 over draws of what the item gets when the group shares its ranks evenly.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._memory import check_room
-from bayesrank.ranking._validate import Array, check_k, check_level, check_samples
+from bayesrank._validate import check_level
+
+Array = NDArray[Any]
 
 _EQUAL = 1e-6  # of the largest spread of a skill; fits leave differences below
 # Arrays as large as a distribution over ranks that are held at once.
 _COPIES = 4
+
+
+def check_samples(samples: ArrayLike) -> Array:
+    """Return ``samples`` as a finite floating array of shape ``(draws, n)``."""
+    array = np.asarray(samples)
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        raise ValueError(f"samples must be real numbers, got dtype {array.dtype}")
+    if np.iscomplexobj(array):
+        raise ValueError("samples must be real, got complex numbers")
+    if array.ndim != 2:
+        raise ValueError(
+            f"samples must have shape (draws, n), got {array.shape}; "
+            "flatten chains and batches first with samples.reshape(-1, n)"
+        )
+    if 0 in array.shape:
+        raise ValueError(f"samples must hold at least one draw of one item, got {array.shape}")
+    if not np.issubdtype(array.dtype, np.floating):
+        array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        draw, item = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"samples must be finite, got {array[draw, item]} in draw {draw} of item {item}; "
+            "look for a fit that diverged"
+        )
+    return array
+
+
+def check_k(k: int, n: int) -> int:
+    """Return ``k`` if it is a whole number from 1 to ``n``."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
+        raise ValueError(f"k must be a whole number from 1 to the number of items {n}, got {k!r}")
+    return int(k)
 
 
 def by_mean(samples: Array) -> Array:

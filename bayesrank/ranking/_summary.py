@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank._names import check_names
-from bayesrank.ranking._ranks import by_mean, equal_tailed, mean_rank, rank_bounds, top_k_share
-from bayesrank.ranking._records import ItemRecords
+from bayesrank._validate import check_level
+from bayesrank.ranking._observed import ItemRecords
+from bayesrank.ranking._ranks import (
+    Array,
+    by_mean,
+    check_k,
+    check_samples,
+    equal_tailed,
+    mean_rank,
+    rank_bounds,
+    top_k_share,
+)
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
-from bayesrank.ranking._validate import Array, check_k, check_level, check_samples
 from bayesrank.ranking.columns import file_columns, text_table
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from bayesrank.ranking._ranks import by_mean
-from bayesrank.ranking._validate import Array, check_level, check_samples
+from bayesrank._validate import check_level
+from bayesrank.ranking._ranks import Array, by_mean, check_samples
 
 _ROUNDING = 1e-9
 
