@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.handlers import condition, seed
-from numpyro.infer import MCMC, NUTS, Predictive
+from numpyro.handlers import seed
+from numpyro.infer import Predictive
 
 from bayesrank.infer import EP, IntegratedEP
 from bayesrank.infer.gaussian.protocol import SiteTerm
@@ -101,23 +101,6 @@ def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties
         np.testing.assert_allclose(chains.mean[site], joint.mean[site], atol=1e-5)
         np.testing.assert_allclose(chains.covariance[site], joint.covariance[site], atol=1e-5)
     np.testing.assert_allclose(chains.log_evidence, joint.log_evidence, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_nuts_agrees():
-    pairs, period = season(12)
-    options: dict[str, Any] = {"times": TIMES, "period": period}
-    fixed = {"scale": 1.0, "drift": 1.0}
-    result = DynamicEP().run(jax.random.key(0), NUM_ITEMS, pairs, params=fixed, **options)
-
-    given = condition(dynamic_thurstone, data={k: jnp.array(v) for k, v in fixed.items()})
-    with jax.enable_x64(True):
-        mcmc = MCMC(NUTS(given), num_warmup=300, num_samples=1500, progress_bar=False)
-        mcmc.run(jax.random.key(1), NUM_ITEMS, pairs, **options)
-        draws = np.asarray(mcmc.get_samples()["f"])
-    sd = result.stddev["f"]
-    assert (np.abs(draws.mean(axis=0) - result.mean["f"]) < 0.1 * sd).all()
-    assert (np.abs(draws.std(axis=0) / sd - 1.0) < 0.1).all()
 
 
 @pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])

@@ -163,22 +163,6 @@ def test_margins_are_linear_in_the_basis(world):
     np.testing.assert_allclose(features[..., :5].sum(-1), margins, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_ep_agrees_with_nuts_on_the_program():
-    from numpyro.infer import MCMC, NUTS
-
-    rng = np.random.default_rng(2)
-    margins, features = np.abs(rng.normal(size=(8, 5))), rng.normal(size=(8, 5, 2))
-    result = EP(link_margins).run(KEY, margins, features)
-    sampler = MCMC(NUTS(link_margins), num_warmup=300, num_samples=1500, progress_bar=False)
-    sampler.run(KEY, margins, features)
-    draws = np.column_stack([sampler.get_samples()["gain"], sampler.get_samples()["theta"]])
-    mean = np.concatenate([[result.mean["gain"]], result.mean["theta"]])
-    sd = np.concatenate([[result.stddev["gain"]], result.stddev["theta"]])
-    np.testing.assert_allclose(mean, draws.mean(0), atol=0.12 * sd.max())
-    np.testing.assert_allclose(sd, draws.std(0), rtol=0.1)
-
-
 def test_a_linked_pair_is_one_event():
     """Evidence against the share of simulations in which the linked document is the best."""
     rng = np.random.default_rng(3)

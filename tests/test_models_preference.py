@@ -8,9 +8,9 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from numpyro.infer import MCMC, NUTS, Predictive
+from numpyro.infer import Predictive
 from numpyro.infer.util import log_density
-from scipy import special, stats
+from scipy import stats
 
 from bayesrank.models import preference_gp, thurstone
 
@@ -204,27 +204,6 @@ def test_outcomes_of_given_pairs_are_drawn_without_conditioning():
     first = stats.norm.cdf((margin - 0.3) / np.sqrt(2))
     error = np.sqrt(first * (1 - first) / 4000)
     assert np.max(np.abs((with_ties["comparison"] == 2).mean(0) - first) / error) < 4.5
-
-
-@pytest.mark.slow
-def test_nuts_agrees_with_importance_sampling_from_the_prior():
-    """Exact up to Monte Carlo error, which both routes report."""
-    draws = RNG.multivariate_normal(np.zeros(8), _prior_covariance(), size=200_000)
-    margin = draws[:, COMPARISONS[:, 0]] - draws[:, COMPARISONS[:, 1]]
-    log_weights = special.log_ndtr(margin / (np.sqrt(2) * HYPER["noise"])).sum(1)
-    weights = special.softmax(log_weights)
-    mean = weights @ draws
-    error = np.sqrt(weights**2 @ (draws - mean) ** 2)
-
-    kernel = NUTS(handlers.condition(preference_gp, HYPER))
-    mcmc = MCMC(kernel, num_warmup=300, num_samples=1200, progress_bar=False)
-    mcmc.run(jax.random.key(0), X, COMPARISONS)
-    samples = np.asarray(mcmc.get_samples()["f"])
-    batches = samples.reshape(30, -1, 8).mean(1)
-    mcmc_error = batches.std(0, ddof=1) / np.sqrt(30)
-    z = (samples.mean(0) - mean) / np.hypot(error, mcmc_error)
-    assert np.max(np.abs(z)) < 4.0
-    assert np.max(error) < 0.05
 
 
 # --- Arguments ----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 from list_data import graded_lists
-from numpyro.infer import MCMC, NUTS
 from scipy import sparse
 from scipy.linalg import block_diag, helmert
 from tinygp.kernels import ExpSquared
@@ -144,19 +143,6 @@ def _on_a_grid(kernel, X, y, query, X_new):
         evidence = -0.5 * (told**2 / spread + np.log(spread)).sum()
         logs.append(evidence - 0.25 * (log_noise - log_scale) ** 2)
     return np.array(means), np.array(variances), np.array(logs)
-
-
-@pytest.mark.slow
-def test_nuts_on_the_program_agrees():
-    X, y, query = _sorted()
-    fit = _fit(X, y, query, regularization=0.4)
-    given = {"scale": fit.scale, "noise": fit.scale * np.sqrt(fit.lam)}
-    mcmc = MCMC(NUTS(rank_rls_gp), num_warmup=300, num_samples=1000, progress_bar=False)
-    mcmc.run(jax.random.key(0), X, y, list(query), **given)
-    draws = np.asarray(mcmc.get_samples()["w"])
-    error = 4 * draws.std(axis=0) / np.sqrt(400)
-    assert (np.abs(draws.mean(axis=0) - fit.weights) < error).all()
-    np.testing.assert_allclose(draws.std(axis=0), fit.std(np.eye(3)), rtol=0.2)
 
 
 def test_evidence_of_raw_pairs_is_another():

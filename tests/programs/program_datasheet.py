@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from program_unusual import PROGRAMS
+from program_models import PROGRAMS
 
 from bayesrank.infer import EP, EPResult
 

@@ -25,7 +25,7 @@ from numpyro import handlers
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import log_density
-from program_unusual import PROGRAMS
+from program_models import PROGRAMS
 from scipy.stats import multivariate_t
 
 from bayesrank.infer import EP
@@ -37,7 +37,8 @@ _GRID = {1: 200_001, 2: 501}
 BY_NUTS = frozenset(
     "stochastic_volatility crossed_effects ordinal_mixed poisson_random_effects negative_binomial "
     "local_level autoregression_of_counts student_t_regression laplace_regression tobit "
-    "positive_effects truncated_effects uniform_effects kinked_predictor laplace_jumps".split()
+    "positive_effects truncated_effects uniform_effects kinked_predictor laplace_jumps "
+    "judged_comparisons collaborative_ordinal_gp".split()
 )
 _CHAINS, _WARMUP, _KEPT = 4, 1000, 5000
 # In posterior standard deviations, on either side.

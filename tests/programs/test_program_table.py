@@ -8,7 +8,11 @@ import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from numpyro import optim
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoNormal
 from program_datasheet import PAGE, PROGRAMS, STORE, accuracy, rows_of, with_table
+from program_models import OWN
 from program_table import WIN, X
 from scipy.special import ndtr
 
@@ -34,13 +38,14 @@ WIDER = {
     "delayed_entry": (0.03, 0.06, 0.05),
     "cauchy_regression": (0.08, 0.12, 0.05),
     "quantile_regression": (0.08, 0.09, 0.05),
+    "link_margins": (0.03, 0.06, 0.06),
 }
 # One a kind of likelihood and of prior; the others are slow.
 FAST = frozenset(
     "eight_schools radon missing_values sum_to_zero_effects state_space gp_regression "
     "logistic_regression gp_classification crossed_effects item_response_2pl thurstone "
     "bradley_terry_ties thurstone_ties ordered_probit ordinal_mixed autoregression "
-    "correlated_errors".split()
+    "correlated_errors judged_comparisons collaborative_ordinal_gp rank_rls_gp".split()
 )
 
 
@@ -70,6 +75,18 @@ def test_program(name):
     assert found.mean < mean + 3 * reference["mean_error"]
     assert found.sd < sd + 3 * reference["sd_error"]
     assert found.log_evidence < log_evidence + 3 * reference["log_evidence_error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OWN)
+def test_nuts_and_svi_run_it_too(name):
+    """Their answers are in the references where they take long; here their slopes are numbers."""
+    model, key = PROGRAMS[name], jax.random.key(0)
+    sampler = MCMC(NUTS(model), num_warmup=5, num_samples=5, progress_bar=False)
+    sampler.run(key)
+    assert all(np.isfinite(draws).all() for draws in sampler.get_samples().values())
+    svi = SVI(model, AutoNormal(model), optim.Adam(0.01), Trace_ELBO())
+    assert np.isfinite(svi.run(key, 5, progress_bar=False).losses).all()
 
 
 def _one_by_one(win: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
