@@ -6,7 +6,7 @@ has few distinct names, and everything is checked once a distinct cell.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -44,26 +44,38 @@ class Column(NamedTuple):
         except TypeError:  # lists
             codes, distinct = _numbered([_text(cell) for cell in rows])
         texts = [_text(cell).strip() for cell in distinct]
+        return cls(name, (), codes).renamed(texts)
+
+    def renamed(self, texts: Sequence[str]) -> "Column":
+        """Other texts in the place of its distinct cells; those that are equal become one."""
         merged, values = _numbered(texts)
-        return cls(name, values, codes if len(values) == len(texts) else merged[codes])
+        return Column(
+            self.name, values, self.codes if len(values) == len(texts) else merged[self.codes]
+        )
 
     def kept(self, rows: Any) -> "Column":
         """Some of the rows, and of the cells those that they hold."""
         codes = self.codes[rows]
-        first = np.full(len(self.values), len(codes))
-        first[codes[::-1]] = np.arange(len(codes))[::-1]
+        first = self._replace(codes=codes).first()
         seen = np.argsort(first)[: np.count_nonzero(first < len(codes))]
         number = np.empty(len(first), np.int64)
         number[seen] = np.arange(len(seen))
         return Column(self.name, tuple(self.values[i] for i in seen), number[codes])
 
+    def first(self) -> NDArray[np.int64]:
+        """The first row of each distinct cell; the number of rows for one that none holds."""
+        rows = np.full(len(self.values), len(self.codes))
+        rows[self.codes[::-1]] = np.arange(len(self.codes))[::-1]  # of many, the last is kept
+        return rows
+
     def holds(self, cell: str) -> NDArray[np.bool_]:
         """Rows that hold a cell, shape (K,)."""
-        number = self.values.index(cell) if cell in self.values else -1
-        return self.codes == number
+        if cell not in self.values:
+            return np.zeros(len(self.codes), bool)
+        return self.codes == self.values.index(cell)
 
 
-def _numbered(cells: list[Any]) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def _numbered(cells: Sequence[Any]) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
     """Which of the distinct cells each row holds, shape (K,), and these as they first appear."""
     number: defaultdict[Any, int] = defaultdict(count().__next__)
     return np.fromiter(map(number.__getitem__, cells), np.int64, len(cells)), tuple(number)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bayesrank.datasets.table import Column, Table
 
-__all__ = ["finite", "number", "quoted", "text", "time", "truth", "whole"]
+__all__ = ["finite", "number", "quoted", "refuse_empty", "text", "time", "truth", "whole"]
 
 TRUTH = {
     **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
@@ -38,10 +38,14 @@ def text(
     table: Table, column: Column, empty: str = "the cell is empty", cure: str = "fill it"
 ) -> NDArray[Any]:
     """Texts, none of them empty, shape (K,)."""
-    where = column.holds("")
-    if where.any():
-        raise table.error(empty, f"{cure}, or remove the row", column, where)
+    refuse_empty(table, column, empty, cure)
     return np.array(column.values, object)[column.codes]
+
+
+def refuse_empty(table: Table, column: Column, empty: str, cure: str) -> None:
+    """Refuse a cell that holds nothing."""
+    if "" in column.values:
+        raise table.error(empty, f"{cure}, or remove the row", column, column.holds(""))
 
 
 def number(

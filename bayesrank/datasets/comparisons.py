@@ -321,25 +321,26 @@ def _numbered(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Numbers of the items of each row, and their names in the order of first appearance."""
     for column in sides:
-        cells.text(table, column, "the item has no name", "name it")
+        cells.refuse_empty(table, column, "the item has no name", "name it")
     names = (
         known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
     )
     index = {name: i for i, name in enumerate(names)}
     numbers = np.empty((len(table.rows), 2), np.int64)
+    first = np.full(len(index), 2 * len(table.rows))  # place of each item's first appearance
     for side, column in enumerate(sides):
         for name in column.values:
             if known is not None and name not in index:
                 row = int(table.rows[int(np.argmax(column.holds(name)))])
                 raise known.unknown(name, table.path, row, column.name)
-        numbers[:, side] = np.array([index[name] for name in column.values])[column.codes]
+        place = np.array([index[name] for name in column.values])
+        numbers[:, side] = place[column.codes]
+        first[place] = np.minimum(first[place], 2 * column.first() + side)
     if known is not None:
         return numbers, known.names
-    seen, first, inverse = np.unique(numbers.ravel(), return_index=True, return_inverse=True)
     order = np.argsort(first)
     texts = list(index)
-    place = np.argsort(order)  # the inverse of a permutation
-    return place[inverse].reshape(-1, 2), tuple(texts[int(i)] for i in seen[order])
+    return np.argsort(order)[numbers], tuple(texts[i] for i in order)  # inverse of a permutation
 
 
 def _from_order_cells(found: Found, known: Items | None) -> ComparisonData:

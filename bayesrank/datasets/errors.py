@@ -1,8 +1,18 @@
-"""The one error that reading a file raises, told in one line."""
+"""The one error that reading a file raises, and what is told of a file that was read."""
 
+import warnings
 from pathlib import Path
 
 _LONGEST = 400  # letters of a problem: a cell of a damaged file may be as long as the file
+
+
+class ReadingNote(UserWarning):
+    """How data were understood that may be written in several ways."""
+
+
+def tell(sentence: str) -> None:
+    """Say how data were understood."""
+    warnings.warn(sentence, ReadingNote, stacklevel=3)
 
 
 class DataError(ValueError):

@@ -341,6 +341,8 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
 
 def _refuse_second_header(found: Found) -> None:
     """Refuse a row that says what the header says, as where files were put together."""
+    if any(column.name not in column.values for column in found.table.columns):
+        return
     where = np.all([column.holds(column.name) for column in found.table.columns], axis=0)
     if where.any():
         raise found.table.error("the header is there again", "remove the row", None, where)

@@ -1,34 +1,56 @@
-"""The one reader of tables: CSV (gzip too), JSON lines and arrays, Parquet, and data frames.
+"""The one reader of tables: text, JSON, Parquet, spreadsheets, and data frames.
 
 What cannot be understood is refused, with its row.
 """
 
+import codecs
 import csv
 import gzip
 import io
 import json
 import os
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._memory import check_room
-from bayesrank._tables import Column, column_names, from_frame
-from bayesrank.datasets.errors import DataError
+from bayesrank._tables import Column, from_frame
+from bayesrank.datasets.errors import DataError, tell
+from bayesrank.datasets.exports import READERS, annotations
 
 __all__ = ["Source", "Table", "read_table", "read_text"]
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
+_MARKS = {
+    codecs.BOM_UTF8: ("utf-8",),
+    codecs.BOM_UTF32_LE: ("utf-32",),  # begins as the mark of UTF-16 does
+    codecs.BOM_UTF32_BE: ("utf-32",),
+    codecs.BOM_UTF16_LE: ("utf-16",),
+    codecs.BOM_UTF16_BE: ("utf-16",),
+    b"": ("utf-8", "cp1252"),
+}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_COMMA = re.compile(r"(?:[+-]?\d+(?:,\d+)?)?")
+_HEAD = 1_000_000  # bytes that are looked at to find what separates columns
+_CELLS = 4_000_000  # that are read at once
 _SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
 Source = Any  # the path of a file, or a data frame: of pandas, Polars or Arrow
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Table:
     """A file or a frame as columns.
 
     Attributes
@@ -39,11 +61,14 @@ class Table(NamedTuple):
         In their order.
     rows
         Line of the file on which each row ends, the header being line 1, shape (K,).
+    notes
+        Sentences on how it was understood.
     """
 
     path: Path
     columns: tuple[Column, ...]
     rows: NDArray[np.int64]
+    notes: tuple[str, ...] = ()
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -57,8 +82,14 @@ class Table(NamedTuple):
 
     def column(self, *names: str) -> Column | None:
         """The column of the first of these names that is there, whatever the case."""
-        known = {column.name.lower(): column for column in self.columns}
+        known = self._by_name
         return next((known[name] for name in map(str.lower, names) if name in known), None)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        """Columns by their names, and by these without blanks, points, dashes and underscores."""
+        plain = {plain_key(column.name): column for column in reversed(self.columns)}
+        return plain | {column.name.lower(): column for column in self.columns}
 
     def error(
         self, problem: str, cure: str, column: Column | None = None, where: Any = None
@@ -68,10 +99,17 @@ class Table(NamedTuple):
         label = None if column is None else column.name
         return DataError(self.path, problem, cure, row=row, column=label)
 
-    def kept(self, mask: NDArray[np.bool_]) -> "Table":
-        """Some of the rows, and of the cells those that they hold."""
-        columns = tuple(column.kept(mask) for column in self.columns)
-        return self._replace(columns=columns, rows=self.rows[mask])
+    def kept(self, rows: NDArray[Any]) -> "Table":
+        """Some of the rows, by a mask or their numbers, and of the cells those that they hold."""
+        columns = tuple(column.kept(rows) for column in self.columns)
+        return replace(self, columns=columns, rows=self.rows[rows])
+
+    def having(self, note: str = "", **cells: Any) -> "Table":
+        """The table with further columns, in front of others of these names, and a note."""
+        new = [Column.of(name, each) for name, each in cells.items()]
+        others = [column for column in self.columns if column.name.lower() not in cells]
+        notes = (*self.notes, note) if note else self.notes
+        return replace(self, columns=(*new, *others), notes=notes)
 
     def without(self, names: Sequence[str]) -> "Table":
         """The table without some of its columns."""
@@ -80,9 +118,8 @@ class Table(NamedTuple):
                 problem = f"there is no column {name!r} among {self.quoted}"
                 raise self.error(problem, "name one of these with --ignore")
         hidden = {name.lower() for name in names}
-        return self._replace(
-            columns=tuple(column for column in self.columns if column.name.lower() not in hidden)
-        )
+        columns = tuple(column for column in self.columns if column.name.lower() not in hidden)
+        return replace(self, columns=columns)
 
     def refuse_twice(self, *columns: Column) -> None:
         """Refuse a row whose cells in these columns are those of a row above it."""
@@ -101,9 +138,18 @@ class Table(NamedTuple):
             raise self.error(problem, "keep one of the two", label, again)
 
 
+def plain_key(name: str) -> str:
+    """A name of a column as it is compared: in lower case, letters and digits alone."""
+    return re.sub(r"[\s_.\-]+", "", name.lower())
+
+
 def read_text(path: str | Path) -> str:
-    """Contents of a UTF-8 file, unpacked if its name ends in .gz, without a byte-order mark."""
-    path = Path(path)
+    """Contents of a text file, unpacked if its name ends in .gz, without a byte-order mark."""
+    return _read_bytes(Path(path)).decode()
+
+
+def _read_bytes(path: Path) -> bytes:
+    """A text file as UTF-8."""
     if path.is_dir():
         raise DataError(path, "this is a directory", "give the path of a file")
     try:
@@ -118,17 +164,34 @@ def read_text(path: str | Path) -> str:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DataError(path, f"the file cannot be read ({reason})", "check it") from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        row = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(path, "this is not UTF-8 text", "save it as UTF-8", row=row) from None
-    if "\0" in text:
-        row = text.count("\n", 0, text.index("\0")) + 1
+    raw = _as_utf8(path, raw)
+    if b"\0" in raw:
+        row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise DataError(path, "there is a zero byte", "give a text file", row=row)
-    if not text.strip():
+    if not raw.strip():
         raise DataError(path, "the file is empty", "give one with a header and rows")
-    return text
+    return raw
+
+
+def _as_utf8(path: Path, raw: bytes) -> bytes:
+    """Text of another encoding as UTF-8; without a byte-order mark, Windows-1252 is said."""
+    mark = next((mark for mark in _MARKS if raw.startswith(mark)), b"")
+    if mark == codecs.BOM_UTF8:
+        raw = raw[len(mark) :]
+    row = 1
+    for encoding in _MARKS[mark]:
+        try:
+            text = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            row = raw.count(b"\n", 0, error.start) + 1
+            continue
+        if encoding == "utf-8":
+            return raw
+        if encoding == "cp1252":
+            tell(f"{path.name} is not UTF-8 text and is read as Windows-1252: check its accents.")
+        return text.encode()
+    cure = "save it as UTF-8"
+    raise DataError(path, "this is neither UTF-8 nor Windows-1252 text", cure, row=row)
 
 
 def read_table(source: Source, text: str | None = None, *, name: str = "the table") -> Table:
@@ -137,45 +200,93 @@ def read_table(source: Source, text: str | None = None, *, name: str = "the tabl
         return _framed(Path(name), source)
     path = Path(source)
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    if suffixes[-1:] and suffixes[-1] in PARQUET_SUFFIXES:
-        return _read_parquet(path)
-    text = read_text(path) if text is None else text
-    if text.lstrip()[0] == "{" or (suffixes[-1:] and suffixes[-1] in JSON_SUFFIXES):
-        return _read_json(path, text)
-    return _read_plain(path, text) or _read_quoted(path, text)
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in PARQUET_SUFFIXES:
+        return _framed(path, _by_pandas(path, pd.read_parquet, "Parquet file", "pyarrow"))
+    if suffix in SHEET_SUFFIXES:
+        return _read_sheet(path)
+    raw = _read_bytes(path) if text is None else text.encode()
+    if suffix in READERS:
+        return _from_records(path, READERS[suffix](path, raw.decode()))
+    if raw.lstrip()[:1] == b"{" or suffix in JSON_SUFFIXES:
+        return _read_json(path, raw.decode())
+    separator = separator_of(raw)
+    if raw[:4].lower() == b"sep=":  # a spreadsheet's own line; its end stays, and counts
+        separator, raw = raw[4:5].decode(errors="replace"), raw[raw.find(b"\n") :]
+    if separator != ",":
+        tell(f"The columns of {path.name} are separated by {_SEPARATORS[separator]}.")
+    table = _read_plain(path, raw, separator) or _read_strict(path, raw.decode(), separator)
+    columns = tuple(map(_with_points, table.columns)) if separator == ";" else table.columns
+    return replace(table, columns=columns)
 
 
-def _read_plain(path: Path, text: str) -> Table | None:
+def separator_of(raw: bytes) -> str:
+    """What separates columns: what each of the first lines has as often, most often."""
+    head = raw[:_HEAD].decode(errors="ignore")
+    found = []
+    for separator in _SEPARATORS:
+        reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
+        widths = [0]
+        with suppress(csv.Error):
+            widths = [len(cells) for cells in islice(reader, 100) if any(map(str.strip, cells))]
+        widths = widths[:-1] if len(raw) > _HEAD and len(widths) > 1 else widths
+        found.append((len(set(widths)) == 1, (widths or [0])[0], separator))
+    regular, width, _ = max(found, key=lambda each: each[:2])
+    if width < 2:
+        return ","
+    return next(each[2] for each in found if each[:2] == (regular, width))
+
+
+def _with_points(column: Column) -> Column:
+    """Numbers with points where all have decimal commas, as in files with semicolons."""
+    commas = any("," in cell for cell in column.values)
+    if not commas or not all(_COMMA.fullmatch(cell) for cell in column.values):
+        return column
+    return column._replace(values=tuple(cell.replace(",", ".") for cell in column.values))
+
+
+def _read_plain(path: Path, raw: bytes, separator: str) -> Table | None:
     """Read text without quotes or blank lines, all rows of one length, by a fast reader.
 
     None for any other: the strict reader takes it, and says what is wrong.
     """
-    if '"' in text or "\r" in text.replace("\r\n", ""):
+    if b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n"):
         return None
-    header = [cell.strip() for cell in text.split("\n", 1)[0].split(",")]
-    lines = _num_lines(text, len(header) - 1)
-    if len(header) < 2 or lines < 2 or not any(header):
+    first, second = [*raw.split(b"\n", 2), b""][:2]
+    header = [cell.strip() for cell in first.decode().split(separator)]
+    width, lines = len(header), raw.count(b"\n") + (not raw.endswith(b"\n"))
+    mark = separator.encode()
+    # The parser refuses rows that are longer than the one above, and so none can be shorter.
+    even = second.count(mark) == width - 1 and raw.count(mark) == lines * (width - 1)
+    if width < 2 or lines < 2 or not even or not any(header):
         return None
-    _check_header(path, 1, header)
-    cells, width = text.removesuffix("\n").replace("\n", ",").split(","), len(header)
-    columns = tuple(Column.of(name, cells[width + k :: width]) for k, name in enumerate(header))
-    if np.logical_and.reduce([column.holds("") for column in columns]).any():
+    known: list[dict[str, int]] = [{} for _ in header]
+    codes: list[list[NDArray[np.int64]]] = [[] for _ in header]
+    chunks: Any = pd.read_csv(
+        io.BytesIO(raw), sep=separator, dtype=object, na_filter=False, header=None, skiprows=1,
+        names=range(width), quoting=csv.QUOTE_NONE, chunksize=max(1, _CELLS // width),
+    )  # fmt: skip
+    try:
+        for chunk in chunks:
+            for place, (seen, found) in enumerate(zip(known, codes, strict=True)):
+                own, values = pd.factorize(chunk[place].to_numpy())
+                texts = [seen.setdefault(value.strip(), len(seen)) for value in values]
+                found.append(np.array(texts, np.int64)[own])
+    except (pd.errors.ParserError, pd.errors.EmptyDataError):
         return None
-    return Table(path, columns, np.arange(2, lines + 1))
+    columns = [
+        Column(name, tuple(seen), np.concatenate(found))
+        for name, seen, found in zip(header, known, codes, strict=True)
+    ]
+    blank = all("" in seen for seen in known) and np.all([c.holds("") for c in columns], axis=0)
+    if np.any(blank) or len(columns[0].codes) != lines - 1:
+        return None
+    return Table(path, _checked(path, 1, columns), np.arange(2, lines + 1))
 
 
-def _num_lines(text: str, num_commas: int) -> int:
-    """Number of lines if each has so many commas, else 0."""
-    raw = np.frombuffer(text.encode(), np.uint8)
-    ends = np.flatnonzero(raw == ord("\n"))
-    if not len(ends) or ends[-1] != len(raw) - 1:
-        ends = np.append(ends, len(raw))
-    commas = np.diff(np.searchsorted(np.flatnonzero(raw == ord(",")), ends), prepend=0)
-    return len(ends) if (commas == num_commas).all() else 0
-
-
-def _read_quoted(path: Path, text: str) -> Table:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _read_strict(path: Path, text: str, separator: str) -> Table:
+    """Read text with quotes and blank lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         lines = [
             (reader.line_num, cells)
@@ -185,11 +296,16 @@ def _read_quoted(path: Path, text: str) -> Table:
     except csv.Error as error:
         problem = f"this is not comma-separated text ({error})"
         raise DataError(path, problem, "check the quotation marks", row=reader.line_num) from None
+    return _of_lines(path, lines)
+
+
+def _of_lines(path: Path, lines: Sequence[tuple[int, Sequence[str]]]) -> Table:
+    """A table of numbered rows of cells, none of them empty; the header comes first."""
     if not lines:
         raise DataError(path, "no cell holds anything", "give a header and rows")
     (first, header), *records = lines
-    _check_header(path, first, header)
     if not records:
+        _checked(path, first, [Column(name, ("x",), np.zeros(1, int)) for name in header])
         raise DataError(path, "there is a header but no row below it", "add the data")
     for row, cells in records:
         if len(cells) != len(header):
@@ -197,16 +313,26 @@ def _read_quoted(path: Path, text: str) -> Table:
             cure = "give every row one cell a column, and quote a cell that contains a comma"
             raise DataError(path, problem, cure, row=row)
     rows, table = zip(*records, strict=True)
-    columns = map(Column.of, header, zip(*table, strict=True))
-    return Table(path, tuple(columns), np.array(rows))
+    columns = list(map(Column.of, header, zip(*table, strict=True)))
+    return Table(path, _checked(path, first, columns), np.array(rows))
+
+
+def _read_sheet(path: Path) -> Table:
+    """The first sheet of a spreadsheet."""
+    read = partial(pd.read_excel, header=None, dtype=object, sheet_name=None, na_filter=False)
+    sheets = _by_pandas(path, read, "spreadsheet", "odfpy" if path.suffix == ".ods" else "openpyxl")
+    name, frame = next(iter(sheets.items()))
+    if len(sheets) > 1:
+        tell(f"Of the {len(sheets)} sheets of {path.name}, the first is read: {name}.")
+    lines = [[str(cell).strip() for cell in line] for line in frame.itertuples(index=False)]
+    return _of_lines(path, [(row, cells) for row, cells in enumerate(lines, 1) if any(cells)])
 
 
 def _read_json(path: Path, text: str) -> Table:
     """Read one object a line; or, of a file that ends in .json, one array of objects."""
     whole = _json(text) if text.lstrip()[0] == "[" and ".json" in path.suffixes else None
     lines = enumerate(text.split("\n") if whole is None else whole, start=1)
-    records: list[dict[str, Any]] = []
-    rows = []
+    records: list[tuple[int, dict[str, Any]]] = []
     for number, line in lines:
         if whole is None and not line.strip():
             continue
@@ -214,17 +340,21 @@ def _read_json(path: Path, text: str) -> Table:
         if not isinstance(record, dict):
             problem, cure = "this line is no JSON object", "write one object a line"
             raise DataError(path, problem, cure, row=number)
-        records.append(record)
-        rows.append(number)
+        records += [(number, each) for each in annotations(record)]
+    return _from_records(path, records)
+
+
+def _from_records(path: Path, records: Sequence[tuple[int, dict[str, Any]]]) -> Table:
+    """A table of numbered records; what holds further records is left out."""
     if not records:
         raise DataError(path, "there is no line with data", "add the data")
-    names = [name for record in records for name in record]
-    flat = [n for n in dict.fromkeys(names) if not any(type(r.get(n)) is dict for r in records)]
-    _check_header(path, 1, flat)
-    columns = [Column.of(n, [_json_cell(record.get(n)) for record in records]) for n in flat]
+    names = [name for _, record in records for name in record]
+    flat = [n for n in dict.fromkeys(names) if not any(type(r.get(n)) is dict for _, r in records)]
+    columns = [Column.of(n, [_json_cell(record.get(n)) for _, record in records]) for n in flat]
     if not columns:
         raise DataError(path, "no cell holds anything", "write one object a line")
-    table = Table(path, tuple(columns), np.array(rows))
+    rows = np.array([row for row, _ in records])
+    table = Table(path, _checked(path, 1, columns), rows)
     _refuse_halves(table)
     return table
 
@@ -258,28 +388,25 @@ def _refuse_halves(table: Table) -> None:
                 raise table.error(problem, "correct it", column, column.holds(cell))
 
 
-def _read_parquet(path: Path) -> Table:
+def _by_pandas(path: Path, read: Callable[[Path], Any], kind: str, package: str) -> Any:
+    """What a reader of pandas makes of a file, by a package that may not be there."""
     if path.is_dir():
         raise DataError(path, "this is a directory", "give the path of a file")
-    import pandas as pd  # text does not wait for it
-
     try:
-        frame = pd.read_parquet(path)
+        return read(path)
     except ImportError:
-        cure = "install it (pip install pyarrow), or save the file as CSV or JSON lines"
-        raise DataError(path, "reading Parquet needs the package pyarrow", cure) from None
+        cure = f"install it (pip install {package}), or save the file as CSV"
+        problem = f"reading a {kind} needs the package {package}"
+        raise DataError(path, problem, cure) from None
     except FileNotFoundError:
         raise DataError(path, "there is no such file", "check the path") from None
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the packages have errors of their own
         reason = " ".join(str(error).split())
-        raise DataError(path, f"this is no Parquet file ({reason})", "check it") from None
-    return _framed(path, frame)
+        raise DataError(path, f"this is no {kind} ({reason})", "check it") from None
 
 
 def _framed(path: Path, frame: Any) -> Table:
     """A data frame as a table; its rows are counted from 1."""
-    names = column_names(frame) if not isinstance(frame, dict) else list(frame)
-    _check_header(path, None, [str(name).strip() for name in names or ()])
     try:
         columns = from_frame(frame)
     except TypeError:
@@ -288,24 +415,26 @@ def _framed(path: Path, frame: Any) -> Table:
     count = len(columns[0].codes) if columns else 0
     if not count:
         raise DataError(path, "the table has no rows", "add the data")
-    return Table(path, columns, np.arange(1, count + 1))
+    return Table(path, _checked(path, None, columns), np.arange(1, count + 1))
 
 
-def _check_header(path: Path, row: int | None, header: Sequence[str]) -> None:
-    """Refuse a header with a column that has no name, or one twice, or the wrong separator."""
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) == 1 and separator in header[0]:
-            problem = f"its columns are separated by {name}"
-            raise DataError(path, problem, "save it with commas", row=row)
+def _checked(path: Path, row: int | None, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Columns whose names are single; of those without a name, the first may number the rows."""
     seen: set[str] = set()
-    for position, column in enumerate(header, start=1):
-        if not column:
+    kept = []
+    for position, column in enumerate(columns, start=1):
+        if not column.name and column.values == ("",):
+            continue
+        if not column.name and position > 1:
             problem = f"column number {position} has no name"
             raise DataError(path, problem, "name or remove it", row=row)
-        if column.lower() in seen:
+        if column.name.lower() in seen:
             problem = "this column is there twice"
-            raise DataError(path, problem, "rename one of the two", row=row, column=column)
-        seen.add(column.lower())
+            cure = "rename one of the two"
+            raise DataError(path, problem, cure, row=row, column=column.name)
+        seen.add(column.name.lower())
+        kept.append(column)
+    return tuple(kept)
 
 
 def _start(text: str) -> str:

@@ -1,0 +1,72 @@
+"""Files that programs write for themselves, as records: games of chess, and annotations."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bayesrank.datasets.errors import DataError, tell
+
+__all__ = ["READERS", "annotations"]
+
+Record = dict[str, Any]
+_TAG = re.compile(r'\[\s*(\w+)\s+"((?:[^"\\]|\\.)*)"\s*\]\s*')
+
+
+def annotations(record: Record) -> Iterator[Record]:
+    """Records of one of JSON: itself, or of Label Studio's tasks one for each answer."""
+    if isinstance(record.get("data"), dict) and isinstance(record.get("annotations"), list):
+        for annotation in filter(_is_answer, record["annotations"]):
+            for answer in annotation.get("result") or ():
+                value = answer.get("value") if isinstance(answer, dict) else None
+                if isinstance(value, dict) and ("selected" in value or "ranker" in value):
+                    yield {**record["data"], "judge": _judge(annotation), **_said(value)}
+        return
+    yield {name: _only(value) for name, value in record.items()}
+
+
+def _is_answer(annotation: Any) -> bool:
+    return isinstance(annotation, dict) and not annotation.get("was_cancelled")
+
+
+def _judge(annotation: Record) -> Any:
+    """Who answered; newer versions say more of them than their number."""
+    judge = annotation.get("completed_by")
+    return judge.get("id") if isinstance(judge, dict) else judge
+
+
+def _said(value: Record) -> Record:
+    """The side that was chosen, or the order."""
+    if "selected" in value:
+        return {"selected": value["selected"]}
+    ranked = value["ranker"]
+    lists = list(ranked.values()) if isinstance(ranked, dict) else [ranked]
+    return {"order": lists[0] if lists else None}
+
+
+def _only(value: Any) -> Any:
+    """What a record says that says one thing: the side that was chosen."""
+    return value["selected"] if isinstance(value, dict) and list(value) == ["selected"] else value
+
+
+def _read_games(path: Path, text: str) -> list[tuple[int, Record]]:
+    """Tags of chess games in PGN; games without a result are left out."""
+    games: list[tuple[int, Record]] = []
+    inside = False
+    for row, line in enumerate(text.split("\n"), start=1):
+        tag = _TAG.fullmatch(line.strip())
+        if tag is not None:
+            if not inside:
+                games.append((row, {}))
+            games[-1][1][tag[1].lower()] = tag[2]
+        inside = tag is not None
+    ended = [(row, game) for row, game in games if game.get("result") != "*"]
+    if len(ended) < len(games):
+        tell(f"Games of {path.name} without a result, left out: {len(games) - len(ended):,}.")
+    if not ended:
+        raise DataError(path, "there is no game with a result", "give one with its tags")
+    names = ("white", "black", "result", "date")
+    return [(row, {name: game.get(name) for name in names}) for row, game in ended]
+
+
+READERS = {".pgn": _read_games}
