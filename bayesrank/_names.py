@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["check_names", "count_of", "look_alikes", "shown"]
+__all__ = ["check_names", "count_of", "look_alikes", "plain_name", "shown"]
 
 # Marks and overrides of the direction of writing: they reorder what stands beside them.
 _DIRECTIONS = dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
@@ -44,11 +44,16 @@ def look_alikes(names: Sequence[str]) -> list[tuple[str, ...]]:
     """
     known: dict[str, list[str]] = {}
     for name in names:
-        plain = unicodedata.normalize("NFC", name.casefold())
-        if not plain.isascii():
-            plain = "".join(x for x in plain if unicodedata.category(x) != "Cf")
-        known.setdefault(" ".join(plain.split()), []).append(name)
+        known.setdefault(plain_name(name), []).append(name)
     return [tuple(each) for each in known.values() if len(each) > 1]
+
+
+def plain_name(name: str) -> str:
+    """A name without what the eye does not see, or takes for the same."""
+    plain = unicodedata.normalize("NFC", name.casefold())
+    if not plain.isascii():
+        plain = "".join(x for x in plain if unicodedata.category(x) != "Cf")
+    return " ".join(plain.split())
 
 
 def shown(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,14 @@ TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes"), True),
 }
 LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
-_DAY = re.compile(r"(?:1[5-9]|20)\d{6}")  # the day 20240531
+_CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
+_YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)
+_PARTS = re.compile(r"(\d{1,2})([-./])(\d{1,2})\2(\d{4})" + _CLOCK, re.ASCII)
+_NAMED = re.compile(
+    r"(?:(\d{1,2})[ -])?([A-Za-z]{3,9})\.?[ -](?:(\d{1,2}),? )?(\d{4})" + _CLOCK, re.ASCII
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY = re.compile(r"(?:1[5-9]|20)\d{6}", re.ASCII)  # the day 20240531
 
 
 def finite(cell: str) -> float:
@@ -96,29 +103,67 @@ def truth(table: Table, column: Column) -> NDArray[np.bool_]:
     return np.array([TRUTH[cell.lower()] for cell in column.values])[column.codes]
 
 
-def time(table: Table, column: Column) -> NDArray[np.float64] | NDArray[np.datetime64]:
+def time(
+    table: Table, column: Column, date_format: str | None = None
+) -> NDArray[np.float64] | NDArray[np.datetime64]:
     """Dates, or numbers, shape (K,); eight digits that are a day in every row are days."""
-    cells = column.values
-    if all(_DAY.fullmatch(cell) for cell in cells):
-        cells = tuple(f"{cell[:4]}-{cell[4:6]}-{cell[6:]}" for cell in cells)
-        if any(_date(cell) is None for cell in cells):
-            cells = column.values
-    are_numbers = math.isfinite(finite(cells[0]))
-    kind = "number" if are_numbers else "date such as 2024-05-31"
-    values = []
-    for cell, said in zip(cells, column.values, strict=True):
-        value = finite(cell) if are_numbers else _date(cell)
-        if value is None or value != value:
-            cure = "write a number or a date in every row, and the same in all"
-            raise table.error(f"{said!r} is no {kind}", cure, column, column.holds(said))
-        values.append(value)
-    return np.array(values)[column.codes]
+    said = [cell for cell in column.values if cell]
+    numbers = date_format is None and bool(said) and math.isfinite(finite(said[0]))
+    days = [_date(cell, date_format, True) for cell in column.values]
+    if numbers and not (all(map(_DAY.fullmatch, said)) and all(days)):
+        return number(table, column)
+    first = date_format is not None or _day_first(table, column)
+    found = [_date(cell, date_format, first) for cell in column.values]
+    cure = "write a number or a date in every row, and the same in all"
+    for cell, date in zip(column.values, found, strict=True):
+        if date is None:
+            problem = f"{quoted(cell)} is no date such as 2024-05-31"
+            hint = "or say how dates are written, as in --date-format %d/%m/%Y"
+            raise table.error(problem, f"{cure}, {hint}", column, column.holds(cell))
+    zones = [date.tzinfo is not None for date in found if date is not None]
+    if any(zones) and not all(zones):
+        where = column.holds(column.values[zones.index(not zones[0])])
+        raise table.error("some times have a zone and some have none", cure, column, where)
+    plain = [d if d is None or d.tzinfo is None else d.astimezone(UTC) for d in found]
+    moments = [None if d is None else d.replace(tzinfo=None) for d in plain]
+    return np.array(moments, "datetime64[us]")[column.codes]
 
 
-def _date(cell: str) -> np.datetime64 | None:
-    if not _DATE.fullmatch(cell):
-        return None
+def _date(cell: str, date_format: str | None, day_first: bool) -> datetime | None:
+    """The moment that a cell says; of a month, its first day."""
     try:
-        return np.datetime64(cell.replace(" ", "T"), "us")
-    except ValueError:  # the 31st of June
+        if date_format is not None:
+            return datetime.strptime(cell, date_format)
+        for pattern, order in ((_YEAR, "ymd"), (_PARTS, "dmy" if day_first else "mdy")):
+            match = pattern.fullmatch(cell)
+            if match is not None:
+                part = dict(zip(order, (match[1], match[3], match[4]), strict=True))
+                return _moment(part["y"], int(part["m"]), part["d"], match[5])
+        match = _DAY.fullmatch(cell)
+        if match is not None:
+            return _moment(cell[:4], int(cell[4:6]), cell[6:], None)
+        match = _NAMED.fullmatch(cell)
+        if match is None or match[2][:3].lower() not in _MONTHS:
+            return None
+        month = _MONTHS.index(match[2][:3].lower()) + 1
+        return _moment(match[4], month, match[1] or match[3], match[5])
+    except (ValueError, OverflowError):  # the 31st of June
         return None
+
+
+def _moment(year: str, month: int, day: str | None, clock: str | None) -> datetime:
+    hour, _, rest = (clock or "0:00").strip().replace("UTC", "Z").replace(" ", "").partition(":")
+    return datetime.fromisoformat(
+        f"{year}-{month:02d}-{int(day or 1):02d}T{int(hour.lstrip('T')):02d}:{rest}"
+    )
+
+
+def _day_first(table: Table, column: Column) -> bool:
+    """Whether 16/08/2024 is the order of day and month that a whole column allows."""
+    found = [match for match in map(_PARTS.fullmatch, column.values) if match]
+    day, month = (any(int(match[group]) > 12 for match in found) for group in (1, 3))
+    if day != month or not found or (not day and all(match[2] == "." for match in found)):
+        return not month
+    problem = "its dates may have the day first or the month"
+    cure = "say which, as in --date-format %d/%m/%Y or --date-format %m/%d/%Y"
+    raise table.error(problem, cure, column, column.holds(found[0][0]))

@@ -10,17 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._memory import check_room
-from bayesrank._names import look_alikes
+from bayesrank._names import look_alikes, plain_name
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
-from bayesrank.datasets.layouts import COMPARISONS, OUTCOME, ColumnNames, Found, find, overlooked
+from bayesrank.datasets.layouts import (
+    COMPARISONS,
+    OUTCOME,
+    RATINGS,
+    ColumnNames,
+    Found,
+    find,
+    fitting,
+    overlooked,
+)
 from bayesrank.datasets.orders import read_order_cells
-from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, words_mean
+from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, tells_how_much, words_mean
 from bayesrank.datasets.preflib import SUFFIXES, NamedOrder, Order, read_orders
+from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
 from bayesrank.datasets.table import Source, Table, read_table
+
+_BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 
 
 def read_comparisons(
@@ -108,11 +120,40 @@ def read_comparisons(
         names, orders = read_orders(path)
         return _from_orders(path, names, orders, known)
     table = read_table(source, name="the comparisons").without(chosen.ignore)
-    found = find(table, COMPARISONS, chosen.named)
+    found = _found(table, chosen)
+    if chosen.fold_names:
+        found = _folded(found, known)
     if "order" in found.columns:
-        return _from_order_cells(found, known)
+        return _from_order_cells(found, known, chosen)
     outcomes = _wins(found) if "winner" in found.columns else _sides(found, chosen)
-    return _from_outcomes(found, outcomes, known)
+    return _from_outcomes(found, outcomes, known, chosen)
+
+
+def _found(table: Table, chosen: ColumnNames) -> Found:
+    """The columns of comparisons, of a layout of the house or of one that is turned into it."""
+    named = chosen.named
+    if named.keys() <= _BESIDE and not fitting(table, COMPARISONS[:1], named):
+        table = reshaped(table, BY_NAMES)
+        if not fitting(table, COMPARISONS, named):
+            table = reshaped(table, BY_CELLS)
+        if not fitting(table, COMPARISONS, named) and fitting(table, (RATINGS,), {}):
+            cure = f"rate it: bayesrank rate {table.path.name}"
+            raise table.error("this looks like ratings and not like comparisons", cure)
+    return find(table, COMPARISONS, named)
+
+
+def _folded(found: Found, known: Items | None) -> Found:
+    """Names of items that are alike as the one that comes first."""
+    roles = [r for r in ("winner", "loser", "first", "second", "outcome") if r in found.columns]
+    columns = {role: found.columns[role] for role in roles}
+    spelled = {plain_name(name): name for name in reversed(known.names if known else ())}
+    cells_ = [zip(c.first(), c.values, strict=True) for c in columns.values()]
+    for _, name in sorted((each for column in cells_ for each in column), key=lambda e: e[0]):
+        spelled.setdefault(plain_name(name), name)
+    for role, column in columns.items():
+        columns[role] = column.renamed([spelled[plain_name(cell)] for cell in column.values])
+    columns = {**found.columns, **columns}
+    return found._replace(columns=columns)
 
 
 @dataclass(frozen=True)
@@ -146,7 +187,7 @@ def _wins(found: Found) -> _Battles:
         name = second.values[second.codes[int(np.argmax(itself))]]
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
-    outcome = np.full(len(itself), WIN)
+    outcome = np.full(len(itself), WIN, np.int8)
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
     return _Battles(found, first, second, outcome)
@@ -172,6 +213,8 @@ def _sides(found: Found, chosen: ColumnNames) -> _Battles:
         ]
         outcome = np.sign(points[0] - points[1]).astype(int) + TIE
         _refuse_contradiction(found, outcome, chosen)
+        if np.abs(points[0] - points[1]).max() > 1:
+            notes += ("More points win; by how many is not used.",)
     position = np.ones(len(table.rows))
     if "neutral" in found.columns:
         position[cells.truth(table, found.columns["neutral"])] = 0.0
@@ -194,6 +237,8 @@ def _told(
     """Read a column of outcomes: numbers, words, or the names of the items themselves."""
     first, second = found.columns["first"], found.columns["second"]
     sides = f"{first.name}, {second.name} or tie"
+    if chosen.outcome_codes:
+        return _by_codes(found, column, chosen.outcome_codes), ()
     by_number = numbers_mean(column.values, chosen.positive)
     named = np.full(len(column.codes), -1)
     named[_itself(first, column)] = WIN
@@ -220,8 +265,25 @@ def _told(
         if by_number is not None:
             problem = f"it {by_number}, which may mean several things"
         cure = f"write {sides}, the name of the winner, 'A is better', or numbers from -2 to 2"
+        if by_number is not None:
+            cure = f"say which are for {first.name}, {second.name} and ties: --outcome-codes 1,2,0"
         raise found.table.error(problem, cure, column, unclear)
-    return outcome, ()
+    strong = any(map(tells_how_much, column.values)) and not np.array_equal(outcome, named)
+    return outcome, (f"How much better one side is in {column.name!r} is not used.",) * strong
+
+
+def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Outcomes by what the person says that they mean."""
+    meaning = {
+        code.strip().lower(): outcome
+        for outcome, alike in zip((WIN, LOSS, TIE), codes, strict=False)
+        for code in alike.split("|")
+    }
+    for cell in column.values:
+        if cell.lower() not in meaning:
+            cure = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
+            raise found.table.error(f"{cell!r} is no code", cure, column, column.holds(cell))
+    return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]
 
 
 def _refuse_contradiction(found: Found, by_points: NDArray[np.int64], chosen: ColumnNames) -> None:
@@ -252,11 +314,15 @@ def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) ->
     )
 
 
-def _from_outcomes(whole: Found, said: _Battles, known: Items | None) -> ComparisonData:
+def _from_outcomes(
+    whole: Found, said: _Battles, known: Items | None, chosen: ColumnNames
+) -> ComparisonData:
     found = said.found
     times = found.columns.get("time")
     weight = _weight(found)
     numbers, names = _numbered(found.table, (said.first, said.second), known)
+    if said.second.name.lower() == "opponent":
+        _refuse_both_sides(found.table, numbers, said.outcome)
     lost = said.outcome == LOSS
     numbers[lost] = numbers[lost, ::-1]
     position = said.position
@@ -269,15 +335,27 @@ def _from_outcomes(whole: Found, said: _Battles, known: Items | None) -> Compari
         None if known is None else known.features,
         () if known is None else known.feature_names,
         ignored_columns=tuple(column.name for column in whole.rest),
-        times=None if times is None else cells.time(found.table, times),
+        times=None if times is None else cells.time(found.table, times, chosen.date_format),
         weights=weight,
         position=position,
         position_label=said.position_label,
-        notes=said.notes,
+        notes=(*whole.table.notes, *said.notes),
+        layout=whole.layout.example,
         overlooked=(*overlooked(whole.rest), *_alike(names)),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)
+
+
+def _refuse_both_sides(
+    table: Table, numbers: NDArray[np.int64], outcome: NDArray[np.int64]
+) -> None:
+    """Refuse games that are all there twice, as either side tells them: they count once."""
+    told = np.column_stack([numbers, outcome])
+    other = np.column_stack([numbers[:, ::-1], WIN + LOSS - outcome])
+    told, other = (np.unique(each, axis=0, return_counts=True) for each in (told, other))
+    if all(np.array_equal(one, two) for one, two in zip(told, other, strict=True)):
+        raise table.error("every game is there twice, once from each side", "keep one of the two")
 
 
 def _alike(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -287,7 +365,7 @@ def _alike(names: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     said = "; ".join(pairs[:3]) + (f"; and {len(pairs) - 3:,} more" if len(pairs) > 3 else "")
     what = "Items whose names differ in case, blanks or invisible letters alone"
-    return (f"{what} are taken apart: {said}.",)
+    return (f"{what} are taken apart: {said}. If they are one: --fold-names.",)
 
 
 def _labelled(found: Found) -> dict[str, Any]:
@@ -326,26 +404,26 @@ def _numbered(
         known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
     )
     index = {name: i for i, name in enumerate(names)}
-    numbers = np.empty((len(table.rows), 2), np.int64)
-    first = np.full(len(index), 2 * len(table.rows))  # place of each item's first appearance
+    places, first = [], np.full(len(index), 2 * len(table.rows))
     for side, column in enumerate(sides):
         for name in column.values:
             if known is not None and name not in index:
                 row = int(table.rows[int(np.argmax(column.holds(name)))])
                 raise known.unknown(name, table.path, row, column.name)
-        place = np.array([index[name] for name in column.values])
-        numbers[:, side] = place[column.codes]
-        first[place] = np.minimum(first[place], 2 * column.first() + side)
-    if known is not None:
-        return numbers, known.names
-    order = np.argsort(first)
+        places.append(np.array([index[name] for name in column.values]))
+        first[places[side]] = np.minimum(first[places[side]], 2 * column.first() + side)
+    order = np.arange(len(index)) if known is not None else np.argsort(first)
+    place = np.argsort(order)  # the inverse of a permutation
+    numbers = np.empty((len(table.rows), 2), np.int64)
+    for side, column in enumerate(sides):
+        numbers[:, side] = place[places[side]][column.codes]
     texts = list(index)
-    return np.argsort(order)[numbers], tuple(texts[i] for i in order)  # inverse of a permutation
+    return numbers, tuple(texts[i] for i in order)
 
 
-def _from_order_cells(found: Found, known: Items | None) -> ComparisonData:
+def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) -> ComparisonData:
     table, column = found.table, found.columns["order"]
-    orders = read_order_cells(table, column)
+    orders, notes = read_order_cells(table, column, chosen.fold_names)
     weight = _weight(found)
     weight = np.ones(len(table.rows)) if weight is None else weight
     voters = np.bincount(column.codes, weight, minlength=len(orders))
@@ -358,7 +436,8 @@ def _from_order_cells(found: Found, known: Items | None) -> ComparisonData:
     data = _from_orders(table.path, names, said, known)
     ignored = tuple(column.name for column in found.rest)
     told = (*overlooked(found.rest), *_alike(data.names))
-    return replace(data, ignored_columns=ignored, overlooked=told)
+    said = {"layout": found.layout.example, "notes": (*table.notes, *notes)}
+    return replace(data, ignored_columns=ignored, overlooked=told, **said)
 
 
 def _from_orders(

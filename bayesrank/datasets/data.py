@@ -64,6 +64,8 @@ class ComparisonData:
         says nothing of them.
     judge_names, category_names
         Their names.
+    layout
+        How the file is laid out, as an example of its header; empty of PrefLib's files.
     notes
         Sentences on how the file was understood, and what of it was left out.
     overlooked
@@ -86,6 +88,7 @@ class ComparisonData:
     categories: np.ndarray | None = None
     judge_names: tuple[str, ...] = ()
     category_names: tuple[str, ...] = ()
+    layout: str = ""
     notes: tuple[str, ...] = ()
     overlooked: tuple[str, ...] = ()
 

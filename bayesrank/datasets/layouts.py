@@ -4,7 +4,7 @@ Every command and every face finds its columns here. A new layout is a row.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +12,10 @@ import numpy as np
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Column, Table
 
-__all__ = ["COMPARISONS", "ColumnNames", "Found", "Layout", "ColumnRole", "find", "overlooked"]
+__all__ = [
+    *("COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "find"),
+    *("fitting", "overlooked", "sides_of", "two_columns"),
+]
 
 
 class ColumnRole(NamedTuple):
@@ -21,7 +24,8 @@ class ColumnRole(NamedTuple):
     Attributes
     ----------
     usual
-        Names by which it is recognised, whatever the case; the first that is there counts.
+        Names by which it is recognised, whatever the case and what joins their parts; the first
+        that is there counts.
     optional
         Whether a file of the layout may be without it.
     alike
@@ -71,7 +75,7 @@ class Found(NamedTuple):
     def rest(self) -> tuple[Column, ...]:
         """Columns that hold none of it."""
         taken = {column.name for column in self.columns.values()}
-        return tuple(column for column in self.table.columns if column.name not in taken)
+        return tuple(c for c in self.table.columns if c.name and c.name not in taken)
 
 
 _JUDGES = (
@@ -85,28 +89,57 @@ _CATEGORIES = (
 _TIMES = ("time", "date", "datetime", "timestamp", "tstamp", "tourney_date")
 _WEIGHTS = ("weight", "weights", "count", "counts", "votes", "frequency", "num_votes")
 _TIES = ("tie", "ties", "tied", "draw", "draws", "is_tie")
-_PAIRS = (
-    ("model_a", "model_b"),
-    ("item_a", "item_b"),
-    ("option_a", "option_b"),
-    ("response_a", "response_b"),
-    ("system_a", "system_b"),
-    ("home", "away"),
-    ("home_team", "away_team"),
-    ("hometeam", "awayteam"),
-    ("white", "black"),
-    ("left", "right"),
+_SIDES = (
+    *(("a", "b"), ("1", "2"), ("home", "away"), ("home", "visitor"), ("white", "black")),
+    *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j")),
 )
+_THIRD = {"a": "c", "1": "3", "first": "third", "one": "three", "i": "k"}  # beside a and b
+_WORDS = ("home", "white", "left", "first", "a")  # sides that need no other word
+_THINGS = (
+    *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
+    *("team", "name", "item", "option", "candidate", "product", "alternative", "username", "user"),
+    *("id", "image", "document", "text", "response", "answer", "output", "completion", "summary"),
+)
+_OPPONENTS = (
+    *(("player", "opponent"), ("team", "opponent"), ("model", "opponent"), ("name", "opponent")),
+    *(("model", "baseline"), ("model", "reference")),
+)
+_POINTS_OF = ("score", "goal", "goals", "points", "pts", "runs", "sets", "scores")
+
+
+_FORMS = (
+    *("{thing}{side}", "{side}{thing}", "{side}{thing}name", "{thing}{side}name"),
+    *("{thing}name{side}", "{side}{thing}id", "{thing}{side}id", "{thing}id{side}"),
+)
+
+
+def _spelled(things: Sequence[str], sides: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Names of two columns, as `home_team` and `away_team`, without what joins their parts.
+
+    A third name is that of a column that makes them two of three, where there may be one.
+    """
+    return [
+        tuple(form.format(thing=thing, side=side) for side in (one, other, _THIRD.get(one, one)))
+        for thing in things
+        for one, other in sides
+        for form in _FORMS
+        if thing or one in _WORDS
+    ]
+
+
+_PAIRS = (*_spelled(_THINGS, _SIDES), *((*pair, pair[0]) for pair in _OPPONENTS))
+_THIRDS = {one: third for one, _, third in _PAIRS if one != third}
 _SCORES = (
-    ("home_score", "away_score"),
-    ("home_goals", "away_goals"),
-    ("home_points", "away_points"),
-    ("score_home", "score_away"),
-    ("fthg", "ftag"),
-    ("score_a", "score_b"),
+    *(each[:2] for each in _spelled(_POINTS_OF, (*_SIDES, ("h", "a"), ("h", "v")))),
+    *(("fthg", "ftag"), ("hg", "ag"), ("pf", "pa"), ("pointsfor", "pointsagainst")),
 )
+WINS = [each[:2] for each in _spelled(("win", "wins", "won", "numwins", "nwins"), _SIDES)]
 OUTCOME = ColumnRole(
-    ("winner", "preference", "outcome", "result", "ftr"),
+    (
+        *("winner", "preference", "preferred", "outcome", "result", "ftr", "choice", "chosen"),
+        *("selected", "selection", "comparison", "pairwise", "vote", "verdict", "judgment"),
+        *("judgement", "decision", "label", "winning_model", "winning_team", "score", "ft", "res"),
+    ),
     alike=("preference", "outcome", "result"),
     plural="outcomes",
     also="winner",
@@ -119,15 +152,22 @@ _BESIDE = {
     # Times are never recognised, because skills that move are another model.
     "time": ColumnRole((), True, _TIMES, "times"),
 }
-_FIRST, _SECOND = (ColumnRole(names) for names in zip(*_PAIRS, strict=True))
+_FIRST, _SECOND = (ColumnRole(names) for names in [*zip(*_PAIRS, strict=True)][:2])
 _POINTS, _OTHER_POINTS = (ColumnRole(names) for names in zip(*_SCORES, strict=True))
 _SHOWN = {"first": _FIRST, "second": _SECOND, "neutral": ColumnRole(("neutral",), True), **_BESIDE}
+_WON, _LOST = zip(
+    *(("winner", "loser"), ("winner_name", "loser_name"), ("winner_id", "loser_id")),
+    *(("chosen_model", "rejected_model"), ("chosen", "rejected"), ("better", "worse")),
+    *(("wteam", "lteam"), ("wteamid", "lteamid"), ("preferred", "rejected")),
+    strict=True,
+)
+_WINNER, _LOSER = ColumnRole(_WON), ColumnRole(_LOST)
 COMPARISONS = (
     Layout(
         "winner,loser",
         {
-            "winner": ColumnRole(("winner", "winner_name")),
-            "loser": ColumnRole(("loser", "loser_name")),
+            "winner": _WINNER,
+            "loser": _LOSER,
             "tie": ColumnRole(("tie", "ties", "tied", "draw"), True, _TIES, "ties"),
             **_BESIDE,
         },
@@ -220,6 +260,14 @@ class ColumnNames:
         How often the row counts.
     ignore
         Columns that are not used, and of which nothing is said.
+    outcome_codes
+        What outcomes say where the first side won, where the second did and, if given, where the
+        two were equal; bars stand between several codes of one meaning, as in ``("1|2", "4|5")``.
+    date_format
+        How times are written, as in ``"%d/%m/%Y"``, where that is not plain.
+    fold_names
+        Whether names of items that differ in case, blanks, invisible letters or Unicode form alone
+        are one, as it was spelled first.
     positive
         Of outcomes that are numbers around zero, the side that those above zero are for.
     """
@@ -238,14 +286,16 @@ class ColumnNames:
     time: str | None = None
     weight: str | None = None
     ignore: tuple[str, ...] = ()
+    outcome_codes: tuple[str, ...] = ()
+    date_format: str | None = None
+    fold_names: bool = False
     positive: Literal["first", "second"] = "first"
 
     @property
     def named(self) -> dict[str, str]:
         """Columns that were named, by what they hold."""
-        chosen = {each.name: getattr(self, each.name) for each in fields(self)}
-        del chosen["ignore"], chosen["positive"]
-        return {role: name for role, name in chosen.items() if name is not None}
+        chosen = {name: getattr(self, name, None) for name in _COMPARED}
+        return {role: name for role, name in chosen.items() if isinstance(name, str)}
 
 
 def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | None = None) -> Found:
@@ -254,18 +304,24 @@ def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | Non
     Of several that fit, the first is taken that makes use of all `named` columns.
     """
     named = dict(named or {})
-    fitting = []
-    for layout in layouts:
-        columns = _columns(table, layout, named)
-        if all(name in columns or role.optional for name, role in layout.roles.items()):
-            fitting.append(Found(layout, table, columns))
-    if not fitting:
+    found = fitting(table, layouts, named)
+    if not found:
         raise _unrecognised(table, layouts, named)
-    used = next((f for f in fitting if not named.keys() - _options(f.layout)), None)
+    used = next((f for f in found if not named.keys() - _options(f.layout)), None)
     if used is None:
-        raise _unused(fitting[0], named)
+        raise _unused(found[0], named)
     _refuse_second_header(used)
     return used
+
+
+def fitting(table: Table, layouts: Sequence[Layout], named: Mapping[str, str]) -> list[Found]:
+    """The columns by each layout of which none is lacking."""
+    found = [Found(each, table, _columns(table, each, named)) for each in layouts]
+    return [
+        each
+        for each in found
+        if all(name in each.columns or role.optional for name, role in each.layout.roles.items())
+    ]
 
 
 def _options(layout: Layout) -> set[str]:
@@ -286,12 +342,9 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
             raise table.error(problem, f"name one of these with --{_option(name)}")
         found[name] = column
     for pair in layout.together:
-        names = zip(*(layout.roles[side].usual for side in pair), strict=True)
-        for each in names if not found.keys() & set(pair) else ():
-            first, second = map(table.column, each)
-            if first is not None and second is not None:
-                found.update(zip(pair, (first, second), strict=True))
-                break
+        if not found.keys() & set(pair):
+            two = two_columns(table, [layout.roles[side].usual for side in pair])
+            found |= dict(zip(pair, two, strict=False))
     taken = {column.name for column in found.values()}
     paired = {name for pair in layout.together for name in pair}
     for name, role in layout.roles.items():
@@ -300,6 +353,20 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
             found[name] = column
             taken.add(column.name)
     return found
+
+
+def sides_of(table: Table) -> tuple[Column, ...]:
+    """The columns of the two items of each row, if there are two."""
+    return two_columns(table, (_FIRST.usual, _SECOND.usual))
+
+
+def two_columns(table: Table, usual: Sequence[Sequence[str]]) -> tuple[Column, ...]:
+    """The first two columns whose names belong together, or none; one of three is none of two."""
+    for one, other in zip(*usual, strict=True):
+        first, second = table.column(one), table.column(other)
+        if first is not None and second is not None:
+            return () if one in _THIRDS and table.column(_THIRDS[one]) else (first, second)
+    return ()
 
 
 def _option(role: str) -> str:
@@ -324,19 +391,30 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
         layouts,
         key=lambda each: sum(n in there[each.example] for n in needed(each)) / len(needed(each)),
     )
-    lacking = next(name for name in needed(closest) if name not in there[closest.example])
+    lacking = [name for name in needed(closest) if name not in there[closest.example]]
     if not closest.options:
-        wanted = " or ".join(map(repr, closest.roles[lacking].usual))
+        wanted = " or ".join(map(repr, closest.roles[lacking[0]].usual))
         cure = f"the first line must name the columns, as in {closest.example}"
     else:
-        wanted = repr("winner" if lacking == "outcome" else lacking)
-        examples = "; ".join(layout.example for layout in layouts)
-        cure = (
-            f"name the columns as in {examples}, or say which they are: --winner and --loser, or "
-            "--first, --second and --outcome, or --order"
-        )
+        wanted = repr("winner" if lacking[0] == "outcome" else lacking[0])
+        options = " and ".join(f"--{_option(name)} COLUMN" for name in lacking)
+        cure = f"name the columns as in {closest.example}, which comes closest, or say {options}"
+        if len(lacking) == len(needed(closest)):
+            examples = "; ".join(layout.example for layout in layouts)
+            cure = (
+                f"name the columns as in {examples}, or say which they are: --winner and --loser, "
+                "or --first, --second and --outcome, or --order"
+            )
+    if closest.options and _is_data(table):
+        cure = f"the first line holds items; write {layouts[0].example} above it"
     problem = f"there is no column {wanted} among {table.quoted}"
     return DataError(table.path, problem, cure, row=1)
+
+
+def _is_data(table: Table) -> bool:
+    """Whether two columns are called as cells below them are."""
+    cells = {cell for column in table.columns for cell in column.values}
+    return len(table.columns) == 2 and any(name in cells for name in table.header)
 
 
 def _refuse_second_header(found: Found) -> None:

@@ -1,9 +1,10 @@
-"""Orders written in one cell each: ``a > b = c``, or a JSON list.
+"""Orders written in one cell each: ``a > b = c``, a list ``a|b|c``, or a JSON list.
 
-``>`` stands between groups, best first, and ``=`` or ``~`` between the items of one group. In a
-JSON list, a list within the list is a group. Of the items of a group, and of those that an order
-leaves out, nothing is said, as in PrefLib's files; a top-k list is an order of k items before one
-group of the rest.
+``>`` stands between groups, best first, and ``=`` or ``~`` between the items of one group. Where no
+cell has one, bars, semicolons or commas stand between items, best first. In a JSON list,
+a list within the list is a group. Of the items of a group, and of those that an order leaves out,
+nothing is said, as in PrefLib's files; a top-k list is an order of k items before one group of the
+rest.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesrank._names import plain_name
 from bayesrank.datasets.preflib import NamedOrder
 from bayesrank.datasets.table import Column, Table
 
@@ -20,12 +22,24 @@ __all__ = ["read_order_cells"]
 _SAME = re.compile(r"[=~]")
 
 
-def read_order_cells(table: Table, column: Column) -> list[NamedOrder]:
-    """Names of the items of each distinct order, group by group, best first."""
+def read_order_cells(
+    table: Table, column: Column, fold: bool = False
+) -> tuple[list[NamedOrder], tuple[str, ...]]:
+    """Names of the items of each distinct order, group by group, best first, and what to say.
+
+    With `fold`, names that are alike are the one that comes first.
+    """
     orders = []
+    spelled: dict[str, str] = {}
+    between = _between(column.values)
     for cell in column.values:
         where = column.holds(cell)
-        groups = _groups(cell)
+        groups = _groups(cell, between)
+        if fold and groups is not None:
+            groups = tuple(
+                tuple(spelled.setdefault(plain_name(name), name) for name in group)
+                for group in groups
+            )
         if groups is None or not all(name for group in groups for name in group):
             problem = f"{cell[:60]!r} is no order"
             raise table.error(problem, "write it as a > b = c, best first", column, where)
@@ -38,11 +52,23 @@ def read_order_cells(table: Table, column: Column) -> list[NamedOrder]:
     if not any(len(groups) > 1 for groups in orders):
         cure = "give orders of two or more"
         raise table.error("no order puts one item above another", cure, column, np.array([True]))
-    return orders
+    note = f"Items between {between!r} in {column.name!r} are orders, the best first."
+    return orders, (note,) * (between != ">")
 
 
-def _groups(cell: str) -> NamedOrder | None:
+def _between(cells: tuple[str, ...]) -> str:
+    """What stands between the items of all orders."""
+    if any(">" in cell or cell.startswith("[") for cell in cells):
+        return ">"
+    return next((each for each in "|;," if any(each in cell for cell in cells)), ">")
+
+
+def _groups(cell: str, between: str) -> NamedOrder | None:
+    if between != ">":
+        return tuple((name.strip(),) for name in cell.rstrip(f"{between} ").split(between))
     if not cell.startswith("["):
+        if "|" in cell and ">" in cell:  # do bars say that two are alike, or not compared?
+            return None
         return tuple(
             tuple(name.strip() for name in _SAME.split(group)) for group in cell.split(">")
         )

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesrank.datasets.cells import finite
 
-__all__ = ["LOSS", "TIE", "WIN", "numbers_mean", "words_mean"]
+__all__ = ["LOSS", "TIE", "WIN", "numbers_mean", "tells_how_much", "words_mean"]
 
 LOSS, TIE, WIN = 0, 1, 2
 _TIES = {
@@ -24,8 +24,14 @@ _TIES = {
     *("no preference", "no difference", "c (tie)", "[[c]]", "a=b", "b=a", "0 0"),
     *("1/2 1/2", "½ ½", "0.5 0.5", "1/2", "½"),
 }
+_AGAINST = {"opponent", "baseline", "reference", "visitor"}
 _FIRST = {"a", "first", "left", "1 0"}
 _SECOND = {"b", "second", "right", "0 1"}
+_POINTS = re.compile(r"(\d{1,3}) ?[ :] ?(\d{1,3})", re.ASCII)  # 3-1, its dash as a blank
+_HOW_MUCH = re.compile(
+    r"\b(?:much|far|slightly|somewhat|significantly|strongly|weakly|marginally|moderately|a lot|"
+    r"a bit|a little)\b|[<>]{2}"
+)
 _PHRASES = re.compile(r"\ba (?:lot|bit|little)\b")
 _FILLERS = {
     *("is", "are", "was", "the", "much", "far", "slightly", "somewhat", "significantly", "clearly"),
@@ -53,17 +59,28 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
     >>> words_mean("B is slightly better", "model_a", "model_b") == LOSS
     True
     """
+    text = _plain(cell)
+    points = _POINTS.fullmatch(text)
     if _turned(_plain(first), _plain(second)):
+        if points is not None and "away" in _plain(first):
+            return None  # whose points are first?
         meant = words_mean(cell, second, first)
         return meant if meant is None else WIN + LOSS - meant
-    text = _plain(cell)
     if text in _TIES:
         return TIE
+    if points is not None:
+        return int(np.sign(int(points[1]) - int(points[2]))) + TIE
     sides = {_plain(first): WIN, _plain(second): LOSS}
     sides |= dict.fromkeys(_FIRST, WIN) | dict.fromkeys(_SECOND, LOSS)
     if "home" in _plain(first):
         sides |= {"h": WIN, "home": WIN, "away": LOSS, "home win": WIN, "away win": LOSS}
         sides["a"] = LOSS
+    if "white" in _plain(first):
+        sides |= {"white": WIN, "black": LOSS, "w": WIN}
+    if _plain(first).endswith("1") and _plain(second).endswith("2"):
+        sides |= {"1": WIN, "2": LOSS}
+    if _plain(second) in _AGAINST:
+        sides |= {"win": WIN, "w": WIN, "won": WIN, "loss": LOSS, "l": LOSS, "lost": LOSS}
     if text in sides:
         return sides[text]
     signs = _SIGNS.fullmatch(text)
@@ -80,6 +97,11 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
         return None
     meant = sides[rest[0]]
     return WIN + LOSS - meant if worse else meant
+
+
+def tells_how_much(cell: str) -> bool:
+    """Whether words or signs say how much better one side is."""
+    return _HOW_MUCH.search(cell.lower()) is not None
 
 
 def _turned(first: str, second: str) -> bool:

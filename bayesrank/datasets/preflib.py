@@ -1,4 +1,4 @@
-"""PrefLib's files of orders (.soc, .soi, .toc, .toi).
+"""PrefLib's files of orders (.soc, .soi, .toc, .toi), and those of the SUSHI data (.order).
 
 An order is one event, whose items all perform once: `bayesrank.models.orders`. Two rules follow
 from what the format can say:
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesrank.datasets.cells import quoted
-from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.table import read_text
 
-SUFFIXES = (".soc", ".soi", ".toc", ".toi")
+SUFFIXES = (".soc", ".soi", ".toc", ".toi", ".order")
 
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME ([0-9]+)\s*:(.*)", re.IGNORECASE)
 _COUNT = re.compile(r"#\s*NUMBER (ALTERNATIVES|VOTERS|UNIQUE ORDERS)\s*:(.*)", re.IGNORECASE)
@@ -47,7 +47,10 @@ class Order(NamedTuple):
 def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
     """Names of the alternatives, and the orders, of a PrefLib file."""
     path = Path(path)
+    if path.suffix.lower() == ".order":
+        return _read_numbered(path)
     names: dict[int, str] = {}
+    unnamed: set[int] = set()
     promised: dict[str, tuple[int, int]] = {}
     orders: list[Order] = []
     for row, line in enumerate(read_text(path).split("\n"), start=1):
@@ -55,10 +58,13 @@ def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
             _read_name(path, row, line, names)
             _read_count(path, row, line, promised)
         elif line.strip():
-            orders.append(_read_order(path, row, line, names))
+            orders.append(_read_order(path, row, line, names, promised, unnamed))
     if not orders:
         raise DataError(path, "there is a header but no order below it", "add the data")
     _refuse_incomplete(path, names, orders)
+    if unnamed:
+        tell(f"{path.name} names {len(unnamed):,} alternatives by their numbers alone.")
+        del promised["alternatives"]
     held = {
         "alternatives": len(names),
         "voters": sum(order.voters for order in orders),
@@ -73,6 +79,23 @@ def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
                 row=row,
             )
     return tuple(names.values()), orders
+
+
+def _read_numbered(path: Path) -> tuple[tuple[str, ...], list[Order]]:
+    """Orders of the SUSHI data: in each line a set, how many items, and their numbers."""
+    orders = []
+    for row, line in enumerate(read_text(path).split("\n"), start=1):
+        fields = line.split()
+        if row == 1 or not fields:  # how many items and sets there are
+            continue
+        count, *items = (_whole_number(path, row, field) for field in fields[1:] or ("?",))
+        if count != len(items) or len(set(items)) < count or not items:
+            problem = f"{quoted(line.strip())} is no order of {count} items"
+            raise DataError(path, problem, "write 0 3 5 0 9 for items 5, 0 and 9", row=row)
+        orders.append(Order(row, 1, tuple((str(item),) for item in items)))
+    if not orders:
+        raise DataError(path, "there is no order below the first line", "add the data")
+    return tuple(dict.fromkeys(n for o in orders for (n,) in o.groups)), orders
 
 
 def _refuse_incomplete(path: Path, names: dict[int, str], orders: list[Order]) -> None:
@@ -112,8 +135,17 @@ def _whole_number(path: Path, row: int, text: str) -> int:
     return int(text)
 
 
-def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order:
-    if not names:
+def _read_order(
+    path: Path,
+    row: int,
+    line: str,
+    names: dict[int, str],
+    promised: dict[str, tuple[int, int]],
+    unnamed: set[int],
+) -> Order:
+    """An order; alternatives that the header counts and does not name go by their numbers."""
+    most = promised.get("alternatives", (0, 0))[0]
+    if not names and not most:
         raise DataError(
             path,
             "no line '# ALTERNATIVE NAME 1: ...' stands above the orders",
@@ -131,6 +163,9 @@ def _read_order(path: Path, row: int, line: str, names: dict[int, str]) -> Order
     ]
     seen: set[int] = set()
     for number in (number for group in groups for number in group):
+        if number not in names and 0 < number <= most and str(number) not in names.values():
+            names[number] = str(number)
+            unnamed.add(number)
         if number not in names:
             raise DataError(
                 path, f"alternative {number} has no name", "name it in the header", row=row

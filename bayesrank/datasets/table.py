@@ -121,6 +121,10 @@ class Table:
         columns = tuple(column for column in self.columns if column.name.lower() not in hidden)
         return replace(self, columns=columns)
 
+    def with_columns(self, columns: Sequence[Column]) -> "Table":
+        """The same rows with these columns alone."""
+        return replace(self, columns=tuple(columns))
+
     def refuse_twice(self, *columns: Column) -> None:
         """Refuse a row whose cells in these columns are those of a row above it."""
         codes = np.zeros(len(self.rows), np.int64)
@@ -168,7 +172,7 @@ def _read_bytes(path: Path) -> bytes:
     if b"\0" in raw:
         row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise DataError(path, "there is a zero byte", "give a text file", row=row)
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise DataError(path, "the file is empty", "give one with a header and rows")
     return raw
 
@@ -250,38 +254,53 @@ def _read_plain(path: Path, raw: bytes, separator: str) -> Table | None:
 
     None for any other: the strict reader takes it, and says what is wrong.
     """
-    if b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n"):
+    if b'"' in raw or (b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")):
         return None
-    first, second = [*raw.split(b"\n", 2), b""][:2]
-    header = [cell.strip() for cell in first.decode().split(separator)]
+    end = raw.find(b"\n") + 1
+    second = raw[end : raw.find(b"\n", end) + 1 or None]
+    header = [cell.strip() for cell in raw[: end or None].decode().split(separator)]
     width, lines = len(header), raw.count(b"\n") + (not raw.endswith(b"\n"))
     mark = separator.encode()
     # The parser refuses rows that are longer than the one above, and so none can be shorter.
     even = second.count(mark) == width - 1 and raw.count(mark) == lines * (width - 1)
     if width < 2 or lines < 2 or not even or not any(header):
         return None
-    known: list[dict[str, int]] = [{} for _ in header]
-    codes: list[list[NDArray[np.int64]]] = [[] for _ in header]
-    chunks: Any = pd.read_csv(
-        io.BytesIO(raw), sep=separator, dtype=object, na_filter=False, header=None, skiprows=1,
-        names=range(width), quoting=csv.QUOTE_NONE, chunksize=max(1, _CELLS // width),
-    )  # fmt: skip
     try:
-        for chunk in chunks:
-            for place, (seen, found) in enumerate(zip(known, codes, strict=True)):
-                own, values = pd.factorize(chunk[place].to_numpy())
-                texts = [seen.setdefault(value.strip(), len(seen)) for value in values]
-                found.append(np.array(texts, np.int64)[own])
+        columns = _parsed(raw, separator, header)
     except (pd.errors.ParserError, pd.errors.EmptyDataError):
         return None
-    columns = [
+    hold = [column for column in columns if "" in column.values]
+    blank = len(hold) == width and np.all([column.holds("") for column in hold], axis=0).any()
+    if blank or len(columns[0].codes) != lines - 1:
+        return None
+    return Table(path, _checked(path, 1, columns), np.arange(2, lines + 1))
+
+
+def _parsed(raw: bytes, separator: str, header: Sequence[str], plain: Any = ()) -> list[Column]:
+    """Columns of text whose rows are of one length; those that are `plain` are no categories."""
+    places = range(len(header))
+    known: list[dict[str, int]] = [{} for _ in places]
+    codes: list[list[NDArray[np.int64]]] = [[] for _ in places]
+    kinds: Any = {place: object if place in plain else "category" for place in places}
+    chunks: Any = pd.read_csv(
+        io.BytesIO(raw), sep=separator, dtype=kinds, na_filter=False, header=None, skiprows=1,
+        names=places, quoting=csv.QUOTE_NONE, chunksize=max(1, _CELLS // len(places)),
+    )  # fmt: skip
+    with chunks:
+        for chunk in chunks:
+            for place in places:
+                own, values = pd.factorize(chunk[place].array)
+                if place not in plain and not all(type(value) is str for value in values):
+                    plain = {*plain, place}  # categories that are numbers: 1.10 would be 1.1
+                seen = known[place]
+                texts = [seen.setdefault(str(value).strip(), len(seen)) for value in values]
+                codes[place].append(np.array(texts, np.int64)[own])
+            if any(kinds[place] is not object for place in plain):
+                return _parsed(raw, separator, header, plain)
+    return [
         Column(name, tuple(seen), np.concatenate(found))
         for name, seen, found in zip(header, known, codes, strict=True)
     ]
-    blank = all("" in seen for seen in known) and np.all([c.holds("") for c in columns], axis=0)
-    if np.any(blank) or len(columns[0].codes) != lines - 1:
-        return None
-    return Table(path, _checked(path, 1, columns), np.arange(2, lines + 1))
 
 
 def _read_strict(path: Path, text: str, separator: str) -> Table:

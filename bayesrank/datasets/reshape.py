@@ -1,0 +1,410 @@
+"""Layouts that are turned into one of the four of the house: one table, a function each.
+
+A function takes a table and gives another, with the columns `winner` and `loser`, two sides and
+`winner`, or `order`; or None if the table is not laid out as it knows. What may be mistaken for
+another layout is looked for by its cells as well as by the names of its columns.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.datasets import cells
+from bayesrank.datasets.layouts import WINS, sides_of, two_columns
+from bayesrank.datasets.table import Column, Table, plain_key
+
+__all__ = ["BY_CELLS", "BY_NAMES", "Reshape", "reshaped"]
+
+
+class Reshape(NamedTuple):
+    """A layout by an example of its header, and what turns it into one of the house."""
+
+    example: str
+    turned: Callable[[Table], Table | None]
+
+
+_EVENTS = (
+    *("game", "match", "race", "event", "heat", "contest", "tournament", "session", "ballot"),
+    *("gameid", "matchid", "raceid", "eventid", "heatid", "contestid", "tournamentid", "game_no"),
+    *("ballotid", "set", "setid", "task", "taskid", "question", "questionid", "round", "trial"),
+)
+_VOTERS = ("voter", "judge", "voterid", "judgeid", "respondent", "respondentid", "rater")
+_PLAYERS = (
+    *("player", "driver", "team", "horse", "name", "competitor", "participant", "item", "runner"),
+    *("athlete", "model", "bot", "option", "candidate", "alternative", "playerid", "driverid"),
+    *("itemid", "car", "rider", "playername", "object"),
+)
+_PLACES = (
+    *("place", "rank", "position", "finish", "placement", "finishposition", "positionorder"),
+    *("pos", "placing", "finalrank", "finalposition", "ranking"),
+)
+_POINTS = ("score", "points")
+_CHOSEN = ("best", "choice", "chosen", "selected", "winner", "mostimportant", "most")
+_WORST = ("worst", "leastimportant", "least")
+_RANK = re.compile(
+    r"(?:rank |place |choice |#)?(\d{1,4})(?:\.0|st|nd|rd|th)?(?: choice| place)?\.?", re.ASCII
+)
+_TAIL = re.compile(r".*(?: - |\[)([^\[\]]+?)\]?")  # of a survey: its question, then the item
+_MEMBER = re.compile(r"(?:item|option|alt|alternative|object|statement|attribute)(?:\d+|[a-z])")
+_WORD = "rank|choice|pref|preference|place|position|vote|pick"
+_PLACE_OF = re.compile(rf"({_WORD})?(\d{{1,4}})(?:st|nd|rd|th)?({_WORD})?", re.ASCII)
+_BESIDE = re.compile(
+    r"(?:respondent|voter|judge|user|participant|subject|rater|person|response|row|ballot)?"
+    r"(?:id|index|name|no|number)?|weight|count|votes|n|age|time|date|progress|finished|status"
+)
+_NOTHING = {"", "-", "–", "—", "x", "na", "nan", "n/a", "."}
+
+
+def reshaped(table: Table, layouts: Sequence[Reshape]) -> Table:
+    """The table as the first of these layouts turns it that knows it, or as it is."""
+    for each in layouts:
+        turned = each.turned(table)
+        if turned is not None:
+            return turned
+    return table
+
+
+def _one_hot(table: Table) -> Table | None:
+    """A column for each outcome, with 1 in one of them."""
+    sides = sides_of(table)
+    found = [table.column(f"winner{plain_key(side.name)}") for side in sides]
+    hot = [column for column in (*found, table.column("winnertie", "tie", "ties")) if column]
+    if not sides or None in found:
+        return None
+    said = np.stack([cells.truth(table, column) for column in hot])
+    wrong = said.sum(0) != 1
+    if wrong.any():
+        names = ", ".join(repr(column.name) for column in hot)
+        raise table.error(f"not one of {names} is 1", "let one of them be 1", hot[0], wrong)
+    words = np.array([side.name for side in sides] + ["tie"], object)
+    return table.without([column.name for column in hot]).having(winner=words[said.argmax(0)])
+
+
+def _both_orders(table: Table) -> Table | None:
+    """A pair judged twice, each item shown first once: `g1_winner` and `g2_winner`."""
+    sides = sides_of(table)
+    found = [table.column(name) for name in ("g1winner", "g2winner")]
+    if not sides or found[0] is None or found[1] is None:
+        return None
+    one, other = (np.array(side.values, object)[side.codes] for side in sides)
+    said = [np.array(column.values, object)[column.codes] for column in found if column]
+    named = {sides[0].name.lower(): one, sides[1].name.lower(): other}
+    words = []
+    for outcome in said:
+        winner = outcome.copy()
+        for word, names in named.items():
+            where = [str(cell).lower() == word for cell in outcome]
+            winner[where] = names[where]
+        words.append(winner)
+    count = np.arange(len(table.rows))
+    twice = table.without([c.name for c in (*sides, *found) if c]).kept(np.tile(count, 2))
+    note = "Each pair was judged twice, with either shown first: both judgements count."
+    first, second = np.concatenate([one, other]), np.concatenate([other, one])
+    return twice.having(note, model_a=first, model_b=second, winner=np.concatenate(words))
+
+
+def _counts(table: Table) -> Table | None:
+    """How often either side won; or how often the first did, of how many games."""
+    sides = sides_of(table)
+    found = two_columns(table, list(zip(*WINS, strict=True)))
+    won = table.column("wins", "w", "successes")
+    lost, games = table.column("losses", "l"), table.column("n", "games", "trials", "total")
+    if not sides or not (found or (won and (lost or games))):
+        return None
+    ties = table.column("ties", "draws", "d")
+    used = found or tuple(column for column in (won, lost or games) if column)
+    counts = [cells.whole(table, c, least=0, cure="count the wins") for c in used]
+    tied = cells.whole(table, ties, least=0) if ties else 0 * counts[0]
+    if not found and not lost:
+        counts[1] = counts[1] - counts[0] - tied
+        if (counts[1] < 0).any():
+            cure = "count games, and those of them that the first side won"
+            raise table.error("more were won than played", cure, won, counts[1] < 0)
+    if table.column("weight", "count"):
+        cure = "leave the column of weights out, or name the columns of comparisons"
+        raise table.error("there are weights beside counts of wins", cure)
+    words = np.repeat(np.array([side.name for side in sides] + ["tie"], object), len(table.rows))
+    rest = table.without([c.name for c in (*used, ties) if c])
+    much = rest.kept(np.tile(np.arange(len(table.rows)), 3))
+    names = " and ".join(repr(column.name) for column in used)
+    note = f"Each of the wins that {names} count is a comparison of its own."
+    return much.having(note, winner=words, weight=np.concatenate([*counts, tied]).astype(str))
+
+
+def _one_and_two(table: Table) -> Table | None:
+    """Preferences from 1 (the first) to 2 (the second): annotators of AlpacaEval."""
+    sides = sides_of(table)
+    column = table.column("preference")
+    if not sides or column is None or not sides[0].name.endswith("1"):
+        return None
+    values = np.array([cells.finite(cell) for cell in column.values])
+    known = np.isnan(values) | (values == 0) | ((values >= 1) & (values <= 2))
+    blank = np.array([not cell or cell.lower() in _NOTHING for cell in column.values])
+    if not known.all() or (np.isnan(values) & ~blank).any() or blank.all():
+        return None
+    words = np.where(values < 1.5, sides[0].name, sides[1].name).astype(object)
+    words[(values == 1.5) | (values == 0)] = "tie"
+    given = ~blank[column.codes]
+    note = "A preference of 1 is for the first side, and 2 for the second; how strong is not used."
+    if not given.all():
+        note += f" Rows without one, left out: {(~given).sum():,}."
+    return table.having(note, preference=words[column.codes]).kept(given)
+
+
+def _best_worst(table: Table) -> Table | None:
+    """Sets of items, in a column each, with the one that was chosen, and perhaps the worst."""
+    members = [c for c in table.columns if _MEMBER.fullmatch(plain_key(c.name))]
+    best, worst = table.column(*_CHOSEN), table.column(*_WORST)
+    if best is None or len(members) < 3:
+        if best is None or worst is None or table.column("item"):
+            return None
+        cure = "add the items of each set as item1, item2, ...; or name --winner and --loser"
+        raise table.error("the best and the worst are there without their set", cure, best)
+    orders = []
+    shown = [np.array(c.values, object)[c.codes] for c in members]
+    for k in range(len(table.rows)):
+        names = [each[k] for each in shown if each[k]]
+        chosen = [_member(c, k, members, names) for c in (best, worst) if c]
+        wrong = [c for c, name in zip((best, worst), chosen, strict=False) if name is None]
+        if wrong or len(set(chosen)) < len(chosen):
+            where = np.arange(len(table.rows)) == k
+            cure = "write the name of an item of the row, one for each"
+            problem = "the best or the worst is no item of the row, or one is both"
+            raise table.error(problem, cure, (wrong or [best])[0], where)
+        rest = [name for name in names if name not in chosen]
+        orders.append([[chosen[0]], rest, chosen[1:]])
+    note = "Of each set, the best is above the others, and these above the worst, if it is there."
+    used = (*members, *(c for c in (best, worst) if c))
+    return _ordered(table.without([c.name for c in used]), orders, note)
+
+
+def _member(column: Column, row: int, members: Sequence[Column], names: list[str]) -> str | None:
+    """The item of a row that a cell names, by its name or its column's, or by its place."""
+    cell = column.values[column.codes[row]]
+    if cell in names:
+        return cell
+    by_column = {plain_key(c.name): c.values[c.codes[row]] for c in members}
+    if cell.isascii() and cell.isdigit() and 0 < int(cell) <= len(members) < 10_000:
+        return members[int(cell) - 1].values[members[int(cell) - 1].codes[row]] or None
+    return by_column.get(plain_key(cell)) or None
+
+
+def _marked(table: Table) -> Table | None:
+    """A row for each item of a set, with 1 where it is the best and 1 where it is the worst."""
+    event = table.column(*_EVENTS, *_VOTERS)
+    item, best, worst = table.column("item", "option"), table.column("best"), table.column("worst")
+    if event is None or item is None or best is None or worst is None:
+        return None
+    value = cells.truth(table, best).astype(int) - cells.truth(table, worst).astype(int)
+    note = "Of each set, the best is above the others, and these above the worst."
+    return _events(table, event, item, -value, note)
+
+
+def _free_for_all(table: Table) -> Table | None:
+    """A row for each participant of a game, with a place, or a score."""
+    event, item, place = table.column(*_EVENTS), table.column(*_PLAYERS), table.column(*_PLACES)
+    event = event or (table.column(*_VOTERS) if place else None)
+    score = None if place else table.column(*_POINTS)
+    if event is None or item is None or event is item or not (place or score) or sides_of(table):
+        return None
+    column = place or score
+    assert column is not None
+    if place:
+        value = _ranks_of(table, column)
+        note = f"Each {event.name} is one order of its rows, and the lowest {column.name} is best."
+    else:
+        value = -cells.number(table, column)
+        note = f"Each {event.name} is one order of its rows, and the highest {column.name} is best."
+    return _events(table, event, item, value, note)
+
+
+def _ranks_of(table: Table, column: Column) -> NDArray[np.float64]:
+    """Places such as 1, 2nd or 3.; NaN where there is none."""
+    found = []
+    for cell in column.values:
+        match = _RANK.fullmatch(cell.lower())
+        if match is None and cell:
+            cure = "write 1 for the first; who has no place comes last of all, or is left out"
+            raise table.error(f"{cell[:40]!r} is no place", cure, column, column.holds(cell))
+        found.append(np.nan if match is None else float(match[1]))
+    return np.array(found)[column.codes]
+
+
+def _events(
+    table: Table, event: Column, item: Column, value: NDArray[Any], note: str
+) -> Table | None:
+    """One order for each event, lowest values first; who has none is left out."""
+    cells.refuse_empty(table, event, "the row belongs to nothing", "name it")
+    cells.refuse_empty(table, item, "the item has no name", "name it")
+    table.refuse_twice(event, item)
+    known = np.flatnonzero(~np.isnan(value.astype(float)))
+    rows = known[np.lexsort((value[known], event.codes[known]))]
+    orders: dict[int, list[tuple[float, list[str]]]] = {}
+    for row in rows.tolist():
+        groups = orders.setdefault(int(event.codes[row]), [])
+        if not groups or groups[-1][0] != value[row]:
+            groups.append((value[row], []))
+        groups[-1][1].append(item.values[item.codes[row]])
+    firsts = event.first()[list(orders)]
+    said = [[names for _, names in groups] for groups in orders.values()]
+    return _ordered(table.kept(firsts).with_columns(()), said, note)
+
+
+def _ordered(table: Table, orders: Sequence[list[list[str]]], note: str) -> Table:
+    """A table of orders, as lists of groups."""
+    texts = [json.dumps([g for g in groups if g], ensure_ascii=False) for groups in orders]
+    return table.having(note, order=np.array(texts, object))
+
+
+def _by_place(table: Table) -> Table | None:
+    """A column for each place, with the name of the item that has it."""
+    found = {}
+    named = False
+    for column in table.columns:
+        match = _PLACE_OF.fullmatch(plain_key(_tail(column.name)))
+        if match is not None:
+            found[int(match[2])] = column
+            named |= bool(match[1] or match[3])
+    columns = [found[place] for place in sorted(found)]
+    if len(columns) < 2 or sorted(found) != list(range(1, len(found) + 1)):
+        return None
+    texts = [cell for column in columns for cell in column.values if cell]
+    if all(_RANK.fullmatch(cell.lower()) for cell in texts):
+        if named:
+            problem = f"{columns[0].name!r} may hold an item or the rank of one"
+            cure = "write names of items, or name the columns as the items"
+            raise table.error(problem, cure, columns[0])
+        return None
+    if len(set(texts)) == len(texts):  # items come in more than one place
+        return None
+    shown = [np.array(c.values, object)[c.codes] for c in columns]
+    orders = [[[each[k]] for each in shown if each[k]] for k in range(len(table.rows))]
+    note = f"The columns {columns[0].name!r} to {columns[-1].name!r} name items, the best first."
+    return _ordered(table.without([c.name for c in columns]), orders, note)
+
+
+def _tail(name: str) -> str:
+    """What stands behind the question of a survey, or the whole name."""
+    match = _TAIL.fullmatch(name)
+    return name if match is None else match[1].strip()
+
+
+def _wide_ranks(table: Table) -> Table | None:
+    """A column for each item, with its rank among the others; most rows rank without ties."""
+    columns = [c for c in table.columns if not _BESIDE.fullmatch(plain_key(c.name))]
+    tailed = [c for c in columns if _TAIL.fullmatch(c.name)]
+    columns = [c for c in (tailed if len(tailed) > 2 else columns) if _are_ranks(c, len(columns))]
+    names = [_tail(column.name) for column in columns]
+    if len(columns) < 3 or len(set(names)) < len(names):
+        return None
+    ranks = np.stack([_ranks_of(table, column) for column in columns], axis=1)
+    distinct, codes = np.unique(ranks, axis=0, return_inverse=True)
+    said = np.sort(distinct, axis=1)
+    dense = np.cumsum(np.diff(said, axis=1, prepend=0) > 0, axis=1)
+    place = np.arange(1, len(columns) + 1)
+    whole = np.where(np.isnan(said), True, said == place).all(1)
+    gaps = np.where(np.isnan(said), True, said <= place).all(1) & (said[:, 0] == 1)
+    ties = np.where(np.isnan(said), True, said == dense).all(1)
+    blank = np.isnan(said).all(1)
+    if (~blank).sum() < 2:  # rows that say the same are more likely to be something else
+        return None
+    if not (gaps | ties | blank).all() or 2 * (whole & ~blank)[codes.ravel()].sum() < len(codes):
+        return None
+    orders = np.array([_order_of(row, names) for row in distinct], object)[codes.ravel()]
+    note = "A column is an item, and its cells are ranks, of which 1 is the best."
+    rest = table.without([column.name for column in columns])
+    return rest.having(note, order=orders).kept(~blank[codes.ravel()])
+
+
+def _are_ranks(column: Column, most: int) -> bool:
+    found = [_RANK.fullmatch(cell.lower()) for cell in column.values if cell]
+    return bool(found) and all(match and 1 <= int(match[1]) <= most for match in found)
+
+
+def _order_of(ranks: NDArray[np.float64], names: Sequence[str]) -> str:
+    """Items by their ranks, as a list of groups."""
+    groups = [
+        [names[i] for i in np.flatnonzero(ranks == rank)] for rank in np.unique(ranks[ranks > 0])
+    ]
+    return json.dumps(groups, ensure_ascii=False)
+
+
+def _square(table: Table) -> Table | None:
+    """A row and a column for each item, and how often the row beat the column."""
+    label, *others = table.columns
+    names = [column.name for column in others]
+    if len(names) < 2 or set(names) != set(label.values) or len(label.codes) != len(names):
+        return None
+    counts = np.zeros((len(names), len(names)))
+    for j, column in enumerate(others):
+        for row, code in enumerate(column.codes):
+            cell = column.values[code]
+            counts[row, j] = 0.0 if cell.lower() in _NOTHING else cells.finite(cell)
+    order = [names.index(label.values[code]) for code in label.codes]
+    wins = np.zeros_like(counts)
+    wins[order] = counts
+    itself = np.eye(len(names), dtype=bool)
+    if not (wins[~itself] >= 0).all() or (wins != np.round(wins)).any() or wins[itself].any():
+        cure = "write how often the row beat the column, and nothing beside an item itself"
+        raise table.error("a square table holds what is no count of wins", cure)
+    if (wins == wins.T).all():
+        cure = "count the wins of the row, not the games"
+        raise table.error("a square table is the same turned round", cure)
+    winner, loser = np.nonzero(wins)
+    rows = table.kept(np.argsort(order)[winner]).with_columns(())
+    cells_ = {"winner": np.array(names, object)[winner], "loser": np.array(names, object)[loser]}
+    note = "A cell of the square table says how often its row beat its column."
+    return rows.having(note, **cells_, weight=wins[winner, loser].astype(int).astype(str))
+
+
+def _answers(table: Table) -> Table | None:
+    """One column of a form with all items in an order of preference: `a;b;c;`."""
+    found = []
+    for column in table.columns:
+        lists = [cell.rstrip(";").split(";") for cell in column.values if cell]
+        ended = all(cell.endswith(";") for cell in column.values if cell)
+        if ended and lists and len(lists[0]) > 1 and len({frozenset(each) for each in lists}) == 1:
+            found.append(column)
+    if len(found) != 1:
+        return None
+    column = found[0]
+    orders = [json.dumps([n.strip() for n in c.rstrip(";").split(";")]) for c in column.values]
+    given = np.array([bool(cell) for cell in column.values])[column.codes]
+    note = f"Answers to {column.name!r} are orders, the best first."
+    order = np.array(orders, object)[column.codes]
+    return table.without([column.name]).having(note, order=order).kept(given)
+
+
+def _survey(table: Table) -> Table | None:
+    """Qualtrics: below the header a row of questions, and one of identifiers."""
+    second = [column.values[column.codes[min(1, len(table.rows) - 1)]] for column in table.columns]
+    if len(table.rows) < 3 or not all(cell.startswith('{"ImportId"') for cell in second):
+        return None
+    asked = [column.values[column.codes[0]] for column in table.columns]
+    columns = [
+        c._replace(name=name) if _TAIL.fullmatch(name) and asked.count(name) == 1 else c
+        for c, name in zip(table.columns, asked, strict=True)
+    ]
+    return reshaped(table.with_columns(columns).kept(np.arange(2, len(table.rows))), BY_NAMES)
+
+
+BY_NAMES = (
+    Reshape("Q1_1,Q1_2,Q1_3", _survey),
+    Reshape("model_a,model_b,winner_model_a,winner_model_b,winner_tie", _one_hot),
+    Reshape("model_1,model_2,g1_winner,g2_winner", _both_orders),
+    Reshape("player1,player2,wins1,wins2", _counts),
+    Reshape("generator_1,generator_2,preference", _one_and_two),
+    Reshape("set,item,best,worst", _marked),
+    Reshape("item1,item2,item3,best,worst", _best_worst),
+    Reshape("game,player,place", _free_for_all),
+)
+BY_CELLS = (
+    Reshape("rank1,rank2,rank3", _by_place),
+    Reshape("Tea,Coffee,Milk", _wide_ranks),
+    Reshape("team,Ada,Bob,Cy", _square),
+    Reshape("Rank the drinks", _answers),
+)
