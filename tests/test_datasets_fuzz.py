@@ -12,11 +12,12 @@ from bayesrank import _memory
 from bayesrank._states import read_arrays
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.cli import main
-from bayesrank.datasets import DataError, read_comparisons, read_lists, read_ratings
+from bayesrank.datasets import DataError, ReadingNote, read_comparisons, read_lists, read_ratings
 from bayesrank.datasets.items import read_items
 from bayesrank.datasets.runs import read_qrels, read_run
 from bayesrank.datasets.stream import BadLine, parse_line, survey
 
+pytestmark = pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote")
 # Long texts are what this is about.
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 PREFLIB = """# NUMBER ALTERNATIVES: 3
@@ -124,6 +125,7 @@ def test_the_command_ends_with_0_or_2(tmp_path, monkeypatch, capsys):
         Path("qrels").write_bytes(qrels)
         with pytest.raises(SystemExit) as stop, warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", ReadingNote)
             main(["evaluate", "run", "qrels"])
         codes.add(stop.value.code)
 

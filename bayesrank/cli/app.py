@@ -5,8 +5,9 @@ import importlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -57,7 +58,9 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"
     try:
         look()
-        code = cli.main(args=args, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say
+            code = cli.main(args=args, standalone_mode=False)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"
         _fail(f"{error.format_message()} See `{where} --help`.")
@@ -77,6 +80,11 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
             raise
         _fail(str(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(message: Warning | str, *place: Any) -> None:
+    """Show a warning as one line, without the place in the source."""
+    click.echo(f"Note: {shown(' '.join(str(message).split()))}", err=True)
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -86,6 +86,8 @@ def run(data: ComparisonData, settings: Settings) -> None:
     inputs = settings.inputs
     with command.job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
         with run.steps.running():
+            if data.layout:
+                run.steps.say(f"Read as {data.layout}")
             if data.ignored_columns:
                 run.steps.say(f"Columns not used: {', '.join(data.ignored_columns)}")
             ranking = rank_items(data, settings, run.steps)

@@ -19,6 +19,7 @@ _COLUMNS = (
     *("winner", "loser", "tie", "first", "second", "outcome", "first-score", "second-score"),
     *("order", "judge", "category", "time", "weight"),
 )
+_READING = {"ignore", "positive", "outcome_codes", "date_format", "fold_names"}
 _LEFT_OUT = {
     "judges": ("judge", "judges"),
     "categories": ("category", "categories"),
@@ -80,6 +81,14 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
     *(option(f"--{name}", metavar="COLUMN") for name in _COLUMNS),
     option("--ignore", metavar="COLUMN", multiple=True),
     choice("--positive", "first", "second"),
+    option(
+        "--outcome-codes",
+        metavar="FIRST,SECOND[,TIE]",
+        default="",
+        callback=lambda context, option, text: tuple(text.split(",")) if text else (),
+    ),
+    option("--date-format", metavar="FORMAT"),
+    option("--fold-names", is_flag=True),
     option("--home/--no-home", default=None),
     option("--by-category", is_flag=True),
     *_FRAME,
@@ -90,7 +99,7 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     from bayesrank.datasets import ColumnNames, read_comparisons
 
     inputs = (comparisons,) if items is None else (comparisons, items)
-    named = {name.replace("-", "_") for name in _COLUMNS} | {"ignore", "positive"}
+    named = {name.replace("-", "_") for name in _COLUMNS} | _READING
     names = ColumnNames(**{name: options.pop(name) for name in named})
     if items is not None and names.time is not None:
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")

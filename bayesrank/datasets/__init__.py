@@ -4,7 +4,7 @@ from bayesrank.datasets._modechoice import load_modechoice
 from bayesrank.datasets.comparisons import read_comparisons
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.documents import TextData, read_links, read_texts
-from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.errors import DataError, ReadingNote
 from bayesrank.datasets.label_examples import LabelExamples, read_label_examples
 from bayesrank.datasets.layouts import ColumnNames
 from bayesrank.datasets.lists import ListData, align, read_lists
@@ -20,6 +20,7 @@ __all__ = [
     "OrderEvents",
     "QueryLists",
     "RatingData",
+    "ReadingNote",
     "TextData",
     "align",
     "group_queries",

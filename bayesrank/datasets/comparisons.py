@@ -44,9 +44,11 @@ def read_comparisons(
 ) -> ComparisonData:
     r"""Read comparisons, and the features of the items if there is a file of them.
 
-    **Comparisons** are comma-separated UTF-8 text with a header, JSON lines (.jsonl, .ndjson) or
-    Parquet (.parquet, with pyarrow); text may be compressed (.gz). The layout is recognised by its
-    columns, in any order and case, or named by `columns`:
+    **Comparisons** are text with a header, whose columns are separated by commas, semicolons, tabs
+    or bars; JSON lines (.jsonl, .ndjson) or an array (.json); Parquet (with pyarrow); or a
+    spreadsheet (with openpyxl). Text may be compressed (.gz). The layout is recognised by its
+    columns, in any order and case, or named by `columns`. Those of the house are below; others are
+    turned into one of them, as the page on files of the documentation lists:
 
     - ``winner,loser`` and optionally ``tie`` (1, true or yes where the two were judged equal; 0,
       false, no or nothing otherwise);
@@ -167,7 +169,7 @@ class _Battles:
     found: Found
     first: Column
     second: Column
-    outcome: NDArray[np.int64]
+    outcome: NDArray[np.integer[Any]]
     position: NDArray[np.float64] | None = None
     position_label: str = ""
     notes: tuple[str, ...] = ()
@@ -348,7 +350,7 @@ def _from_outcomes(
 
 
 def _refuse_both_sides(
-    table: Table, numbers: NDArray[np.int64], outcome: NDArray[np.int64]
+    table: Table, numbers: NDArray[np.int64], outcome: NDArray[np.integer[Any]]
 ) -> None:
     """Refuse games that are all there twice, as either side tells them: they count once."""
     told = np.column_stack([numbers, outcome])

@@ -13,9 +13,9 @@ from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Column, Table
 
 __all__ = [
-    *("COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "find"),
-    *("fitting", "overlooked", "sides_of", "two_columns"),
-]
+    "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "find",
+    "fitting", "overlooked", "sides_of", "two_columns",
+]  # fmt: skip
 
 
 class ColumnRole(NamedTuple):
@@ -188,7 +188,11 @@ COMPARISONS = (
     Layout(
         "order",
         {
-            "order": ColumnRole(("order",), alike=("order", "ranking"), plural="orders"),
+            "order": ColumnRole(
+                ("order", "ranking", "ballot", "orders"),
+                alike=("order", "ranking"),
+                plural="orders",
+            ),
             "weight": _WEIGHT,
         },
         options=True,

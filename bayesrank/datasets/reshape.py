@@ -247,7 +247,7 @@ def _events(
     for row in rows.tolist():
         groups = orders.setdefault(int(event.codes[row]), [])
         if not groups or groups[-1][0] != value[row]:
-            groups.append((value[row], []))
+            groups.append((float(value[row]), []))
         groups[-1][1].append(item.values[item.codes[row]])
     firsts = event.first()[list(orders)]
     said = [[names for _, names in groups] for groups in orders.values()]
@@ -309,7 +309,7 @@ def _wide_ranks(table: Table) -> Table | None:
     whole = np.where(np.isnan(said), True, said == place).all(1)
     gaps = np.where(np.isnan(said), True, said <= place).all(1) & (said[:, 0] == 1)
     ties = np.where(np.isnan(said), True, said == dense).all(1)
-    blank = np.isnan(said).all(1)
+    blank = np.asarray(np.isnan(said).all(1))
     if (~blank).sum() < 2:  # rows that say the same are more likely to be something else
         return None
     if not (gaps | ties | blank).all() or 2 * (whole & ~blank)[codes.ravel()].sum() < len(codes):
@@ -328,7 +328,8 @@ def _are_ranks(column: Column, most: int) -> bool:
 def _order_of(ranks: NDArray[np.float64], names: Sequence[str]) -> str:
     """Items by their ranks, as a list of groups."""
     groups = [
-        [names[i] for i in np.flatnonzero(ranks == rank)] for rank in np.unique(ranks[ranks > 0])
+        [names[i] for i in np.flatnonzero(ranks == rank).tolist()]
+        for rank in np.unique(ranks[ranks > 0])
     ]
     return json.dumps(groups, ensure_ascii=False)
 

@@ -11,20 +11,20 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._memory import check_room
-from bayesrank._tables import Column, from_frame
+from bayesrank._tables import Column, column_names, from_frame
 from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.exports import READERS, annotations
 
@@ -44,8 +44,9 @@ _MARKS = {
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _COMMA = re.compile(r"(?:[+-]?\d+(?:,\d+)?)?")
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
-_CELLS = 4_000_000  # that are read at once
+_BLOCK = 20_000_000  # bytes that are read at once
 _SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
+_Cells = tuple[NDArray[np.int64], Sequence[str]]
 Source = Any  # the path of a file, or a data frame: of pandas, Polars or Arrow
 
 
@@ -206,7 +207,9 @@ def read_table(source: Source, text: str | None = None, *, name: str = "the tabl
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     if suffix in PARQUET_SUFFIXES:
-        return _framed(path, _by_pandas(path, pd.read_parquet, "Parquet file", "pyarrow"))
+        import pandas as pd  # text does not wait for it
+
+        return _framed(path, _loaded(path, pd.read_parquet, "Parquet file", "pyarrow"))
     if suffix in SHEET_SUFFIXES:
         return _read_sheet(path)
     raw = _read_bytes(path) if text is None else text.encode()
@@ -257,50 +260,72 @@ def _read_plain(path: Path, raw: bytes, separator: str) -> Table | None:
     if b'"' in raw or (b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")):
         return None
     end = raw.find(b"\n") + 1
-    second = raw[end : raw.find(b"\n", end) + 1 or None]
     header = [cell.strip() for cell in raw[: end or None].decode().split(separator)]
-    width, lines = len(header), raw.count(b"\n") + (not raw.endswith(b"\n"))
-    mark = separator.encode()
-    # The parser refuses rows that are longer than the one above, and so none can be shorter.
-    even = second.count(mark) == width - 1 and raw.count(mark) == lines * (width - 1)
-    if width < 2 or lines < 2 or not even or not any(header):
+    if len(header) < 2 or not any(header):
         return None
-    try:
-        columns = _parsed(raw, separator, header)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError):
+    columns = _parsed(raw, end, separator, header)
+    hold = [column for column in columns or () if "" in column.values]
+    blank = len(hold) == len(header) and np.all([column.holds("") for column in hold], axis=0)
+    if not columns or np.any(blank):
         return None
-    hold = [column for column in columns if "" in column.values]
-    blank = len(hold) == width and np.all([column.holds("") for column in hold], axis=0).any()
-    if blank or len(columns[0].codes) != lines - 1:
-        return None
-    return Table(path, _checked(path, 1, columns), np.arange(2, lines + 1))
+    return Table(path, _checked(path, 1, columns), np.arange(2, len(columns[0].codes) + 2))
 
 
-def _parsed(raw: bytes, separator: str, header: Sequence[str], plain: Any = ()) -> list[Column]:
-    """Columns of text whose rows are of one length; those that are `plain` are no categories."""
-    places = range(len(header))
-    known: list[dict[str, int]] = [{} for _ in places]
-    codes: list[list[NDArray[np.int64]]] = [[] for _ in places]
-    kinds: Any = {place: object if place in plain else "category" for place in places}
-    chunks: Any = pd.read_csv(
-        io.BytesIO(raw), sep=separator, dtype=kinds, na_filter=False, header=None, skiprows=1,
-        names=places, quoting=csv.QUOTE_NONE, chunksize=max(1, _CELLS // len(places)),
-    )  # fmt: skip
-    with chunks:
-        for chunk in chunks:
-            for place in places:
-                own, values = pd.factorize(chunk[place].array)
-                if place not in plain and not all(type(value) is str for value in values):
-                    plain = {*plain, place}  # categories that are numbers: 1.10 would be 1.1
-                seen = known[place]
-                texts = [seen.setdefault(str(value).strip(), len(seen)) for value in values]
-                codes[place].append(np.array(texts, np.int64)[own])
-            if any(kinds[place] is not object for place in plain):
-                return _parsed(raw, separator, header, plain)
-    return [
-        Column(name, tuple(seen), np.concatenate(found))
-        for name, seen, found in zip(header, known, codes, strict=True)
-    ]
+def _parsed(raw: bytes, start: int, separator: str, header: Sequence[str]) -> list[Column]:
+    """Columns of lines that all have as many cells, block by block; none if some have not."""
+    marks = separator.encode()
+    line = marks * (len(header) - 1) + b"\n"
+    others = bytes(set(range(256)) - set(line))
+    numbers = [defaultdict(count().__next__) for _ in header]
+    codes: list[list[NDArray[np.int64]]] = [[] for _ in header]
+    numeric: set[int] = set()
+    while start < len(raw):
+        end = raw.find(b"\n", start + _BLOCK) + 1 or len(raw)
+        block = raw[start:end] if raw[end - 1 : end] == b"\n" else raw[start:] + b"\n"
+        lines = block.translate(None, others)
+        if lines != line * (len(lines) // len(line)):
+            return []
+        cells = _by_pandas if len(raw) > _BLOCK else _by_python
+        for place, (own, texts) in enumerate(cells(block, separator, len(header), numeric)):
+            merged = np.array([numbers[place][text.strip()] for text in texts], np.int64)
+            codes[place].append(merged[own])
+        start = end
+    known = [tuple(number) for number in numbers]
+    parts = zip(header, known, codes, strict=True)
+    return [Column(name, texts, np.concatenate(found)) for name, texts, found in parts if found]
+
+
+def _by_python(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
+    """Cells of a few lines, column by column: their codes, and texts."""
+    cells = block.decode().removesuffix("\n").replace("\n", separator).split(separator)
+    for place in range(width):
+        column = Column.of("", cells[place::width])
+        yield column.codes, column.values
+
+
+def _by_pandas(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
+    """The same of very many lines, in a third of the time."""
+    import pandas as pd  # few lines do not wait for it
+
+    def read(places: Any) -> Any:
+        kinds: Any = {place: object if place in numeric else "category" for place in places}
+        return pd.read_csv(
+            io.BytesIO(block), sep=separator, dtype=kinds, na_filter=False, header=None,
+            names=range(width), usecols=places, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
+        )  # fmt: skip
+
+    frame = read(range(width))
+    # Categories that are numbers are no texts: 1.10 would be 1.1.
+    new = {
+        p
+        for p in range(width)
+        if p not in numeric and frame[p].cat.categories.inferred_type != "string"
+    }
+    numeric |= new
+    texts = read(sorted(new)) if new else frame
+    for place in range(width):
+        own, values = pd.factorize((texts if place in new else frame)[place].array)
+        yield own, list(values)
 
 
 def _read_strict(path: Path, text: str, separator: str) -> Table:
@@ -338,8 +363,10 @@ def _of_lines(path: Path, lines: Sequence[tuple[int, Sequence[str]]]) -> Table:
 
 def _read_sheet(path: Path) -> Table:
     """The first sheet of a spreadsheet."""
+    import pandas as pd
+
     read = partial(pd.read_excel, header=None, dtype=object, sheet_name=None, na_filter=False)
-    sheets = _by_pandas(path, read, "spreadsheet", "odfpy" if path.suffix == ".ods" else "openpyxl")
+    sheets = _loaded(path, read, "spreadsheet", "odfpy" if path.suffix == ".ods" else "openpyxl")
     name, frame = next(iter(sheets.items()))
     if len(sheets) > 1:
         tell(f"Of the {len(sheets)} sheets of {path.name}, the first is read: {name}.")
@@ -407,7 +434,7 @@ def _refuse_halves(table: Table) -> None:
                 raise table.error(problem, "correct it", column, column.holds(cell))
 
 
-def _by_pandas(path: Path, read: Callable[[Path], Any], kind: str, package: str) -> Any:
+def _loaded(path: Path, read: Callable[[Path], Any], kind: str, package: str) -> Any:
     """What a reader of pandas makes of a file, by a package that may not be there."""
     if path.is_dir():
         raise DataError(path, "this is a directory", "give the path of a file")
@@ -426,6 +453,8 @@ def _by_pandas(path: Path, read: Callable[[Path], Any], kind: str, package: str)
 
 def _framed(path: Path, frame: Any) -> Table:
     """A data frame as a table; its rows are counted from 1."""
+    names = column_names(frame) if not isinstance(frame, dict) else list(frame)
+    _refuse_again(path, None, [str(name).strip() for name in names or ()])
     try:
         columns = from_frame(frame)
     except TypeError:
@@ -437,9 +466,19 @@ def _framed(path: Path, frame: Any) -> Table:
     return Table(path, _checked(path, None, columns), np.arange(1, count + 1))
 
 
+def _refuse_again(path: Path, row: int | None, names: Sequence[str]) -> None:
+    """Refuse two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            problem, cure = "this column is there twice", "rename one of the two"
+            raise DataError(path, problem, cure, row=row, column=name)
+        seen.add(name.lower())
+
+
 def _checked(path: Path, row: int | None, columns: Sequence[Column]) -> tuple[Column, ...]:
     """Columns whose names are single; of those without a name, the first may number the rows."""
-    seen: set[str] = set()
+    _refuse_again(path, row, [column.name for column in columns if column.name])
     kept = []
     for position, column in enumerate(columns, start=1):
         if not column.name and column.values == ("",):
@@ -447,11 +486,6 @@ def _checked(path: Path, row: int | None, columns: Sequence[Column]) -> tuple[Co
         if not column.name and position > 1:
             problem = f"column number {position} has no name"
             raise DataError(path, problem, "name or remove it", row=row)
-        if column.name.lower() in seen:
-            problem = "this column is there twice"
-            cure = "rename one of the two"
-            raise DataError(path, problem, cure, row=row, column=column.name)
-        seen.add(column.name.lower())
         kept.append(column)
     return tuple(kept)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, plain_array
-from bayesrank.datasets import ComparisonData
+from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.estimators.checks import check_comparisons, check_ties
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
@@ -21,6 +22,7 @@ __all__ = [
     "numbers_of",
     "read_columns",
     "read_pairs",
+    "recognised",
     "refuse_columns",
     "refuse_times",
     "time_of",
@@ -67,6 +69,8 @@ def read_columns(
         if any(value is not None for value in given.values()):
             raise ValueError("comparisons has its columns; give no others beside it")
         return comparisons
+    if not isinstance(items, int) and _is_other_layout(comparisons, given):
+        return _among(recognised(comparisons, given), items, cure)
     columns = _columns(comparisons, given)
     said = {name: columns.get(name, given.get(argument)) for name, argument in _ARGUMENTS.items()}
     pairs, names = _numbered(comparisons, columns, items, cure)
@@ -93,6 +97,64 @@ def read_columns(
             labels = _labels(said[name], kept, name)
             labelled[many], labelled[f"{name}_names"] = labels
     return replace(data, **labelled)
+
+
+def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
+    """Whether a table has named columns, and others than those of winner and loser alone."""
+    names = column_names(table)
+    if names is None or any(value is not None for value in given.values()):
+        return False
+    plain = [str(name).strip().lower() for name in names]
+    known = {"winner", "loser", *(k for k, v in _ARGUMENTS.items() if v in given)}
+    if {"winner", "loser"} <= set(plain):
+        return not known.issuperset(plain)
+    return not (len(plain) == 2 and "order" not in plain)
+
+
+def recognised(table: Any, given: Collection[str]) -> ComparisonData:
+    """Comparisons of a table in any layout that files may have, and one line on what it is.
+
+    Columns that are no argument of `given` are left out, and named.
+    """
+    data = read_comparisons(table)
+    whole = {str(number): number for number in _whole_numbers(table)}
+    if whole.keys() >= set(data.names):
+        names: Any = tuple(whole[name] for name in data.names)
+        data = replace(data, names=names)
+    sentences = [f"comparisons is read as {data.layout}.", *data.notes, *data.overlooked]
+    for name, argument in (
+        ("judges", "judge"),
+        ("categories", "category"),
+        ("position", "position"),
+    ):
+        if getattr(data, name) is not None and argument not in given:
+            sentences.append(f"Its {name} are not used; ArenaRanker learns of them.")
+            data = replace(data, **{name: None})
+    if data.ignored_columns:
+        sentences.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
+    warnings.warn(" ".join(sentences), ReadingNote, stacklevel=5)
+    return data
+
+
+def _whole_numbers(table: Any) -> set[int]:
+    """Whole numbers in the columns that hold nothing else: names may be these."""
+    import narwhals as nw
+
+    frame = nw.from_native(table, eager_only=True)
+    columns = [frame[name] for name in frame.columns if frame[name].dtype.is_integer()]
+    return {int(value) for column in columns for value in column.drop_nulls().unique().to_list()}
+
+
+def _among(
+    data: ComparisonData, items: Sequence[Hashable] | None, cure: str | None
+) -> ComparisonData:
+    """The same by the numbers of items that are known; others are numbered on, or refused."""
+    if items is None or data.orders is not None:
+        return data
+    numbers = numbers_of([list(data.names)], items, cure)[:, 0]
+    known = {*items}
+    others = [name for name in data.names if name not in known]
+    return replace(data, names=(*items, *others), comparisons=numbers[data.comparisons])
 
 
 def _numbered(

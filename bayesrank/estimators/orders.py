@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank._tables import column_names
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.columns import in_order, linked, numbers_of, read_pairs
+from bayesrank.estimators.columns import in_order, linked, numbers_of, read_pairs, recognised
 from bayesrank.estimators.ranker import NamedRanker, refuse_one
 from bayesrank.estimators.skills import fit_skills
 from bayesrank.models.orders import events
@@ -106,7 +106,8 @@ class OrderRanker(NamedRanker):
 
         Parameters
         ----------
-        orders : iterable of sequences, or ComparisonData with orders
+        orders : iterable of sequences, table, or ComparisonData with orders
+            A table is read in any layout of orders that a file may have, see `read_comparisons`.
             Each order's names, best first; a list, tuple or set in the place of a name is a group
             of which nothing is said but that all in it are worse than what comes before and better
             than what comes after. ``["a", "b", ["c", "d"]]`` is the best two of four, and
@@ -133,6 +134,8 @@ class OrderRanker(NamedRanker):
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
         """
+        if column_names(orders) is not None:
+            orders = recognised(orders, ())
         names, numbers, features = self._numbered(orders)
         if isinstance(orders, ComparisonData) and orders.orders is not None:
             if sample_weight is not None:

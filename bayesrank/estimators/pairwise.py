@@ -157,9 +157,9 @@ class PairwiseRanker(NamedRanker):
         ----------
         comparisons : ComparisonData, table, or array-like of shape (K, 2)
             What `bayesrank.datasets.read_comparisons` returns; or names of winner and loser of each
-            comparison; repeats count. A table has the columns
-            ``winner`` and ``loser``, and perhaps ``tie`` (1 where the two were judged equal),
-            ``weight`` and ``time``.
+            comparison; repeats count. A table has the columns ``winner`` and ``loser``, and perhaps
+            ``tie`` (1 where the two were judged equal), ``weight`` and ``time``; or it is laid out
+            as a file may be, and a `bayesrank.datasets.ReadingNote` says how it is read.
         y : None
             Not used; scikit-learn passes it.
         ties : array-like of shape (K,), optional

@@ -306,6 +306,8 @@ class NamedRanker(SkillRanker):
         """Numbers of named items, or of all."""
         if items is None:
             return np.arange(len(self.names_))
+        if any(_is_pair(item) and item not in self.names_ for item in items):
+            raise ValueError("items has pairs; predict_proba gives the chances of pairs")
         return numbers_of([id_list(items, "items")], self.names_, cure)[:, 0]
 
     def _data(self, comparisons: Any, given: Mapping[str, Any]) -> ComparisonData:
@@ -348,6 +350,10 @@ class NamedRanker(SkillRanker):
         if names != list(range(len(names))):
             return named, table.rows(named)
         return named, table.values
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple | np.ndarray) and len(item) == 2
 
 
 def refuse_one(names: Sequence[Hashable] | None) -> None:
