@@ -334,7 +334,7 @@ def test_the_estimator_reads_groups_in_arrays_and_predicts_means_alone(ranker):
     [
         ("abc", "orders is a str; pass a list of orders"),
         (["abc"], "orders has 'abc' in row 0; pass a list of names"),
-        (pd.DataFrame({"first": ["a"], "second": ["b"]}), "orders is a DataFrame"),
+        (pd.DataFrame({"first": ["a"], "second": ["b"]}), "there is no column"),
         ([["a", "b"], ["a", {"b": 1}]], "the order in row 1 has a dict in row 0; an id is one"),
         ([], "orders has no rows"),
         ([["a"]], "there is one item, 'a'"),
