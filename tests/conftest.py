@@ -35,6 +35,15 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 import scipy.linalg  # noqa: E402, F401 - its library, too, may have been loaded by a plugin
 from threadpoolctl import threadpool_limits  # noqa: E402
+from worlds import (  # noqa: E402, F401
+    averaged,
+    featured,
+    labelled,
+    logged,
+    moving,
+    ordered,
+    paired,
+)
 
 threadpool_limits(limits=1, user_api="blas")
 # Variables are not read again if a plugin has loaded JAX already.

@@ -93,20 +93,6 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
         assert abs(found - expected.mean()) < 5 * expected.std() / np.sqrt(len(wins))
 
 
-def test_an_averaged_ranker_is_kept_in_a_file(averaged, tmp_path):
-    before = averaged.samples()
-    averaged.rank()
-    np.testing.assert_array_equal(averaged.samples(), before)
-    averaged.save(tmp_path / "r.npz")
-    again = ArenaRanker.load(tmp_path / "r.npz")
-    np.testing.assert_array_equal(again.samples(), averaged.samples())
-    assert again.notes() == averaged.notes() and again.get_params() == {
-        **averaged.get_params(),
-        "items": averaged.names_,
-    }
-    assert "position_effect" in again.to_arviz()["posterior"]
-
-
 @pytest.mark.slow
 def test_skills_in_categories_are_averaged_too():
     games, given = league(2, 60)

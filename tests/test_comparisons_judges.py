@@ -207,7 +207,7 @@ def fitted():
     return true, ArenaRanker().fit(as_table(true, pairs, log))
 
 
-def test_the_ranker_by_names(fitted, tmp_path):
+def test_the_ranker_by_names(fitted):
     true, ranker = fitted
     summary = ranker.rank()
     assert summary.names[0] == f"m{np.argmax(true['f'])}"
@@ -220,14 +220,6 @@ def test_the_ranker_by_names(fitted, tmp_path):
     overall, inside = ranker.predict(["m2"])[0], ranker.predict(["m2"], category="g1")[0]
     assert overall != inside
     assert ranker.rank(category="g0").names != []
-    ranker.save(tmp_path / "r.npz")
-    again = ArenaRanker.load(tmp_path / "r.npz")
-    np.testing.assert_array_equal(again.samples(), ranker.samples())
-    pd.testing.assert_frame_equal(again.judges(), ranker.judges())
-    assert again.notes() == ranker.notes()
-    (tmp_path / "bad.npz").write_bytes((tmp_path / "r.npz").read_bytes()[:-50])
-    with pytest.raises(ValueError, match="bad.npz is not a state that was saved by an ArenaRanker"):
-        ArenaRanker.load(tmp_path / "bad.npz")
 
 
 def test_effects_in_a_hundred_comparisons(fitted):

@@ -97,15 +97,6 @@ def test_a_player_who_never_plays_is_as_the_population(ranker):
     np.testing.assert_allclose(ranker.predict_proba([("ann", "eve")], time=LAST), as_new)
 
 
-def test_a_file_keeps_the_clock(ranker, tmp_path):
-    ranker.save(tmp_path / "ranker.npz")
-    other = PairwiseRanker.load(tmp_path / "ranker.npz")
-    pairs = [("ann", "bob")]
-    later = ranker.predict_proba(pairs, time="2025-01-01")
-    assert (other.predict_proba(pairs, time="2025-01-01") == later).all()
-    assert other.clock_ == ranker.clock_ and other.rank().names == ranker.rank().names
-
-
 @pytest.mark.parametrize(
     ("options", "time", "message"),
     [

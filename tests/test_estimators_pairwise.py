@@ -152,7 +152,7 @@ def test_unknown_items_are_drawn_from_the_population(alone):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"item_features": FEATURES}], ids=["alone", "featured"])
-def test_integrated_answers_are_averages_over_the_hyperparameters(options, tmp_path):
+def test_integrated_answers_are_averages_over_the_hyperparameters(options):
     ranker = PairwiseRanker(hyperparameters="integrate", **options).fit(WINS)
     result = ranker.result
     assert isinstance(result, IntegratedEPResult)
@@ -168,11 +168,6 @@ def test_integrated_answers_are_averages_over_the_hyperparameters(options, tmp_p
     share = norm.cdf((draws["f"][:, 0] - draws["f"][:, 4]) / noise)
     probability = ranker.predict_proba([("ash", "yew")])[0]
     assert abs(share.mean() - probability) < 4.5 * share.std() / np.sqrt(len(share)) + 0.003
-    ranker.save(tmp_path / "ranker.npz")
-    other = PairwiseRanker.load(tmp_path / "ranker.npz")
-    np.testing.assert_array_equal(other.predict_proba(WINS), ranker.predict_proba(WINS))
-    assert str(other.rank()) == str(ranker.rank())
-    assert other.params_.keys() == ranker.params_.keys()
 
 
 def test_questions_by_name(alone):
@@ -195,63 +190,6 @@ def test_items_of_the_same_evidence_come_out_alike():
         means = ranker.predict()[0]
         np.testing.assert_allclose(ranker.samples().mean(axis=0), means, atol=1e-9)
         np.testing.assert_allclose(ranked.mean, np.repeat([means[0], means[1]], 3), atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "which", ["alone", "featured", pytest.param("graph", marks=pytest.mark.slow)]
-)
-def test_a_saved_ranker_answers_as_before(which, request, tmp_path):
-    named = {}
-    if which == "graph":
-        named = {"ties": [True] + [False] * 7, "sample_weight": np.linspace(1, 2, 8)}
-        ranker = PairwiseRanker(item_features=FEATURES, laplacian=2, hyperparameters="prior")
-        ranker.fit(WINS, **named)
-    else:
-        ranker = request.getfixturevalue(which)
-    ranker.save(tmp_path / "ranker.npz")
-    other = PairwiseRanker.load(tmp_path / "ranker.npz")
-    np.testing.assert_array_equal(other.predict(), ranker.predict())
-    np.testing.assert_array_equal(other.predict_proba(WINS), ranker.predict_proba(WINS))
-    assert str(other.rank()) == str(ranker.rank())
-    assert other.query() == ranker.query()
-    assert other.log_evidence_ == ranker.log_evidence_
-    assert other.names_ == ranker.names_
-    again = other.fit(WINS, **named)
-    assert again.names_ == ranker.names_
-
-
-def test_damaged_files_are_refused_by_name(alone, tmp_path):
-    path = tmp_path / "ranker.npz"
-    alone.save(path)
-    whole = path.read_bytes()
-    for broken in (b"", b"nothing", whole[:-20], whole[: len(whole) // 2]):
-        path.write_bytes(broken)
-        with pytest.raises(ValueError, match=r"ranker.npz is not a state that was saved by a Pair"):
-            PairwiseRanker.load(path)
-    rng = np.random.default_rng(0)
-    for place in rng.integers(len(whole), size=60):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << rng.integers(8)
-        path.write_bytes(damaged)
-        try:
-            other = PairwiseRanker.load(path)
-        except ValueError as error:
-            assert "ranker.npz is not a state" in str(error)
-        else:  # a bit that means nothing, of a date say
-            np.testing.assert_array_equal(other.predict(), alone.predict())
-    np.savez(path, mean=np.zeros(3))
-    with pytest.raises(ValueError, match="ranker.npz is not a state"):
-        PairwiseRanker.load(path)
-    with pytest.raises(FileNotFoundError):
-        PairwiseRanker.load(tmp_path / "none.npz")
-
-
-def test_names_that_cannot_be_written(tmp_path):
-    days = pd.date_range("2026-01-01", periods=2)
-    ranker = PairwiseRanker(hyperparameters="prior").fit([(days[0], days[1])])
-    with pytest.raises(ValueError, match="a Timestamp cannot be written"):
-        ranker.save(tmp_path / "ranker.npz")
-    assert not list(tmp_path.iterdir())
 
 
 TABLE = pd.DataFrame(WINS, columns=["winner", "loser"])

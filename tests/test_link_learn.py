@@ -130,7 +130,7 @@ def test_it_moves_to_another_collection_and_a_file(world, tmp_path):
     np.testing.assert_array_equal(loaded.documents, hits.documents)
     np.testing.assert_allclose(loaded.scores, hits.scores, rtol=1e-12)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ValueError, match="is not a state that was saved by LinkLearn"):
+    with pytest.raises(ValueError, match="is not a state that was saved by a LinkLearn"):
         LinkLearn.load(path)
 
 

@@ -16,7 +16,7 @@ from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from scipy import stats
 
-from bayesrank import OrderRanker, PairwiseRanker, to_arviz
+from bayesrank import OrderRanker, to_arviz
 from bayesrank.distributions import PlackettLuce, Thurstone
 from bayesrank.infer import EP
 from bayesrank.models.orders import events, thurstone_orders
@@ -344,23 +344,3 @@ def test_the_estimator_reads_groups_in_arrays_and_predicts_means_alone(ranker):
 def test_the_estimator_refuses_what_are_no_orders(orders, message):
     with pytest.raises(ValueError, match=message):
         OrderRanker(hyperparameters="prior").fit(orders)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param({}, marks=pytest.mark.slow), {"hyperparameters": "prior"}],
-    ids=["integrated", "prior"],
-)
-@pytest.mark.parametrize("with_features", [False, True], ids=["names", "features"])
-def test_a_saved_order_ranker_answers_as_before(options, with_features, tmp_path):
-    features = {"tea": [0.0, 1.0], "coffee": [1.0, 0.5], "milk": [2.0, -1.0]}
-    ranker = OrderRanker(item_features=features if with_features else None, **options)
-    ranker.fit([["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]], ["tea", "milk"]])
-    ranker.save(tmp_path / "orders.npz")
-    again = OrderRanker.load(tmp_path / "orders.npz")
-    assert again.names_ == ranker.names_
-    pairs = [("tea", "milk"), ("coffee", "milk")]
-    assert_allclose(again.predict_proba(pairs), ranker.predict_proba(pairs), rtol=1e-12)
-    assert_allclose(again.rank().mean, ranker.rank().mean, rtol=1e-12)
-    with pytest.raises(ValueError, match="it is of the class OrderRanker"):
-        PairwiseRanker.load(tmp_path / "orders.npz")

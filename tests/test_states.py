@@ -301,13 +301,6 @@ def test_states_of_em(tmp_path):
             EMState.load(path)
 
 
-@pytest.mark.parametrize("name", ["pairs", "orders", "arena_learned"])
-def test_a_seed_of_numpy_is_kept(name, tmp_path):
-    ranker = load_ranker(STATES / f"{name}.npz").set_params(random_state=np.int64(7))
-    ranker.save(tmp_path / "r.npz")
-    assert load_ranker(tmp_path / "r.npz").random_state == 7
-
-
 @pytest.mark.parametrize("name", ["arena_learned", "arena_averaged"])
 def test_a_damaged_file_of_an_arena_ranker_is_said_to_be_one(name, tmp_path):
     path = tmp_path / "r.npz"

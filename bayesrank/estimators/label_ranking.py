@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import jax
@@ -15,7 +13,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bayesrank._states import read_state
 from bayesrank._validate import check_count
 from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
@@ -25,8 +22,9 @@ from bayesrank.estimators.label_posterior import (
     SampledRankings,
     label_posterior,
 )
-from bayesrank.estimators.label_storage import named_array, restored, write_labels
+from bayesrank.estimators.label_storage import label_state, named_array, restored
 from bayesrank.estimators.label_targets import read_targets
+from bayesrank.estimators.saved import Saved
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
 from bayesrank.solvers.label_ranking import check_labels_room
@@ -38,7 +36,7 @@ Array = NDArray[np.float64]
 _MOST_POSTERIORS = 64  # that an integration keeps
 
 
-class LabelRanker(EPEstimator):
+class LabelRanker(Saved, EPEstimator):
     """Rank labels for each example from its features, and tell the relevant ones.
 
     A label's utility is a function of the features, and a zero alternative parts the relevant
@@ -102,6 +100,8 @@ class LabelRanker(EPEstimator):
     >>> model.predict([[-1.0], [1.0]]).tolist()
     [['sea', 'hills'], ['hills', 'sea']]
     """
+
+    _learned = "posterior_"
 
     def __init__(
         self,
@@ -483,33 +483,12 @@ class LabelRanker(EPEstimator):
             self.labels_[order], above if self.calibrated_ else np.full_like(above, -1)
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write what forecasts need to a file, whole or not at all.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If labels are neither text nor numbers.
-        OSError
-            If the file cannot be written.
-        """
-        check_is_fitted(self, "posterior_")
-        write_labels(path, self)
+    def _state(self) -> dict[str, Any]:
+        return label_state(self)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a ranker that `save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is none, or damaged; the message names it.
-        FileNotFoundError
-            If there is no file.
-        """
-        return read_state(path, f"a {cls.__name__}", {cls.__name__: partial(restored, cls)})
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        return restored(cls, state)
 
     def _utilities(self, X: ArrayLike) -> LabelUtilities:
         check_is_fitted(self, "posterior_")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._states import check_axes, check_covariances, write_state
+from bayesrank._states import check_axes, check_covariances
 from bayesrank.estimators.label_posterior import LabelPosterior
+from bayesrank.estimators.saved import kept_seed
 
 if TYPE_CHECKING:
     from bayesrank.estimators.label_ranking import LabelRanker
 
     Ranker = TypeVar("Ranker", bound=LabelRanker)
 
-__all__ = ["named_array", "restored", "write_labels"]
+__all__ = ["label_state", "named_array", "restored"]
 
 _OPTIONS = (
     "kernel", "n_basis", "calibrated", "correlated", "hyperparameters", "standardize",
@@ -32,14 +32,15 @@ _AXES = {
 }
 
 
-def write_labels(path: str | Path, ranker: LabelRanker) -> None:
-    """Write a fitted ranker; see `LabelRanker.save`."""
+def label_state(ranker: LabelRanker) -> dict[str, Any]:
+    """What a file says of a fitted ranker."""
     labels = ranker.labels_.tolist()
     if not all(isinstance(name, str | int | float) for name in labels):
         raise ValueError("labels are neither text nor numbers, which files cannot keep")
     options = {name: getattr(ranker, name) for name in _OPTIONS}
+    options["random_state"] = kept_seed(ranker.random_state)
     names = getattr(ranker, "feature_names_in_", None)
-    state = {
+    return {
         "options": options,
         "labels": labels,
         "calibrated": ranker.calibrated_,
@@ -50,11 +51,10 @@ def write_labels(path: str | Path, ranker: LabelRanker) -> None:
         "mean": ranker.feature_mean_,
         "scale": ranker.feature_scale_,
     }
-    write_state(path, type(ranker).__name__, state)
 
 
 def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
-    """Make a fitted ranker of what `write_labels` wrote of one; refuse what does not fit."""
+    """Make a fitted ranker of what `label_state` says of one; refuse what does not fit."""
     ranker, posterior = kind(**state["options"]), LabelPosterior(**state["posterior"])
     fits, labels, width = posterior.mean.shape
     mean, scale = state["mean"], state["scale"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,8 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._states import read_state, write_state
 from bayesrank._validate import check_count
+from bayesrank.estimators.saved import Saved, kept_seed
 from bayesrank.retrieval import (
     Collection,
     Index,
@@ -26,7 +25,7 @@ from bayesrank.solvers.link_learn import FORMS, LOSSES, TermWeight, Texts, fit_l
 __all__ = ["LinkLearn"]
 
 
-class LinkLearn(SearchEngine):
+class LinkLearn(Saved, SearchEngine):
     """Search by term weights under which linked documents are alike [1]_.
 
     A document is taken to be closer to those it is linked with than to others. What is learned is
@@ -83,6 +82,8 @@ class LinkLearn(SearchEngine):
     >>> engine.search(counter.transform(["fish"]), k=2).documents
     array([[0, 1]])
     """
+
+    _learned = "params_"
 
     def __init__(
         self,
@@ -165,21 +166,10 @@ class LinkLearn(SearchEngine):
         self._form = form
         return self.index(rows)
 
-    def save(self, path: str | Path) -> None:
-        """Write what was learned and the index to a file, whole or not at all.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        OSError
-            If the file cannot be written.
-        """
-        check_is_fitted(self, "params_")
-        options = {k: v for k, v in self.get_params().items() if k != "random_state"}
+    def _state(self) -> dict[str, Any]:
         known = self.collection_
-        state = {
-            "options": options,
+        return {
+            "options": self.get_params() | {"random_state": kept_seed(self.random_state)},
             "validation": self.validation_,
             "params": _flattened(self.params_),
             "postings": self.index_.postings,
@@ -187,20 +177,6 @@ class LinkLearn(SearchEngine):
             "mean_length": known.mean_length,
             "document_frequency": known.document_frequency,
         }
-        write_state(path, type(self).__name__, state)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read an engine that `save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is none, or damaged; the message names it.
-        FileNotFoundError
-            If there is no file.
-        """
-        return read_state(path, "LinkLearn", {cls.__name__: cls._restored})
 
     @classmethod
     def _restored(cls, state: dict[str, Any]) -> Self:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import jax
@@ -16,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._forks import refuse_forked_child
-from bayesrank._states import read_state, write_state
 from bayesrank._validate import check_count
 from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_batch, best_pair_batch, best_pairs
 from bayesrank.datasets import ComparisonData
@@ -25,6 +23,7 @@ from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_a
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns
+from bayesrank.estimators.saved import Saved
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
 from bayesrank.inferencedata import to_arviz
@@ -221,50 +220,13 @@ class SkillRanker(EPEstimator):
         return np.asarray(chosen, np.intp)[told]
 
 
-class NamedRanker(SkillRanker):
+class NamedRanker(Saved, SkillRanker):
     """Skills of items that go by names; derived classes say what is observed of them."""
 
     item_features: Any = None
     items: Sequence[Hashable] | None
     names_: list[Hashable]
     feature_names_in_: NDArray[Any] | None = None
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted ranker to a file, whole or not at all.
-
-        A `random_state` that is a generator is not written: it is None where `load` reads it. The
-        draws of an average over hyperparameters stay the same.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. Names have to be text or numbers.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If a name or an option cannot be written.
-        OSError
-            If the file cannot be written.
-        """
-        check_is_fitted(self)
-        write_state(path, type(self).__name__, self._state())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a ranker that `save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is none, or damaged; the message names it.
-        FileNotFoundError
-            If there is no file.
-        """
-        article = "an" if cls.__name__[0] in "AEIOU" else "a"
-        return read_state(path, f"{article} {cls.__name__}", {cls.__name__: cls._restored})
 
     def to_arviz(self) -> Any:
         """Skills and hyperparameters as ArviZ's object, with the names of items and features.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
@@ -15,6 +14,7 @@ from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.checks import graph_laplacian
 from bayesrank.estimators.columns import linked
+from bayesrank.estimators.saved import kept_seed
 from bayesrank.estimators.skills import posterior_of
 from bayesrank.estimators.times import Clock
 from bayesrank.infer import EPResult, IntegratedEPResult
@@ -78,13 +78,12 @@ _FIT_AXES = {
 def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
     """What a file says of a fitted ranker."""
     result: Any = ranker.result
-    seed = ranker.random_state
     options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
     names = ranker.feature_names_in_
     return {
         "feature_names": () if names is None else tuple(map(str, names)),
         "options": options,
-        "random_state": int(seed) if isinstance(seed, Integral) else None,
+        "random_state": kept_seed(ranker.random_state),
         "names": tuple(ranker.names_),
         "clock": getattr(ranker, "clock_", None) if options.get("time") else None,
         "scales": {name: getattr(ranker, name, None) for name in _SCALES},
@@ -149,11 +148,10 @@ def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
     if not all(isinstance(each, str | int) for some in names.values() for each in some):
         raise ValueError("a name is neither text nor a whole number; rename it to save")
     averaged = ranker.hyperparameters_ == "integrate"
-    seed = ranker.random_state
     options = {
         "hyperparameters": ranker.hyperparameters,
         "num_samples": ranker.num_samples,
-        "random_state": int(seed) if isinstance(seed, Integral) else None,
+        "random_state": kept_seed(ranker.random_state),
     }
     return {
         **names,

@@ -1,0 +1,70 @@
+"""What fitted estimators share that are kept in files, without pickled code."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+from sklearn.utils.validation import check_is_fitted
+
+from bayesrank._states import read_state, write_state
+
+__all__ = ["Saved", "kept_seed"]
+
+
+class Saved:
+    """An estimator that is kept in a file; derived classes say what of it."""
+
+    _learned: str | None = None  # an attribute that fitted ones have; any, if None
+
+    def save(self, path: str | Path) -> None:
+        """Write what was learned to a file, whole or not at all.
+
+        A `random_state` that is a generator is not written: it is None where `load` reads it. The
+        draws of an average over hyperparameters stay the same.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. Names and labels have to be text or numbers.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If a name or an option cannot be written.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self, self._learned)
+        write_state(path, type(self).__name__, self._state())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, or damaged; the message names it.
+        FileNotFoundError
+            If there is no file.
+        """
+        article = "an" if cls.__name__[0] in "AEIOU" else "a"
+        return read_state(path, f"{article} {cls.__name__}", {cls.__name__: cls._restored})
+
+    def _state(self) -> dict[str, Any]:
+        """What a file says of a fitted estimator."""
+        raise NotImplementedError
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        """Undo `_state`; refuse what does not fit."""
+        raise NotImplementedError
+
+
+def kept_seed(random_state: Any) -> int | None:
+    """What a file keeps of a `random_state`: a whole number, and no generator."""
+    return int(random_state) if isinstance(random_state, Integral) else None

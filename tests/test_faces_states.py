@@ -1,0 +1,121 @@
+"""Fitted rankers of every kind answer from a file, or a pickle, as they did before."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from worlds import DRINKS, ORDERS, RANKINGS, RELEVANT, TASTE, TIED, WEATHER, WINS
+
+from bayesrank.estimators import (
+    ArenaRanker,
+    LabelRanker,
+    LinkLearn,
+    OrderRanker,
+    PairwiseRanker,
+    load_ranker,
+)
+
+FRESH: dict[str, Any] = {
+    "graph": lambda: PairwiseRanker(
+        item_features=TASTE, laplacian=2, hyperparameters="prior"
+    ).fit(WINS, ties=TIED, sample_weight=np.linspace(1, 2, 64)),
+    "integrated": lambda: PairwiseRanker().fit(WINS),
+    "integrated by features": lambda: PairwiseRanker(item_features=TASTE).fit(WINS),
+    "orders by features": lambda: OrderRanker(
+        item_features=TASTE, hyperparameters="prior"
+    ).fit(ORDERS),
+    "integrated orders": lambda: OrderRanker().fit(ORDERS),
+    "correlated": lambda: LabelRanker(correlated=True, random_state=7).fit(
+        WEATHER, RANKINGS, RELEVANT
+    ),
+}  # fmt: skip
+SHARED = ("paired", "featured", "moving", "ordered", "logged", "averaged", "labelled")
+ALL = [*SHARED, *(pytest.param(name, marks=pytest.mark.slow) for name in FRESH)]
+
+
+@pytest.fixture
+def fitted(request):
+    name = request.param
+    return FRESH[name]() if name in FRESH else request.getfixturevalue(name)
+
+
+def answers(ranker: Any) -> list[Any]:
+    """All that a fitted ranker says, as plain values."""
+    params = {name: np.asarray(value).tolist() for name, value in ranker.params_.items()}
+    if isinstance(ranker, LabelRanker):
+        said = ranker.predict(WEATHER), ranker.predict_proba(WEATHER), ranker.labels_
+        return [params, ranker.log_evidence_, ranker.calibrated_, *(each.tolist() for each in said)]
+    pairs = [("tea", "milk"), ("gin", "cola"), ("ale", "water")]
+    ranking = ranker.rank()
+    said = [params, ranker.names_, ranker.hyperparameters_, str(ranking), str(ranking.records)]
+    said += [ranker.samples().tolist(), ranker.predict_proba(pairs).tolist()]
+    if getattr(ranker, "time", None):
+        later = {"time": "2025-01-01"}
+        said += [ranker.clock_, ranker.predict_proba(pairs, **later).tolist()]
+    elif type(ranker) is PairwiseRanker:
+        said += [ranker.query(2), ranker.predict_proba(pairs, outcome="loss").tolist()]
+    if isinstance(ranker, ArenaRanker):
+        assert "f" in ranker.to_arviz()["posterior"]
+        tie = {"position": 1, "outcome": "tie"}
+        tie |= {"judge": "Dan", "category": "hot"} if ranker.judge_names_ else {}
+        said += [ranker.judges().to_json(), ranker.notes(), ranker.effects()]
+        said += [ranker.predict_proba(pairs, **tie).tolist(), ranker.position_label_]
+    return said
+
+
+@pytest.mark.parametrize("fitted", ALL, indirect=True)
+def test_a_ranker_answers_from_a_file_as_before(fitted, tmp_path):
+    told = answers(fitted)
+    assert answers(fitted) == told
+    fitted.save(tmp_path / "ranker.npz")
+    again = type(fitted).load(tmp_path / "ranker.npz")
+    assert answers(again) == told
+    assert again.random_state == fitted.random_state
+    assert [path.name for path in tmp_path.iterdir()] == ["ranker.npz"]
+    if not isinstance(fitted, LabelRanker):
+        assert type(load_ranker(tmp_path / "ranker.npz")) is type(fitted)
+    else:
+        with pytest.raises(ValueError, match="files do not keep the result"):
+            _ = again.result
+
+
+@pytest.mark.parametrize("fitted", ["featured", "logged", "labelled"], indirect=True)
+def test_a_ranker_answers_from_a_pickle_as_before(fitted):
+    assert answers(pickle.loads(pickle.dumps(fitted))) == answers(fitted)
+
+
+@pytest.mark.parametrize("fitted", ["paired", "featured"], indirect=True)
+def test_a_ranker_from_a_file_is_fitted_again(fitted, tmp_path):
+    fitted.save(tmp_path / "ranker.npz")
+    again = PairwiseRanker.load(tmp_path / "ranker.npz").fit(WINS)
+    np.testing.assert_allclose(again.predict(), fitted.predict(), atol=1e-9)
+    assert again.names_ == list(DRINKS)
+
+
+@pytest.mark.parametrize("fitted", ["paired", "logged", "labelled"], indirect=True)
+@pytest.mark.parametrize(
+    ("seed", "kept"), [(np.int64(7), 7), (None, None), (np.random.RandomState(0), None)]
+)
+def test_a_seed_is_kept_and_a_generator_is_not(fitted, seed, kept, tmp_path):
+    other = pickle.loads(pickle.dumps(fitted)).set_params(random_state=seed)
+    other.save(tmp_path / "ranker.npz")
+    assert type(fitted).load(tmp_path / "ranker.npz").random_state == kept
+
+
+def test_links_keep_their_seed(tmp_path):
+    counts = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1], [0, 1, 1, 1]])
+    engine = LinkLearn(query_side="document", num_unlinked=2, num_epochs=1, random_state=5)
+    engine.fit(counts, [(0, 1), (2, 3)]).save(tmp_path / "links.npz")
+    again = LinkLearn.load(tmp_path / "links.npz")
+    assert again.get_params() == engine.get_params()
+    assert str(again.search(counts[:2], k=2)) == str(engine.search(counts[:2], k=2))
+
+
+def test_names_that_cannot_be_written(tmp_path):
+    days = pd.date_range("2026-01-01", periods=2)
+    ranker = PairwiseRanker(hyperparameters="prior").fit([(days[0], days[1])])
+    with pytest.raises(ValueError, match="a Timestamp cannot be written"):
+        ranker.save(tmp_path / "ranker.npz")
+    assert not list(tmp_path.iterdir())
