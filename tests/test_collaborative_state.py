@@ -1,4 +1,4 @@
-"""What runs leave behind: no state is worse than those before, and each is gone on from exactly."""
+"""What runs leave behind: no state is worse than those before, also where there is no maximum."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from rating_data import USERS_AND_ITEMS, draw_numbers
 
+from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative import EM, EMState
+from bayesrank.solvers.collaborative.loop import Loop
 
 N, M = USERS_AND_ITEMS
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
@@ -123,3 +125,44 @@ def test_files_that_hold_no_state_are_refused(data, tmp_path):
     other.write_bytes(file.read_bytes().replace(kernel, bytes(len(kernel))))
     with pytest.raises(ValueError, match="text is not a state that was saved by EM"):
         EMState.load(other)
+
+
+# ---------------------------------------------------------------- extremes
+
+RATED = (*np.divmod(np.arange(30), 5), np.random.default_rng(0).normal(size=30) + np.arange(30) % 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "shift"), [(1e8, 0.0), (1e-8, 0.0), (1.0, 1e6)])
+def test_units_of_numbers_mean_nothing(engine, factor, shift):
+    """Nor do they to the acceleration, which has to weigh means against logarithms."""
+    first = engine.run(*RATED, progress_bar=False)
+    other = engine.run(*RATED[:2], factor * RATED[2] + shift, progress_bar=False)
+    assert other.num_iterations == first.num_iterations
+    mean, variance = (first.predict_number(*RATED[:2]), other.predict_number(*RATED[:2]))[1]
+    ours = first.predict_number(*RATED[:2])
+    np.testing.assert_allclose((mean - shift) / factor, ours[0], atol=1e-4)
+    np.testing.assert_allclose(variance / factor**2, ours[1], rtol=1e-3)
+    expected = first.trace - 30 * np.log(factor)
+    np.testing.assert_allclose(other.trace, expected, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return EM("gaussian", max_iterations=15)
+
+
+@pytest.mark.slow
+def test_an_estimate_without_a_maximum_is_the_last_that_is_one():
+    engine = EM("gaussian", strength=0, mean_strength=0, user_scales=0, max_iterations=3000)
+    with pytest.warns(ConvergenceWarning, match="the objective was no longer a number"):
+        result = engine.run(np.zeros(5, int), np.arange(5), [0, 1, 2, 1, 0], progress_bar=False)
+    assert not result.converged and 5 < result.num_iterations < 3000
+    assert np.isfinite(result.trace).all() and np.isfinite(result.log_evidence)
+    assert all(np.isfinite(x).all() for x in (result.kernel, *result.functions()))
+
+
+def test_where_nothing_can_be_computed_that_is_said(engine, monkeypatch):
+    monkeypatch.setattr(Loop, "evaluate", lambda *_: np.nan)
+    with pytest.raises(ValueError, match="the objective is no number where EM starts: levels"):
+        engine.run(*RATED, progress_bar=False)

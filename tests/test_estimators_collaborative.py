@@ -34,6 +34,13 @@ def fitted(table):
     return CollaborativeOrdinalGP(max_iterations=30, strength=5.0).fit(table)
 
 
+@pytest.fixture(scope="module")
+def numbers(table):
+    return CollaborativeGP(max_iterations=30, strength=5.0).fit(
+        table.user, table.item, table.rating
+    )
+
+
 def test_unrated_items_are_predicted_by_taste(table, fitted):
     rated = set(zip(table.user, table.item, strict=True))
     right = [
@@ -163,31 +170,19 @@ def test_ids_are_of_any_kind(table, fitted):
     assert list(new.users_) == ["x"] and repr(new.users_) == "Labels(['x'])"
 
 
-def test_an_estimator_that_fails_to_fit_keeps_what_it_was(table):
-    model = CollaborativeGP(max_iterations=2, strength=5.0).fit(table)
-    before = model.predict(["user 1"], ["Dill"])
-    with pytest.raises(ValueError, match="has no row in item_features"):
-        model.fit(["a", "b"], ["x", "y"], [1.0, 2.0], {"x": 1.0})
-    np.testing.assert_array_equal(model.predict(["user 1"], ["Dill"]), before)
-
-
-def test_new_items_need_features(fitted):
-    with pytest.raises(ValueError, match="fit was given no item_features"):
-        fitted.with_items(["Fennel"], [[1.0]])
-
-
-def test_numbers_are_predicted_with_intervals(table):
-    model = CollaborativeGP(max_iterations=30, strength=5.0).fit(
-        table.user, table.item, table.rating
-    )
-    low, high = model.predict_interval(table.user, table.item, 0.9)
+def test_numbers_are_predicted_with_intervals(table, numbers):
+    low, high = numbers.predict_interval(table.user, table.item, 0.9)
     inside = (low <= table.rating) & (table.rating <= high)
     assert 0.8 < inside.mean() <= 1.0
-    assert np.abs(model.predict(table.user, table.item) - table.rating).mean() < 0.5
+    predicted = numbers.predict(table.user, table.item)
+    assert np.abs(predicted - table.rating).mean() < 0.5
     with pytest.raises(ValueError, match="levels is nan in row 1; remove the row"):
         CollaborativeGP().fit(["a", "b"], ["x", "y"], levels=[1.0, np.nan])
-    with pytest.raises(ValueError, match="prob is 90; pass a probability between 0 and 1"):
-        model.predict_interval(["user 1"], ["Dill"], 90)
+    with pytest.raises(ValueError, match="level is 90; pass a probability between 0 and 1"):
+        numbers.predict_interval(["user 1"], ["Dill"], 90)
+    with pytest.raises(ValueError, match="has no row in item_features"):
+        numbers.fit(["a", "b"], ["x", "y"], [1.0, 2.0], {"x": 1.0})  # and keeps what it was
+    np.testing.assert_array_equal(numbers.predict(table.user, table.item), predicted)
 
 
 def test_individual_models_share_nothing(table):
@@ -253,16 +248,15 @@ def test_what_cannot_be_used_is_said(args, options, message):
         CollaborativeOrdinalGP().fit(*args, **options)
 
 
-def test_unknown_likelihoods_are_refused():
-    with pytest.raises(ValueError, match="likelihood is 'cauchit'"):
-        CollaborativeOrdinalGP(likelihood="cauchit").fit(["a", "b"], ["x", "y"], [1, 2])
-
-
-def test_unknown_users_are_refused(fitted):
+def test_what_a_fit_does_not_know_is_refused(fitted):
     with pytest.raises(ValueError, match="user 'Zoe' is not known; add it by with_users"):
         fitted.recommend("Zoe")
     with pytest.raises(ValueError, match="there are 2 users but 1 items"):
         fitted.predict_latent(["user 1", "user 2"], ["Dill"])
+    with pytest.raises(ValueError, match="fit was given no item_features"):
+        fitted.with_items(["Fennel"], [[1.0]])
+    with pytest.raises(ValueError, match="likelihood is 'cauchit'"):
+        CollaborativeOrdinalGP(likelihood="cauchit").fit(["a", "b"], ["x", "y"], [1, 2])
     with pytest.raises(NotFittedError):
         CollaborativeOrdinalGP().with_users(["a"], ["Dill"], [1])
     with pytest.raises(NotFittedError):
