@@ -52,6 +52,36 @@ def figures(folder: Path) -> None:
         click.echo(f"{name:28} {places} {error:15.3f} {took:5.1f} s")
 
 
+@learn.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--method", type=click.Choice(["exact", "sg", "eg"]), default="exact")
+def cone(folder: Path, method: Any) -> None:
+    """Figures 3 and 4 of ConeRank on LightGBM's example: ranking by atoms, and eigenvalues."""
+    from bayesrank import ConeRank
+    from bayesrank.datasets import align, group_queries, read_lists
+    from bayesrank.metrics import average_precision, ndcg
+    from bayesrank.solvers.cone_rank import ordered_pairs
+
+    train = read_lists(folder / "rank.train")
+    test, train = align(folder / "rank.test", read_lists(folder / "rank.test"), train)
+    click.echo("atoms    MAP  NDCG@10")
+    model = ConeRank(method=method)
+    for count in (2, 5, 10, 15, 20, 30, 40):
+        model.set_params(num_atoms=count)
+        scores = model.fit(train.X, train.y, train.query).predict(test.X)
+        precision = average_precision(scores, test.y > 0, query=test.query).mean
+        gain = ndcg(scores, test.y, query=test.query, k=10).mean
+        click.echo(f"{count:5d} {precision:6.3f} {gain:8.3f}")
+    lists = group_queries(train.query, len(train.y))
+    scaled: Any = sparse.csr_array(train.X) @ sparse.diags_array(1.0 / model.feature_scale_)
+    rows = scaled.toarray()[lists.order]
+    pairs = ordered_pairs(rows, train.y[lists.order], lists, np.sqrt(rows.shape[1]), 1.0)
+    values = np.linalg.eigvalsh(pairs.z.T @ pairs.z)[::-1]
+    click.echo("eigenvalues  share of the differences' energy")
+    for count in (1, 2, 5, 10, 15, 20, 30, 40, 60, 100):
+        click.echo(f"{count:11d} {values[:count].sum() / values.sum():8.3f}")
+
+
 def _lists(m: int, d: int, num_queries: int) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(m, d))
@@ -100,7 +130,7 @@ def speed() -> None:
         repeats=25,
     )
     _say("RankRLS, linear, hold-out at 15 constants", grid, repeats=9)
-    thin = sparse.random(100_000, 500, density=0.05, random_state=0, format="csr")
+    thin: Any = sparse.random(100_000, 500, density=0.05, rng=0, format="csr")
     target = np.asarray(thin @ np.ones(500)) + np.random.default_rng(0).normal(size=100_000)
     lists = np.arange(100_000) // 20
     _say("RankRLS, 100,000 x 500 sparse", lambda: RankRLS().fit(thin, target, lists))

@@ -44,13 +44,14 @@ def online_synthetic(
 
 @click.command()
 @click.option("--draws", default=500)
-def online_movielens(draws: int) -> None:
+@click.option("--answers", is_flag=True, help="Five answers of 2,700 people instead of MovieLens.")
+def online_movielens(draws: int, answers: bool) -> None:
     """Rank losses of predicting a person's ratings from other people's (Table 2)."""
     from benchmarks.online_movielens import run_draws
     from benchmarks.online_synthetic import half_width
 
-    unrounded, rounded = run_draws(draws)
-    click.echo(f"in half stars, {draws} draws")
+    unrounded, rounded = run_draws(draws, answers)
+    click.echo(f"in {'levels' if answers else 'half stars'}, {draws} draws")
     click.echo(f"{'learner':28} {'unrounded':>17} {'rounded':>17}")
     for name, losses in unrounded.items():
         whole = rounded[name]

@@ -56,13 +56,13 @@ def break_even_point(ranked) -> float:
     return precision_at(ranked, relevant)
 
 
-def k_partite_error(scores, labels, alpha) -> float:
+def k_partite_error(scores, labels, alpha, tied=0.5) -> float:
     """Definition 1 of Rajaram and Agarwal, over all pairs."""
     wrong, pairs = 0.0, 0
     for (s, y), (t, z) in itertools.combinations(zip(scores, labels, strict=True), 2):
         if y != z:
             pairs += 1
-            loss = 0.5 if s == t else float(sign(s - t) != sign(y - z))
+            loss = tied if s == t else float(sign(s - t) != sign(y - z))
             wrong += abs(y - z) ** alpha * loss
     return wrong / pairs
 

@@ -1,6 +1,7 @@
 """ConeRank against quadratic programming, brute force, the program under NUTS and SVI."""
 
 import itertools
+import re
 
 import jax
 import numpy as np
@@ -23,10 +24,12 @@ from bayesrank.solvers.cone_rank import (
     eg_fold_in,
     fit_exact,
     fit_gradient,
+    linear_eg_fold_in,
     normalised,
     objective,
     ordered_pairs,
     printed_fold_in,
+    project_cone,
     project_simplex,
     projection_fold_in,
     random_atoms,
@@ -86,6 +89,81 @@ def test_projection_onto_the_simplex_is_the_nearest_point():
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     for row, point in zip(values, found, strict=True):
         assert ((row - point) ** 2).sum() == pytest.approx(_on_simplex(np.eye(4), row), abs=1e-9)
+
+
+@pytest.mark.parametrize("sums", [(0.0, np.inf), (0.5, 1.5), (2.0, 2.0)])
+def test_weights_of_the_original_form_are_the_nearest(sums):
+    U, z = _problem(1)
+    found = projection_fold_in(U @ U.T, z @ U.T, np.full((6, 4), 0.25), 2000, sums=sums)
+    assert (found >= 0).all()
+    assert np.clip(found.sum(axis=1), *sums) == pytest.approx(found.sum(axis=1))
+    best = [
+        minimize(
+            lambda w, row=row: ((row - w @ U) ** 2).sum(),
+            np.full(4, sums[0] / 4 + 0.1),
+            bounds=[(0, None)] * 4,
+            constraints=[
+                {"type": "ineq", "fun": lambda w: w.sum() - sums[0]},
+                {"type": "ineq", "fun": lambda w: min(sums[1], 1e6) - w.sum()},
+            ],
+            options={"ftol": 1e-14, "maxiter": 500},
+        ).fun
+        for row in z
+    ]
+    np.testing.assert_allclose(((z - found @ U) ** 2).sum(axis=1), best, atol=1e-6)
+    if sums[1] == np.inf:  # equation (1)
+        points, weights = project_cone(U, z)
+        np.testing.assert_allclose(points, found @ U, atol=1e-6)
+        np.testing.assert_allclose(project_cone(U, weights @ U)[0], points, atol=1e-9)
+        np.testing.assert_allclose(project_cone(U[:3], -U[:3].sum(0, keepdims=True))[0], 0.0)
+
+
+def test_original_form_keeps_atoms_on_the_sphere_and_never_rises():
+    pairs = _pairs(sizes=(6,) * 6)
+    start = random_atoms(3, 3, 2.0, np.random.default_rng(0))
+    options = {"sums": (0.5, 1.5), "tol": 0.0}
+    cones = [fit_exact(pairs, start, 2.0, num_iterations=n, **options) for n in (1, 3, 10, 30)]
+    assert (np.diff([cone.objective for cone in cones]) <= 1e-12).all()
+    np.testing.assert_allclose(np.linalg.norm(cones[-1].atoms, axis=1), 2.0)
+    used = cones[-1].weights.sum(axis=1)
+    assert (used > 0.5 - 1e-9).all() and (used < 1.5 + 1e-9).all() and np.ptp(used) > 0.1
+    rng = np.random.default_rng(0)
+    steps = fit_gradient(pairs, start, 2.0, rng, num_epochs=2, sums=(0.5, 1.5))
+    np.testing.assert_allclose(np.linalg.norm(steps.atoms, axis=1), 2.0)
+
+
+def test_linear_eg_is_the_printed_step_and_nears_eg():
+    U, z = _problem(0)
+    W, rate = np.random.default_rng(1).dirichlet(np.ones(4), 6), np.full(6, 0.01)
+    expected = W.copy()
+    for j in range(6):  # section 4.2, with the gradient in z-hat
+        point = W[j] @ U
+        for k in range(4):
+            expected[j, k] = W[j, k] * (1 - 0.01 * (2 * (point - z[j])) @ (U[k] - point))
+    found = linear_eg_fold_in(U @ U.T, z @ U.T, W, rate, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    many = linear_eg_fold_in(U @ U.T, z @ U.T, W, rate / 10, 200)
+    np.testing.assert_allclose(many.sum(axis=1), 1.0)
+    exact = eg_fold_in(U @ U.T, z @ U.T, W, rate / 10, 200)
+    np.testing.assert_allclose(many, exact, atol=0.02)
+    with pytest.raises(ValueError, match="learning_rate is too large for fold_in='linear'"):
+        linear_eg_fold_in(U @ U.T, z @ U.T, W, 1000 * rate, 5)
+
+
+def test_items_that_are_equal_score_zero_with_a_warning():
+    _, y, query = graded_lists()
+    with pytest.warns(UserWarning, match="X is the same within every list"):
+        model = ConeRank(num_atoms=2).fit(np.ones((len(y), 3)), y, query)
+    assert not model.predict(np.ones((4, 3))).any()
+
+
+def test_stochastic_gradients_take_a_hundred_passes_by_default():
+    X, y, query = graded_lists(sizes=(3, 3))
+    usual = ConeRank(num_atoms=2, method="sg", ridge=1.0).fit(X, y, query)
+    for passes in (100, 10):
+        other = ConeRank(num_atoms=2, method="sg", ridge=1.0, num_iterations=passes)
+        same = np.array_equal(other.fit(X, y, query).coef_, usual.coef_)
+        assert same == (passes == 100)
 
 
 def test_normalised_differences_and_weights_are_those_of_the_paper():
@@ -270,6 +348,9 @@ def test_estimator_ranks_sparse_and_dense_alike(method):
     thin = ConeRank(**options).fit(sparse.csr_array(X), y, query)
     np.testing.assert_allclose(thin.coef_, model.coef_, rtol=1e-6)
     assert model.score(X, y, query) > 0.75
+    if method != "sg":
+        other = {"exact": {"sums": (0.5, 2.0)}, "eg": {"fold_in": "linear"}}[method]
+        assert ConeRank(**options, **other).fit(X, y, query).score(X, y, query) > 0.7
     fixed = ConeRank(**options, ridge=model.ridge_).fit(X, y, query)
     np.testing.assert_allclose(fixed.coef_, model.coef_)
     few = ConeRank(num_atoms=2).fit(X[query == "q0"], y[query == "q0"])
@@ -292,9 +373,14 @@ def test_what_it_refuses():
         "bound": np.inf,
         "learning_rate": "fast",
         "ridge": -1.0,
+        "sums": (2.0, 1.0),
     }.items():
-        with pytest.raises(ValueError, match=f"{name} is {value!r}"):
+        with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}")):
             ConeRank(**{name: value}).fit(X, y, query)
+    with pytest.raises(ValueError, match="fold_in is 'linear' and method 'exact'"):
+        ConeRank(fold_in="linear").fit(X, y, query)
+    with pytest.raises(ValueError, match="sums needs method='exact'"):
+        ConeRank(method="eg", sums=(0.0, 1.0)).fit(X, y, query)
     with pytest.raises(ValueError, match="`phi` has shape"):
         MCMC(NUTS(cone_of_differences), num_warmup=1, num_samples=1, progress_bar=False).run(
             jax.random.key(0), X, y[:3]

@@ -3,6 +3,7 @@
 import math
 
 import jax.numpy as jnp
+import metrics_reference
 import metrics_reference as reference
 import numpy as np
 import pytest
@@ -392,3 +393,15 @@ def test_concrete_jax_arrays_are_computed_in_double_precision():
     result = metrics.ndcg(scores, labels)
     assert result.values.dtype == np.float64
     assert result.mean == metrics.ndcg(np.asarray(scores), np.asarray(labels)).mean
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+def test_strict_k_partite_error_counts_ties_whole(alpha):
+    rng = np.random.default_rng(0)
+    scores, labels = rng.integers(0, 4, (2, 30)).astype(float)
+    found = metrics.k_partite_error(scores, labels, alpha, strict=True).mean
+    expected = metrics_reference.k_partite_error(scores, labels, alpha, tied=1.0)
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert found > metrics.k_partite_error(scores, labels, alpha).mean
+    apart = metrics.k_partite_error(np.arange(30.0), labels, alpha, strict=True).mean
+    assert apart == metrics.k_partite_error(np.arange(30.0), labels, alpha).mean

@@ -5,9 +5,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
 
 from bayesrank import metrics
-from bayesrank.online import CalibratedPerceptron
+from bayesrank.online import (
+    CalibratedPerceptron,
+    LabelConstraints,
+    constraint_loss,
+    expand_constraints,
+)
 
 
 def stream(seed, n=120, c=4, d=3):
@@ -71,6 +77,88 @@ def test_it_is_algorithm_1(pairs, relevant, loss):
         sorted((a for a in range(4) if row[a] > 0), key=lambda a, row=row: -row[a]) for row in inner
     ]
     assert model.predict(X[:20]) == expected
+
+
+def general_targets(X, seed=0, c=4):
+    """Random parts of what a linear ranking of labels and zero says."""
+    rng = np.random.default_rng(seed)
+    utility = X @ rng.normal(size=(X.shape[1], c))
+    targets = []
+    for row in utility:
+        known = rng.permutation(c)[: rng.integers(0, c + 1)].tolist()
+        pairs = [(r, s) for r, s in combinations(range(c), 2) if rng.random() < 0.3]
+        targets.append(
+            LabelConstraints(
+                [(r, s) if row[r] > row[s] else (s, r) for r, s in pairs],
+                [a for a in known if row[a] > 0],
+                [a for a in known if row[a] <= 0],
+            )
+        )
+    return targets
+
+
+def constraints_of(target):
+    """Constraints as pairs of alternatives, None being the zero."""
+    P, N = target.positive, target.negative
+    pairs = {*target.preferred, *((r, s) for r in P for s in N)}
+    return [*pairs, *((r, None) for r in P), *((None, s) for s in N)]
+
+
+def test_general_targets_follow_algorithm_1_with_the_share_broken_as_loss():
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    targets = general_targets(X)
+    w = np.zeros((4, 3))
+    for x, target in zip(X, targets, strict=True):
+        value = {None: 0.0, **dict(enumerate(w @ x))}
+        wanted = constraints_of(target)
+        broken = [(r, s) for r, s in wanted if value[r] <= value[s]]
+        loss = len(broken) / max(len(wanted), 1)
+        assert constraint_loss((w @ x)[None], [target])[0] == pytest.approx(loss)
+        for r, s in broken:
+            if r is not None:
+                w[r] += loss / len(broken) * x
+            if s is not None:
+                w[s] -= loss / len(broken) * x
+    model = CalibratedPerceptron(4).partial_fit(X[:40], targets[:40])
+    model.partial_fit(X[40:], targets[40:])
+    assert_allclose(model.coef_, w, atol=1e-12)
+    model.fit(X, [[0]] * 90).partial_fit(X, targets)  # rankings and constraints take turns
+    assert model.n_seen_ == 180
+
+
+def test_the_expansion_is_that_of_the_paper_and_any_linear_learner_ranks_by_it():
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    targets = general_targets(X, 1)
+    rows, signs = expand_constraints(X, targets, 4)
+    expected = []
+    for x, target in zip(X, targets, strict=True):
+        for r, s in constraints_of(target):
+            z = np.zeros(12)
+            if r is not None:
+                z[3 * r : 3 * r + 3] = x
+            if s is not None:
+                z[3 * s : 3 * s + 3] = -x
+            expected += [(1, *z), (-1, *-z)]
+    found = np.c_[signs, rows.toarray()]
+    assert_allclose(
+        found[np.lexsort(found.T)], np.array(expected)[np.lexsort(np.array(expected).T)]
+    )
+    learner = LogisticRegression(C=1e6, fit_intercept=False, max_iter=2000).fit(rows, signs)
+    assert constraint_loss(X @ learner.coef_.reshape(4, 3).T, targets).max() == 0.0
+
+
+def test_a_ranking_is_constraints_and_contradictions_are_refused():
+    target = LabelConstraints.of_ranking([2, 0], 4)
+    assert target == ([(2, 0)], [2, 0], [1, 3])
+    for wrong, message in [
+        (LabelConstraints([(0, 1), (1, 2), (2, 0)]), "contradicts itself in row 1"),
+        (LabelConstraints([(1, 0)], [0], [1]), "contradicts itself in row 1"),
+        (LabelConstraints((), [0], [0]), "contradicts itself in row 1"),
+        (LabelConstraints([(0, 4)]), r"has labels \[0, 4\] in row 1; they are numbered 0 to 3"),
+        ([0], "has 1 LabelConstraints among 2 entries"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            CalibratedPerceptron(4).partial_fit(np.eye(2), [target, wrong])
 
 
 def test_fit_forgets_and_arrays_are_padded_by_minus_one():

@@ -62,8 +62,9 @@ class LiteralPRank:
         return sum((a * s for a, s in zip(self.alpha, self.support, strict=True)), np.zeros(D))
 
 
-def _shown_to(tau, n=60, members=N):
-    return np.asarray(_shown(jnp.asarray(SEED), jnp.asarray(0), n, members, jnp.asarray(tau)))
+def _shown_to(tau, n=60, members=N, poisson=False):
+    seed, seen = jnp.asarray(SEED), jnp.asarray(0)
+    return np.asarray(_shown(seed, seen, (n, members), jnp.asarray(tau), poisson))
 
 
 # --- The algorithms ---------------------------------------------------------------------------
@@ -80,10 +81,13 @@ def test_one_member_is_the_literal_prank():
     np.testing.assert_allclose(model.decision_function(X), X @ literal.w, atol=1e-12)
 
 
-def test_ensembles_are_algorithm_2_and_its_variants():
-    """Members, averages and votes from literal PRanks, each shown its part of the stream."""
-    tau = 0.4
-    shown = _shown_to(tau)
+@pytest.mark.parametrize(("sampling", "tau"), [("bernoulli", 0.4), ("poisson", 1.0)])
+def test_ensembles_are_algorithm_2_and_its_variants(sampling: Any, tau: float):
+    """Members, averages and votes from literal PRanks, each shown its part of the stream.
+
+    Poisson with a mean of one is Oza's bagging.
+    """
+    shown = _shown_to(tau, poisson=sampling == "poisson")
     members, votes = [LiteralPRank() for _ in range(N)], np.zeros(N)
     bayes_point, bagging, voted = [], [], []
     for t, (x, y) in enumerate(zip(X, Y, strict=True)):
@@ -94,9 +98,9 @@ def test_ensembles_are_algorithm_2_and_its_variants():
         ranks = np.array([m.predict(x) for m in members])
         bagging.append(ranks.mean())
         voted.append(votes @ ranks / votes.sum() if votes.any() else ranks.mean())
-        for j in np.flatnonzero(shown[t]):
+        for j in np.repeat(np.arange(N), shown[t]):
             votes[j] += members[j].learn(x, y) == y
-    models = [cls(K, N, tau, SEED) for cls in (OAPBPM, OAPBagging, OAPVoted)]
+    models = [cls(K, N, tau, SEED, sampling=sampling) for cls in (OAPBPM, OAPBagging, OAPVoted)]
     for model, expected in zip(models, (bayes_point, bagging, voted), strict=True):
         np.testing.assert_allclose(model.prequential(X, Y, rounded=False), expected, rtol=1e-12)
     point, bag, vote = models
@@ -169,6 +173,11 @@ def test_members_are_shown_independent_parts_of_the_stream():
     successive = np.corrcoef(shown[:-1].ravel(), shown[1:].ravel())[0, 1]
     assert abs(successive) < 5 / np.sqrt(shown.size)
     assert _shown_to(1.0).all()
+    often = _shown_to(1.0, 4000, 6, poisson=True)
+    assert often.mean() == pytest.approx(1.0, abs=0.03)
+    assert often.var() == pytest.approx(1.0, abs=0.06)
+    with pytest.raises(ValueError, match="`sampling` is 'often'; choose 'bernoulli' or 'poisson'"):
+        OAPBagging(K).set_params(sampling="often").partial_fit(X, Y)
 
 
 # --- What Crammer and Singer prove ------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -11,6 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
@@ -41,9 +43,12 @@ class ConeRank(ListEstimator):
         Number K of vectors that span the cone.
     method : {"exact", "sg", "eg"}, default "exact"
         Alternating minimisation, or the paper's stochastic or exponentiated gradients.
-    fold_in : {"projection", "printed"}, default "projection"
+    fold_in : {"projection", "printed", "linear"}, default "projection"
         How "sg" finds the weights: by projection onto the simplex, or by the printed step, which
-        does not reach the minimum.
+        does not reach the minimum. "linear" is for "eg", its step without the exponential.
+    sums : tuple of two floats, optional
+        Least and largest sum of a difference's weights, for the original form (9): atoms then have
+        the length `bound`. For "exact", and for "sg" by projection; by default the sum is 1.
     ridge : {"held-out"} or float, default "held-out"
         Ridge tau of the score's direction ``U (U'U + tau I)^-1 1``: that with the least pairwise
         error on queries held out, or a number; 0 is as printed. Which queries are held out
@@ -56,9 +61,9 @@ class ConeRank(ListEstimator):
         Largest length of an atom; twice `rho` by default.
     learning_rate : float, optional
         Of "sg" and "eg"; .001 and .005 by default, as in the paper.
-    num_iterations : int, default 10
-        Iterations of "exact", or passes over the queries of the others. More fit better, and do
-        not rank better.
+    num_iterations : int, optional
+        Iterations of "exact", or passes over the queries of the others; by default 10, and 100 of
+        "sg", whose steps are small. More iterations of "exact" fit better, and do not rank better.
     standardize : bool, default True
         Whether to divide each feature by its standard deviation over the items of `fit`.
     random_state : int, RandomState instance or None, default 0
@@ -96,14 +101,15 @@ class ConeRank(ListEstimator):
         *,
         num_atoms: int = 10,
         method: Literal["exact", "sg", "eg"] = "exact",
-        fold_in: Literal["projection", "printed"] = "projection",
+        fold_in: Literal["projection", "printed", "linear"] = "projection",
         ridge: float | Literal["held-out"] = "held-out",
         rho: float | None = None,
         alpha: float = 1.0,
         bound: float | None = None,
         learning_rate: float | None = None,
-        num_iterations: int = 10,
+        num_iterations: int | None = None,
         standardize: bool = True,
+        sums: tuple[float, float] | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.num_atoms = num_atoms
@@ -116,6 +122,7 @@ class ConeRank(ListEstimator):
         self.learning_rate = learning_rate
         self.num_iterations = num_iterations
         self.standardize = standardize
+        self.sums = sums
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
@@ -146,6 +153,9 @@ class ConeRank(ListEstimator):
         rows = _scaled(rows, scale)
         rho = np.sqrt(rows.shape[1]) if self.rho is None else float(self.rho)
         pairs = ordered_pairs(rows, grades, lists, float(rho), float(self.alpha))
+        self.feature_scale_ = scale
+        if not pairs.z.any():
+            return self._without_differences(rows.shape[1])
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         cone = self._learn(pairs, rho, seed)
         if isinstance(self.ridge, str):
@@ -154,7 +164,6 @@ class ConeRank(ListEstimator):
         else:
             self.ridge_ = float(self.ridge)
         self.atoms_, self.objective_ = cone.atoms, cone.objective
-        self.feature_scale_ = scale
         self.coef_ = direction(cone.atoms, self.ridge_) / scale
         return self
 
@@ -198,12 +207,24 @@ class ConeRank(ListEstimator):
             votes[start : start + size] = (mine[:, None] > mine).sum(axis=1)
         return lists.unsort(votes)
 
+    def _without_differences(self, num_features: int) -> Self:
+        """Score items 0, since none differs from another of its query."""
+        warnings.warn(
+            "X is the same within every list, so that every score is 0; give features that differ",
+            UserWarning,
+            stacklevel=outside(),
+        )
+        self.atoms_, self.coef_ = np.zeros((self.num_atoms, num_features)), np.zeros(num_features)
+        self.ridge_, self.objective_ = 0.0, 0.0
+        return self
+
     def _learn(self, pairs: Pairs, rho: float, seed: int) -> Cone:
         rng = np.random.default_rng(seed)
         bound = 2.0 * rho if self.bound is None else float(self.bound)
         atoms = random_atoms(self.num_atoms, pairs.z.shape[1], bound, rng)
+        passes = self.num_iterations or (100 if self.method == "sg" else 10)
         if self.method == "exact":
-            return fit_exact(pairs, atoms, bound, num_iterations=self.num_iterations)
+            return fit_exact(pairs, atoms, bound, num_iterations=passes, sums=self.sums)
         usual = 0.001 if self.method == "sg" else 0.005
         return fit_gradient(
             pairs,
@@ -213,7 +234,8 @@ class ConeRank(ListEstimator):
             method=self.method,
             fold_in=self.fold_in,
             rate=usual if self.learning_rate is None else float(self.learning_rate),
-            num_epochs=self.num_iterations,
+            num_epochs=passes,
+            sums=self.sums,
         )
 
     def _held_out_share(
@@ -238,11 +260,17 @@ class ConeRank(ListEstimator):
     def _check_options(self) -> None:
         """Refuse options that are out of range."""
         check_count(self.num_atoms, "num_atoms")
-        check_count(self.num_iterations, "num_iterations")
-        choices = {"method": ("exact", "sg", "eg"), "fold_in": ("projection", "printed")}
+        if self.num_iterations is not None:
+            check_count(self.num_iterations, "num_iterations")
+        folds = ("projection", "printed", "linear")
+        choices = {"method": ("exact", "sg", "eg"), "fold_in": folds}
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {known}")
+        if (self.fold_in == "linear") and self.method != "eg":
+            raise ValueError(f"fold_in is 'linear' and method {self.method!r}; pass method='eg'")
+        if self.sums is not None:
+            self._check_sums()
         for name in ("rho", "alpha", "bound", "learning_rate"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, Real) and 0.0 < float(value) < np.inf):
@@ -251,6 +279,17 @@ class ConeRank(ListEstimator):
             isinstance(self.ridge, Real) and 0.0 <= float(self.ridge) < np.inf
         ):
             raise ValueError(f"ridge is {self.ridge!r}; pass 'held-out' or a number from 0 on")
+
+    def _check_sums(self) -> None:
+        """Refuse bounds of sums that are none, and methods that keep sums of one."""
+        try:
+            low, high = (float(part) for part in self.sums or ())
+        except (TypeError, ValueError):
+            low, high = np.nan, np.nan
+        if not (0.0 <= low <= high and high > 0.0):
+            raise ValueError(f"sums is {self.sums!r}; pass two numbers, 0 <= least <= largest")
+        if self.method == "eg" or (self.method == "sg" and self.fold_in == "printed"):
+            raise ValueError("sums needs method='exact', or 'sg' with fold_in='projection'")
 
 
 def _mean_eigenvalue(atoms: Array) -> float:

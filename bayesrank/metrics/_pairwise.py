@@ -92,6 +92,7 @@ def k_partite_error(
     labels: ArrayLike,
     alpha: float = 0.0,
     *,
+    strict: bool = False,
     query: ArrayLike | None = None,
     where: ArrayLike | None = None,
     **options: Unpack[Options],
@@ -109,6 +110,9 @@ def k_partite_error(
         that does not occur still lies between its neighbours.
     alpha
         0 counts all mistakes alike, 1 by the distance of the ratings.
+    strict
+        Whether a tie of unlike ratings counts whole, as in the loss of the paper's footnote, and
+        not one half.
 
     Returns
     -------
@@ -124,11 +128,11 @@ def k_partite_error(
         raise ValueError(f"alpha must not be below zero, got {alpha}; 0 counts pairs alike")
 
     def kernel(lists: Lists) -> Array:
-        if alpha == 0:
+        if alpha == 0 and not strict:
             return _pairwise_error(lists)
         levels = lists.levels or ()
         pairs = sum(lists.total(lists.label == level) ** 2 for level in levels)
-        loss = lists.total(item_losses(lists, levels, alpha)) / 2
+        loss = lists.total(item_losses(lists, levels, alpha, 1.0 if strict else 0.5)) / 2
         return ratio(loss, (lists.size**2 - pairs) / 2)
 
     return per_query(kernel, scores, labels, query=query, where=where, kind="level", **options)

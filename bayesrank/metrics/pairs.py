@@ -64,16 +64,17 @@ def _tied(lists: Lists, new_run: Array, ids: Array) -> Array:
     return lists.total(index - first, ids)
 
 
-def item_losses(lists: Lists, levels: tuple[float, ...], alpha: float) -> Array:
+def item_losses(lists: Lists, levels: tuple[float, ...], alpha: float, tied: float = 0.5) -> Array:
     """Sum of ``|m - l|**alpha`` over the pairs that go wrong for each item, shape ``(items,)``.
 
-    A tied pair counts one half. Every pair shows up in both of its items.
+    A tied pair counts `tied`. Every pair shows up in both of its items.
     """
     loss = np.zeros(lists.label.shape)
     for level in levels:
         member = (lists.label == level) * 1.0
-        above = lists.before(member) + (0.0 if lists.tie_free else lists.within(member) / 2)
-        below = lists.total(member)[lists.list_id] - above
+        ties = np.zeros(1) if lists.tie_free else lists.within(member)
+        above = lists.before(member) + tied * ties
+        below = lists.total(member)[lists.list_id] - above + (2.0 * tied - 1.0) * ties
         gap = lists.label - level
         wrong = np.where(gap > 0, above, below)
         weight = np.where(gap != 0, abs(np.where(gap != 0, gap, 1.0)) ** alpha, 0.0)

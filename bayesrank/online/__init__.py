@@ -19,10 +19,14 @@ learner                predicts by
 ``OnlineBayesPoint``   a Gaussian belief about weights and thresholds: also probabilities of levels
 ====================== ==========================================================================
 
-``CalibratedPerceptron`` learns rankings of relevant labels, and not levels.
+``CalibratedPerceptron`` learns rankings of relevant labels, or any `LabelConstraints`, and not
+levels; `expand_constraints` makes of these binary examples for any linear learner.
 """
 
 from bayesrank.online._calibrated import CalibratedPerceptron as CalibratedPerceptron
+from bayesrank.online._constraints import LabelConstraints as LabelConstraints
+from bayesrank.online._constraints import constraint_loss as constraint_loss
+from bayesrank.online._constraints import expand_constraints as expand_constraints
 from bayesrank.online._features import polynomial_features as polynomial_features
 from bayesrank.online._loss import rank_loss as rank_loss
 from bayesrank.online._loss import round_levels as round_levels
@@ -38,6 +42,7 @@ from bayesrank.online.bayes_point import OnlineBayesPoint as OnlineBayesPoint
 
 __all__ = [
     "CalibratedPerceptron",
+    "LabelConstraints",
     "OAPBPM",
     "OAPBagging",
     "OAPVoted",
@@ -46,6 +51,8 @@ __all__ = [
     "SyntheticStream",
     "VotedPRank",
     "WidrowHoff",
+    "constraint_loss",
+    "expand_constraints",
     "polynomial_features",
     "rank_loss",
     "round_levels",

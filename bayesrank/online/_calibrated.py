@@ -14,12 +14,14 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
+from bayesrank.online._constraints import LabelConstraints, tabulate
 from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_names, check_rows
 
 __all__ = ["CalibratedPerceptron"]
 
 Array = NDArray[np.float64]
+_LabelTarget = Sequence[int] | NDArray[Any] | LabelConstraints
 
 # Sizes of the blocks that a chunk is cut into, each compiled once.
 _SIZES = (4096, 256, 16)
@@ -94,7 +96,7 @@ class CalibratedPerceptron(SavedLearner):
         self.relevant = relevant
         self.loss = loss
 
-    def fit(self, X: ArrayLike, y: Iterable[Sequence[int] | NDArray[Any]]) -> Self:
+    def fit(self, X: ArrayLike, y: Iterable[_LabelTarget]) -> Self:
         """Forget everything, then learn these examples in their order, as `partial_fit` does.
 
         Parameters
@@ -112,7 +114,7 @@ class CalibratedPerceptron(SavedLearner):
         self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: Iterable[Sequence[int] | NDArray[Any]]) -> Self:
+    def partial_fit(self, X: ArrayLike, y: Iterable[_LabelTarget]) -> Self:
         """Learn the next examples of the stream; a chunk that cannot be used changes nothing.
 
         Parameters
@@ -121,7 +123,9 @@ class CalibratedPerceptron(SavedLearner):
             Features.
         y : sequence of length n
             Of each example, the numbers of its relevant labels, best first, from 0 to c - 1; none
-            is a target, too. As an array of integers (n, l), -1 stands for no label.
+            is a target, too. As an array of integers (n, l), -1 stands for no label. Or of each a
+            `LabelConstraints`: then the loss is the share of its constraints that do not hold,
+            `constraint_loss`, and `pairs`, `relevant` and `loss` do not matter.
 
         Returns
         -------
@@ -137,11 +141,11 @@ class CalibratedPerceptron(SavedLearner):
         options = self._check_options()
         names = check_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
-        places = _places(y, len(rows), self.num_labels)
+        targets = _targets(y, len(rows), self.num_labels)
         with jax.enable_x64(True):
             state = self.state_ if started else self._init_state(rows.shape[1])
             weights, updates = jnp.asarray(state.weights), int(state.updates)
-            for block in _blocks(rows, places):
+            for block in _blocks(rows, targets):
                 weights, moved = _learn(options, weights, block)
                 updates += int(moved)
             learned = np.asarray(weights)
@@ -246,12 +250,25 @@ class _Constraints(NamedTuple):
     loss: str
 
 
-class _RankedBlock(NamedTuple):
-    """Examples (B, d), places of the alternatives in their targets (B, c + 1), and which count."""
+class _LabelBlock(NamedTuple):
+    """Examples (B, d), their targets as `_targets` has them, and which examples count."""
 
     X: Any
-    places: Any
+    targets: Any
     used: Any
+
+
+def _targets(y: Any, count: int, num_labels: int) -> tuple[NDArray[Any], ...]:
+    """Places of the alternatives in rankings, or tables of constraints."""
+    general = [isinstance(row, LabelConstraints) for row in y] if np.iterable(y) else []
+    if not any(general):
+        return (_places(y, count, num_labels),)
+    if not all(general) or len(general) != count:
+        raise ValueError(
+            f"`y` has {sum(general)} LabelConstraints among {len(general)} entries; pass one for "
+            f"each of the {count} rows."
+        )
+    return tuple(tabulate(list(y), num_labels))
 
 
 def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
@@ -285,37 +302,40 @@ def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
     return places
 
 
-def _blocks(X: Array, places: NDArray[np.int64]) -> Iterable[_RankedBlock]:
+def _blocks(X: Array, targets: tuple[NDArray[Any], ...]) -> Iterable[_LabelBlock]:
     """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
     start = 0
     while start < len(X):
         left = len(X) - start
         size = next((size for size in _SIZES if 2 * left > size), _SIZES[-1])
-        rows, targets = X[start : start + size], places[start : start + size]
-        spare = size - len(rows)
-        yield _RankedBlock(
-            np.pad(rows, ((0, spare), (0, 0))),
-            np.pad(targets, ((0, spare), (0, 0))),
-            np.arange(size) < len(rows),
+        count = min(left, size)
+        X_block, *parts = (
+            np.pad(part[start : start + size], ((0, size - count),) + ((0, 0),) * (part.ndim - 1))
+            for part in (X, *targets)
         )
+        yield _LabelBlock(X_block, tuple(parts), np.arange(size) < count)
         start += size
 
 
 @partial(jax.jit, static_argnums=0)
 def _learn(
-    options: _Constraints, weights: JaxArray, block: _RankedBlock
+    options: _Constraints, weights: JaxArray, block: _LabelBlock
 ) -> tuple[JaxArray, JaxArray]:
     """Learn a block; also count the examples that changed the weights."""
 
     def step(weights: JaxArray, example: Any) -> tuple[JaxArray, JaxArray]:
-        x, places, used = example
+        x, targets, used = example
         utility = weights @ x
-        loss = _loss(options.loss, _predicted(utility), places)
-        beta, count = _violations(options, utility, places)
+        if len(targets) > 1:  # of constraints
+            beta, count = _broken(utility, *targets)
+            loss = count / jnp.maximum(sum(jnp.sum(part) for part in targets), 1)
+        else:
+            loss = _loss(options.loss, _predicted(utility), targets[0])
+            beta, count = _violations(options, utility, targets[0])
         rate = jnp.where(used & (count > 0), loss / jnp.maximum(count, 1), 0.0)
         return weights + rate * beta[:, None] * x, rate > 0
 
-    weights, moved = lax.scan(step, weights, tuple(jnp.asarray(part) for part in block))
+    weights, moved = lax.scan(step, weights, jax.tree.map(jnp.asarray, tuple(block)))
     return weights, jnp.sum(moved)
 
 
@@ -350,7 +370,14 @@ def _violations(
     ordered = (gap == 1) if options.adjacent else (gap > 0)
     wanted = ordered & relevant[:, None] & relevant
     wanted |= upper[:, None] & irrelevant
-    broken = wanted & (utility[:, None] <= utility)
-    low, high = upper & (utility <= 0), irrelevant & (utility >= 0)
+    return _broken(utility, wanted, upper, irrelevant)
+
+
+def _broken(
+    utility: JaxArray, pairs: JaxArray, above: JaxArray, below: JaxArray
+) -> tuple[JaxArray, JaxArray]:
+    """As `_violations`, of constraints that stand in tables (c, c), (c,) and (c,)."""
+    broken = pairs & (utility[:, None] <= utility)
+    low, high = above & (utility <= 0), below & (utility >= 0)
     beta = broken.sum(1) - broken.sum(0) + low.astype(int) - high
     return beta, jnp.sum(broken) + jnp.sum(low) + jnp.sum(high)

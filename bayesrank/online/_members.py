@@ -79,7 +79,7 @@ def init_members(num_members: int, num_levels: int, num_features: int, budget: i
     )
 
 
-@partial(jax.jit, static_argnames="keep_weights")
+@partial(jax.jit, static_argnames=("keep_weights", "poisson"))
 def learn_block(
     members: Members,
     X: ArrayLike,
@@ -90,20 +90,22 @@ def learn_block(
     kernel: Kernel | None = None,
     *,
     keep_weights: bool = False,
+    poisson: bool = False,
 ) -> tuple[Members, Records]:
     """Show a block (B, d) and its levels (B,), of which `count` are used, to the members in turn.
 
-    Each member is shown an example with probability `tau`. Without a kernel it is the linear form,
+    Each member is shown an example with probability `tau`, or `poisson`: as often as a Poisson
+    variable of mean `tau` says, one time after the other. Without a kernel it is the linear form,
     where `keep_weights` records the weights. Blocks of one shape share compiled code.
     """
     X, y = jnp.asarray(X), jnp.asarray(y)
     there = jnp.arange(X.shape[0]) < count
-    shown = _shown(seed, members.seen, X.shape[0], members.votes.shape[0], tau) & there[:, None]
+    shape = (X.shape[0], members.votes.shape[0])
+    shown = jnp.where(there[:, None], _shown(seed, members.seen, shape, tau, poisson), 0)
     kept = members.weights.shape[0] if keep_weights else 0
     all_changes = jax.vmap(prank_change, in_axes=(0, 1, None), out_axes=Change(0, 1, 0))
 
-    def turn(members: Members, example: tuple[Array, ...]) -> tuple[Members, Records]:
-        x, level, present, shown = example
+    def show(members: Members, x: Array, level: Array, present: Any, shown: Array) -> Any:
         store = Store(members.support, members.stamps)
         row = x if kernel is None else kernel_row(kernel, store, x)
         scores = row @ members.weights
@@ -120,19 +122,32 @@ def learn_block(
             after = _stored(after, x, steps, jnp.any(shown & ~correct))
         return after, Records(scores, members.thresholds, members.votes, members.weights[:kept])
 
+    def turn(members: Members, example: tuple[Array, ...]) -> tuple[Members, Records]:
+        x, level, present, times = example
+        after, records = show(members, x, level, present, times > 0)
+        if poisson:
+            after = lax.fori_loop(
+                1, jnp.max(times), lambda k, one: show(one, x, level, 0, times > k)[0], after
+            )
+        return after, records
+
     return lax.scan(turn, members, (X, y, there, shown))
 
 
-def _shown(seed: ArrayLike, seen: Array, size: int, num_members: int, tau: ArrayLike) -> Array:
-    """Draw which examples each member is shown, shape (size, N)."""
+def _shown(
+    seed: ArrayLike, seen: Array, shape: tuple[int, int], tau: ArrayLike, poisson: bool
+) -> Array:
+    """Draw how often each member is shown each example, shape (size, N)."""
     key = random.key(jnp.asarray(seed), impl="threefry2x32")
 
     def draw(number: Array) -> Array:
         high = (number >> 32).astype(jnp.uint32)
         own = random.fold_in(random.fold_in(key, high), number.astype(jnp.uint32))
-        return random.uniform(own, (num_members,)) < tau
+        if poisson:
+            return random.poisson(own, tau, shape[1:])
+        return (random.uniform(own, shape[1:]) < tau).astype(int)
 
-    return jax.vmap(draw)(seen + jnp.arange(size))
+    return jax.vmap(draw)(seen + jnp.arange(shape[0]))
 
 
 def _stored(members: Members, x: Array, steps: Array, learned: Array) -> Members:

@@ -1,5 +1,7 @@
 """PRank, and ensembles of it: Bayes point, bagging and voting."""
 
+from typing import Literal
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
@@ -18,11 +20,14 @@ class PerceptronRanker(KernelRanker):
 
     num_members: int = 1
     tau: float = 1.0
+    sampling: str = "bernoulli"
     seed: int = 0
 
     def _init_state(self, num_features: int) -> Members:
         num_members = check_count(self.num_members, "num_members")
         check_share(self.tau, "tau")
+        if self.sampling not in ("bernoulli", "poisson"):
+            raise ValueError(f"`sampling` is {self.sampling!r}; choose 'bernoulli' or 'poisson'.")
         check_count(self.seed, "seed", 0)
         slots = self._slots(num_features)
         width = num_features if slots else self._width(num_features)
@@ -35,6 +40,7 @@ class PerceptronRanker(KernelRanker):
             np.int64(self.seed),
             np.float64(self.tau),
             self.kernel if state.support.shape[0] else None,
+            poisson=self.sampling == "poisson",
         )
 
     def _record_width(self, num_features: int) -> int:
@@ -162,6 +168,8 @@ class PRank(_OneRule):
 class _Ensemble(PerceptronRanker):
     """Options of the ensembles."""
 
+    _unstated = frozenset({"sampling='bernoulli'"})
+
     def __init__(
         self,
         num_levels: int,
@@ -169,12 +177,14 @@ class _Ensemble(PerceptronRanker):
         tau: float = 0.3,
         seed: int = 0,
         *,
+        sampling: Literal["bernoulli", "poisson"] = "bernoulli",
         kernel: Kernel | None = None,
         budget: int = 1000,
     ) -> None:
         self.num_levels = num_levels
         self.num_members = num_members
         self.tau = tau
+        self.sampling = sampling
         self.seed = seed
         self.kernel = kernel
         self.budget = budget
@@ -197,6 +207,9 @@ class OAPBPM(_OneRule, _Ensemble):
         and the more examples they need.
     seed : int, default 0
         Seed of what each member is shown.
+    sampling : {"bernoulli", "poisson"}, default "bernoulli"
+        Whether a member is shown an example once or not at all, as in the paper, or as often as a
+        Poisson variable of mean `tau` says; Oza's online bagging is "poisson" with ``tau=1.0``.
     kernel : Kernel, optional
         A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
         monomials than `budget` is used through explicit features, which is exact and cheaper.
@@ -225,7 +238,7 @@ class OAPBPM(_OneRule, _Ensemble):
 
 
 class OAPBagging(_ManyRules, _Ensemble):
-    """Bagging of online PRanks: the average of their ranks.
+    """Bagging of online PRanks: the average of their ranks; Oza's with ``sampling="poisson"``.
 
     The average is a real number: see ``rounded`` in `predict`. Parameters, and the paper, are those
     of `OAPBPM`; ``coef_`` and ``thresholds_`` have a row for each member.

@@ -30,6 +30,8 @@ class SavedLearner(BaseEstimator, ABC):
     feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
     # Options in older files that are always so now.
     _implied: ClassVar[frozenset[str]] = frozenset()
+    # Options that older files do not have, as they were before.
+    _unstated: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def _init_state(self, num_features: int) -> Any:
@@ -91,6 +93,8 @@ class SavedLearner(BaseEstimator, ABC):
         self._check_options()
         saved = read_state(path, _OWNER, {_KIND: _checked})
         there, here = _parts(saved["learner"]) - self._implied, _parts(self._signature())
+        stated = {part.partition("=")[0] for part in there}
+        there |= {part for part in self._unstated if part.partition("=")[0] not in stated}
         if there != here:
             raise ValueError(
                 f"{path} was saved by one with {_join(there - here)}, and this has "

@@ -7,7 +7,9 @@ from bayesrank.solvers.cone_rank.fit import fit_gradient as fit_gradient
 from bayesrank.solvers.cone_rank.fit import objective as objective
 from bayesrank.solvers.cone_rank.fit import random_atoms as random_atoms
 from bayesrank.solvers.cone_rank.fold_in import eg_fold_in as eg_fold_in
+from bayesrank.solvers.cone_rank.fold_in import linear_eg_fold_in as linear_eg_fold_in
 from bayesrank.solvers.cone_rank.fold_in import printed_fold_in as printed_fold_in
+from bayesrank.solvers.cone_rank.fold_in import project_cone as project_cone
 from bayesrank.solvers.cone_rank.fold_in import project_simplex as project_simplex
 from bayesrank.solvers.cone_rank.fold_in import projection_fold_in as projection_fold_in
 from bayesrank.solvers.cone_rank.pairs import Pairs as Pairs
@@ -23,10 +25,12 @@ __all__ = [
     "eg_fold_in",
     "fit_exact",
     "fit_gradient",
+    "linear_eg_fold_in",
     "normalised",
     "objective",
     "ordered_pairs",
     "printed_fold_in",
+    "project_cone",
     "project_simplex",
     "projection_fold_in",
     "random_atoms",

@@ -1,7 +1,8 @@
 """Learning the cone: alternating minimisation, and the paper's two gradient methods.
 
 Minimise ``sum_j a_j |z_j - w_j U|^2 + penalty |U|^2`` over atoms U (rows, no longer than a bound)
-and weights w_j on the simplex.
+and weights w_j on the simplex. That is the paper's relaxation (18). In its original form (9) atoms
+have the length of the bound, and a difference's weights are not negative and have a sum in a range.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.solvers.cone_rank.fold_in import (
+    SumRange,
     eg_fold_in,
+    linear_eg_fold_in,
     printed_fold_in,
     projection_fold_in,
 )
@@ -78,6 +81,7 @@ def fit_exact(
     penalty: float = 0.0,
     num_iterations: int = 100,
     tol: float = 1e-6,
+    sums: SumRange | None = None,
 ) -> Cone:
     """Alternate between the weights, by projected gradients, and the atoms, one after the other.
 
@@ -97,15 +101,21 @@ def fit_exact(
         Of the atoms' squares.
     num_iterations, tol
         Iterations, and the relative gain of one below which to stop.
+    sums
+        Least and largest sum of a difference's weights, for the original form (9); the sum may be
+        from 0 to infinity, and then the weights are those of the cone's projection (1).
     """
     a, z = pairs.weight, pairs.z
-    weights = np.full((len(z), len(atoms)), 1.0 / len(atoms))
+    if sums is not None:
+        atoms = _on_sphere(atoms, bound)
+    weights = np.full((len(z), len(atoms)), (1.0 if sums is None else sums[0]) / len(atoms))
     best = np.inf
     for _ in range(num_iterations):
-        weights = projection_fold_in(atoms @ atoms.T, z @ atoms.T, weights, _INNER)
+        products = (atoms @ atoms.T, z @ atoms.T)
+        weights = projection_fold_in(*products, weights, _INNER, sums=sums or (1.0, 1.0))
         moments, target = (weights * a[:, None]).T @ weights, (weights * a[:, None]).T @ z
         for _ in range(3):
-            atoms = _update_atoms(atoms, moments, target, bound, penalty)
+            atoms = _update_atoms(atoms, moments, target, bound, penalty, sums is not None)
         value = objective(atoms, weights, z, a, penalty)
         if value > best * (1.0 - tol):
             best = value
@@ -115,16 +125,16 @@ def fit_exact(
 
 
 def _update_atoms(
-    atoms: Array, moments: Array, target: Array, bound: float, penalty: float
+    atoms: Array, moments: Array, target: Array, bound: float, penalty: float, sphere: bool
 ) -> Array:
     """One exact update of each atom in turn."""
-    atoms = atoms.copy()
+    atoms, keep = atoms.copy(), _on_sphere if sphere else _within
     for k in range(len(atoms)):
         curvature = moments[k, k] + penalty
         if curvature <= 0.0:
             continue  # no difference uses it
         rest = target[k] - moments[k] @ atoms + moments[k, k] * atoms[k]
-        atoms[k] = _within((rest / curvature)[None], bound)[0]
+        atoms[k] = keep((rest / curvature)[None], bound)[0]
     return atoms
 
 
@@ -139,6 +149,7 @@ def fit_gradient(
     rate: float = 1e-3,
     num_epochs: int = 20,
     num_inner: int = 20,
+    sums: SumRange | None = None,
 ) -> Cone:
     """Algorithm 1: stochastic steps, one list at a time; EG where `method` says so.
 
@@ -146,16 +157,18 @@ def fit_gradient(
     """
     starts = np.flatnonzero(np.r_[True, np.diff(pairs.lists) != 0])
     blocks = np.split(np.arange(len(pairs.z)), starts[1:])
+    keep = _within if sums is None else _on_sphere
     for _ in range(num_epochs):
         for number in rng.permutation(len(blocks)):
             rows = blocks[number]
             z, phi = pairs.z[rows], pairs.phi[rows]
             weights = rng.dirichlet(np.ones(len(atoms)), len(rows))
-            weights = _fold(atoms, z, phi, weights, method, fold_in, rate, num_inner)
+            weights = _fold(atoms, z, phi, weights, method, fold_in, rate, num_inner, sums)
             residual = (z - weights @ atoms) * (phi / len(rows))[:, None]
-            atoms = _within(atoms + 2.0 * rate * weights.T @ residual, bound)
+            atoms = keep(atoms + 2.0 * rate * weights.T @ residual, bound)
     uniform = np.full((len(pairs.z), len(atoms)), 1.0 / len(atoms))
-    weights = projection_fold_in(atoms @ atoms.T, pairs.z @ atoms.T, uniform, 200)
+    products = (atoms @ atoms.T, pairs.z @ atoms.T)
+    weights = projection_fold_in(*products, uniform, 200, sums=sums or (1.0, 1.0))
     return Cone(atoms, weights, objective(atoms, weights, pairs.z, pairs.weight))
 
 
@@ -168,16 +181,29 @@ def _fold(
     fold_in: str,
     rate: float,
     num_inner: int,
+    sums: SumRange | None,
 ) -> Array:
     G, B = atoms @ atoms.T, z @ atoms.T
+    if fold_in == "linear":
+        return linear_eg_fold_in(G, B, weights, rate * phi, num_inner)
     if method == "eg":
         return eg_fold_in(G, B, weights, rate * phi, num_inner)
     if fold_in == "printed":
         return printed_fold_in(G, B, weights, rate * phi, num_inner)
-    return projection_fold_in(G, B, weights, num_inner)
+    return projection_fold_in(G, B, weights, num_inner, sums=sums or (1.0, 1.0))
 
 
 def _within(atoms: Array, bound: float) -> Array:
     """Shorten what is longer than the bound."""
     norm = np.linalg.norm(atoms, axis=1, keepdims=True)
     return atoms * np.where(norm > bound, bound / np.maximum(norm, 1e-300), 1.0)
+
+
+def _on_sphere(atoms: Array, bound: float) -> Array:
+    """Give every atom the length of the bound; one without a direction gets the first axis."""
+    norm = np.linalg.norm(atoms, axis=1, keepdims=True)
+    return (
+        bound
+        * np.where(norm > 0.0, atoms, np.eye(1, atoms.shape[1]))
+        / np.where(norm > 0.0, norm, 1.0)
+    )

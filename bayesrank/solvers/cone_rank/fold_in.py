@@ -12,26 +12,66 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
-__all__ = ["eg_fold_in", "printed_fold_in", "project_simplex", "projection_fold_in"]
+__all__ = [
+    "eg_fold_in",
+    "linear_eg_fold_in",
+    "printed_fold_in",
+    "project_cone",
+    "project_simplex",
+    "projection_fold_in",
+]
 
 Array = NDArray[np.float64]
+SumRange = tuple[float, float]
 
 
-def project_simplex(values: Array) -> Array:
-    """Nearest point of the simplex to each row, shape (J, K)."""
+def project_cone(atoms: Array, z: Array) -> tuple[Array, Array]:
+    """Equation (1): the nearest points of the cone that the atoms span, and their weights.
+
+    Parameters
+    ----------
+    atoms
+        Shape (K, N).
+    z
+        Differences, shape (J, N).
+
+    Returns
+    -------
+    tuple of ndarray
+        Points, shape (J, N), and weights that are not negative, shape (J, K).
+    """
+    weights = np.array([nnls(atoms.T, row)[0] for row in z]).reshape(len(z), len(atoms))
+    return weights @ atoms, weights
+
+
+def project_simplex(values: Array, total: float | Array = 1.0) -> Array:
+    """Nearest point of the simplex of this sum to each row, shape (J, K)."""
     ordered = -np.sort(-values, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, values.shape[1] + 1)
+    excess = (np.cumsum(ordered, axis=1) - total) / np.arange(1, values.shape[1] + 1)
     count = (ordered > excess).sum(axis=1)
     return np.maximum(values - excess[np.arange(len(values)), count - 1][:, None], 0.0)
 
 
-def projection_fold_in(G: Array, B: Array, W: Array, num_steps: int, tol: float = 0.0) -> Array:
+def project_sums(values: Array, sums: SumRange) -> Array:
+    """Nearest weights that are not negative and whose sum is within these bounds."""
+    out = np.maximum(values, 0.0)
+    total = np.clip(out.sum(axis=1), *sums)
+    outside = total != out.sum(axis=1)
+    if outside.any():
+        out[outside] = project_simplex(values[outside], total[outside, None])
+    return out
+
+
+def projection_fold_in(
+    G: Array, B: Array, W: Array, num_steps: int, tol: float = 0.0, sums: SumRange = (1.0, 1.0)
+) -> Array:
     """Accelerated projected gradient; stops where no weight moves by more than `tol`."""
     step = 1.0 / max(np.linalg.eigvalsh(G)[-1], 1e-300)
     ahead, momentum = W, 1.0
     for _ in range(num_steps):
-        new = project_simplex(ahead - step * (ahead @ G - B))
+        new = project_sums(ahead - step * (ahead @ G - B), sums)
         if tol and np.abs(new - ahead).max() <= tol:
             return new
         uphill = ((ahead - new) * (new - W)).sum() > 0.0
@@ -56,4 +96,24 @@ def eg_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -> Arr
         exponent = np.log(np.maximum(W, 1e-300)) - rate[:, None] * 2.0 * (W @ G - B)
         W = np.exp(exponent - exponent.max(axis=1, keepdims=True))
         W /= W.sum(axis=1, keepdims=True)
+    return W
+
+
+def linear_eg_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -> Array:
+    """EG without the exponential (section 4.2): the sum of the weights stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If a step is so large that a weight would be negative.
+    """
+    for _ in range(num_steps):
+        gradient = 2.0 * (W @ G - B)
+        slope = gradient - (W * gradient).sum(axis=1, keepdims=True)
+        W = W * (1.0 - rate[:, None] * slope)
+        if (W < 0.0).any():
+            raise ValueError(
+                "learning_rate is too large for fold_in='linear', a weight turns negative; pass a "
+                "smaller one"
+            )
     return W
