@@ -13,17 +13,22 @@ from rich.console import Console
 from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.steps import Steps
 from bayesrank.cli.tables import legend, ranking_cells, ranking_table, ranking_titles
-from bayesrank.cli.trust import _enough
+from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import conclusion, elo_per_skill, win_chance
+from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import count_records, summarize
+
+
+def _printed(table) -> str:
+    file = io.StringIO()
+    Console(file=file, width=120).print(table)
+    return file.getvalue()
 
 
 def _render(n: int, rows: int) -> list[str]:
     draws = -np.arange(n) + 0.3 * np.random.default_rng(0).standard_normal((2000, n))
-    console = Console(file=io.StringIO(), width=120)
-    console.print(ranking_table(summarize(draws, names=[f"item {i}" for i in range(n)]), rows))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
+    summary = summarize(draws, names=[f"item {i}" for i in range(n)])
+    return _printed(ranking_table(summary, rows)).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -82,14 +87,8 @@ def test_components_stand_below_each_other_and_are_not_compared():
     draws = np.random.default_rng(0).standard_normal((500, 5)) + [4.0, 2.0, 0.0, 9.0, 5.0]
     component = np.array([0, 0, 0, 1, 2])
     rows = _cells(summarize(draws, list("abcde"), components=component))
-    got = [(row["Component"], row["Rank"], row["Item"]) for row in rows]
-    assert got == [
-        ("1", "1", "a"),
-        ("1", "2", "b"),
-        ("1", "3", "c"),
-        ("2", "1", "d"),
-        ("3", "1", "e"),
-    ]
+    got = ["".join(row[title] for title in ("Component", "Rank", "Item")) for row in rows]
+    assert got == ["11a", "12b", "13c", "21d", "31e"]
     for row in rows[3:]:
         assert [row["P(best)"], row["P(> next)"], row["90% ranks"]] == ["-", "-", "- *"]
     assert rows[2]["P(> next)"] == "-"
@@ -144,10 +143,8 @@ def test_a_skill_of_nearly_nothing_has_no_minus():
     draws = np.array([[1.0, 1e-17, -1.0], [1.5, -1e-15, -1.5]])
     rows = _cells(summarize(draws, list("abc")))
     assert [row["Skill ± sd"][:5] for row in rows] == ["+1.25", "+0.00", "-1.25"]
-    console = Console(file=io.StringIO(), width=120)
-    console.print(leaders_table(summarize(draws, list("abc")), 3, 120))
-    assert isinstance(console.file, io.StringIO)
-    assert re.findall(r"[+-]\d\.\d\d", console.file.getvalue()) == ["+1.25", "+0.00", "-1.25"]
+    printed = _printed(leaders_table(summarize(draws, list("abc")), 3, 120))
+    assert re.findall(r"[+-]\d\.\d\d", printed) == ["+1.25", "+0.00", "-1.25"]
 
 
 def test_one_of_a_thing_is_said_in_the_singular():
@@ -156,8 +153,10 @@ def test_one_of_a_thing_is_said_in_the_singular():
     text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
     assert "Roughly 1 more comparison of the first" in text
     draws = np.random.default_rng(0).standard_normal((2000, 4)) * [0.1, 0.1, 0.1, 9.0]
-    said = _enough(summarize(draws + [3.0, 2.0, 1.0, 0.0])).sentence
-    assert said.startswith("1 of 4 items is provisional: its ranks span more")
+    games = ComparisonData(tuple("abcd"), np.array([[0, 1]]), np.zeros(1, bool))
+    summary = summarize(draws + [3.0, 2.0, 1.0, 0.0])
+    enough, *_ = trust_checks(games, summary, draws, {}, "It was not asked for.")
+    assert enough.sentence.startswith("1 of 4 items is provisional: its ranks span more")
 
 
 def _show(*, terminal: bool, quiet: bool) -> str:
@@ -175,17 +174,15 @@ def _show(*, terminal: bool, quiet: bool) -> str:
     return file.getvalue()
 
 
-def test_progress_in_a_log_is_one_line_a_step():
+def test_progress_in_a_log_on_a_terminal_and_when_quiet():
+    before = warnings.showwarning
     lines = _show(terminal=False, quiet=False).splitlines()
     assert lines == ["Warning: mind this", "Learning [x]: 0.0 s", "Drawing: 0.0 s"]
-
-
-def test_progress_on_a_terminal_has_bars_and_ends_done():
+    assert _show(terminal=False, quiet=True) == "Warning: mind this\n"
     text = _show(terminal=True, quiet=False)
-    assert "Learning [x]" in text
-    assert "Warning: mind this" in text
-    assert text.count("done") >= 2
-    assert "\x1b[" in text
+    assert "Learning [x]" in text and "Warning: mind this" in text
+    assert text.count("done") >= 2 and "\x1b[" in text
+    assert warnings.showwarning is before
 
 
 def test_a_second_block_shows_its_own_steps_only():
@@ -200,10 +197,6 @@ def test_a_second_block_shows_its_own_steps_only():
     assert "Drawing" in file.getvalue()[before:] and "Learning" not in file.getvalue()[before:]
 
 
-def test_quiet_shows_warnings_only():
-    assert _show(terminal=False, quiet=True) == "Warning: mind this\n"
-
-
 def test_letters_that_a_picture_lacks_are_said_once():
     file = io.StringIO()
     with Steps(Console(file=file, width=80), quiet=True).running():
@@ -214,9 +207,3 @@ def test_letters_that_a_picture_lacks_are_said_once():
             figure.savefig(io.BytesIO(), format="png")
     said = "pictures lack some letters of the names, for which the font has no glyphs"
     assert file.getvalue() == f"Warning: {said}\n"
-
-
-def test_warning_display_is_put_back():
-    before = warnings.showwarning
-    _show(terminal=False, quiet=True)
-    assert warnings.showwarning is before

@@ -2,7 +2,6 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ from list_data import graded_lists
 
 from bayesrank import _memory
 from bayesrank._states import read_arrays
-from bayesrank.cli import learn as _learn
 from bayesrank.datasets import DataError, align, read_lists
 from bayesrank.estimators import ConeRank, LambdaRank, RankRLS
 from bayesrank.plots import plot_metrics
@@ -124,11 +122,11 @@ def test_names_of_queries_do_not_command_and_are_quoted(tmp_path, capsys):
     assert list(scores["query"])[0] == "q\r0"
 
 
-def test_scores_that_overflow_are_refused(tmp_path, data):
-    judged = read_lists(_formats(tmp_path, data)[0])
-    model = SimpleNamespace(predict=lambda X: np.full(X.shape[0], np.inf))
-    with pytest.raises(DataError, match="rank.svm: scores overflow; bring the features to"):
-        _learn._judge(tmp_path / "rank.svm", model, judged, 3, 0)
+def test_scores_that_overflow_are_refused(tmp_path, data, monkeypatch, capsys):
+    path = _formats(tmp_path, data)[0]
+    monkeypatch.setattr(RankRLS, "predict", lambda model, X: np.full(X.shape[0], np.inf))
+    assert run("learn", path, "--test", path, "--out", tmp_path / "out", "--quiet") == 2
+    assert "letor.svm: scores overflow; bring the features to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,11 @@
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from cli_run import run
-
-from bayesrank.cli import rate as _rate
-from bayesrank.datasets import RatingData
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +23,14 @@ def results(tmp_path_factory):
     (folder / "ratings.csv").write_text("\n".join(lines))
     items = ["item,size"] + [f"item {k},{k}" for k in range(5)]
     (folder / "items.csv").write_text("\n".join(items))
-    args = [
-        "rate",
-        folder / "ratings.csv",
-        "--items",
-        folder / "items.csv",
-        "--out",
-        folder / "out",
-    ]
+    files = (folder / "ratings.csv", "--items", folder / "items.csv", "--out", folder / "out")
     with (
         redirect_stdout(StringIO()) as said,
         redirect_stderr(StringIO()) as warned,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")
-        code = run(*[*args, "--quiet", "--top", 1, "--iterations", 3])
+        code = run("rate", *files, "--quiet", "--top", 1, "--iterations", 3)
     return folder, code, said.getvalue(), warned.getvalue()
 
 
@@ -72,18 +60,21 @@ def test_what_is_to_be_known_is_said(results):
     assert "give it more --iterations" in warned and warned.count("\n") == 1
 
 
-def test_predictions_that_are_left_out_are_missed(monkeypatch):
-    monkeypatch.setattr(_rate, "_MOST_PREDICTIONS", 5)
-    data = RatingData(("a", "b"), ("x", "y", "z"), np.zeros((1, 2), int), np.ones(1, int))
-    model: Any = SimpleNamespace(items_=data.items, levels_=[1, 2])
-    notes = _rate._notes(data, model, np.zeros((2, 3), bool))
-    assert "6 pairs are not rated, too many for predictions.csv" in " ".join(notes)
+@pytest.mark.filterwarnings("ignore:what users share")
+def test_predictions_that_are_left_out_are_missed(results, tmp_path, monkeypatch, capsys):
+    folder = results[0]
+    monkeypatch.setattr("bayesrank.cli.rate._MOST_PREDICTIONS", 5)
+    files = (folder / "ratings.csv", "--items", folder / "items.csv", "--out", tmp_path / "out")
+    assert run("rate", *files, "--quiet", "--iterations", 3) == 0
+    assert "28 pairs are not rated, too many for predictions.csv" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "predictions.csv").exists()
 
 
-def test_columns_are_the_same_where_all_is_rated():
-    engine = SimpleNamespace(predict_proba=lambda users, items: np.full((len(users), 2), 0.5))
-    model: Any = SimpleNamespace(
-        users_=["a"], items_=["x"], levels_=np.array([1, 2]), result=engine
-    )
-    for pairs in ([], [(0, 0)]):
-        assert list(_rate._rows(model, pairs)) == ["user", "item", "level", "P(1)", "P(2)"]
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:what users share")
+def test_columns_are_the_same_where_all_is_rated(tmp_path):
+    rows = [f"u{user},{item},{1 + (user + item) % 2}" for user in range(4) for item in range(3)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
+    assert run("rate", tmp_path / "r.csv", "--out", tmp_path / "out", "--iterations", 3) == 0
+    predictions = pd.read_csv(tmp_path / "out" / "predictions.csv")
+    assert list(predictions) == ["user", "item", "level", "P(1)", "P(2)"] and predictions.empty

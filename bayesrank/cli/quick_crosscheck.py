@@ -54,7 +54,7 @@ def crosschecked(
 ) -> Crosschecked:
     """Check a result by importance sampling and NUTS."""
     started = time.monotonic()
-    result = _with_distinct_rows(result)
+    result = with_distinct_rows(result)
     with warnings.catch_warnings():  # what they say is in the sentence on the check
         warnings.simplefilter("ignore")
         trust = result.trust
@@ -87,7 +87,7 @@ def _against_nuts(
     from bayesrank.diagnostics import crosscheck
 
     return crosscheck(
-        _heaviest(result) if result.hyperparameters and not full else result,
+        heaviest(result) if result.hyperparameters and not full else result,
         engines=("ep", "nuts"),
         contrast="pairs",
         rng_key=jax.random.key(seed),
@@ -97,7 +97,7 @@ def _against_nuts(
     )
 
 
-def _heaviest(result: Any) -> "EPResult":
+def heaviest(result: Any) -> "EPResult":
     """The component of a mixture that counts most, as what EP returns there."""
     import jax
 
@@ -125,7 +125,7 @@ def _heaviest(result: Any) -> "EPResult":
     )
 
 
-def _with_distinct_rows(result: "Result") -> "Result":
+def with_distinct_rows(result: "Result") -> "Result":
     """The same posterior, of a program that gets equal comparisons as one with a weight."""
     from bayesrank.models import preference_gp, thurstone
 
