@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_run import run
 from rich.cells import cell_len
 from rich.console import Console
 
 from bayesrank.active import Journal, Progress, read_journal
 from bayesrank.active.history import replay
-from bayesrank.cli import main
 from bayesrank.cli.ask_screen import View, draw_screen, shortened
 from bayesrank.datasets import read_comparisons
 from bayesrank.datasets.items import Items
@@ -39,12 +39,15 @@ def items(tmp_path, monkeypatch):
     return path
 
 
-def run(capsys, monkeypatch, lines, *args):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-    with pytest.raises(SystemExit) as exit_:
-        main(["ask", *map(str, args)])
-    out, err = capsys.readouterr()
-    return exit_.value.code, out, err
+@pytest.fixture
+def ask(capsys, monkeypatch):
+    """Run the command on lines of answers: its exit code, output and errors."""
+
+    def call(lines, *args):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        return run("ask", *args), *capsys.readouterr()
+
+    return call
 
 
 def events(path="answers.jsonl"):
@@ -52,9 +55,9 @@ def events(path="answers.jsonl"):
 
 
 @pytest.mark.slow
-def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
+def test_lines_are_answers_and_the_journal_goes_on(items, ask):
     lines = ["1", "what?", "2", "s", "u", "u", "q"]
-    code, out, _ = run(capsys, monkeypatch, lines, items, "--question", "Which wakes you?")
+    code, out, _ = ask(lines, items, "--question", "Which wakes you?")
     assert code == 0
     (only,) = events()
     assert only.kind == "answer" and only.judge is None
@@ -76,17 +79,17 @@ def test_lines_are_answers_and_the_journal_goes_on(items, capsys, monkeypatch):
     shown = next(line for line in out.split("\n") if line.startswith("price"))
     assert shown.split() == ["price", price[asked[0]], price[asked[1]]]
 
-    code, out, _ = run(capsys, monkeypatch, ["1"], items, "--judge", "Ann")  # and then no more
+    code, out, _ = ask(["1"], items, "--judge", "Ann")  # and then no more
     assert code == 0 and "\n1 answered; " in out and "2 answers are saved" in out
     assert events()[1].judge == "Ann" and "90% ranks" in out
 
 
 @pytest.mark.slow
-def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
-    code, out, _ = run(capsys, monkeypatch, ["=", "1", "q"], items)
+def test_ties_and_items_that_come_and_go(items, ask):
+    code, out, _ = ask(["=", "1", "q"], items)
     assert code == 0 and [event.kind for event in events()] == ["tie", "answer"]
     assert " are about equal." in out and "2 answers are saved" in out
-    code, out, _ = run(capsys, monkeypatch, [], items, "--export", "out.csv")
+    code, out, _ = ask([], items, "--export", "out.csv")
     with open("out.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert [row[2] for row in rows] == ["tie", "1", "0"]
@@ -94,40 +97,40 @@ def test_ties_and_items_that_come_and_go(items, capsys, monkeypatch):
 
     items.write_text(ITEMS + "Ristretto,2.2,0\n")
     lines = ["s"] * 9 + ["q"]
-    code, out, _ = run(capsys, monkeypatch, lines, items, "--retire", "Latte")
+    code, out, _ = ask(lines, items, "--retire", "Latte")
     assert code == 0 and "Ristretto" in out and "[1] Latte" not in out and "[2] Latte" not in out
     assert "Every question has been asked." in out
-    code, out, _ = run(capsys, monkeypatch, [], items, "--export", "out.csv")
+    code, out, _ = ask([], items, "--export", "out.csv")
     assert code == 0 and out.startswith("2 answers are in")
-    code, out, _ = run(capsys, monkeypatch, ["1", "q"], items, "--restore", "Latte")
+    code, out, _ = ask(["1", "q"], items, "--restore", "Latte")
     assert code == 0 and ("[1] Latte" in out or "[2] Latte" in out)
-    code, out, err = run(capsys, monkeypatch, [], items, "--retire", "Late")
+    code, out, err = ask([], items, "--retire", "Late")
     assert code == 2 and err == (
         "Error: there is no item 'Late' among the 5 items; did you mean 'Latte'?\n"
     )
     items.write_text(ITEMS)
-    code, _, err = run(capsys, monkeypatch, [], items)
+    code, _, err = ask([], items)
     assert code == 2 and "5 items, and 4 are given; add 'Ristretto' at their end again" in err
 
 
 @pytest.mark.slow
-def test_an_item_can_be_named_and_the_rule_stops(items, capsys, monkeypatch):
+def test_an_item_can_be_named_and_the_rule_stops(items, ask):
     rule = ("--top", "1", "--level", "0.3")
-    code, out, _ = run(capsys, monkeypatch, ["1", "c", "Nobody", "q"], items, *rule)
+    code, out, _ = ask(["1", "c", "Nobody", "q"], items, *rule)
     assert code == 0 and out.count("Enough: the best item is settled with probability 0.") == 1
     assert out.index("Saved: ") < out.index("Enough") < out.index("Press 1 or 2")
     count = len(events())
-    code, out, _ = run(capsys, monkeypatch, ["u", "q"], items, *rule)
+    code, out, _ = ask(["u", "q"], items, *rule)
     assert code == 0 and len(events()) == count - 1 and "Taken back" in out
-    code, out, _ = run(capsys, monkeypatch, ["Latte", "Espresso", "Filter", "[b]Mokka"], items)
+    code, out, _ = ask(["Latte", "Espresso", "Filter", "[b]Mokka"], items)
     assert code == 0 and len(events()) > count - 1
-    code, out, _ = run(capsys, monkeypatch, ["q"], items, "--min-gain", "5")
+    code, out, _ = ask(["q"], items, "--min-gain", "5")
     assert out.count("Enough: no question would tell more than 5.") == 1 and code == 0
 
 
-def test_items_that_are_called_like_keys(items, capsys, monkeypatch):
+def test_items_that_are_called_like_keys(items, ask):
     items.write_text("item\n2\n1\nq\ns\n")
-    _, out, _ = run(capsys, monkeypatch, ["1", "2", "s", "q", "1"], items)
+    _, out, _ = ask(["1", "2", "s", "q", "1"], items)
     assert "2 answers are saved" in out and "Skipped" in out
     asked = [line.split() for line in out.split("\n") if "[1] " in line][:2]
     names = ["2", "1", "q", "s"]
@@ -137,34 +140,30 @@ def test_items_that_are_called_like_keys(items, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_names_do_not_command_the_terminal(items, capsys, monkeypatch):
+def test_names_do_not_command_the_terminal(items, ask):
     items.write_text('item,x\x1b[5m\n"A\x1b[2J",1\n"two\nlines",2\n\x9bK,3\n')
-    code, out, err = run(
-        capsys, monkeypatch, ["1", "1", "u", "s"], items, "--question", "\x1b[8mW?"
-    )
+    code, out, err = ask(["1", "1", "u", "s"], items, "--question", "\x1b[8mW?")
     assert code == 0 and not {"\x1b", "\x9b"} & set(out + err)
     assert "two lines" in out and "A [2J" in out
 
 
 @pytest.mark.slow
-def test_every_question_asked(items, capsys, monkeypatch):
+def test_every_question_asked(items, ask):
     items.write_text("item\nA\nB\n")
-    code, out, _ = run(capsys, monkeypatch, ["A"], items, "--top", "9", "--level", "0.999")
+    code, out, _ = ask(["A"], items, "--top", "9", "--level", "0.999")
     assert code == 0 and "Every question has been asked." in out
     assert len(events()) == 1
-    code, out, _ = run(capsys, monkeypatch, [], items)
+    code, out, _ = ask([], items)
     assert "1 answer is saved in answers.jsonl. The same" in out
 
 
-def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
-    run(capsys, monkeypatch, ["1", "q"], items, "--journal", "j.jsonl", "--judge", "Ann")
-    run(capsys, monkeypatch, ["2", "q"], items, "--journal", "j.jsonl")
+def test_export_is_read_by_rank(items, ask, tmp_path):
+    ask(["1", "q"], items, "--journal", "j.jsonl", "--judge", "Ann")
+    ask(["2", "q"], items, "--journal", "j.jsonl")
     # Also while another process asks.
     contents = read_journal("j.jsonl")
     with Journal("j.jsonl", {k: contents.header[k] for k in ("items", "names", "features")}):
-        code, out, _ = run(
-            capsys, monkeypatch, [], items, "--journal", "j.jsonl", "--export", "out.csv"
-        )
+        code, out, _ = ask([], items, "--journal", "j.jsonl", "--export", "out.csv")
     assert code == 0
     assert out == (
         "2 answers are in out.csv; rank them with: python -m bayesrank rank out.csv --items "
@@ -182,43 +181,37 @@ def test_export_is_read_by_rank(items, capsys, monkeypatch, tmp_path):
     ("args", "message"),
     [
         (["missing.csv"], "missing.csv: there is no such file"),
-        (
-            ["items.csv", "--journal", "items.csv"],
-            "items.csv: this file is used already; give another --journal",
-        ),
+        (["items.csv", "--journal", "items.csv"], "this file is used already; give another --jo"),
         (["items.csv", "--journal", "no/a.jsonl"], "no/a.jsonl: the journal cannot be opened"),
         (["items.csv", "--journal", "note.txt"], "note.txt: this is not a journal of answers"),
         (["items.csv", "--journal", "other.jsonl"], "begun with other items"),
         (["items.csv", "--journal", "other.jsonl", "--export", "o.csv"], "begun with other items"),
         (["items.csv", "--export", "o.csv"], "answers.jsonl: the journal cannot be read"),
-        (
-            ["items.csv", "--export", "items.csv"],
-            "items.csv: this file is used already; give another --export",
-        ),
+        (["items.csv", "--export", "items.csv"], "this file is used already; give another --ex"),
         (["items.csv", "--top", "0"], "Invalid value for '--top'"),
         (["items.csv", "--level", "1"], "Invalid value for '--level'"),
     ],
 )
-def test_what_is_wrong_is_one_line(items, capsys, monkeypatch, args, message):
+def test_what_is_wrong_is_one_line(items, ask, args, message):
     Path("note.txt").write_text("my notes\n")
     with Journal("other.jsonl", {"items": 2, "names": "x", "features": None}):
         pass
-    code, out, err = run(capsys, monkeypatch, [], *args)
+    code, out, err = ask([], *args)
     assert code == 2 and out == ""
     assert message in err and err.startswith("Error: ") and err.count("\n") == 1
 
 
-def test_exports_that_cannot_be(items, capsys, monkeypatch):
-    run(capsys, monkeypatch, ["q"], items)
-    code, _, err = run(capsys, monkeypatch, [], items, "--export", "o.csv")
+def test_exports_that_cannot_be(items, ask):
+    ask(["q"], items)
+    code, _, err = ask([], items, "--export", "o.csv")
     assert code == 2 and "there is no answer to export yet" in err
-    run(capsys, monkeypatch, ["1"], items)
-    code, _, err = run(capsys, monkeypatch, [], items, "--export", "no/o.csv")
+    ask(["1"], items)
+    code, _, err = ask([], items, "--export", "no/o.csv")
     assert code == 2 and "no/o.csv: cannot be written (No such file or directory)" in err
 
 
-def test_a_disk_that_fails_in_the_middle_and_a_torn_line(items, capsys, monkeypatch):
-    run(capsys, monkeypatch, ["1"], items)
+def test_a_disk_that_fails_in_the_middle_and_a_torn_line(items, ask, monkeypatch):
+    ask(["1"], items)
     with open("answers.jsonl", "ab") as file:
         file.write(b'{"n":2,"ev')
     written = Journal._write
@@ -230,10 +223,18 @@ def test_a_disk_that_fails_in_the_middle_and_a_torn_line(items, capsys, monkeypa
         written(self, record)
 
     monkeypatch.setattr(Journal, "_write", full)
-    code, out, err = run(capsys, monkeypatch, ["1", "s"], items)
+    code, out, err = ask(["1", "s"], items)
     assert code == 2 and "an unfinished last line was dropped" in err.replace("\n", " ")
     assert "cannot be written (No space left on device); this answer is not saved" in err
     assert len(events()) == 2
+
+
+def drawn(view, width, height):
+    """A screen as text."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, height=height, color_system=None)
+    console.print(draw_screen(view, console))
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("name", ["{}", "an item with a name that goes on and on, as {} does"])
@@ -248,10 +249,7 @@ def test_the_question_stays_on_the_screen(name, width, height):
     ranking = summarize(rng.normal(size=(50, 6)), names)
     progress = Progress(3, 1, 0.1, 0.39, False, "")
     view = View(items, "Which?", (0, 1), progress, 0.9, 3, ranking, "Saved: it.")
-    file = io.StringIO()
-    console = Console(file=file, width=width, height=height, color_system=None)
-    console.print(draw_screen(view, console))
-    shown = file.getvalue()
+    shown = drawn(view, width, height)
     lines = shown.split("\n")
     assert len(lines) <= height and max(map(len, lines)) <= width
     assert "N0" in shown and "N1" in shown and "s can't say" in shown and " more" in shown
@@ -265,16 +263,16 @@ def test_names_of_any_length_are_cut_in_the_middle_and_told_apart(width):
     for pair in ((0, 1), (1, 2)):
         items = Items(Path("items.csv"), names, None, ())
         view = View(items, "Which?", pair, Progress(0, 0, 0.1, 0.0, False, ""), 0.9, 1, None, "")
-        file = io.StringIO()
-        console = Console(file=file, width=width, height=24, color_system=None)
-        console.print(draw_screen(view, console))
-        shown = file.getvalue()
+        shown = drawn(view, width, 24)
         assert len(shown.split("\n")) <= 24 and "\u2026" in shown and "Which?" in shown
         assert "[1]" in shown and "[2]" in shown
         first, second = shortened((names[pair[0]], names[pair[1]]), 30)
         assert first != second and max(map(cell_len, (first, second))) <= 30
     assert shortened(("short", names[0]), 30)[0] == "short"
     assert shortened((names[0], names[1]), None) == names[:2]
+
+
+SIZE = {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
 
 
 class Terminal:
@@ -289,14 +287,7 @@ class Terminal:
             stdout=self.side[1],
             stderr=self.side[1],
             cwd=folder,
-            env={
-                **os.environ,
-                "TERM": "xterm-256color",
-                "COLUMNS": "80",
-                "LINES": "24",
-                "PYTHONPATH": str(Path(__file__).parents[1]),
-                **environment,
-            },
+            env=os.environ | SIZE | {"PYTHONPATH": str(Path(__file__).parents[1])} | environment,
             start_new_session=True,
         )
 

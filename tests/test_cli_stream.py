@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_run import run
 
 from bayesrank._files import locked
-from bayesrank.cli import main
 from bayesrank.datasets import DataError
 from bayesrank.datasets.stream import BadLine, StreamLayout, parse_line, survey
 from bayesrank.online import OnlineBayesPoint, rank_loss, synthetic_stream
@@ -33,9 +33,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def _run(*args):
-    with pytest.raises(SystemExit) as stop:
-        main(["stream", *args])
-    return stop.value.code
+    return run("stream", *args)
 
 
 def _checkpoint(path="bayesrank-stream.npz"):
@@ -43,6 +41,13 @@ def _checkpoint(path="bayesrank-stream.npz"):
         arrays = {name: stored[name].tobytes() for name in stored.files}
     state = json.loads(arrays["header"])["state"]["dict"]
     return arrays, json.loads(state["notes"])["tally"]
+
+
+def _same_but_names(one="bayesrank-stream.npz", two="whole.npz"):
+    """Whether two checkpoints hold the same, but for the name of the stream in their headers."""
+    first, second = _checkpoint(one)[0], _checkpoint(two)[0]
+    assert first.pop("header") != second.pop("header")
+    return first == second
 
 
 def _write(name, lines):
@@ -75,9 +80,7 @@ def test_csv_and_svmlight_are_the_same_stream():
     options = ("--learner", "prank", "--degree", "2")
     assert _run("data.svm", *options, "--checkpoint", "svm.npz") == 0
     assert _run("data.csv", *options, "--checkpoint", "csv.npz") == 0
-    one, two = (_checkpoint(name)[0] for name in ("svm.npz", "csv.npz"))
-    assert one.pop("header") != two.pop("header")
-    assert one == two
+    assert _same_but_names("svm.npz", "csv.npz")
 
 
 @pytest.mark.parametrize("learner", ["prank", "voted-prank", "widrow-hoff", "oap-bagging"])
@@ -178,9 +181,7 @@ def test_a_pipe_with_a_name_is_read_once(capsys):
     assert _run("pipe", *options) == 0
     writer.join()
     assert _run("data.csv", *options, "--checkpoint", "file.npz") == 0
-    one, two = (_checkpoint(*name)[0] for name in ((), ("file.npz",)))
-    assert one.pop("header") != two.pop("header")
-    assert one == two
+    assert _same_but_names(two="file.npz")
 
 
 def test_a_stream_that_cannot_be_read_is_named(monkeypatch, capsys):
@@ -323,9 +324,7 @@ def test_skipped_lines_are_named_counted_and_poison_nothing(capsys):
     )
     assert f"bad lines {len(bad)}" in captured.out
     assert _run("good.csv", *options, "--checkpoint", "good.npz") == 0
-    one, two = _checkpoint()[0], _checkpoint("good.npz")[0]
-    assert one.pop("header") != two.pop("header")
-    assert one == two
+    assert _same_but_names(two="good.npz")
 
 
 def test_a_refused_line_ends_the_run_and_can_be_mended(capsys):
