@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bayesrank.cli.steps import Steps
 
 __all__ = [
-    "OUT", "QUIET", "SEED", "Job", "choice", "command", "count", "file", "job", "level", "option",
+    "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "job", "level",
+    "option",
 ]  # fmt: skip
 
 Option = Callable[[Mapping[str, str]], click.Option]
@@ -98,6 +99,19 @@ def level() -> Option:
 OUT = file("--out", "bayesrank-out", metavar="FOLDER")
 SEED = option("--seed", click.IntRange(0, 2**32 - 1), default=0)
 QUIET = option("--quiet", is_flag=True)
+
+
+@contextmanager
+def blamed(path: Path) -> Iterator[None]:
+    """Lay it on a file where what was read of it cannot be learned from."""
+    from bayesrank.datasets.errors import DataError
+
+    try:
+        yield
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(path, str(error), "correct the file") from None
 
 
 class Job:

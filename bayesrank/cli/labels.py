@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, file, job, option
+from bayesrank.cli.command import OUT, QUIET, SEED, blamed, choice, command, file, job, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,19 +49,16 @@ def _fit(data: LabelExamples, **options: Any) -> Any:
     import numpy as np
     import pandas as pd
 
-    from bayesrank.datasets import DataError
     from bayesrank.estimators import LabelRanker
 
     ranked, flagged = (not np.isnan(table).all() for table in (data.ranks, data.relevant))
     model = LabelRanker(labels=data.labels, **options)
-    try:
+    with blamed(data.path):
         return model.fit(
             data.X,
             pd.DataFrame(data.ranks, columns=list(data.labels)) if ranked else None,
             pd.DataFrame(data.relevant, columns=list(data.labels)) if flagged else None,
         )
-    except ValueError as error:
-        raise DataError(data.path, str(error), "correct the file") from None
 
 
 def _forecasts(model: Any, new: LabelExamples, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayesrank._version import __version__
-from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, job
+from bayesrank.cli.command import OUT, QUIET, SEED, blamed, choice, command, count, file, job
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,14 +99,11 @@ def _split(path: Path, data: ListData, seed: int) -> tuple[ListData, ListData]:
 
 
 def _fit(path: Path, method: str, data: ListData, seed: int) -> Any:
-    from bayesrank.datasets import DataError
     from bayesrank.estimators import ConeRank, LambdaRank, RankRLS
 
     kinds = {"rank-rls": RankRLS, "cone-rank": ConeRank, "lambda-rank": LambdaRank}
-    try:
+    with blamed(path):
         return kinds[method](random_state=seed).fit(data.X, data.y, data.query)
-    except ValueError as error:
-        raise DataError(path, str(error), "correct the file") from None
 
 
 def _judge(

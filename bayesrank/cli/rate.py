@@ -222,14 +222,13 @@ def _results(fitted: _Fitted) -> dict[str, Any]:
 
 
 def _table(items: pd.DataFrame, rows: int) -> Any:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Most controversial", overflow="fold")
-    for title in ("Ratings", "Liking", "Disagreement"):
-        table.add_column(title, justify="right", no_wrap=True)
-    first = items[["item", "ratings", "liking", "disagreement"]].head(rows)
-    for name, number, liking, disagreement in first.itertuples(index=False):
+    from bayesrank.cli.tables import plain_table
+
+    first = "Most controversial"
+    table = plain_table([first, "Ratings", "Liking", "Disagreement"], first)
+    best = items[["item", "ratings", "liking", "disagreement"]].head(rows)
+    for name, number, liking, disagreement in best.itertuples(index=False):
         table.add_row(Text(shown(str(name))), f"{number}", f"{liking:+z.2f}", f"{disagreement:.2f}")
     return table

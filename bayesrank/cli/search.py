@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli.command import QUIET, SEED, choice, command, count, file, option
+from bayesrank.cli.command import QUIET, SEED, blamed, choice, command, count, file, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +53,7 @@ def search(
     from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
     from bayesrank.cli.steps import Steps
     from bayesrank.datasets import DataError, read_links, read_texts
+    from bayesrank.retrieval import links_of
 
     if method == "link-learn" and links is None:
         raise click.UsageError("--method link-learn needs --links, a file of linked documents.")
@@ -62,7 +63,10 @@ def search(
         raise click.UsageError("--judged needs --links, and takes the place of --link-weight.")
     refuse_to_replace({"--out": out}, (documents, queries, links, judged))
     data, asked = read_texts(documents), read_texts(queries)
-    pairs = None if links is None else _linked(links, read_links(links, data.names), data)
+    pairs = None
+    if links is not None:
+        with blamed(links):
+            pairs = links_of(read_links(links, data.names), len(data.names))
     relevant = None if judged is None else _relevance(judged, asked, data)
     steps = Steps(Console(stderr=True), quiet=quiet)
     with steps.running():
@@ -99,19 +103,16 @@ def _counter(language: str) -> Any:
 def _engine(
     path: Path, method: str, counter: Any, counts: Any, data: TextData, links: Any, seed: int
 ) -> Any:
-    from bayesrank.datasets import DataError
     from bayesrank.estimators import LinkLearn
     from bayesrank.retrieval import BM25
 
-    try:
+    with blamed(path):
         if method == "bm25":
             return BM25().fit(counts)
         titled = 2 * sum(map(bool, data.titles)) > len(data.titles)
         engine = LinkLearn(query_side="title" if titled else "document", random_state=seed)
         titles = counter.transform(data.titles) if titled else None
         return engine.fit(counts, links.pairs, titles)
-    except ValueError as error:
-        raise DataError(path, str(error), "correct the file") from None
 
 
 def _relevance(path: Path, asked: TextData, data: TextData) -> np.ndarray:
@@ -132,17 +133,6 @@ def _relevance(path: Path, asked: TextData, data: TextData) -> np.ndarray:
             path, "fewer than two of the queries have a relevant document", "judge more of them"
         )
     return relevant
-
-
-def _linked(path: Path, links: Any, data: TextData) -> Any:
-    """Links of the file, checked."""
-    from bayesrank.datasets import DataError
-    from bayesrank.retrieval import links_of
-
-    try:
-        return links_of(links, len(data.names))
-    except ValueError as error:
-        raise DataError(path, str(error), "correct the file") from None
 
 
 def _scores(engine: Any, queries: Any, asked: TextData) -> Any:

@@ -10,14 +10,20 @@ from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
 
 
-def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None) -> Table:
-    """Lay out a ranking: rank, item, tier, skill, probabilities, ranks and record."""
+def plain_table(titles: Sequence[str], folded: str) -> Table:
+    """Columns of numbers, and one of texts, which folds where it is too long."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ranking_titles(summary, elo):
-        if title == "Item":
+    for title in titles:
+        if title == folded:
             table.add_column(title, overflow="fold")
         else:
             table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
+def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None) -> Table:
+    """Lay out a ranking: rank, item, tier, skill, probabilities, ranks and record."""
+    table = plain_table(ranking_titles(summary, elo), "Item")
     top, bottom = _shown(len(summary), rows)
     for cells in ranking_cells(summary, range(top), elo):
         table.add_row(*map(Text, cells))  # never read as markup
