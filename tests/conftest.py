@@ -29,7 +29,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import gc  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
-from pathlib import Path  # noqa: E402
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -68,19 +67,6 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         from matplotlib import pyplot  # noqa: F401
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-# What has been compiled is mapped into the memory of its process, some ten regions a function.
-# Linux allows 65,530 of them to a process, and XLA ends the process at the next one.
-_MOST_MAPPED_REGIONS = 25_000
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_mapped_regions() -> None:
-    """Forget what earlier modules have compiled before it takes more regions than Linux allows."""
-    regions = Path("/proc/self/maps")
-    if regions.exists() and regions.read_bytes().count(b"\n") > _MOST_MAPPED_REGIONS:
-        jax.clear_caches()
 
 
 @pytest.fixture

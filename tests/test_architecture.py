@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "bayesrank"
 FLOORS = (
     {
-        *("_arviz", "_files", "_forks", "_memory", "_names", "_rating_checks", "_stack"),
+        *("_arviz", "_files", "_process", "_memory", "_names", "_rating_checks", "_stack"),
         *("_states", "_tables", "_validate", "_version"),
     },
     {"datasets", "distributions", "gp", "metrics", "ranking"},

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
+ROOT = Path(__file__).parents[1]
 X = np.random.default_rng(0).normal(size=(6, 2))
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [4, 5]])
 
@@ -55,11 +56,13 @@ def test_estimators_side_by_side_agree_with_one_after_the_other(backend):
 def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
     """Those that are forked before anything is computed compute."""
     code = """
-        import multiprocessing, os, signal, sys, warnings
+        import jax, multiprocessing, os, signal, sys, warnings
         warnings.simplefilter("ignore")  # JAX warns of the fork itself
         import numpy as np
         from tinygp.kernels import ExpSquared
-        from bayesrank import CollaborativeGP, LambdaRank, PreferenceGP, RankRLS
+        from bayesrank import (
+            CollaborativeGP, LambdaRank, OrderRanker, PairwiseRanker, PreferenceGP, RankRLS
+        )
         from bayesrank.active import QueryLoop
         from bayesrank.online import WidrowHoff
 
@@ -73,6 +76,10 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         fitted = WidrowHoff(3).partial_fit(X, [1, 2, 3, 1, 2, 3])
         loop = QueryLoop(["a", "b", "c"])
         grades, lists = [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2]
+        names = [("a", "b"), ("b", "c")]
+        ranked = PairwiseRanker(hyperparameters="prior").fit(names)
+        orders = OrderRanker(hyperparameters="prior").fit([["a", "b", "c"]])
+        rated = CollaborativeGP().fit(["a", "b", "a"], ["x", "y", "y"], [1.0, 2.0, 3.0])
         lists_of = [RankRLS(kernel=ExpSquared()), LambdaRank(num_steps=3)]
         for model in lists_of:
             model.fit(X, grades, lists)
@@ -92,6 +99,12 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
             say(lambda: PreferenceGP().fit(X, pairs))
             say(lambda: CollaborativeGP().fit(["a", "b", "a"], ["x", "y", "y"], [1.0, 2.0, 3.0]))
             say(lambda: loop.ask())
+            for first in (ranked.rank, orders.rank, ranked.query, orders.predict):
+                say(first)
+            say(lambda: ranked.predict_proba(names))
+            say(lambda: rated.predict(["a"], ["x"]))
+            say(lambda: rated.recommend("a"))
+            say(lambda: jax.numpy.zeros((3, 17)) @ jax.numpy.zeros((17, 19)))
             for model in (*lists_of, LambdaRank(model="trees")):
                 say(lambda: model.fit(X, grades, lists))
             for model in lists_of:
@@ -110,11 +123,31 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("forked after its parent had computed with JAX") == 11, done.stdout
+    assert done.stdout.count("forked after its parent had computed with JAX") == 19, done.stdout
     assert "went on" not in done.stdout and "'spawn'" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(2))
+def test_servers_of_the_page_answer(tmp_path, block):
+    """Processes by spawn, and forked ones that load what the parent never touched."""
+    page = (ROOT / "docs" / "serving.md").read_text()
+    (tmp_path / "server.py").write_text(page.split("```python\n")[block + 1].split("```")[0])
+    (tmp_path / "fit.py").write_text(
+        "from bayesrank import PairwiseRanker\n"
+        "PairwiseRanker().fit([('tea', 'milk'), ('milk', 'water')]).save('ranker.npz')\n"
+    )
+    for script in ("fit.py", "server.py"):
+        done = subprocess.run(
+            [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    chances = [float(word) for word in done.stdout.split()]
+    assert len(chances) == 4 and 0.5 < chances[0] < 1.0 and len(set(chances)) == 1
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
 from bayesrank._memory import check_room
+from bayesrank._process import enter_jax
 from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
@@ -234,6 +235,7 @@ def _arguments(
     chunk: int,
 ) -> tuple[Partial, Beliefs, Array | None, Array, int, int]:
     """The arguments of compiled code, checked, unless what they ask for needs too much memory."""
+    enter_jax()
     beliefs, acquisition = _as_arrays(beliefs), _as_tree(acquisition)
     q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n, size = beliefs.mean.shape[0], beliefs.covariance.dtype.itemsize

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
 from threadpoolctl import ThreadpoolController
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank.distributions import Thurstone, ThurstoneTies, TiltedMoments
 from bayesrank.infer.spi import (
     Block,
@@ -114,7 +114,7 @@ def settle(
     cheaper, from the posterior after all answers but the last. It ends when `Settled.delta` comes
     down to `tol`.
     """
-    refuse_forked_child()
+    enter_jax()
     size = min(len(answers.comparisons), len(prior.mean))
     one = _threads().limit(limits=1, user_api="blas") if size <= _ONE_THREAD else None
     with one or contextlib.nullcontext(), jax.enable_x64(True):

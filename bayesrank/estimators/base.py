@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.spi import inventory_of
 from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
@@ -63,6 +63,6 @@ class EPEstimator(BaseEstimator):
         return self.result_
 
     def _check_features(self, X: Any, **options: Any) -> NDArray[np.float64]:
-        refuse_forked_child()
+        enter_jax()
         checked: Any = validate_data(self, X, dtype=np.float64, **options)
         return checked

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from bayesrank._process import enter_jax
 from bayesrank._validate import check_count
 from bayesrank.estimators.collaborative_data import (
     Labels,
@@ -129,6 +130,7 @@ class Collaborative(BaseEstimator):
         NotFittedError
             If `fit` has not been called.
         """
+        enter_jax()
         check_is_fitted(self)
         return self.result_
 

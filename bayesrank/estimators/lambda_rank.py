@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank._validate import check_count
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.infer import EP, EPResult
@@ -199,7 +199,7 @@ class LambdaRank(ListEstimator):
             Scores, higher is better, in units of the logistic.
         """
         check_is_fitted(self)
-        refuse_forked_child()
+        enter_jax()
         rows = self._check_features(X)
         if self.model == "trees":
             return np.asarray(self.booster_.predict(rows))

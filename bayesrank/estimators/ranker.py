@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank._validate import check_count
 from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_batch, best_pair_batch, best_pairs
 from bayesrank.datasets import ComparisonData
@@ -148,6 +148,7 @@ class SkillRanker(EPEstimator):
         return draws + (posterior.skills(category)[0] - draws.mean(axis=0, dtype=np.float64))
 
     def _posterior(self) -> Any:
+        enter_jax()
         check_is_fitted(self)
         return self.posterior_
 
@@ -156,7 +157,7 @@ class SkillRanker(EPEstimator):
         return None
 
     def _settings(self) -> FitSettings:
-        refuse_forked_child()
+        enter_jax()
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         chosen = self.hyperparameters, self.num_samples, seed
         return FitSettings(*chosen, self.num_restarts, self.likelihood)

@@ -15,8 +15,8 @@ import numpy as np
 from jax.extend import core
 from jax.sharding import Mesh
 
-from bayesrank._forks import refuse_forked_child
 from bayesrank._memory import TooLargeError, available, size_of
+from bayesrank._process import FORGETTERS, enter_jax
 from bayesrank.infer.gaussian.sharded import everywhere, global_array
 from bayesrank.infer.reader.freeze import digest
 from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
@@ -59,6 +59,14 @@ class _Entry(NamedTuple):
 _ENTRIES: OrderedDict[Hashable, _Entry | None] = OrderedDict()
 
 
+def _forget() -> None:
+    with ONE_AT_A_TIME:
+        _ENTRIES.clear()
+
+
+FORGETTERS.append(_forget)
+
+
 def compiled_call(
     function: Callable[..., tuple[Any, Any]],
     engine: Engine,
@@ -67,7 +75,7 @@ def compiled_call(
     *statics: Hashable,
 ) -> tuple[Any, Any]:
     """Call ``function(engine, source, dynamic, *statics) -> arrays, static``, compiled once."""
-    refuse_forked_child()
+    enter_jax()
     if function.__closure__:
         raise TypeError(f"{function.__qualname__} closes over values that no key would show")
     values = tuple(program.constants), as_working_dtype(dynamic)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from tinygp.kernels import Kernel
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank._tables import column_names, plain_array
 
 __all__ = [
@@ -57,7 +57,7 @@ def _number(value: Any) -> float:
 
 def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
     """Return examples as an array of shape (n, d)."""
-    refuse_forked_child()
+    enter_jax()
     if sparse.issparse(X):
         raise ValueError("`X` is sparse; pass `X.toarray()`, a chunk at a time.")
     rows: Any = plain_array(X)

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank._stack import outside
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
@@ -204,7 +204,7 @@ class EM:
         ConvergenceWarning
             If EM has not converged after `max_iterations` iterations.
         """
-        refuse_forked_child()
+        enter_jax()
         check_run(checkpoint, checkpoint_every, mesh, init_state)
         observations = check_observations(
             self.likelihood, users, items, levels, num_users, num_items

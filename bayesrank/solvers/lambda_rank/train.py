@@ -13,7 +13,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 from numpyro.optim import Adam
 
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank.datasets import QueryLists
 from bayesrank.solvers.lambda_rank.lists import (
     Buckets,
@@ -67,7 +67,7 @@ def fit_differentiable(
     RuntimeError
         In a process that was forked after its parent had computed with JAX.
     """
-    refuse_forked_child()
+    enter_jax()
     rows = np.zeros((padded_count(len(X)), X.shape[1]))
     rows[: len(X)] = X
     data = (rows, bucketed(field, lists, y, len(rows)))
@@ -125,7 +125,7 @@ def fit_trees(
     RuntimeError
         In a process that was forked after its parent had computed with JAX.
     """
-    refuse_forked_child()
+    enter_jax()
     try:
         import lightgbm
     except ImportError:

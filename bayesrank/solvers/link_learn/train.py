@@ -26,6 +26,7 @@ from jax.scipy.stats import norm
 from numpy.typing import NDArray
 from numpyro.optim import Adam
 
+from bayesrank._process import enter_jax
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval import Collection, Index, Links
 from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, scales_of, weigh
@@ -120,6 +121,7 @@ def fit_link_learn(
         If fewer than two documents have links and text, no linked documents share a term, or a
         step of the training leaves the range of numbers.
     """
+    enter_jax()
     learned, held = _split(texts, links, rng)
     _refuse_without_shared_terms(texts, learned)
     params: Any = jax.tree.map(jnp.asarray, form.init(rng))

@@ -15,7 +15,7 @@ from scipy.spatial.distance import pdist
 from tinygp.kernels import ExpSquared, Kernel
 
 from bayesrank import gp
-from bayesrank._forks import refuse_forked_child
+from bayesrank._process import enter_jax
 from bayesrank._stack import outside
 from bayesrank.solvers.rank_rls.choose import (
     best_by_evidence,
@@ -279,7 +279,7 @@ def cross_gram(kernel: Any, X: Any, other: Any) -> Array:
     if isinstance(kernel, str):
         product = X @ other.T
         return product.toarray() if sparse.issparse(product) else product
-    refuse_forked_child()
+    enter_jax()
     out = np.empty((len(X), len(other)))
     with jax.enable_x64(True):
         columns = jnp.asarray(other)
@@ -307,6 +307,6 @@ def prior_variance(kernel: Any, X: Any) -> Array:
     if isinstance(kernel, str):
         squares = X.multiply(X) if sparse.issparse(X) else X**2
         return np.asarray(squares.sum(axis=1)).ravel()
-    refuse_forked_child()
+    enter_jax()
     with jax.enable_x64(True):
         return np.array(kernel(jnp.asarray(X)))

@@ -1,0 +1,85 @@
+"""What JAX asks of the process that it computes in: no fork, and an end to compiled code."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from bayesrank._stack import outside
+
+__all__ = ["FORGETTERS", "enter_jax"]
+
+FORGETTERS: list[Callable[[], object]] = []  # what forgets compiled code that JAX does not keep
+
+# Each piece of compiled code takes some ten regions of memory, and Linux ends a process that comes
+# to 65,530 of them by a segmentation fault.
+_MOST_REGIONS = 20_000
+_BETWEEN = 100  # pieces of compiled code between two looks at the regions
+
+_started: int | None = None  # the process that computed first
+_new = 0  # pieces of compiled code since the last look
+
+
+def enter_jax() -> None:
+    """Make sure that this process can go on computing with JAX; called in front of all that does.
+
+    Where compiled code takes too many regions of memory, all of it is forgotten, with a warning.
+
+    Raises
+    ------
+    RuntimeError
+        In a process that was forked after its parent had computed.  JAX computes in threads, and a
+        forked child has none of them: it would wait for ever.
+    """
+    global _started, _new
+    if _started is None:
+        import jax
+
+        _started = os.getpid()
+        jax.monitoring.register_event_duration_secs_listener(_attend)
+    _refuse_forked_child()
+    if _new >= _BETWEEN:
+        _new = 0
+        if _regions() > _MOST_REGIONS:
+            _forget()
+
+
+def _attend(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    """Hear of each step of JAX on its way to compiled code, tracing first."""
+    global _new
+    _refuse_forked_child()
+    _new += "backend_compile" in event
+
+
+def _refuse_forked_child() -> None:
+    if _started != os.getpid():
+        raise RuntimeError(
+            "this process was forked after its parent had computed with JAX, whose threads do not "
+            "survive that: it would hang; start processes by multiprocessing.get_context('spawn'), "
+            "leave joblib its default, loky, or load and fit in the child alone"
+        )
+
+
+def _regions() -> int:
+    """Regions of memory of this process, where the system tells."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def _forget() -> None:
+    import jax
+
+    for forget in FORGETTERS:
+        forget()
+    jax.clear_caches()
+    warnings.warn(
+        "this process has compiled code for so many shapes of data that Linux would end it; what "
+        "is compiled is forgotten, and compiled again when it is needed; data of few shapes, or "
+        "several processes one after another, compile less",
+        RuntimeWarning,
+        stacklevel=outside(),
+    )
