@@ -8,8 +8,9 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from bayesrank import ArenaRanker, PairwiseRanker
-from bayesrank.datasets import ComparisonData, OrderEvents
+from bayesrank.datasets import ComparisonData, OrderEvents, ReadingNote
 from bayesrank.estimators import OrderRanker
+from bayesrank.estimators.columns import read_columns
 
 NAMES = ("tea", "coffee", "milk")
 PAIRS = np.array([[0, 1], [1, 2], [0, 2], [2, 1]])
@@ -91,3 +92,27 @@ def test_nothing_is_answered_before_fit(kind, tmp_path):
     ):
         with pytest.raises(NotFittedError):
             ask(kind())
+
+
+def test_a_table_in_any_layout_is_fitted_and_told():
+    table = pd.DataFrame(
+        {"model_a": [3, 1], "model_b": [1, 2], "winner": ["model_a", "tie"], "x": 0}
+    )
+    with pytest.warns(ReadingNote, match="read as model_a,model_b,winner.*position.*not used: x"):
+        data = read_columns(table, None, {"ties": None})
+    assert data.names == (3, 1, 2) and data.position is None
+    with pytest.warns(ReadingNote):
+        assert read_columns(table, [1, 2, 3], {"position": None}).names == (1, 2, 3)
+    with (
+        pytest.warns(ReadingNote),
+        pytest.raises(ValueError, match="item 3 .* not known; say it"),
+    ):
+        read_columns(table, [1, 2], {"ties": None}, "say it")
+    with pytest.warns(ReadingNote), pytest.raises(ValueError, match="has orders, .* use OrderRank"):
+        PairwiseRanker().fit(pd.DataFrame({"order": ["a > b", "b > c"]}))
+
+
+def test_pairs_in_the_place_of_items_are_told_where_to_go():
+    ranker = ArenaRanker(hyperparameters="prior").fit([("a", "b"), ("b", "c")])
+    with pytest.raises(ValueError, match="predict_proba gives the chances of pairs"):
+        ranker.predict([("a", "b")])

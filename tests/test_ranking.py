@@ -280,3 +280,11 @@ def test_all_names_are_there():
     assert sorted(ranking.__all__) == list(ranking.__all__)
     for name in ranking.__all__:
         assert getattr(ranking, name).__doc__
+
+
+def test_a_ranking_shows_itself_in_notebooks_and_no_name_is_markup():
+    draws = np.arange(140.0) + np.random.default_rng(0).normal(size=(50, 140))
+    table = summarize(draws, ["<b>", *map(str, range(139))])._repr_html_()
+    assert table.count("<tr>") == 42 and "... " in table
+    assert "<b>" not in table and "<th>P(best)</th>" in table
+    assert "&lt;b&gt;" in summarize(draws[:, :2], ["<b>", "c"])._repr_html_()

@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,12 +129,12 @@ class QueryLoop(Session):
         journal: str | os.PathLike[str] | None = None,
         acquisition: str | Acquisition = "bald",
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
-        hyperparameters: str | Mapping[str, Any] = "integrate",
+        hyperparameters: Literal["integrate", "map", "prior"] | Mapping[str, Any] = "integrate",
         learn_from: int = 40,
         background: bool = False,
         ard: bool = False,
         laplacian: Any = None,
-        judge_noise: Mapping[str, float] | str | None = None,
+        judge_noise: Mapping[str, float] | Literal["learn"] | None = None,
         stop_gain: float | None = None,
         stop_top: int | None = None,
         stop_level: float = 0.9,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -64,7 +64,7 @@ def crosscheck(
     num_samples: int = 1000,
     num_chains: int = 4,
     num_steps: int = 2000,
-    contrast: str = "elements",
+    contrast: Literal["elements", "pairs"] = "elements",
     tolerance: float = 0.1,
     progress_bar: bool = True,
     progress: ShareReport | None = None,

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.columns import numbers_of, read_pairs
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
 from bayesrank.estimators.ranker import NamedRanker, Outcome
@@ -99,7 +100,7 @@ class ArenaRanker(NamedRanker):
         self,
         *,
         items: Sequence[Hashable] | None = None,
-        hyperparameters: str | Mapping[str, Any] = "integrate",
+        hyperparameters: ScaleChoice = "integrate",
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:

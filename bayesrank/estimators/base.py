@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -18,8 +18,9 @@ from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
 
-__all__ = ["EPEstimator", "engine_of", "integrator_of", "prior_medians"]
+__all__ = ["EPEstimator", "ScaleChoice", "engine_of", "integrator_of", "prior_medians"]
 
+ScaleChoice = Literal["integrate", "map", "prior"] | Mapping[str, Any]
 _ENGINES = {dynamic_thurstone: DynamicEP, calibrated_label_ranking: LabelRankingEP}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,7 +83,7 @@ class CollaborativeOrdinalGP(Collaborative):
     def __init__(
         self,
         *,
-        likelihood: str = "probit",
+        likelihood: Literal["probit", "logit"] = "probit",
         collaborative: bool = True,
         strength: float | None = None,
         mean_strength: float = 12.0,
@@ -232,7 +232,7 @@ class CollaborativeOrdinalGP(Collaborative):
         users: Any,
         items: Any,
         *,
-        kind: str = "median",
+        kind: Literal["median", "mode"] = "median",
         unknown: Unknown = "error",
     ) -> NDArray:
         """Predicted level.

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from bayesrank._validate import check_count
-from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.base import EPEstimator, ScaleChoice
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.inference import inferred, learned
 from bayesrank.estimators.label_posterior import (
@@ -111,7 +111,7 @@ class LabelRanker(Saved, EPEstimator):
         calibrated: bool = True,
         correlated: bool = False,
         labels: Sequence[Hashable] | None = None,
-        hyperparameters: str | Mapping[str, Any] = "map",
+        hyperparameters: ScaleChoice = "map",
         standardize: bool = True,
         num_restarts: int = 0,
         random_state: int | np.random.RandomState | None = 0,
@@ -220,7 +220,7 @@ class LabelRanker(Saved, EPEstimator):
     def _asked(
         self, shapes: dict[str, tuple[int, ...]], num_labels: int
     ) -> tuple[dict[str, Array], str]:
-        """Hyperparameters that are fixed, and what is done about the others."""
+        """ScaleChoice that are fixed, and what is done about the others."""
         asked, correlation = self.hyperparameters, None
         if isinstance(asked, Mapping) and "correlation" in asked:
             asked = dict(asked)

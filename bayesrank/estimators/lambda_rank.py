@@ -273,6 +273,7 @@ class LambdaRank(ListEstimator):
         ndarray of shape (num_samples, n)
             Scores.
         """
+        check_is_fitted(self)
         rows = self._standard(_dense(self._check_features(X)))
         return np.asarray(posterior.get_samples()["w"]) @ rows.T
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._tables import column_names
 from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.columns import in_order, linked, numbers_of, read_pairs, recognised
 from bayesrank.estimators.ranker import NamedRanker, refuse_one
@@ -80,7 +81,7 @@ class OrderRanker(NamedRanker):
         items: Sequence[Hashable] | None = None,
         ard: bool = False,
         standardize: bool = True,
-        hyperparameters: str | Mapping[str, Any] = "integrate",
+        hyperparameters: ScaleChoice = "integrate",
         num_restarts: int = 0,
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,

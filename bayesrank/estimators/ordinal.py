@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.base import EPEstimator, ScaleChoice
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.inference import inferred
 from bayesrank.infer.spi import tilted_moments
@@ -115,7 +115,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         likelihood: Literal["probit", "logit"] = "probit",
         predict_as: Literal["median", "mode"] = "median",
         levels: Sequence[Any] | None = None,
-        hyperparameters: str | Mapping[str, Any] = "integrate",
+        hyperparameters: ScaleChoice = "integrate",
         standardize: bool = True,
         num_restarts: int = 0,
         random_state: int | np.random.RandomState | None = 0,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.columns import (
     numbers_of,
     read_columns,
@@ -124,7 +125,7 @@ class PairwiseRanker(NamedRanker):
         standardize: bool = True,
         time: Process | None = None,
         likelihood: Literal["probit", "logit"] = "probit",
-        hyperparameters: str | Mapping[str, Any] = "integrate",
+        hyperparameters: ScaleChoice = "integrate",
         num_restarts: int = 0,
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,

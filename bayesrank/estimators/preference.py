@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.datasets import ComparisonData
+from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.checks import check_pairs
 from bayesrank.estimators.columns import read_columns, refuse_times
 from bayesrank.estimators.ranker import Outcome, SkillRanker
@@ -113,7 +114,7 @@ class PreferenceGP(SkillRanker):
         *,
         ard: bool = False,
         likelihood: Literal["probit", "logit"] = "probit",
-        hyperparameters: str | Mapping[str, Any] = "integrate",
+        hyperparameters: ScaleChoice = "integrate",
         laplacian: Any = None,
         standardize: bool = True,
         num_restarts: int = 0,

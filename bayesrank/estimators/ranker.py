@@ -52,7 +52,7 @@ class SkillRanker(EPEstimator):
     laplacian: Any = None
     standardize = True
     likelihood: Literal["probit", "logit"] = "probit"
-    hyperparameters: str | Mapping[str, Any]
+    hyperparameters: Any
     hyperparameters_: str
     num_restarts = 0
     num_samples: int

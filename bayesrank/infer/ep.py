@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -103,8 +103,8 @@ class EP:
         damping: float = 1.0,
         max_sweeps: int = 200,
         tol: float = 1e-4,
-        precision: str = "float64",
-        structure: str = "auto",
+        precision: Literal["float64", "float32"] = "float64",
+        structure: Literal["auto", "dense", "factorised", "probes", "low_rank"] = "auto",
         mesh: Mesh | None = None,
     ) -> None:
         _check_settings(power, damping, max_sweeps, tol, precision, structure)

@@ -21,7 +21,7 @@ from bayesrank.ranking._ranks import (
     top_k_share,
 )
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
-from bayesrank.ranking.columns import file_columns, text_table
+from bayesrank.ranking.columns import file_columns, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +120,9 @@ class RankSummary:
     def __str__(self) -> str:
         """Return a text table; the middle of a long one is left out, and that is said."""
         return text_table(self, _MAX_ROWS)
+
+    def _repr_html_(self) -> str:
+        return html_table(self, _MAX_ROWS)
 
 
 def summarize(

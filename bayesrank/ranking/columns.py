@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,15 @@ from bayesrank._names import shown
 if TYPE_CHECKING:
     from bayesrank.ranking._summary import RankSummary
 
-__all__ = ["ELO_MEAN", "RankingColumn", "columns_of", "file_columns", "percent", "text_table"]
+__all__ = [
+    "ELO_MEAN",
+    "RankingColumn",
+    "columns_of",
+    "file_columns",
+    "html_table",
+    "percent",
+    "text_table",
+]
 
 ELO_MEAN = 1500.0  # of the average item
 
@@ -74,14 +83,32 @@ def file_columns(summary: RankSummary) -> dict[str, Any]:
 
 def text_table(summary: RankSummary, most: int) -> str:
     """A table of at most `most` rows; the middle of a longer one is left out, and that is said."""
+    rows, head, left_out = _shown_rows(summary, most)
+    columns = [_padded(column, rows) for column in columns_of(summary)]
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    if left_out:
+        lines.insert(head + 1, left_out)
+    return "\n".join(lines)
+
+
+def html_table(summary: RankSummary, most: int) -> str:
+    """The same for notebooks."""
+    rows, head, left_out = _shown_rows(summary, most)
+    columns = columns_of(summary)
+    lines = [f"<td>{'</td><td>'.join(escape(c.cell(i)) for c in columns)}</td>" for i in rows]
+    if left_out:
+        lines.insert(head, f'<td colspan="{len(columns)}">{left_out}</td>')
+    title = "".join(f"<th>{escape(column.title)}</th>" for column in columns)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{title}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _shown_rows(summary: RankSummary, most: int) -> tuple[list[int], int, str]:
+    """Rows of a table, how many of them come before those that are left out, and words on these."""
     n = len(summary)
     head = n if n <= most else most - 10
     rows = [*range(head), *range(max(head, n - 10), n)]
-    columns = [_padded(column, rows) for column in columns_of(summary)]
-    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    if len(rows) < n:
-        lines.insert(head + 1, f"... {n - len(rows)} more ...")
-    return "\n".join(lines)
+    return rows, head, f"... {n - len(rows)} more ..." if len(rows) < n else ""
 
 
 def percent(share: float) -> str:
