@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,16 +9,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank._memory import available, size_of
-from bayesrank.infer import EP
-from bayesrank.infer.spi import Called, Program, ProgramSource, read_program, take_inventory
+from bayesrank.infer.spi import Called, Program, read_program
 from bayesrank.models import dynamic_thurstone, thurstone
+from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
 from bayesrank.solvers.comparisons.process import pace_of
 
 __all__ = ["DynamicEP", "check_room"]
 
 
-class DynamicEP(EP):
+class DynamicEP(OwnPriorEP):
     """EP on `bayesrank.models.dynamic_thurstone`: the same fixed point, by chains in time.
 
     EP by itself keeps the skills of all items at all times in one covariance. Here those of one
@@ -45,20 +44,11 @@ class DynamicEP(EP):
     ((3,), True)
     """
 
-    def __init__(self, **settings: Any) -> None:
-        dense: dict[str, Any] = {"structure": "dense"}
-        super().__init__(dynamic_thurstone, **(dense | settings))
+    program = staticmethod(dynamic_thurstone)
 
-    def with_settings(self, **changed: Any) -> DynamicEP:
-        """Make an engine with the same settings but for these."""
-        return DynamicEP(**(self.settings | changed))
-
-    reads_arguments = True
-
-    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
-        """Read the program at given hyperparameters: the static one's factors, chains for prior."""
-        args, kwargs = source.arguments()
-        return _read(take_inventory(source, dict(params)), self.power, *args, **kwargs)
+    def build(self, inventory: Any, *args: Any, **kwargs: Any) -> Program:
+        """Put chains in the place of the prior of the static program's factors."""
+        return _read(inventory, self.power, *args, **kwargs)
 
 
 def _read(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,23 +10,21 @@ from jax.typing import ArrayLike
 
 from bayesrank._memory import available, size_of
 from bayesrank.distributions import Thurstone, TiltedMoments
-from bayesrank.infer import EP
 from bayesrank.infer.spi import (
     Block,
     Problem,
     Program,
-    ProgramSource,
     Rows,
-    take_inventory,
     tilted_moments,
 )
 from bayesrank.models.label_ranking import LEVEL, STEP, calibrated_label_ranking, label_features
+from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.label_ranking.elimination import LabelPrior
 
 __all__ = ["LabelRankingEP", "check_labels_room"]
 
 
-class LabelRankingEP(EP):
+class LabelRankingEP(OwnPriorEP):
     """EP on `bayesrank.models.label_ranking`: the same fixed point, for many examples.
 
     EP by itself eliminates the performances of an example as well, but keeps a row of weights for
@@ -53,19 +50,11 @@ class LabelRankingEP(EP):
     True
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(calibrated_label_ranking, **{"structure": "dense", **settings})
+    program = staticmethod(calibrated_label_ranking)
 
-    def with_settings(self, **changed: Any) -> LabelRankingEP:
-        """Make an engine with the same settings but for these."""
-        return LabelRankingEP(**(self.settings | changed))
-
-    reads_arguments = True
-
-    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
-        """Read the program at given hyperparameters."""
-        args, kwargs = source.arguments()
-        return _read(take_inventory(source, dict(params)), self.power, *args, **kwargs)
+    def build(self, inventory: Any, *args: Any, **kwargs: Any) -> Program:
+        """Put the eliminated performances in the place of the joint prior."""
+        return _read(inventory, self.power, *args, **kwargs)
 
 
 def _read(
