@@ -30,13 +30,7 @@ Array = NDArray[np.float64]
 
 
 def check_comparisons(comparisons: Any, num_items: int) -> NDArray[np.int64]:
-    """Return comparisons as integers of shape (K, 2); a table's columns go by their names.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or they are not pairs of row numbers of two different items.
-    """
+    """Comparisons of row numbers as integers (K, 2); a table's columns go by their names."""
     pairs = plain_array(comparisons)
     named = [str(name).strip().lower() for name in column_names(comparisons) or ()]
     if sorted(named) == ["loser", "winner"] and pairs.ndim == 2:
@@ -67,15 +61,7 @@ def check_hyperparameters(
     shapes: Mapping[str, tuple[int, ...]],
     choices: Sequence[str] = ("map", "prior"),
 ) -> tuple[dict[str, Array], str]:
-    """Return the hyperparameters that are fixed, and what is done about the others.
-
-    What a mapping does not name is learned, "map"; if it names all, they stand, "prior".
-
-    Raises
-    ------
-    ValueError
-        If it is not one of the choices or a mapping to positive values of these shapes.
-    """
+    """Hyperparameters that are fixed, and what is done about others: "map", or "prior" if none."""
     if not isinstance(hyperparameters, Mapping):
         if hyperparameters not in choices:
             raise ValueError(
@@ -88,20 +74,7 @@ def check_hyperparameters(
 
 
 def location_and_scale(features: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of each feature, both of shape (d,).
-
-    A feature that is the same for every item has scale one.
-
-    Raises
-    ------
-    ValueError
-        If a feature is so large that these overflow, or so small that the latter underflows.
-
-    Warns
-    -----
-    UserWarning
-        If there is such a feature: it cannot tell these items apart.
-    """
+    """Mean and standard deviation of features, (d,) each; one of a constant, and a warning."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = features.mean(axis=0), features.std(axis=0)
         constant = np.ptp(features, axis=0) == 0.0
@@ -128,20 +101,7 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
 
 
 def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
-    """Return the Laplacian of the graph that an estimator was asked for, if any.
-
-    Parameters
-    ----------
-    laplacian
-        None, a number of nearest neighbours, a Laplacian, or a function from features to one.
-    features
-        Features of the items as the model sees them, shape (n, d).
-
-    Raises
-    ------
-    ValueError
-        If it is none of these, or not one for these items.
-    """
+    """The Laplacian that was asked for, if any, by features (n, d) as the model sees them."""
     if laplacian is None:
         return None
     if isinstance(laplacian, Integral) and not isinstance(laplacian, bool):
@@ -164,13 +124,7 @@ def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
 
 
 def check_ties(ties: ArrayLike | None, num_comparisons: int) -> NDArray[np.bool_]:
-    """Return which comparisons were tied, shape (K,).
-
-    Raises
-    ------
-    ValueError
-        If there is not True or False for each comparison.
-    """
+    """Which comparisons were tied, shape (K,)."""
     if ties is None:
         return np.zeros(num_comparisons, bool)
     tied = plain_array(ties)
@@ -189,11 +143,5 @@ def check_ties(ties: ArrayLike | None, num_comparisons: int) -> NDArray[np.bool_
 
 
 def check_pairs(pairs: ArrayLike, num_items: int, name: str = "pairs") -> NDArray[np.intp]:
-    """Return pairs of items as integers of shape (P, 2); an empty list is none.
-
-    Raises
-    ------
-    ValueError
-        If they are not pairs of items' row numbers.
-    """
+    """Pairs of items' row numbers as integers, shape (P, 2); an empty list is none."""
     return check_program_pairs(plain_array(pairs), num_items, name).astype(np.intp)

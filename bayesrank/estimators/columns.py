@@ -183,13 +183,7 @@ def _numbered(
 
 
 def read_pairs(pairs: Any, name: str, columns: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
-    """Return the two columns of pairs of names.
-
-    Raises
-    ------
-    ValueError
-        If they are no pairs.
-    """
+    """The two columns of pairs of names, in a table or rows; refuse what are no pairs."""
     columns = _columns(pairs, _ARGUMENTS.values()) if columns is None else columns
     if columns:
         return columns["winner"], columns["loser"]
@@ -209,24 +203,12 @@ def read_pairs(pairs: Any, name: str, columns: Mapping[str, Any] | None = None) 
 def numbers_of(
     columns: Sequence[Any], known: Sequence[Hashable], cure: str | None, name: str = "items"
 ) -> NDArray[np.int64]:
-    """Numbers of named items, shape (P, columns); names that are not known are numbered on.
-
-    Raises
-    ------
-    ValueError
-        If a name is not known and there is a cure, or is missing; the message calls them `name`.
-    """
+    """Numbers of names (P, columns); unknown ones are refused with the cure, or numbered on."""
     return _looked_up(*_factorized(columns, name), known, cure)[0]
 
 
 def time_of(pairs: Any, time: Any) -> Any:
-    """Times of pairs: as given, or the column of a table, or None.
-
-    Raises
-    ------
-    ValueError
-        If there are both.
-    """
+    """Times of pairs: as given, or the column of a table, or None; not both."""
     columns = _columns(pairs, _ARGUMENTS.values())
     if "time" in columns and time is not None:
         raise ValueError("pairs has a column 'time' and time is given; leave one of them out")

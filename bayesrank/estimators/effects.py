@@ -39,11 +39,7 @@ class Effect(NamedTuple):
 
 
 def effects_of(posterior: RankerPosterior, label: str, level: float) -> list[Effect]:
-    """What the position, called `label`, and ties come to, see `ArenaRanker.effects`.
-
-    Intervals are those of normal distributions of the same moments: of the effect of the position,
-    and of the logarithm of the tie width.
-    """
+    """What the position, called `label`, and ties come to, with normal intervals."""
     tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + level / 2.0)
     position, log_width = posterior.effects()
     widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])

@@ -18,21 +18,11 @@ _COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class LabelTargets(NamedTuple):
-    """What is said of examples, in numbers; see `bayesrank.models.label_ranking.conditions`.
+    """What is said of n examples, in numbers, as `label_ranking.conditions` takes it."""
 
-    Attributes
-    ----------
-    labels
-        Names of the labels.
-    rankings
-        Orders of each example, if any.
-    relevant
-        1, 0 or -1 of each label in each example, shape (n, c), if any.
-    """
-
-    labels: list[Hashable]
-    rankings: list[Any] | None
-    relevant: NDArray[np.int64] | None
+    labels: list[Hashable]  # names of the c labels
+    rankings: list[Any] | None  # orders of each example, if any
+    relevant: NDArray[np.int64] | None  # 1, 0 or -1, shape (n, c), if any
 
 
 def read_targets(

@@ -47,13 +47,7 @@ class ListEstimator(BaseEstimator):
         return 1.0 - pairwise_error(self.predict(X), y, query=query).mean
 
     def _check_lists(self, X: Any, y: Any, query: Any) -> tuple[Any, Array, QueryLists]:
-        """Return features and grades list after list, and the lists.
-
-        Raises
-        ------
-        ValueError
-            If an argument cannot be used; the message names it.
-        """
+        """Features and grades list after list, and the lists."""
         checked: Any = validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
         )

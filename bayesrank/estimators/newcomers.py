@@ -18,18 +18,10 @@ Array = NDArray[np.float64]
 
 
 class Newcomers(NamedTuple):
-    """Skills of the items of `fit`, and behind them of new ones.
+    """Skills of the items of `fit`, and behind them of new ones."""
 
-    Attributes
-    ----------
-    parts
-        What the posterior of all of them is made of.
-    num_known
-        Number of the items of `fit`.
-    """
-
-    parts: list[Component]
-    num_known: int
+    parts: list[Component]  # what the posterior of all of them is made of
+    num_known: int  # number of the items of `fit`
 
     def skills(self) -> tuple[Array, Array]:
         """Means and standard deviations of the new ones, from the average of those of `fit`."""

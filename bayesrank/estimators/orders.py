@@ -235,13 +235,7 @@ class OrderRanker(NamedRanker):
 
 
 def _read_orders(orders: Any) -> list[list[list[Hashable]]]:
-    """Names of each group of each order.
-
-    Raises
-    ------
-    ValueError
-        If they are a table or text, or a name is none.
-    """
+    """Names of each group of each order; refuse tables, texts, and what is no name."""
     if isinstance(orders, str | bytes) or column_names(orders) is not None:
         raise ValueError(
             f"orders is a {type(orders).__name__}; pass a list of orders, each a list of names, "

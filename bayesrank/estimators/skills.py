@@ -55,24 +55,12 @@ class FitSettings(NamedTuple):
 
 
 class RankerFit(NamedTuple):
-    """What a fit found.
+    """What a fit found."""
 
-    Attributes
-    ----------
-    result
-        What the engine or the solver returned.
-    params
-        Values of the hyperparameters; their means where they were averaged over.
-    choice
-        What was done about them: "integrate", "map" or "prior".
-    reason
-        Why that is not what was asked; empty if it is.
-    """
-
-    result: Any
-    params: dict[str, NDArray[Any]]
-    choice: str
-    reason: str = ""
+    result: Any  # what the engine or the solver returned
+    params: dict[str, NDArray[Any]]  # hyperparameters; means of those averaged over
+    choice: str  # "integrate", "map" or "prior"
+    reason: str = ""  # why that is not what was asked
 
 
 def posterior_of(result: Any, likelihood: str = "probit") -> RankerPosterior:

@@ -44,13 +44,7 @@ class Clock(NamedTuple):
         return (times - self.first) / self.unit
 
     def ahead(self, time: Any) -> Array:
-        """How long after the last comparison given times are, in the program's unit.
-
-        Raises
-        ------
-        ValueError
-            If they are before it, or of another kind.
-        """
+        """How long after the last comparison times are, in the program's unit; none earlier."""
         times, dates = read_times(np.atleast_1d(plain_array(time)), "time")
         if dates != self.dates:
             given, wanted = (("numbers", "dates"), ("dates", "numbers"))[dates]
@@ -72,25 +66,7 @@ class Clock(NamedTuple):
 
 
 def read_times(values: Any, name: str) -> tuple[Array, bool]:
-    """Read times, numbers as they are and dates as days since 1970.
-
-    Parameters
-    ----------
-    values
-        Shape (K,): numbers; or dates, as NumPy's, pandas' or Python's, or as text.
-    name
-        Of the argument, for messages.
-
-    Returns
-    -------
-    tuple
-        The times, and whether they are dates.
-
-    Raises
-    ------
-    ValueError
-        If one is missing, not finite or neither number nor date, or has a time zone.
-    """
+    """Times (K,) as numbers, dates as days since 1970, and whether they are dates."""
     array = plain_array(values)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; pass one time for each comparison")

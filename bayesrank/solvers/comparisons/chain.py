@@ -41,47 +41,23 @@ __all__ = ["ChainGaussian", "ChainPrior", "Visits"]
 
 
 class Visits(NamedTuple):
-    """When sites look at which items, in the order of time.
+    """When K sites look at which items' skills, in the order of time."""
 
-    Attributes
-    ----------
-    order
-        Number of the site, shape (K,).
-    gaps
-        Time that went by since the one before it, shape (K,).
-    values, columns
-        What of which items' skills it sees, shapes (K, k).
-    after
-        Time that goes by after the last of them, shape (1,).
-    """
-
-    order: Array
-    gaps: Array
-    values: Array
-    columns: Array
-    after: Array
+    order: Array  # number of the site, shape (K,)
+    gaps: Array  # time since the one before, shape (K,)
+    values: Array  # what of the skills it sees, shape (K, k)
+    columns: Array  # of which items, shape (K, k)
+    after: Array  # time after the last of them, shape (1,)
 
 
 class ChainGaussian(NamedTuple):
-    """Posterior of the margins that the sites see, and of the states at the end.
+    """Posterior of the margins that K sites see, and of the states at the end."""
 
-    Attributes
-    ----------
-    core
-        The states at the end, all skills first: shape (r n,).
-    margin_mean, margin_variance
-        Of the sites' margins, shape (K,).
-    log_normaliser
-        Log of the integral of prior times sites.
-    valid
-        Whether that is finite and all variances are positive.
-    """
-
-    core: DenseGaussian
-    margin_mean: Array
-    margin_variance: Array
-    log_normaliser: Array
-    valid: Array
+    core: DenseGaussian  # states at the end, all skills first, shape (r n,)
+    margin_mean: Array  # shape (K,)
+    margin_variance: Array  # shape (K,)
+    log_normaliser: Array  # log of the integral of prior times sites
+    valid: Array  # whether that is finite and all variances are positive
 
     @property
     def mean(self) -> Array:
@@ -116,23 +92,11 @@ class ChainGaussian(NamedTuple):
 
 
 class ChainPrior(NamedTuple):
-    """Chains of n items, and when each site looks at them.
+    """Chains of n items, and when each site looks at them."""
 
-    Attributes
-    ----------
-    process
-        A member of `bayesrank.models.dynamic.PROCESSES`.
-    num_items
-        Number of items n.
-    scales
-        The hyperparameters ``scale`` and that of the pace, shape (2,).
-    visits
-        The sites in the order of time.
-    """
-
-    process: str
+    process: str  # of `bayesrank.models.dynamic.PROCESSES`
     num_items: int
-    scales: Array
+    scales: Array  # ``scale`` and that of the pace, shape (2,)
     visits: Visits
 
     on_host, keeps_covariances = False, True

@@ -95,13 +95,7 @@ def _visits(values: Any, columns: Any, times: ArrayLike, period: ArrayLike | Non
 
 
 def check_room(num_items: int, num_comparisons: int, process: str) -> None:
-    """Refuse what will not fit into memory.
-
-    Raises
-    ------
-    ValueError
-        If it will not; the message says how much there is.
-    """
+    """Refuse what will not fit into memory, by a `ValueError` that says how much there is."""
     width = num_items * (2 if process == "matern32" else 1)
     need = 8 * (2 * num_comparisons * width + 6 * width**2)
     room = available()

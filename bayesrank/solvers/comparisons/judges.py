@@ -96,10 +96,7 @@ class JudgedSkills:
         return np.stack([loss, tie, win], axis=1)
 
     def _moments(self, category: int | None) -> tuple[Floats, Floats]:
-        """Mean and covariance of n skills, the advantage, log tie width and log reliability.
-
-        What there is not, or what is known, has zeros in the covariance.
-        """
+        """Moments of n skills, advantage, log tie width, log reliability; known ones have zeros."""
         fit, n = self.result, self.result.num_items
         mean, covariance = np.zeros(n + 3), np.zeros((n + 3, n + 3))
         at = self._reported

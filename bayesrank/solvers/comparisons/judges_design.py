@@ -18,13 +18,7 @@ Floats = NDArray[np.float64]
 
 
 class Design:
-    """Rows of a log as a linear map from latents to margins.
-
-    Parameters
-    ----------
-    data
-        The log.
-    """
+    """Rows of a log as a linear map from latents to margins."""
 
     def __init__(self, data: ArenaData) -> None:
         self.data = data
@@ -59,13 +53,7 @@ class Design:
         return self.position * (x[-1] + own)
 
     def to_global(self, difference: Floats, advantage: Floats) -> Floats:
-        """Transpose of the map: sums over rows, shape (size,).
-
-        Parameters
-        ----------
-        difference, advantage
-            Weights of the rows' skill differences, and of their positions.
-        """
+        """Transpose: sums over K rows of weights of skill differences and of positions, (size,)."""
         n, total = self.data.num_items, self.num_parts * self.data.num_items
         sums = np.bincount(self.first, difference, total)
         sums -= np.bincount(self.second, difference, total)
@@ -79,13 +67,7 @@ class Design:
         return np.bincount(self.data.judge, weight, self.data.num_judges).astype(float)
 
     def precision(self, twice: Floats, once: Floats, never: Floats) -> Floats:
-        """Sum of the rows' precisions of the global latents, shape (size, size).
-
-        Parameters
-        ----------
-        twice, once, never
-            Weight of each row times its reliability squared, once, and not at all.
-        """
+        """Precision of the global latents, (size, size), by weights (K,) by r^2, r and 1."""
         n, parts = self.data.num_items, self.num_parts
         pairs = np.bincount(self._pair, twice, parts * n * n).reshape(parts, n, n)
         pairs = -(pairs + pairs.transpose(0, 2, 1))
@@ -101,14 +83,7 @@ class Design:
         return out
 
     def coupling(self, difference: Floats, advantage: Floats) -> Floats:
-        """Precisions between global latents and one local of each judge, shape (size, J).
-
-        Parameters
-        ----------
-        difference, advantage
-            Weight of each row times the local's coefficient: where it meets the difference of
-            skills, and the position.
-        """
+        """Precision of global latents with one local a judge, (size, J), by row weights (K,)."""
         n, judges = self.data.num_items, self.data.num_judges
         total = self.num_parts * n
         sums = np.bincount(self.first * judges + self.data.judge, difference, total * judges)

@@ -16,45 +16,17 @@ Floats = NDArray[np.float64]
 
 
 class Posterior(NamedTuple):
-    """Covariances at given precisions of the rows; each judge has L latents of its own.
+    """Covariances of N global latents, and of L of each judge's own, at given precisions."""
 
-    Attributes
-    ----------
-    covariance
-        Of the global latents, shape (N, N).
-    gain
-        Minus the covariance of global and local latents, shape (L, N, J).
-    local
-        Covariance of each judge's own latents, shape (J, L, L).
-    coupling, local_given
-        Precisions between global and local latents, shape (L, N, J), and covariances of the locals
-        given the global latents, shape (J, L, L).
-    """
-
-    covariance: Floats
-    gain: NDArray[np.floating]
-    local: Floats
-    coupling: Floats
-    local_given: Floats
+    covariance: Floats  # of the global latents, shape (N, N)
+    gain: NDArray[np.floating]  # minus covariance of global and local, (L, N, J)
+    local: Floats  # of each judge's own, shape (J, L, L)
+    coupling: Floats  # precisions of global with local, (L, N, J)
+    local_given: Floats  # of the local given the global, (J, L, L)
 
 
 def posterior(precision: Floats, coupling: Floats, local: Floats) -> Posterior:
-    """Invert a precision matrix whose local blocks meet only through the global latents.
-
-    Parameters
-    ----------
-    precision
-        Of the global latents, shape (N, N); overwritten.
-    coupling
-        Precisions between global and local latents, shape (L, N, J).
-    local
-        Precisions of each judge's latents, shape (J, L, L).
-
-    Raises
-    ------
-    LinAlgError
-        If the precision is not positive definite.
-    """
+    """Invert a precision (N, N), overwritten, of couplings (L, N, J) and blocks (J, L, L)."""
     given: Any = np.linalg.inv(local)
     width = len(coupling)
     if not width:

@@ -72,21 +72,7 @@ def learn_tie_width(state: ArenaState, cavity: tuple[Floats, Floats, Moments]) -
 
 
 def learn_scale(state: ArenaState, name: str, means: Floats, information: Floats) -> None:
-    """Set a prior's scale to the mode of the evidence at fixed shrinkage (MacKay's update).
-
-    A scale that is held fixed stays.
-
-    Parameters
-    ----------
-    state
-        Changed in place.
-    name
-        The scale.
-    means
-        Posterior means of the latents that share it.
-    information
-        What the data add to the prior precision of each.
-    """
+    """Set a scale that is not fixed to the evidence's mode at given shrinkage (MacKay's update)."""
     if name in state.fixed:
         return
     prior, old = SCALES[name], state.scales[name]

@@ -16,40 +16,20 @@ _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
 class Moments(NamedTuple):
-    """Log probability of each outcome and its derivatives, all of shape (K,).
-
-    Attributes
-    ----------
-    log_z
-        Log of the probability, with the margin integrated over its normal distribution.
-    mean, mean2
-        First and second derivative with respect to the mean of the margin.
-    width, width2, cross
-        First and second derivative with respect to the tie width, and the mixed one.
-    """
+    """Log probability of each outcome and its derivatives, all of shape (K,)."""
 
     log_z: Floats
-    mean: Floats
-    mean2: Floats
-    width: Floats
-    width2: Floats
-    cross: Floats
+    mean: Floats  # derivative by the mean of the margin
+    mean2: Floats  # second derivative
+    width: Floats  # derivative by the tie width
+    width2: Floats  # second derivative
+    cross: Floats  # mixed derivative
 
 
 def moments(
     outcome: NDArray[np.int64], mean: Floats, variance: Floats, tie_width: float
 ) -> Moments:
-    r"""Integrate the outcome's probability over margins :math:`N(m, v)`.
-
-    Parameters
-    ----------
-    outcome
-        2, 1 or 0: the first won, a tie, the second won; shape (K,).
-    mean, variance
-        Of the margins, shape (K,).
-    tie_width
-        Margins with noise between minus this and this are ties; zero where there are none.
-    """
+    """Average the probability of outcomes 2, 1 or 0 (won, tied, lost) over K normal margins."""
     s = np.sqrt(2.0 + variance)
     # A win of either side is Phi(z), with z falling as the tie width grows.
     sign = np.where(outcome == 2, 1.0, -1.0)

@@ -22,34 +22,18 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class ArenaState:
-    """Parameters, sites of the rows, and the means of the latents.
-
-    Attributes
-    ----------
-    scales
-        Values of the scales, by site name of `bayesrank.models.judged_comparisons`.
-    log_reliability
-        Of each judge, shape (J,); one zero where there are no judges.
-    precision, shift
-        EP's site of one comparison of each row, shape (K,).
-    x, bias
-        Means of the global latents, and of the judges' order biases.
-    variances
-        Of the rows, as of the last posterior; and the sites' precisions at that time.
-    fixed
-        Names of the scales that are not learned.
-    """
+    """Parameters, sites of K rows, and the means of the latents."""
 
     design: Design
-    scales: dict[str, float]
-    log_reliability: Floats
-    precision: Floats
-    shift: Floats
-    x: Floats
-    bias: Floats
-    variances: RowVariances | None = None
-    precision_then: Floats | None = None
-    fixed: frozenset[str] = frozenset()
+    scales: dict[str, float]  # values by site name of `judged_comparisons`
+    log_reliability: Floats  # shape (J,); one zero without judges
+    precision: Floats  # of the site of one comparison of each row, (K,)
+    shift: Floats  # its precision times mean, shape (K,)
+    x: Floats  # means of the global latents
+    bias: Floats  # means of judges' order biases
+    variances: RowVariances | None = None  # of the rows, as of the last posterior
+    precision_then: Floats | None = None  # the sites' precisions at that time
+    fixed: frozenset[str] = frozenset()  # scales that are not learned
 
     @property
     def reliability(self) -> Floats:

@@ -55,26 +55,13 @@ class Judges(NamedTuple):
 
 
 class Component(NamedTuple):
-    """Latents given the hyperparameters; the posterior is a mixture of one such, or several.
+    """N latents given the hyperparameters; the posterior is a mixture of such."""
 
-    Attributes
-    ----------
-    weight
-        Its share.
-    params
-        Values of the hyperparameters.
-    mean, covariance
-        Of the latents, shapes (N,) and (N, N); or what stands for the covariance of many, whose
-        ``variances(rows)`` are those of sums of latents.
-    prior_variance
-        Of the skill of an item of which nothing is known; zero with features.
-    """
-
-    weight: float
-    params: Mapping[str, NDArray[Any]]
-    mean: Floats
-    covariance: Any
-    prior_variance: float = 0.0
+    weight: float  # its share
+    params: Mapping[str, NDArray[Any]]  # values of the hyperparameters
+    mean: Floats  # shape (N,)
+    covariance: Any  # (N, N), or what has ``variances(rows)`` of sums of many
+    prior_variance: float = 0.0  # of an unknown item's skill; zero with features
 
     def margins(self, rows: MarginRows) -> tuple[Floats, Floats]:
         """Means and variances of sums of latents, both of shape (P,)."""
@@ -215,10 +202,7 @@ def chances_by(
 def outcome_chances(
     likelihood: str, params: Mapping[str, Any], mean: Floats, variance: Floats
 ) -> Floats:
-    """Probabilities of `OUTCOMES` of comparisons whose margins are normal, shape (P, 3).
-
-    With ``tie_width`` among the hyperparameters `params`, ties are possible.
-    """
+    """Probabilities of `OUTCOMES` (P, 3) by normal margins; ties where there is a ``tie_width``."""
     ties = "tie_width" in params
     values = np.array([0, 1, 2]) if ties else np.array([0, 1])
     with jax.enable_x64(True):

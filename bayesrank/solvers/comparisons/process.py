@@ -12,24 +12,11 @@ __all__ = ["Transitions", "move", "pace_of", "steps_of"]
 
 
 class Transitions(NamedTuple):
-    """How the state of an item moves over gaps of time; that of every item does so alike.
+    """How each item's state of r entries (skill, and rate in "matern32") moves over K gaps."""
 
-    The state has r entries: the skill, and with "matern32" its rate of change times
-    ``lengthscale / sqrt(3)``.
-
-    Attributes
-    ----------
-    start
-        Prior covariance of the state at the first time, shape (r, r).
-    decay
-        What the state is multiplied by, shape (K, r, r).
-    noise
-        Covariance of what is then added to it, shape (K, r, r).
-    """
-
-    start: Array
-    decay: Array
-    noise: Array
+    start: Array  # prior covariance at the first time, (r, r)
+    decay: Array  # what the state is multiplied by, (K, r, r)
+    noise: Array  # covariance of what is added, (K, r, r)
 
 
 def pace_of(process: str) -> str:
@@ -61,20 +48,7 @@ def _smooth_steps(scale: Array, x: Array) -> Transitions:
 
 
 def move(mean: Array, covariance: Array, decay: Array, noise: Array) -> tuple[Array, Array]:
-    """Let time go by.
-
-    Parameters
-    ----------
-    mean, covariance
-        Of the states of n items, shapes (r, n) and (r, n, r, n).
-    decay, noise
-        What each item's state is multiplied by, and the covariance of what is added, (r, r).
-
-    Returns
-    -------
-    tuple
-        Mean and covariance afterwards.
-    """
+    """Let time go by for states of n items: mean (r, n), covariance (r, n, r, n), step (r, r)."""
     moved = jnp.einsum("ac,cidj,bd->aibj", decay, covariance, decay)
     each = jnp.arange(mean.shape[1])
     return decay @ mean, moved.at[:, each, :, each].add(noise)

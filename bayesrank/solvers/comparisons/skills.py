@@ -186,11 +186,7 @@ class _SharedSkills(NamedTuple):
 
 
 def at_new_items(skills: EPSkills, features: Floats, *, joint: bool = True) -> list[Component]:
-    """Skills of new items alone, features (m, d) on the scale of the prior.
-
-    Without `joint` the covariances of new items are not there, only their variances, as if they
-    were independent: of many items these are enough for what `moments_of` tells of each.
-    """
+    """Skills of m new items by features (m, d); without `joint` the variances alone, of many."""
     result = skills.result
     if result.structure != "dense":
         mean, root, own = _by_inducing(result, features)
@@ -247,11 +243,7 @@ def prior_covariances(
     new: jax.Array,
     joint: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Prior covariances of a Gaussian process at known items (n, d) and new ones (m, d).
-
-    Returns those of the known items (n, n), with the new ones (n, m), and of the new ones: all of
-    them (m, m) if `joint`, or the variances (m,). The first and the last have jitter.
-    """
+    """Prior covariances: known (n, n), across (n, m), new (m, m); variances if not `joint`."""
     kernel = make(*scales)
     own = gp.gram(kernel, new) if joint else (1.0 + gp.JITTER[new.dtype]) * kernel(new)
     return gp.gram(kernel, known), kernel(known, new), own

@@ -36,33 +36,16 @@ __all__ = ["LabelGaussian", "LabelPrior"]
 
 
 class LabelGaussian(NamedTuple):
-    """Posterior of the weights, and of the margins that the sites see.
+    """Posterior of c labels' p weights each, and of the G margins that the sites see."""
 
-    Attributes
-    ----------
-    free_mean, free_covariance
-        Of the weights in units of their prior and before they are correlated, shapes (c, p) and
-        (c p, c p).
-    scales
-        Prior standard deviations of the weights of a label, that of its level first, shape (p,).
-    root
-        Cholesky factor of the correlation of labels, shape (c, c); None where there is none.
-    margin_mean, margin_variance
-        Of the sites' margins, shape (G,).
-    log_normaliser
-        Log of the integral of prior times sites.
-    valid
-        Whether it is proper.
-    """
-
-    free_mean: Array
-    free_covariance: Array
-    scales: Array
-    root: Array | None
-    margin_mean: Array
-    margin_variance: Array
-    log_normaliser: Array
-    valid: Array
+    free_mean: Array  # in prior units, before correlation, (c, p)
+    free_covariance: Array  # shape (c p, c p)
+    scales: Array  # prior sds of a label's weights, level first, (p,)
+    root: Array | None  # Cholesky factor of the correlation, (c, c)
+    margin_mean: Array  # shape (G,)
+    margin_variance: Array  # shape (G,)
+    log_normaliser: Array  # log of the integral of prior times sites
+    valid: Array  # whether it is proper
 
     @property
     def core(self) -> DenseGaussian:
