@@ -181,7 +181,7 @@ TIERS = (Tier(0, 2, 2.0), Tier(2, 4, 9.0), Tier(4, 6, 40.0))
     "options",
     [
         pytest.param({"strength": 6.0, "mean_strength": 2.0}, id="users differ"),
-        pytest.param({**CORE, "learn_base": True}, id="core", marks=pytest.mark.slow),
+        pytest.param({**CORE, "learn_base": True}, id="core"),
         *(
             pytest.param(
                 {"strength": KernelPrior(tiers), "mean_strength": 2.0, "user_scales": 0,

@@ -12,10 +12,7 @@ __all__ = ["JudgeNoise"]
 
 
 class JudgeNoise:
-    """How many times as noisy as an answer of nobody named those of each judge are.
-
-    Factors are given by name, those of all others being 1; or they are learned.
-    """
+    """How many times as noisy as nobody named each judge is: given by name (else 1) or learned."""
 
     def __init__(self, given: Mapping[str, float] | str | None) -> None:
         self.learned = given == "learn"

@@ -27,12 +27,10 @@ Array = NDArray[np.float64]
 
 
 class SkillPosterior:
-    """The skills under a program, brought up to date as a history grows.
+    """The skills under a program, brought up to date as a history grows."""
 
-    Hyperparameters are first learned from `learn_from` answers, or never, and again whenever the
-    answers have doubled, in a thread if `background`; `integrate` says whether `integrated`
-    averages over them. The seed is that of posterior draws.
-    """
+    # Hyperparameters are first learned from `learn_from` answers, or never, and again whenever the
+    # answers have doubled, in a thread if `background`; `integrate` lets `integrated` average.
 
     def __init__(
         self,

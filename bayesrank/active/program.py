@@ -98,12 +98,9 @@ def answered(
 
 
 class SkillProgram:
-    """Skills of items before and after some answers.
+    """Skills of items before and after answers; `defaults` hold until learned, `fixed` always."""
 
-    With features (n, d) they are a Gaussian process, else independent. `defaults` are the
-    hyperparameters until others are learned, of which `fixed` are given and not learned. While no
-    answer is a tie, the program knows of no ties, and has no ``tie_width``.
-    """
+    # While no answer is a tie, the program knows of no ties, and has no ``tie_width``.
 
     def __init__(self, num_items: int, features: Array | None, options: Mapping[str, Any]) -> None:
         self.options, self.num_items = dict(options), num_items
@@ -147,11 +144,7 @@ class SkillProgram:
     def learn(
         self, told: Told, start: Mapping[str, Any], judge: NDArray[np.intp] | None = None
     ) -> dict[str, Array]:
-        """Hyperparameters under which the answers are most probable, from a start.
-
-        With judges (K,), whose noise is to be learned, too, `start` and what is returned have
-        ``judge_noise``. Warns where the search has not converged.
-        """
+        """The most probable hyperparameters from a start, of judges (K,), too, if it has them."""
         about, pairs = self._compared_only(told.comparisons)
         ties = bool(told.tied.any())
         names, options = self.free(ties), self._padded(told._replace(comparisons=pairs))

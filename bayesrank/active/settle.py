@@ -108,12 +108,7 @@ def settle(
     tol: float = 1e-6,
     max_sweeps: int = 200,
 ) -> Settled:
-    """Sweep to EP's fixed point.
-
-    It starts from sites ``(tau, nu)``, (K,) each, zero for an answer that is new; or, which is
-    cheaper, from the posterior after all answers but the last. It ends when `Settled.delta` comes
-    down to `tol`.
-    """
+    """Sweep to EP's fixed point from sites (K,) each, or the posterior of all but the last."""
     enter_jax()
     size = min(len(answers.comparisons), len(prior.mean))
     one = _threads().limit(limits=1, user_api="blas") if size <= _ONE_THREAD else None

@@ -104,13 +104,9 @@ def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
 def absorb(
     mean: Array, covariance: Array, x: Array, y: Array, noise: Array, told: Array
 ) -> tuple[Array, Array, Array]:
-    r"""Take in one example: mean (D,), covariance, and how many factors were left out.
-
-    With a probability :math:`t`, `told`, that the label tells something, the belief is a mixture of
-    that with the example and that without, and is replaced by the Gaussian with the mixture's
-    moments: the mean moves by :math:`t \delta`, and the covariance changes by :math:`t` times what
-    it would and by :math:`t (1 - t) \delta \delta'`.
-    """
+    """Take in one example: mean (D,), covariance, and how many factors were left out."""
+    # A label tells something with a probability `told`: the belief is a mixture of that with the
+    # example and that without, and is replaced by the Gaussian of the same moments.
     now, before = margins(mean, covariance, x), mean
     likelihood, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
     outer, curvature = [], []
@@ -163,11 +159,7 @@ def drift(belief: Belief, prior: Belief, forgetting: Array) -> Belief:
 
 
 def level_probs(mean: Array, variance: Array, noise: Array) -> Array:
-    """Probability of each level where every label tells something, shape (k,).
-
-    Thresholds know their order only from the data: where they cross, a level above two of them has
-    the smaller of both probabilities.
-    """
+    """Probability of each level, (k,), if labels tell; where thresholds cross, the smaller."""
     above = lax.cummin(ndtr(mean / jnp.sqrt(variance + noise**2)))
     ends = jnp.ones(1, above.dtype), jnp.zeros(1, above.dtype)
     probs = jnp.concatenate([ends[0], above]) - jnp.concatenate([above, ends[1]])
@@ -191,11 +183,7 @@ def take_block(
     forgetting: ArrayLike,
     kernel: Kernel | None = None,
 ) -> tuple[Belief, Array]:
-    """Take in the first ``count`` examples of a block (B, d), one after the other.
-
-    Return the belief after it, and the probabilities of each example's levels before it was taken
-    in, (B, k), averaged over the components. Without a kernel, features are explicit.
-    """
+    """Take in `count` examples of a block (B, d) in turn: belief, and levels foreseen (B, k)."""
     X, y, noises, lapses = (jnp.asarray(a) for a in (X, y, noises, lapses))
     forgetting = jnp.asarray(forgetting)
     width = X.shape[1] if kernel is None else belief.stamps.shape[0]

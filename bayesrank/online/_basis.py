@@ -94,10 +94,7 @@ def leaver(basis: Basis, weights: Array) -> Array:
 
 
 def leave(basis: Basis, slot: Array) -> tuple[Basis, Array]:
-    r"""Let an example leave; return the basis without it, and how the features have changed.
-
-    That is by a reflection :math:`I - v v^T`, the slot's apart, of which this is `v`, (S,).
-    """
+    """The basis without a slot, and the reflection ``I - v v'`` of its features as v, (S,)."""
     own = basis.whitening[:, slot]
     own = own / jnp.sqrt(own @ own)
     mirror = own.at[slot].add(jnp.where(own[slot] < 0.0, -1.0, 1.0))

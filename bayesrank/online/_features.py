@@ -82,11 +82,7 @@ def polynomial_features(
 
 
 def feature_map(kernel: Kernel | None, num_features: int, budget: int | None) -> FeatureMap | None:
-    """Choose explicit features for a kernel, or None where stored examples are cheaper.
-
-    An example costs one product a member for each of `budget` stored examples, or for each explicit
-    feature; None is no limit.
-    """
+    """Explicit features of a kernel, or None where `budget` stored examples cost less."""
     if kernel is None or isinstance(kernel, DotProduct):
         return FeatureMap()
     if not isinstance(kernel, Polynomial) or np.ndim(kernel.scale) or np.ndim(kernel.sigma):

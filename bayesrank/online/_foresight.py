@@ -31,10 +31,7 @@ def foresee_block(
     lapses: ArrayLike,
     with_scores: bool = False,
 ) -> tuple[Array, Array]:
-    """Probabilities of the levels of a block, averaged over the components, (B, k).
-
-    And what each level would teach, in nats, (B,), which takes longer: zero without `with_scores`.
-    """
+    """Mean probabilities of levels (B, k); what each would teach (B,), 0 without `with_scores`."""
     X, noises, lapses = jnp.asarray(X), jnp.asarray(noises), jnp.asarray(lapses)
     shares = jax.nn.softmax(belief.log_weight)
     one = jax.vmap(_one_noise, in_axes=(0, 0, None, 0))

@@ -34,29 +34,14 @@ __all__ = ["Members", "Records", "init_members", "learn_block"]
 
 
 class Members(NamedTuple):
-    """All that N members have learned.
+    """All that N members have learned."""
 
-    Attributes
-    ----------
-    weights
-        Shape (d, N); in the kernel form coefficients of the stored examples, shape (budget, N).
-    thresholds
-        Shape (k - 1, N).
-    votes
-        Number of levels that each member predicted rightly, of the examples shown to it; (N,).
-    seen
-        Number of examples of the stream.
-    support, stamps
-        The stored examples, shapes (budget, d) and (budget,), see `Store`; in the linear form there
-        is none.
-    """
-
-    weights: Any
-    thresholds: Any
-    votes: Any
-    seen: Any
-    support: Any
-    stamps: Any
+    weights: Any  # (d, N); in the kernel form coefficients of stored examples, (budget, N)
+    thresholds: Any  # (k - 1, N)
+    votes: Any  # levels that each predicted rightly, of examples shown to it; (N,)
+    seen: Any  # number of examples of the stream
+    support: Any  # stored examples, (budget, d); none in the linear form
+    stamps: Any  # see `Store`, (budget,)
 
 
 class Records(NamedTuple):
@@ -92,12 +77,8 @@ def learn_block(
     keep_weights: bool = False,
     poisson: bool = False,
 ) -> tuple[Members, Records]:
-    """Show a block (B, d) and its levels (B,), of which `count` are used, to the members in turn.
-
-    Each member is shown an example with probability `tau`, or `poisson`: as often as a Poisson
-    variable of mean `tau` says, one time after the other. Without a kernel it is the linear form,
-    where `keep_weights` records the weights. Blocks of one shape share compiled code.
-    """
+    """Show `count` examples of a block (B, d), (B,) to members in turn."""
+    # Each with chance `tau`, or, if `poisson`, as often as a variable of that mean says.
     X, y = jnp.asarray(X), jnp.asarray(y)
     there = jnp.arange(X.shape[0]) < count
     shape = (X.shape[0], members.votes.shape[0])

@@ -21,18 +21,10 @@ __all__ = ["Store", "empty_store", "kernel_row", "kernel_rows", "oldest", "put"]
 
 
 class Store(NamedTuple):
-    """Stored examples.
+    """Stored examples."""
 
-    Attributes
-    ----------
-    support
-        Shape (budget, d).
-    stamps
-        Number of the example in each slot, counted from 1, and 0 for a free slot; (budget,).
-    """
-
-    support: Any
-    stamps: Any
+    support: Any  # (budget, d)
+    stamps: Any  # number of the example in each slot from 1, 0 in a free one; (budget,)
 
 
 def empty_store(budget: int, num_features: int) -> Store:

@@ -19,57 +19,29 @@ __all__ = ["VotedPRank"]
 
 
 class Ballots(NamedTuple):
-    """The rule at work, and those that it replaced.
+    """The rule at work, and those that it replaced; without weights (D = 0) in the kernel form."""
 
-    In the kernel form there are no weights, D = 0. A rule is made of the last examples, as many as
-    the budget says, that had been stored when it came about.
-
-    Attributes
-    ----------
-    weights, thresholds, votes
-        Of the past rules, shapes (m, D), (m, k - 1) and (m,); votes count right predictions.
-    born
-        Number of the example after which each past rule came about, shape (m,).
-    now_weights, now_thresholds, now_born
-        Of the rule at work.
-    seen
-        Number of examples.
-    support, coefficients, stamps, slots
-        The stored examples in their order, twice as many as the budget says: shape (M, d), and (M,)
-        for coefficients, numbers, and the slots that they have while they are in the rule at work.
-    """
-
-    weights: Any
-    thresholds: Any
-    votes: Any
-    born: Any
+    weights: Any  # of the past rules, (m, D)
+    thresholds: Any  # (m, k - 1)
+    votes: Any  # right predictions, (m,)
+    born: Any  # number of the example after which each came about, (m,)
     now_weights: Any
     now_thresholds: Any
     now_born: Any
-    seen: Any
-    support: Any
-    coefficients: Any
-    stamps: Any
-    slots: Any
+    seen: Any  # number of examples
+    support: Any  # the last 2 budget stored examples in their order, (M, d)
+    coefficients: Any  # (M,)
+    stamps: Any  # numbers of the examples, (M,)
+    slots: Any  # that they have in the rule at work, (M,)
 
 
 class Path(NamedTuple):
-    """The rule at work as it met each example of a block.
+    """The rule at work as it met each example of a block."""
 
-    Attributes
-    ----------
-    X
-        Explicit features, shape (B, D), or examples, (B, d).
-    weights, thresholds
-        Before each example, shapes (B + 1, D) and (B + 1, k - 1); the last ones after all.
-    mistaken
-        Whether it was wrong, shape (B + 1,).
-    """
-
-    X: Any
-    weights: Any
-    thresholds: Any
-    mistaken: Any
+    X: Any  # explicit features, (B, D), or examples, (B, d)
+    weights: Any  # before each example, and after all, (B + 1, D)
+    thresholds: Any  # the same, (B + 1, k - 1)
+    mistaken: Any  # whether it was wrong, (B + 1,)
 
 
 class VotedPRank(KernelRanker):

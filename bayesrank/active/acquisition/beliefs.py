@@ -53,23 +53,11 @@ class Beliefs(NamedTuple):
 
 
 class PossibleAnswer(NamedTuple):
-    r"""One answer to candidates: its probability, and what it does to the skills.
+    r"""One answer: it moves the mean by :math:`g_y c`, and takes :math:`\omega_y c c^\top` off."""
 
-    With :math:`Z_y` the probability of the answer, it moves the mean of the skills by
-    :math:`g_y c` and takes :math:`\omega_y c c^\top` off their covariance.
-
-    Attributes
-    ----------
-    log_probability
-        :math:`\log Z_y`.
-    shift, shrinkage
-        :math:`g_y` and :math:`\omega_y`: the first derivative of :math:`\log Z_y` in the margin's
-        mean, and minus the second, all of the candidates' shape.
-    """
-
-    log_probability: Array
-    shift: Array
-    shrinkage: Array
+    log_probability: Array  # log Z of the answer
+    shift: Array  # ``g_y``, the derivative of log Z in the mean of the margin
+    shrinkage: Array  # ``omega_y``, minus the second one
 
     @property
     def probability(self) -> Array:

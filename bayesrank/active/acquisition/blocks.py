@@ -25,18 +25,10 @@ __all__ = ["BlockForm", "block_form", "log_of_product"]
 
 
 class BlockForm(NamedTuple):
-    """An acquisition as a function of blocks of pairs.
+    """An acquisition as a function of blocks of pairs."""
 
-    Attributes
-    ----------
-    table
-        ``table(covariance)``: what it needs of n items, shape (..., n).
-    scores
-        ``scores(beliefs, pairs, rows, columns)``: scores (r, c) of pairs (r, c, 2), given those
-        parts of the table that belong to their first items (..., r) and second items (..., c).
-    """
-
-    table: Callable[[Array], Array]
+    table: Callable[[Array], Array]  # of the covariance: what it needs of n items, (..., n)
+    # Of beliefs, pairs (r, c, 2), and the table at their rows and columns: (r, c).
     scores: Callable[[Beliefs, Array, Array, Array], Array]
 
 

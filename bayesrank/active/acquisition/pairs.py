@@ -135,10 +135,7 @@ def outcome_entropy(beliefs: Beliefs, mean: ArrayLike, variance: ArrayLike) -> A
 
 
 def answer_entropy(square: Array, spread: ArrayLike = 0.0) -> Array:
-    r"""Entropy in nats of an answer won with probability :math:`\Phi(x)`, to 8.1e-8.
-
-    It is averaged over x, a normal variable of squared mean `square` and variance `spread`.
-    """
+    r"""Nats of an answer at :math:`\Phi(x)`, to 8.1e-8; x has a squared mean and a variance."""
     entropy = jnp.zeros_like(square * spread)
     for weight, precision in zip(WEIGHTS, PRECISIONS, strict=True):
         width = 1.0 + precision * spread

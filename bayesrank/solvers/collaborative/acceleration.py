@@ -25,11 +25,7 @@ __all__ = ["Anderson"]
 
 
 class Anderson:
-    """The last iterations, and what they propose.
-
-    `depth` differences of iterations are combined, from the `plain_steps`-th on, and again after a
-    proposal that was worse. The ridge, relative to the residuals' squares, keeps weights finite.
-    """
+    """The last iterations (`depth` at most), and what they propose from the `plain_steps`-th on."""
 
     def __init__(self, depth: int = 6, plain_steps: int = 4, ridge: float = 1e-8) -> None:
         self.depth, self.plain_steps, self.ridge = depth, plain_steps, ridge
@@ -43,17 +39,7 @@ class Anderson:
         self._wait = self.plain_steps
 
     def propose(self, image: Array, residual: Array) -> Array | None:
-        """Return a point further on than the image, or None where it is to be gone to.
-
-        Parameters
-        ----------
-        image
-            ``g(x)``, shape (d,), of the point proposed last, or where there is none, of the last
-            image.
-        residual
-            ``g(x) - x`` in the coordinates and units that are to choose the weights, any shape
-            (e,).
-        """
+        """A point beyond the image (d,) by residuals (e,), or None: go to the image itself."""
         if self._last is not None:
             last_image, last_residual = self._last
             self._images = [*self._images, image - last_image][-self.depth :]

@@ -34,14 +34,10 @@ def make_blocks(
     alike: bool = False,
     columns: int = 0,
 ) -> tuple[UserBlock, ...]:
-    """Sort users into blocks of NumPy arrays, from those with fewest observations on.
-
-    Users without any are in none. The number of batches of a block is a multiple of `multiple`, for
-    as many devices. A further block must save `block_cost` of the sum, over users, of the cubes of
-    the blocks' sizes. Where users are few, `alike` rounds numbers of users and rows up to powers of
-    two, so that code compiled for some serves others. `columns` is the size of what is computed for
-    each row, if that is more than there are rows.
-    """
+    """Sort users into blocks of NumPy arrays, from those with fewest observations on."""
+    # Batches of a block are a multiple of `multiple`, for as many devices. A further block must
+    # save `block_cost` of the summed cubes of sizes. `alike` rounds numbers of few users and rows
+    # up to powers of two, for code compiled before; `columns` are computed for each row, if more.
     counts = np.bincount(observations.users, minlength=observations.num_users)
     order = np.argsort(observations.users, kind="stable")
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])

@@ -178,11 +178,7 @@ def _positive(matrix: NDArray[np.float64]) -> bool:
 
 
 class ItemOrder:
-    """The core's tiers, of the items that were observed most often, before the others.
-
-    `ends` are the numbers of items in the first tier, in the first two, and so on; `order` holds
-    the items as the steps see them, (m,), of which `num_core` are the core.
-    """
+    """The order (m,) of items, most often observed first; tiers of the core end at `ends`."""
 
     def __init__(self, observations: Observations, ends: Sequence[int]) -> None:
         m = observations.num_items

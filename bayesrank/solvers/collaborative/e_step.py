@@ -38,10 +38,7 @@ def expect(
     block: UserBlock,
     before: Sums | None = None,
 ) -> tuple[UserState, UserStatistics, Sums]:
-    """Make the E-step of one block, and add its sums to those of the blocks before.
-
-    Each device of a mesh sums over its users, then the sums are added up.
-    """
+    """E-step of one block, its sums over all devices added to those of the blocks before."""
 
     def local(prior: SharedPrior, users: UserState, block: UserBlock) -> Any:
         after, statistics, sums = _block(setting, prior, users, block)

@@ -100,21 +100,11 @@ def inverse_product(factor: Array, conditional: CoreConditional, u: Array, v: Ar
 
 
 class FunctionMoments(NamedTuple):
-    """Second moments of users' functions about the mean, summed over users.
+    """Second moments of users' functions about the mean, summed over users."""
 
-    Attributes
-    ----------
-    core
-        Of the core items, ``T``, shape (c, c).
-    across
-        Between the core and what is left of the other items by their present weights, (c, k).
-    rest
-        Of what is left of the other items, shape (k,).
-    """
-
-    core: Array
-    across: Array
-    rest: Array
+    core: Array  # (c, c)
+    across: Array  # with what is left of the other items by their weights, (c, k)
+    rest: Array  # of what is left of the other items, (k,)
 
 
 def update_scales(
@@ -127,25 +117,7 @@ def update_scales(
     *,
     hold_size: bool,
 ) -> Array:
-    """Make a step of Newton's in the log scales that does not lower the objective.
-
-    Parameters
-    ----------
-    scales
-        ``s``, shape (C,).
-    kernels
-        Base kernels.
-    conditional
-        The base process at the present scales, which the moments were found with.
-    moments
-        What the E-step found.
-    num_users
-        ``n``.
-    prior
-        Of the kernel, informative.
-    hold_size
-        Whether only the scales' ratios are learned, and the mean variance stays as it is.
-    """
+    """A Newton step in log scales (C,) that does not lower the objective; its size may be held."""
     size = jnp.mean(jax.vmap(jnp.diagonal)(kernels.core), axis=1)
 
     def scales_at(log_scales: Array) -> Array:
@@ -196,10 +168,8 @@ def _objective(
 
 
 def _log_det(matrix: Array, tier: Tier) -> Array:
-    """Log determinant of a tier's part of a matrix, given the tiers before.
-
-    By LU: its derivatives are products, and take a fraction of the time of Cholesky's.
-    """
+    """Log determinant of a tier of a matrix (c, c) given those before, by LU."""
+    # Its derivatives are products, and take a fraction of the time of Cholesky's.
     every, before = (
         jnp.linalg.slogdet(matrix[:end, :end])[1] if end else 0.0 for end in (tier.end, tier.start)
     )

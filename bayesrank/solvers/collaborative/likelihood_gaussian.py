@@ -35,10 +35,7 @@ _NEWTON_STEPS, _NEWTON_STEPS_ALONE = 4, 30
 
 
 class GaussianStatistics(NamedTuple):
-    """Expectations of sums over a user's numbers, as observations ``z = a + (y - a) / c`` of ``f``.
-
-    Of ``(z - f)^2``, ``(z - a)(f - a)`` and ``(f - a)^2``.
-    """
+    """Expected sums of ``(z - f)^2``, ``(z - a)(f - a)``, ``(f - a)^2``; z = a + (y - a) / c."""
 
     residual: Array
     cross: Array
@@ -125,11 +122,7 @@ class GaussianNoise(Likelihood):
     def alone(
         self, params: LikelihoodParams, prior: SharedPrior, users: UserState, block: UserBlock
     ) -> tuple[UserState, Array]:
-        """Maximise each user's evidence and prior density in scale and noise.
-
-        EM would take hundreds of steps where the noise is small beside what a user thinks of one
-        item alone.
-        """
+        """Maximise in each user's scale and noise; where noise is small, EM would take too long."""
 
         def one(items: Array, weights: Array, levels: Array, user: UserState) -> Any:
             return _most_probable(params, user_data(prior, items, weights, levels, user))
@@ -147,10 +140,7 @@ def _misfit(sums: GaussianStatistics, before: Array, after: Array) -> Array:
 
 
 def _most_probable(params: LikelihoodParams, data: UserData) -> tuple[Array, Array]:
-    """One user's parameters, shape (3,), and the length of the last step.
-
-    Along the eigenvectors of the prior covariance numbers are independent.
-    """
+    """One user's parameters (3,), and the last step; by eigenvectors, numbers are independent."""
     anchor, centre, spread = params.shared[0], params.shared[1:], params.spread[1:]
     free = spread > 0
     # Empty rows get eigenvalues below zero, and so eigenvectors of their own.

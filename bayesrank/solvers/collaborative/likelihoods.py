@@ -56,24 +56,12 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Likelihood:
-    """One kind of observation.
+    """One kind of observation."""
 
-    Attributes
-    ----------
-    name
-        What `EM` knows it by.
-    exact
-        Whether posterior and evidence are exact; if not, they are EP's.
-    sets_unit
-        Whether the noise is the unit of the functions, so that only ratios of scales are learned.
-    sees_level
-        Whether an observation depends on the level of a function.
-    """
-
-    name: ClassVar[str]
-    exact: ClassVar[bool] = False
-    sets_unit: ClassVar[bool] = True
-    sees_level: ClassVar[bool] = True
+    name: ClassVar[str]  # what `EM` knows it by
+    exact: ClassVar[bool] = False  # whether posterior and evidence are exact; if not, they are EP's
+    sets_unit: ClassVar[bool] = True  # whether noise is the unit: only ratios are learned
+    sees_level: ClassVar[bool] = True  # whether an observation depends on the level of a function
 
     def start(
         self, observations: Observations, num_levels: int | None, *, collaborative: bool
@@ -115,13 +103,7 @@ class Likelihood:
     def alone(
         self, params: LikelihoodParams, prior: SharedPrior, users: UserState, block: UserBlock
     ) -> tuple[UserState, Array]:
-        """Maximise in new users' own parameters before their E-step, if that is better than EM.
-
-        Returns
-        -------
-        tuple
-            The users, and the longest last step.
-        """
+        """Maximise in users' own parameters first, if better than EM; users, and the last step."""
         return users, jnp.zeros(())
 
 

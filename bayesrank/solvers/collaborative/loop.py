@@ -71,17 +71,7 @@ def _residual(before: State, after: State, unit: Array) -> Array:
 
 
 class Loop:
-    """The state on its way, and the objective so far.
-
-    Attributes
-    ----------
-    state
-        The present one, of which the objective may not be known yet.
-    trace
-        The objective at the states so far.
-    broken
-        Whether the objective was no number, and the state is the one before.
-    """
+    """The state, the objective at those so far, and whether it was no number (`broken`)."""
 
     def __init__(
         self,
@@ -209,10 +199,7 @@ class Loop:
         return float(np.ptp(recent)) / len(self.observations.users) if len(recent) > 1 else np.inf
 
     def packed(self) -> EMState:
-        """The state as NumPy arrays, in the order of the observations.
-
-        The objective of a proposal is not known, and it may be bad: EM's own state stands for it.
-        """
+        """The state as NumPy arrays, in the observations' order; EM's own for one proposed."""
         state = self._with_all_items(self.state if self._plain is None else self._plain)
         packed = pack(state, self.host_blocks, self.observations, self.setting.model)
         return self.items.leave(packed)

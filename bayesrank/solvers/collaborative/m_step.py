@@ -70,21 +70,7 @@ def maximise(
     blocks: tuple[UserBlock, ...],
     kernels: CoreKernels,
 ) -> State:
-    """Make the M-step.
-
-    Parameters
-    ----------
-    setting
-        Settings.
-    state
-        The state before the E-step.
-    e_step
-        What the E-step found.
-    blocks
-        The observations.
-    kernels
-        Base kernels.
-    """
+    """Make the M-step: the state after it, from the one before and what the E-step found."""
     known = tuple(block.known for block in blocks)
     users, params, pooled = e_step.users, state.params, setting.collaborative
     if pooled:

@@ -112,11 +112,7 @@ def _step(
     users: UserState,
     block: UserBlock,
 ) -> tuple[UserState, Array, Array, Array]:
-    """Make the E-step of a block, and the M-step for what is each user's own.
-
-    Return the users; log evidence, and log prior density of their deviations, before the M-step;
-    the largest change of a parameter, or of a predictor's mean in standard deviations.
-    """
+    """E- and M-step of a block: users, log evidence (), log prior () before it, and the change."""
     likelihood, known = setting.likelihood, block.known
     users, moved = likelihood.alone(params, prior, users, block)
     log_prior = likelihood.log_prior(params, users.theta, known)

@@ -16,15 +16,7 @@ _RIDGE = 1e-12
 
 
 def ascent_step(gradient: Array, hessian: Array, free: Array) -> Array:
-    """Newton's step of what is free, upwards in every direction, with no entry above one.
-
-    Parameters
-    ----------
-    gradient, hessian
-        Of the objective, shapes (p,) and (p, p).
-    free
-        Which entries may move, shape (p,).
-    """
+    """Newton's step (p,) of what is free (p,), upwards in every direction, no entry above one."""
     inside = jnp.where(free[:, None] & free, hessian, jnp.diag(jnp.where(free, 0.0, -1.0)))
     values, axes = jnp.linalg.eigh(0.5 * (inside + inside.T))
     curvature = jnp.abs(values)
@@ -37,13 +29,7 @@ def ascent_step(gradient: Array, hessian: Array, free: Array) -> Array:
 def newton(
     objective: Callable[[Array], Array], start: Array, free: Array, num_steps: int
 ) -> tuple[Array, Array]:
-    """Maximise, each step as long as is best of a few lengths, of which zero is one.
-
-    Returns
-    -------
-    tuple
-        Where the steps end, shape (p,), and the largest entry of the last one.
-    """
+    """Maximise by so many steps of the best length: the end (p,), and the last step's largest."""
 
     def improve(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
         x = state[0]

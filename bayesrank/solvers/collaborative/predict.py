@@ -36,20 +36,7 @@ Functions = tuple[NDArray[np.float64], NDArray[np.float64]]
 def functions_of(
     users: NDArray[np.int64], state: EMState, observations: Observations
 ) -> Iterator[tuple[slice, Functions]]:
-    """Posterior mean and variance of users' functions at all items, of as many as fit into memory.
-
-    Parameters
-    ----------
-    users
-        Different users, shape (u,).
-    state, observations
-        What EM estimated, and from what.
-
-    Yields
-    ------
-    tuple
-        Rows of `users`, and two arrays of shape (rows, m).
-    """
+    """Rows of `users` (u,), mean and variance (rows, m) at all items, as many as memory holds."""
     size = max(1, _NUMBERS_IN_PIECE // len(state.mean))
     for start in range(0, len(users), size):
         rows = slice(start, start + size)
@@ -151,17 +138,7 @@ def level_probabilities(
     mean: NDArray[np.float64],
     variance: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Probability of each level, the uncertainty of the function included, shape (K, p + 1).
-
-    Parameters
-    ----------
-    likelihood
-        Of the levels.
-    theta
-        Parameters of the user of each row, shape (K, p).
-    mean, variance
-        Of the function at the item of each row, shape (K,).
-    """
+    """Probability of each level, (K, p + 1), at theta (K, p) and moments of functions (K,)."""
     with jax.enable_x64(True):
         return np.exp(np.asarray(_log_probabilities(likelihood, theta, mean, variance)))
 

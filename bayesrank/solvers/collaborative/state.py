@@ -231,11 +231,7 @@ def _on_host(array: Any) -> Array:
 
 
 def to_coordinates(state: State) -> State:
-    """Map a state to coordinates of which every combination is a state.
-
-    The kernel becomes its Cholesky factor with the logarithm of the diagonal; site precisions and
-    scales become logarithms. The first are those that choose the weights of an acceleration.
-    """
+    """A state as logarithms and factors, of which every combination is a state; kernel first."""
     factor = jnp.linalg.cholesky(state.prior.kernel)
     diagonal = jnp.diagonal(factor)
     factor += jnp.diag(jnp.log(diagonal) - diagonal)

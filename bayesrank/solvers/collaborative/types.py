@@ -34,51 +34,24 @@ __all__ = [
 
 
 class Observations(NamedTuple):
-    """Observations of all users, an entry each, in any order.
+    """Observations of all users, an entry each, in any order."""
 
-    Attributes
-    ----------
-    users
-        Number of the user, shape (K,), from 0 to ``num_users - 1``.
-    items
-        Numbers of the items seen, shape (K, w): one for a rating, two for a comparison.
-    weights
-        What each is multiplied by in the predictor, shape (w,): 1, or 1 and -1.
-    levels
-        The outcome: a level from 0, a number, or 1 for a comparison won by the first; shape (K,).
-    num_users, num_items
-        Numbers of users and items.
-    """
-
-    users: NDArray[np.int64]
-    items: NDArray[np.int64]
-    weights: tuple[float, ...]
-    levels: NDArray[np.float64]
+    users: NDArray[np.int64]  # (K,), from 0 to ``num_users - 1``
+    items: NDArray[np.int64]  # (K, w): one for a rating, two for a comparison
+    weights: tuple[float, ...]  # of each in the predictor, (w,): 1, or 1 and -1
+    levels: NDArray[np.float64]  # a level from 0, a number, or 1: the first won; (K,)
     num_users: int
     num_items: int
 
 
 class UserBlock(NamedTuple):
-    """Users with at most ``s`` observations, in ``c`` batches of ``b``.
+    """Users with at most ``s`` observations, in ``c`` batches of ``b``."""
 
-    Attributes
-    ----------
-    items, weights
-        Shape (c, b, s, w); weights are zero in empty rows.
-    levels
-        Shape (c, b, s).
-    users
-        Numbers of the users, shape (c, b); the number of users where there is none.
-    entries
-        Places of the observations among all, shape (c, b, s); the number of all where there is
-        none.
-    """
-
-    items: ArrayLike
-    weights: ArrayLike
-    levels: ArrayLike
-    users: ArrayLike
-    entries: ArrayLike
+    items: ArrayLike  # (c, b, s, w)
+    weights: ArrayLike  # (c, b, s, w), zero in empty rows
+    levels: ArrayLike  # (c, b, s)
+    users: ArrayLike  # numbers, (c, b); the number of users where there is none
+    entries: ArrayLike  # places among all observations, (c, b, s); their number if none
 
     @property
     def known(self) -> Array:
@@ -117,34 +90,20 @@ class Base(NamedTuple):
 
 
 class LikelihoodParams(NamedTuple):
-    """Parameters of a likelihood, shape (p,), and the spread of users' own about them.
+    """Parameters of a likelihood, and the standard deviation of users' own about them."""
 
-    The spread is a standard deviation, shape (p,); zero where users do not differ.
-    """
-
-    shared: Array
-    spread: Array
+    shared: Array  # (p,)
+    spread: Array  # (p,), zero where users do not differ
 
 
 class UserState(NamedTuple):
-    """What a user keeps between iterations; arrays have further leading axes in a block.
+    """What a user keeps between iterations; arrays have further leading axes in a block."""
 
-    Attributes
-    ----------
-    tau, nu
-        Sites of the observations, shape (s,).
-    theta
-        Parameters of the likelihood, see `bayesrank.solvers.collaborative.likelihoods`.
-    level, scale
-        Of individual models: the prior is ``N(h + level, scale * Sigma)``; 0 and 1 in
-        collaborative ones.
-    """
-
-    tau: Array
-    nu: Array
-    theta: Array
-    level: Array
-    scale: Array
+    tau: Array  # precisions of the sites of the observations, (s,)
+    nu: Array  # their precision-means, (s,)
+    theta: Array  # parameters of the likelihood, (p,)
+    level: Array  # of an individual ``N(h + level, scale * Sigma)``; else 0
+    scale: Array  # the same; else 1
 
 
 class State(NamedTuple):
@@ -195,34 +154,18 @@ class UserStatistics(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over users for the M-step of what they share.
+    """Sums over users for the M-step of what they share."""
 
-    Attributes
-    ----------
-    shift
-        ``sum_j P_j' a_j``, shape (m,).
-    spread
-        ``sum_j P_j' (a_j a_j' - G_j) P_j``, shape (m, m).
-    log_evidence
-        Of all users.
-    delta
-        Largest change of a predictor's mean by this sweep, in standard deviations of its cavity.
-    """
-
-    shift: Array
-    spread: Array
-    log_evidence: Array
-    delta: Array
+    shift: Array  # ``sum_j P_j' a_j``, (m,)
+    spread: Array  # ``sum_j P_j' (a_j a_j' - G_j) P_j``, (m, m)
+    log_evidence: Array  # of all users
+    delta: Array  # largest change of a predictor's mean, in its cavity's standard deviations
 
 
 class EStep(NamedTuple):
-    """What the E-step found: of each block states and statistics, the sums, and the base process.
-
-    ``conditional`` is how items outside of the core follow it, see
-    `bayesrank.solvers.collaborative.kernel_prior`.
-    """
+    """What the E-step found: states and statistics of each block, and the sums."""
 
     users: tuple[UserState, ...]
     statistics: tuple[UserStatistics, ...]
     sums: Sums
-    conditional: Any
+    conditional: Any  # a `CoreConditional`: how items outside of the core follow it
