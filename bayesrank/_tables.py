@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Column", "column_names", "from_frame", "missing", "no_rank", "plain_array"]
+__all__ = ["Column", "column_names", "from_frame", "missing", "no_rank", "numbered", "plain_array"]
 
 
 class Column(NamedTuple):
@@ -40,15 +40,15 @@ class Column(NamedTuple):
         """Make one of its cells, row by row: texts, numbers, dates, lists or nothing."""
         rows = list(cells)
         try:
-            codes, distinct = _numbered(rows)
+            codes, distinct = numbered(rows)
         except TypeError:  # lists
-            codes, distinct = _numbered([_text(cell) for cell in rows])
+            codes, distinct = numbered([_text(cell) for cell in rows])
         texts = [_text(cell).strip() for cell in distinct]
         return cls(name, (), codes).renamed(texts)
 
     def renamed(self, texts: Sequence[str]) -> "Column":
         """Other texts in the place of its distinct cells; those that are equal become one."""
-        merged, values = _numbered(texts)
+        merged, values = numbered(texts)
         return Column(
             self.name, values, self.codes if len(values) == len(texts) else merged[self.codes]
         )
@@ -75,7 +75,7 @@ class Column(NamedTuple):
         return self.codes == self.values.index(cell)
 
 
-def _numbered(cells: Sequence[Any]) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def numbered(cells: Sequence[Any]) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
     """Which of the distinct cells each row holds, shape (K,), and these as they first appear."""
     number: defaultdict[Any, int] = defaultdict(count().__next__)
     return np.fromiter(map(number.__getitem__, cells), np.int64, len(cells)), tuple(number)

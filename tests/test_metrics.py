@@ -386,6 +386,8 @@ def test_queries_may_be_named_by_what_has_no_order():
     assert result.query.tolist() == ["b", 2]
     apart = metrics.ndcg([1.0, 2.0], [0, 1]).mean, metrics.ndcg([1.0, 3.0], [0, 1]).mean
     np.testing.assert_array_equal(result.values, apart)
+    with pytest.raises(ValueError, match="not defined for query 'b'"):
+        metrics.ndcg([1.0, 1.0], [0, 0], query=names[:2], undefined="raise")
 
 
 def test_concrete_jax_arrays_are_computed_in_double_precision():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._tables import missing, plain_array
+from bayesrank._tables import missing, numbered, plain_array
 
 __all__ = ["QueryLists", "group_queries"]
 
@@ -78,18 +78,17 @@ def group_queries(query: Any, num_rows: int, *, what: str = "query") -> QueryLis
         raise ValueError(
             f"{what} has {len(names)} entries and X has {num_rows} rows; name the {what} of each"
         )
-    known: dict[Hashable, int] = {}
     try:
-        codes = np.array([known.setdefault(name, len(known)) for name in names], np.intp)
+        codes, known = numbered(names)
     except TypeError:
         raise ValueError(f"{what} has a name that cannot be a key; pass numbers or texts") from None
-    unnamed = [name for name in known if missing(name)]
-    if unnamed:
-        row = int(np.argmax(codes == known[unnamed[0]]))
-        raise ValueError(f"{what} has no name in row {row}; name the {what} of each row")
+    for number, name in enumerate(known):
+        if missing(name):
+            row = int(np.argmax(codes == number))
+            raise ValueError(f"{what} has no name in row {row}; name the {what} of each row")
     sizes = np.bincount(codes, minlength=len(known)).astype(np.intp)
     starts = np.cumsum(sizes) - sizes
-    return QueryLists(tuple(known), np.argsort(codes, kind="stable"), starts, sizes)
+    return QueryLists(known, np.argsort(codes, kind="stable"), starts, sizes)
 
 
 def _names(query: Any) -> list[Any]:

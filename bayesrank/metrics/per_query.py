@@ -85,7 +85,7 @@ def _fill(
     if undefined == "raise":
         bad = np.argwhere(np.isnan(values))
         if len(bad):
-            name = problem.names[bad[0][1]].item()
+            name = problem.names.tolist()[bad[0][1]]
             raise ValueError(
                 f"the metric is not defined for query {name!r}: it has no items, or labels of one "
                 "kind only; drop it, or choose undefined='skip' or a number"

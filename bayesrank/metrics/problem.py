@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank._tables import missing, plain_array
+from bayesrank._tables import missing, numbered, plain_array
 
 Array = Any
 Ties = Literal["expected", "trec", "input"]
@@ -133,21 +133,13 @@ def number_queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], N
     names = np.asarray(query)
     if names.shape != (n,):
         raise ValueError(f"query has shape {names.shape} and there are {n} items; give one an item")
-    if names.dtype == object:  # names of unlike kinds have no order, but can be told apart
-        number: dict[Any, int] = {}
-        codes = np.array([number.setdefault(name, len(number)) for name in names], np.intp)
-        unique = np.empty(len(number), object)
-        unique[:] = list(number)
-    else:
-        known, first, inverse = np.unique(names, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        position = np.empty_like(order)
-        position[order] = np.arange(len(order))
-        codes, unique = position[inverse], known[order]
-    unknown = np.array([missing(name) for name in unique], bool)
-    if unknown.any():
-        place = int(np.argmax(codes == np.argmax(unknown)))
-        raise ValueError(f"query[{place}] is {unique[unknown][0]}; every item must belong to one")
+    codes, known = numbered(names.tolist())
+    for number, name in enumerate(known):
+        if missing(name):
+            place = int(np.argmax(codes == number))
+            raise ValueError(f"query[{place}] is {name}; every item must belong to one")
+    unique = np.empty(len(known), names.dtype)
+    unique[:] = known
     return codes, unique
 
 
