@@ -1,5 +1,7 @@
 """Acquisition functions against EP itself, quadrature in high precision, and brute force."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -23,6 +25,7 @@ from bayesrank.active import (
     pool_error,
     pool_variance,
     random_gain,
+    top_gain,
 )
 from bayesrank.active.acquisition.pairs import answer_entropy
 from bayesrank.distributions import Thurstone
@@ -41,6 +44,7 @@ POOLED = [
         Partial(pool_error, pool=POOL),
         pool_entropy,
         pool_variance,
+        top_gain(2),
     )
 ]
 
@@ -128,6 +132,27 @@ def test_pool_acquisitions_add_up_what_updates_change(answered):
         now = total(np.asarray(beliefs.mean), np.asarray(beliefs.covariance))
         expected = [now - sum(p * total(m, c) for p, m, c in both) for both in updates]
         np.testing.assert_allclose(acquisition(beliefs, PAIRS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_top_gain_is_what_the_best_set_loses_less_if_the_margin_is_known(k):
+    beliefs = make_beliefs(3, scale=0.3)
+    mean, covariance = np.asarray(beliefs.mean), np.asarray(beliefs.covariance)
+    nodes, weights = np.polynomial.hermite.hermgauss(7)
+    sets = [list(each) for each in itertools.combinations(range(N), k)]
+    expected = []
+    for i, j in PAIRS:
+        row = covariance[i] - covariance[j]
+        variance = row[i] - row[j]
+        after = [
+            max((mean + np.sqrt(2) * x * row / np.sqrt(variance))[each].sum() for each in sets)
+            for x in nodes
+        ]
+        expected.append(after @ weights / np.sqrt(np.pi) - max(mean[each].sum() for each in sets))
+    np.testing.assert_allclose(top_gain(k)(beliefs, PAIRS), expected, atol=1e-12)
+    assert max(expected) > 0.01
+    sure = beliefs._replace(mean=jnp.arange(N) * 100.0)
+    np.testing.assert_allclose(top_gain(k)(sure, PAIRS), 0.0, atol=1e-9)
 
 
 def test_pool_variance_is_what_is_taken_off_all_margins(answered):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from compilations import compilations
 
-from bayesrank.active import QueryLoop, bald
+from bayesrank.active import QueryLoop
+from bayesrank.active.acquisition import bald, pool_variance, top_gain
 from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.program import answered as answered_program
 from bayesrank.active.program import bucket_of
@@ -41,6 +42,21 @@ def shared():
     """All loops of as many items share what these compile."""
     for options in ({}, {"judge_noise": {"Bo": 3.0}}):
         _ = answered(prior_loop(**options), 1).result.mean
+
+
+@pytest.mark.slow
+def test_a_goal_chooses_by_its_acquisition_and_forgets_retired_items():
+    for goal, acquisition in (("pair", bald), ("order", pool_variance), ("top", top_gain(2))):
+        loop = answered(prior_loop(goal=goal, k=2), 4)
+        pairs, scores = loop.candidates()
+        beliefs = jax.tree.map(np.asarray, loop.beliefs)
+        np.testing.assert_allclose(scores, acquisition(beliefs, pairs), atol=1e-6)
+    best = loop.items[int(np.argmax(loop.beliefs.mean))]
+    loop.retire(best)
+    mean = np.array(loop.beliefs.mean)
+    mean[loop.items.index(best)] = -1e6
+    pairs, scores = loop.candidates()
+    np.testing.assert_allclose(scores, top_gain(2)(loop.beliefs._replace(mean=mean), pairs))
 
 
 # ---------------------------------------------------------------- the posterior
@@ -349,6 +365,13 @@ def test_progress_is_only_looked_at(tmp_path):
         ((2, [["x"], ["y"]]), {}, "not a number"),
         ((2, [[1.0], [np.nan]]), {}, "nan in row 1, column 0"),
         ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
+        ((3,), {"goal": "best"}, "goal is 'best'; choose one of"),
+        ((3,), {"goal": "top", "k": 3}, "k is 3; pass a number from 1 to 2"),
+        (
+            (3,),
+            {"goal": "order", "acquisition": "bald"},
+            "goal is 'order' and acquisition is given",
+        ),
         ((3,), {"candidates": 0}, "at least one pair"),
         ((3,), {"candidates": [(0, 7)]}, "no item 7"),
         ((3,), {"hyperparameters": "mine"}, "choose 'integrate', 'map', 'prior'"),

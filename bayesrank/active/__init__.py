@@ -12,6 +12,7 @@ from bayesrank.active.acquisition import pool_entropy as pool_entropy
 from bayesrank.active.acquisition import pool_error as pool_error
 from bayesrank.active.acquisition import pool_variance as pool_variance
 from bayesrank.active.acquisition import random_gain as random_gain
+from bayesrank.active.acquisition import top_gain as top_gain
 from bayesrank.active.factored import BestPair as BestPair
 from bayesrank.active.factored import FactoredBeliefs as FactoredBeliefs
 from bayesrank.active.factored import best_pair as best_pair
@@ -56,4 +57,5 @@ __all__ = [
     "random_gain",
     "read_history",
     "read_journal",
+    "top_gain",
 ]

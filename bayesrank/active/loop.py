@@ -25,7 +25,7 @@ from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.learning import SkillPosterior, now
 from bayesrank.active.opening import open_journal
 from bayesrank.active.program import skill_program
-from bayesrank.active.questions import Question, QuestionChooser
+from bayesrank.active.questions import Question, QuestionChooser, acquisition_for
 from bayesrank.active.session import Session
 from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled
 from bayesrank.active.store import JournalError, MemoryLog
@@ -51,8 +51,9 @@ class QueryLoop(Session):
     journal : path, optional
         File to keep the answers in. If it exists, the loop goes on from there; items that follow
         those it has are added to it. Without a journal the answers are in memory only.
-    acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable
-        What makes a question a good one, see `bayesrank.active.acquisition`.
+    acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable, optional
+        What makes a question a good one, see `bayesrank.active.acquisition`; by default what `goal`
+        asks for.
     candidates : int or sequence of pairs of names, default 10000
         Number of pairs to choose the next question from, drawn anew each time; all, if there are no
         more. Or the pairs themselves.
@@ -74,6 +75,11 @@ class QueryLoop(Session):
         How many times as noisy as the others a judge is, by name. It is taken as known;
         judges not named have 1. "learn" learns it with the hyperparameters, once two judges
         have answered, so that careless ones count less; see `judge_noise`.
+    goal : {"pair", "order", "top"}, default "pair"
+        What the answers are for: "pair", to tell most about the skills of two items, by "bald";
+        "order", the order of all items, by `pool_variance`; "top", the best k items, by `top_gain`.
+    k : int, default 3
+        Number of items at the top, for goal "top".
     stop_gain : float, optional
         Stop when no question has a score above this.
     stop_top : int, optional
@@ -127,7 +133,7 @@ class QueryLoop(Session):
         features: ArrayLike | None = None,
         *,
         journal: str | os.PathLike[str] | None = None,
-        acquisition: str | Acquisition = "bald",
+        acquisition: str | Acquisition | None = None,
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
         hyperparameters: Literal["integrate", "map", "prior"] | Mapping[str, Any] = "integrate",
         learn_from: int = 40,
@@ -135,6 +141,8 @@ class QueryLoop(Session):
         ard: bool = False,
         laplacian: Any = None,
         judge_noise: Mapping[str, float] | Literal["learn"] | None = None,
+        goal: Literal["pair", "order", "top"] = "pair",
+        k: int = 3,
         stop_gain: float | None = None,
         stop_top: int | None = None,
         stop_level: float = 0.9,
@@ -152,8 +160,11 @@ class QueryLoop(Session):
             skill_program, hyperparameters=hyperparameters, ard=ard, laplacian=laplacian
         )
         pairs = _in_numbers(named, candidates)
+        asked = acquisition_for(goal, k, n)
+        if acquisition is not None and goal != "pair":
+            raise ValueError(f"goal is {goal!r} and acquisition is given; pass one of the two")
         self._chooser_of = partial(
-            QuestionChooser, candidates=pairs, acquisition=acquisition, seed=seed
+            QuestionChooser, candidates=pairs, acquisition=acquisition or asked, seed=seed
         )
         self._chooser = self._chooser_of(n)
         rule = StoppingRule(stop_gain, stop_top, stop_level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -18,13 +19,15 @@ from bayesrank.active.acquisition import (
     entropy_gain,
     eubo,
     margin_variance,
+    pool_variance,
     random_gain,
+    top_gain,
 )
 from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.history import History
 from bayesrank.active.selection import best_batch, best_pairs
 
-__all__ = ["QuestionChooser", "Question"]
+__all__ = ["Question", "QuestionChooser", "acquisition_for"]
 
 ItemNumbers = NDArray[np.int32]
 ItemPairs = NDArray[np.int32]
@@ -36,10 +39,20 @@ _NAMED = {
     "eubo": eubo,
 }
 _WITHOUT_SCALE = ("eubo", "random")
+_GOALS = ("pair", "order", "top")
 
 
 # Compiled whole: JAX would compile each operation by itself.
 _scores = jax.jit(lambda acquisition, beliefs, pairs: acquisition(beliefs, pairs))
+
+
+def acquisition_for(goal: str, k: int, num_items: int) -> str | Acquisition:
+    """What makes a question a good one for a goal."""
+    if goal not in _GOALS:
+        raise ValueError(f"goal is {goal!r}; choose one of {_GOALS}")
+    if goal == "top" and not (isinstance(k, Integral) and 1 <= k < num_items):
+        raise ValueError(f"k is {k!r}; pass a number from 1 to {num_items - 1}")
+    return {"pair": "bald", "order": pool_variance}.get(goal) or top_gain(int(k))
 
 
 class Question(NamedTuple):
@@ -50,8 +63,8 @@ class Question(NamedTuple):
     first, second
         Names of the two items, in random order.
     gain
-        Score of the question: with the acquisitions "bald" and "entropy", what the answer is
-        expected to tell, in nats. In a batch, given the questions before it.
+        Score of the question: with goal "pair", and the acquisitions "bald" and "entropy", what the
+        answer is expected to tell, in nats. In a batch, given the questions before it.
     win_probability
         Probability that the answer is `first`.
     tie_probability
@@ -103,7 +116,7 @@ class QuestionChooser:
         self, beliefs: Beliefs, n: int, history: History, judge: str | None
     ) -> Iterator[tuple[int, int, float, float, float]]:
         """Items, score, and probabilities that the first item wins and of a tie."""
-        pool = self._pool(history, judge, n)
+        pool, beliefs = self._pool(history, judge, n), _without_retired(beliefs, history)
         with jax.enable_x64(True):
             acquisition = self._function(history)
             if n == 1:
@@ -119,7 +132,7 @@ class QuestionChooser:
 
     def scored(self, beliefs: Beliefs, history: History) -> tuple[ItemPairs, NDArray[np.float64]]:
         """The pairs that a choice is made from, (m, 2), and their scores, (m,)."""
-        pool = self._pool(history, None, 1)
+        pool, beliefs = self._pool(history, None, 1), _without_retired(beliefs, history)
         with jax.enable_x64(True):
             arrays = jax.tree.map(jnp.asarray, beliefs)
             scores = np.asarray(_scores(Partial(self._function(history)), arrays, pool))
@@ -186,6 +199,13 @@ def _probabilities(beliefs: Beliefs, i: int, j: int) -> tuple[float, float]:
     first, second = ndtr((np.array([1.0, -1.0]) * (mean[i] - mean[j]) - width) / scale)
     tie = 0.0 if beliefs.tie_width is None else 1.0 - first - second
     return float(first), float(tie)
+
+
+def _without_retired(beliefs: Beliefs, history: History) -> Beliefs:
+    """Beliefs in which no retired item is among the best."""
+    mean = np.array(beliefs.mean)
+    mean[sorted(history.retired)] = mean.min() - 1e6
+    return beliefs._replace(mean=mean)
 
 
 def _place(history: History) -> int:

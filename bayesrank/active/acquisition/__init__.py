@@ -12,6 +12,7 @@ from bayesrank.active.acquisition.pairs import random_gain as random_gain
 from bayesrank.active.acquisition.pool import pool_entropy as pool_entropy
 from bayesrank.active.acquisition.pool import pool_error as pool_error
 from bayesrank.active.acquisition.pool import pool_variance as pool_variance
+from bayesrank.active.acquisition.top import top_gain as top_gain
 
 __all__ = [
     "Acquisition",
@@ -26,4 +27,5 @@ __all__ = [
     "pool_error",
     "pool_variance",
     "random_gain",
+    "top_gain",
 ]
