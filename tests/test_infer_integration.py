@@ -1,4 +1,4 @@
-"""Hyperparameters integrated over by weighted points, against quadrature over them."""
+"""Hyperparameters integrated over, by weighted points and by NUTS with EP inside: quadrature."""
 
 from typing import Any
 
@@ -9,11 +9,14 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import Predictive
 from scipy import integrate, stats
-from scipy.special import logsumexp
+from scipy.special import log_ndtr, logsumexp
 
 from bayesrank import to_arviz
-from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, IntegratedEPResult
+from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, NestedEP
+from bayesrank.infer.hyper.nested import LARGEST_R_HAT, largest_r_hat
 from bayesrank.infer.hyper.points import Proposal, weigh
 
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6, 0.9, -1.2, 0.1])
@@ -30,9 +33,16 @@ def regression(y):
         numpyro.sample("y", dist.Normal(f, noise), obs=y)
 
 
-@pytest.fixture(scope="module")
-def result() -> IntegratedEPResult:
-    return IntegratedEP(regression).run(KEY, Y, num_points=100, num_samples=4000)
+RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "points": (IntegratedEP, {"num_points": 100, "num_samples": 4000}),
+    "nested": (NestedEP, {"num_warmup": 100, "num_samples": 400}),
+}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def result(request) -> Any:
+    engine, counts = RUNS[request.param]
+    return engine(regression).run(KEY, Y, **counts)
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +65,67 @@ def truth() -> dict[str, Any]:
 
 
 def test_agrees_with_quadrature_over_the_hyperparameters(result, truth):
-    assert result.converged and result.effective_points > 64
+    assert result.converged and result.pareto_k < 0.7
+    draws = result.get_samples(group_by_chain=True)
+    slack = 0.1
+    if draws["scale"].shape[0] > 1:
+        slack = 4 / np.sqrt(min(effective_sample_size(draws[k]) for k in ("scale", "noise")))
     for name in ("f", "scale", "noise"):
         mean, stddev = truth[name]
-        assert_allclose((result.mean[name] - mean) / stddev, 0.0, atol=0.1)
-        assert_allclose(result.stddev[name], stddev, rtol=0.05 if name == "f" else 0.15)
+        assert_allclose((result.mean[name] - mean) / stddev, 0.0, atol=slack)
+        assert_allclose(result.stddev[name], stddev, rtol=0.08 if name == "f" else 0.3)
+    off = result.log_evidence - truth["log_evidence"]
+    assert abs(off) < 0.05 + 4 * result.log_evidence_error and result.log_evidence_error < 0.1
 
 
-def test_integrates_the_evidence_over_the_hyperparameters(result, truth):
-    assert result.pareto_k < 0.7 and result.log_evidence_error < 0.1
-    assert_allclose(result.log_evidence, truth["log_evidence"], atol=0.05)
+def test_draws_of_latents_belong_to_their_hyperparameters(result):
+    """Given the scales, f is normal with known mean and variance: the residuals are standard."""
+    draws = result.get_samples()
+    shrink = draws["scale"] ** 2 / (draws["scale"] ** 2 + draws["noise"] ** 2)
+    residual = draws["f"] - 0.2 - shrink[:, None] * (Y - 0.2)
+    z = residual / (np.sqrt(shrink) * draws["noise"])[:, None]
+    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
+    assert_allclose(np.cov(z, rowvar=False), np.eye(Y.size), atol=0.2)
+    assert_allclose(np.cov(draws["f"], rowvar=False), result.covariance["f"], atol=0.15)
 
 
-def test_moments_and_draws_are_those_of_the_components(result):
+def test_has_the_interface_of_a_result(result, capsys):
+    grouped, flat = result.get_samples(group_by_chain=True), result.get_samples()
+    chains, draws = grouped["noise"].shape
+    assert grouped["f"].shape == (chains, draws, 8) and flat["f"].shape == (chains * draws, 8)
+    assert (grouped["level"] == 0.2).all() and result.params.keys() == {"level"}
+    assert result.latent_sites == ("f",) and result.covariance["f"].shape == (8, 8)
+    result.print_summary()
+    printed = capsys.readouterr().out
+    assert "noise" in printed and "f[0]" in printed
+    data = to_arviz(result, num_predictive=5)
+    assert data.posterior["f"].sizes == {"chain": chains, "draw": draws, "items": 8}
+    assert "scale" in data.posterior and "level" in data.constant_data
+    assert data.posterior.attrs["converged"] == 1
+    assert_allclose(data.posterior.attrs["log_evidence"], result.log_evidence)
+    some = {k: flat[k][:50] for k in ("f", "scale", "noise")}
+    assert Predictive(regression, some)(KEY, Y)["y"].shape == (50, 8)
+
+
+@pytest.mark.parametrize("engine", [IntegratedEP, NestedEP])
+def test_what_cannot_be_integrated_is_refused(engine):
+    with pytest.raises(ValueError, match="no hyperparameter to integrate over.*Use EP"):
+        engine(regression).run(KEY, Y, params={"scale": 1.0, "noise": 1.0})
+    points = {"num_samples": 1, "num_points": 8}
+    walk = {"num_warmup": r"\d", "num_samples": 4, "num_chains": 1}
+    for name, least in (points if engine is IntegratedEP else walk).items():
+        for count in (0, 7.5):
+            message = f"{name} is {count}; pass a whole number from {least}"
+            with pytest.raises(ValueError, match=message):
+                engine(regression).run(KEY, Y, **{name: count})
+
+
+# ---------------------------------------------------------------- weighted points
+
+
+@pytest.mark.slow
+def test_moments_are_those_of_the_components():
+    result = IntegratedEP(regression).run(KEY, Y, num_samples=10)
     parts = list(result.components())
     assert_allclose(sum(part.weight for part in parts), 1.0)
     mean = sum(part.weight * part.moments.mean["f"] for part in parts)
@@ -77,26 +135,9 @@ def test_moments_and_draws_are_those_of_the_components(result):
         for part in parts
     )
     assert_allclose(second - np.outer(mean, mean), result.covariance["f"], atol=1e-12)
-    draws = result.get_samples()
-    assert_allclose(draws["f"].mean(0), mean, atol=0.06)
-    assert_allclose(np.cov(draws["f"], rowvar=False), result.covariance["f"], atol=0.1)
-    assert_allclose(draws["scale"].mean(), result.mean["scale"], rtol=0.02)
-    shrink = draws["scale"] ** 2 / (draws["scale"] ** 2 + draws["noise"] ** 2)
-    residual = draws["f"] - 0.2 - shrink[:, None] * (Y - 0.2)
-    z = residual / (np.sqrt(shrink) * draws["noise"])[:, None]
-    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
-
-
-def test_has_the_interface_of_a_result(result, capsys):
-    grouped = result.get_samples(group_by_chain=True)
-    assert grouped["f"].shape == (1, 4000, 8) and grouped["noise"].shape == (1, 4000)
-    assert (grouped["level"] == 0.2).all() and result.params.keys() == {"level"}
-    result.print_summary()
-    assert "noise" in capsys.readouterr().out
-    data = to_arviz(result, num_predictive=5)
-    assert data.posterior["f"].sizes == {"chain": 1, "draw": 4000, "items": 8}
-    assert "scale" in data.posterior and "level" in data.constant_data
-    assert_allclose(data.posterior.attrs["log_evidence"], result.log_evidence)
+    held = IntegratedEP(regression).run(KEY, Y, params={"noise": 0.5}, num_samples=10)
+    assert set(held.points) == {"scale"} and held.params["noise"] == 0.5
+    assert "noise" not in held.hyperparameters
 
 
 @pytest.mark.slow
@@ -107,20 +148,6 @@ def test_an_engine_lends_its_settings_and_its_code():
     assert_allclose(one.draws["f"], other.draws["f"])
     with pytest.raises(TypeError, match="model is an EP engine.*power"):
         IntegratedEP(engine, power=0.5)
-
-
-@pytest.mark.slow
-def test_holds_fixed_what_it_is_given():
-    result = IntegratedEP(regression).run(KEY, Y, params={"noise": 0.5}, num_samples=10)
-    assert set(result.points) == {"scale"} and result.params["noise"] == 0.5
-    assert "noise" not in result.hyperparameters
-
-
-@pytest.mark.slow
-def test_warns_where_few_points_count():
-    with pytest.warns(ConvergenceWarning, match="stands on few points"):
-        result = IntegratedEP(funnel).run(KEY, Y)
-    assert not result.converged
 
 
 def funnel(y):
@@ -134,18 +161,11 @@ def funnel(y):
         numpyro.sample("y", dist.Normal(f, 1.0), obs=y)
 
 
-def test_refuses_a_program_without_hyperparameters():
-    given = {"scale": 1.0, "noise": 1.0}
-    with pytest.raises(ValueError, match="no hyperparameter to integrate over.*Use EP"):
-        IntegratedEP(regression).run(KEY, Y, params=given)
-
-
-@pytest.mark.parametrize(("name", "least"), [("num_samples", 1), ("num_points", 8)])
-@pytest.mark.parametrize("count", [0, 7.5])
-def test_refuses_impossible_numbers(name, least, count):
-    counts: dict[str, Any] = {name: count}
-    with pytest.raises(ValueError, match=f"{name} is {count}; pass a whole number from {least}"):
-        IntegratedEP(regression).run(KEY, Y, **counts)
+@pytest.mark.slow
+def test_warns_where_few_points_count():
+    with pytest.warns(ConvergenceWarning, match="stands on few points"):
+        result = IntegratedEP(funnel).run(KEY, Y)
+    assert not result.converged
 
 
 LEANING = Proposal(np.array([0.5]), np.array([[2.0]]), np.array([0.7]), np.array([1.6]))
@@ -161,14 +181,11 @@ def test_a_proposal_is_a_density_and_its_points_follow_it():
     grid = np.quantile(points, [0.1, 0.3, 0.5, 0.7, 0.9])
     shares = [integrate.quad(density, -60, x)[0] for x in grid]
     assert_allclose(shares, [0.1, 0.3, 0.5, 0.7, 0.9], atol=0.01)
-
-
-def test_a_proposal_in_two_dimensions_is_normalised():
     root = np.array([[1.0, 0.0], [0.8, 0.5]])
-    proposal = Proposal(np.zeros(2), root, np.array([0.7, 1.0]), np.array([1.6, 0.8]))
+    plane = Proposal(np.zeros(2), root, np.array([0.7, 1.0]), np.array([1.6, 0.8]))
     grid = np.linspace(-30, 30, 1201)
     points = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
-    total = np.exp(proposal.log_density(points)).sum() * (grid[1] - grid[0]) ** 2
+    total = np.exp(plane.log_density(points)).sum() * (grid[1] - grid[0]) ** 2
     assert_allclose(total, 1.0, rtol=1e-3)
 
 
@@ -185,3 +202,52 @@ def test_points_of_two_proposals_weigh_as_draws_from_their_mixture():
     refitted = weighted.refitted(batches[0][0])
     assert_allclose(refitted.centre, mean)
     assert_allclose(refitted.root[0, 0], 1.3, rtol=0.05)
+
+
+# ---------------------------------------------------------------- NUTS with EP inside
+
+
+def test_chains_that_disagree_have_not_converged():
+    agreeing = np.random.default_rng(0).normal(size=(2, 200, 3))
+    apart = agreeing + np.array([0.0, 1.0])[:, None, None]
+    assert largest_r_hat(agreeing) < LARGEST_R_HAT < largest_r_hat(apart)
+
+
+def governed(y):
+    """A hyperparameter whose prior hangs on a latent: its posterior has two modes."""
+    mu: Any = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    b: Any = numpyro.sample("b", dist.TruncatedNormal(mu, 0.1, low=0.0))
+    a: Any = numpyro.sample("a", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
+
+
+@pytest.mark.slow
+def test_a_prior_that_hangs_on_a_latent():
+    counts: dict[str, Any] = {"num_warmup": 200, "num_samples": 600, "num_chains": 2}
+    found = NestedEP(governed).run(KEY, 1.0, target_accept_prob=0.95, **counts)
+    assert found.converged and found.num_divergent == 0
+    mu, log_b = np.linspace(-6.0, 6.0, 1201)[:, None], np.linspace(-12.0, 2.0, 2001)
+    log_joint = stats.norm.logpdf(mu) + stats.norm.logpdf(np.exp(log_b), mu, 0.1) + log_b
+    log_joint += stats.norm.logpdf(1.0, np.exp(log_b), np.sqrt(2.0)) - log_ndtr(mu / 0.1)
+    evidence = logsumexp(log_joint) + np.log(0.01 * (log_b[1] - log_b[0]))
+    weight = np.exp(log_joint - logsumexp(log_joint))
+    draws = np.log(found.get_samples(group_by_chain=True)["b"])
+    at = float(np.sum(weight * log_b)), float(np.sum(weight * mu))
+    spread = float(np.sqrt(np.sum(weight * log_b**2) - at[0] ** 2))
+    effective = float(effective_sample_size(draws))
+    assert effective > 50
+    assert_allclose(draws.mean(), at[0], atol=4 * spread / np.sqrt(effective))
+    assert_allclose(draws.std(), spread, rtol=0.15)
+    # As far as the latents hang on it, they are off by what it is.
+    assert_allclose(found.mean["mu"], at[1], atol=4 / np.sqrt(effective))
+    assert abs(found.log_evidence - evidence) < 4 * found.log_evidence_error
+
+
+@pytest.mark.slow
+def test_a_short_walk_is_told_with_the_cure(capsys):
+    with pytest.warns(ConvergenceWarning, match=r"Give it target_accept_prob=0\.95"):
+        found = NestedEP(regression).run(KEY, Y, num_warmup=1, num_samples=4)
+    found.print_summary()
+    assert "It has not converged" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="target_accept_prob must be between 0 and 1, got 1"):
+        NestedEP(regression).run(KEY, Y, target_accept_prob=1.0)
