@@ -69,7 +69,8 @@ def test_agrees_with_quadrature_over_the_hyperparameters(result, truth):
     draws = result.get_samples(group_by_chain=True)
     slack = 0.1
     if draws["scale"].shape[0] > 1:
-        slack = 4 / np.sqrt(min(effective_sample_size(draws[k]) for k in ("scale", "noise")))
+        fewest = min(float(effective_sample_size(draws[k])) for k in ("scale", "noise"))
+        slack = 4 / fewest**0.5
     for name in ("f", "scale", "noise"):
         mean, stddev = truth[name]
         assert_allclose((result.mean[name] - mean) / stddev, 0.0, atol=slack)
@@ -108,7 +109,7 @@ def test_has_the_interface_of_a_result(result, capsys):
 
 
 @pytest.mark.parametrize("engine", [IntegratedEP, NestedEP])
-def test_what_cannot_be_integrated_is_refused(engine):
+def test_what_cannot_be_integrated_is_refused(engine: Any):
     with pytest.raises(ValueError, match="no hyperparameter to integrate over.*Use EP"):
         engine(regression).run(KEY, Y, params={"scale": 1.0, "noise": 1.0})
     points = {"num_samples": 1, "num_points": 8}

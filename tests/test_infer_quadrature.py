@@ -356,7 +356,7 @@ def test_wrong_moments_of_the_right_mass_are_said_to_be():
         result = EP(many_roots).run(KEY)
     grid = np.linspace(-40, 40, 400_001)
     log_density = norm.logpdf(grid, 0, 3) + norm.logpdf(0.4, np.sin(grid), 0.1)
-    log_z = logsumexp(log_density)
+    log_z: Any = logsumexp(log_density)
     weight = np.exp(log_density - log_z)
     mean = weight @ grid
     sd = np.sqrt(weight @ (grid - mean) ** 2)

@@ -1,4 +1,4 @@
-"""Few latents that all data share, and many beside them: long rows kept in tables."""
+"""Programs of few latents that all data share, and many beside them, are read as they are."""
 
 from typing import Any
 
@@ -13,13 +13,11 @@ from numpy.testing import assert_allclose
 
 from bayesrank import gp
 from bayesrank.distributions import ThurstoneTies
-from bayesrank.infer import EP, maximize_evidence
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.program import read_program
 from bayesrank.infer.reader.traced import Called
 
-KEY = jax.random.key(0)
 ITEMS, RANK, GAMES = 40, 9, 150
 RNG = np.random.default_rng(0)
 PHI, PSI = RNG.normal(size=(2, ITEMS, RANK)) / 2
@@ -58,43 +56,6 @@ def with_home():
     f = PHI @ weights() + own()
     numpyro.deterministic("centred", f - f.mean())
     games(f, scalar("home", 0.3))
-
-
-@pytest.fixture(scope="module")
-def results():
-    return {k: EP(with_home, structure=k).run(KEY) for k in ("dense", "low_rank")}
-
-
-def test_ep_is_the_dense_posterior(results):
-    dense, low_rank = results["dense"], results["low_rank"]
-    assert low_rank.structure != "dense" and low_rank.converged
-    assert low_rank.posterior.structure == "low_rank"
-    assert low_rank.mean.keys() == dense.mean.keys() == {"w", "e", "home"}
-    for name, mean in dense.mean.items():
-        stddev = dense.stddev[name]
-        assert np.max(np.abs(low_rank.mean[name] - mean) / stddev) < 1e-3
-        assert_allclose(low_rank.stddev[name], stddev, rtol=0.01)
-    assert_allclose(low_rank.joint_covariance, dense.joint_covariance, atol=1e-4)
-    assert abs(low_rank.log_evidence - dense.log_evidence) < 4 * low_rank.log_evidence_error + 0.01
-    for site, count in (("w", RANK), ("e", ITEMS)):
-        first, second = np.arange(count - 1), np.arange(1, count)
-        mean, stddev = dense.difference(first, second, site=site)
-        told_mean, told = low_rank.difference(first, second, site=site)
-        assert np.max(np.abs(told_mean - mean) / stddev) < 1e-3
-        assert_allclose(told, stddev, rtol=1e-3)
-
-
-def test_what_a_result_tells(results):
-    dense, low_rank = results["dense"], results["low_rank"]
-    draws = low_rank.get_samples()
-    assert draws["home"].shape == (1000,) and draws["w"].shape == (1000, RANK)
-    skill, true = (x["w"] @ PHI.T + x["e"] for x in (draws, dense.get_samples()))
-    assert_allclose(skill.std(0), true.std(0), rtol=0.15)
-    assert np.max(np.abs(skill.mean(0) - true.mean(0)) / true.std(0)) < 0.25
-    assert low_rank.approximation.rank == RANK and low_rank.approximation.error < 0.02
-    factor, diagonal = low_rank.posterior.factors()
-    covariance = factor @ factor.T + np.diag(diagonal)
-    assert np.sqrt(np.mean((covariance - dense.joint_covariance) ** 2)) < 0.01
 
 
 def centred():
@@ -270,49 +231,10 @@ def centred_by_hand():
 
 
 @pytest.mark.slow
-def test_the_structure_is_found(monkeypatch):
-    keep_covariances_up_to(10, monkeypatch)
-    result = EP(with_home, max_sweeps=6, tol=10.0, precision="float32").run(KEY)
-    assert result.structure == "low_rank"
-    with pytest.raises(ValueError, match="and maximize_evidence do without"):
-        EP(with_home).solve({})
-
-
-@pytest.mark.slow
-def test_what_cannot_be_is_refused(monkeypatch):
+def test_rows_of_all_items_are_refused(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.tables.MOST_SHARED", 20)
     with pytest.raises(ValueError, match="few latents that the data share"):
         read_program(Called(centred_by_hand, (), {}), structure="low_rank")
-    with pytest.raises(ValueError, match="needs power=1 and a Gaussian prior of low rank"):
-        EP(with_home, structure="low_rank", power=0.5).run(KEY)
     keep_covariances_up_to(10, monkeypatch)
     program = read_program(Called(centred_by_hand, (), {}), structure="auto")
     assert not isinstance(program.problem.prior, LowRankPrior)
-
-
-def learned():
-    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-    games(PHI @ weights(scale) + own())
-
-
-@pytest.mark.slow
-def test_hyperparameters_are_learned():
-    found = maximize_evidence(EP(learned, structure="low_rank"))
-    dense, best = EP(learned, structure="dense"), float(found.params["scale"])
-    low, at, high = (
-        float(dense.run(KEY, params={"scale": x}).log_evidence + dist.LogNormal().log_prob(x))
-        for x in (0.85 * best, best, best / 0.85)
-    )
-    assert low < at > high
-    assert abs(found.log_evidence + found.log_prior - at) < 4 * found.log_evidence_error
-
-
-@pytest.mark.slow
-def test_weights_too_wide_for_the_algebra_are_refused():
-    def vague(scale):
-        w = numpyro.sample("w", dist.Normal(0, scale).expand([RANK]))
-        games(PHI @ w + own())
-
-    EP(vague, structure="low_rank").run(KEY, 100.0)
-    with pytest.raises(ValueError, match="so wide that rounding"):
-        EP(vague, structure="low_rank").run(KEY, 1e4)
