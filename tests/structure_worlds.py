@@ -188,6 +188,6 @@ WORLDS = {
 }
 
 
-def run(world: World, structure: str) -> Any:
+def run(world: World, structure: Any) -> Any:
     args, params = world.data
     return EP(world.program, structure=structure, max_sweeps=1000).run(KEY, *args, params=params)

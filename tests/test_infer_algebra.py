@@ -55,7 +55,7 @@ def dense_rows(values, columns):
     return jnp.zeros((count, SIZE)).at[np.arange(count)[:, None], columns].add(values)
 
 
-def problem(kind):
+def problem(kind: str) -> tuple[Any, ...]:
     """A Gaussian, the function of its parts that is its prior's covariance, and those parts."""
     rng = np.random.default_rng(0)
     rows, tau, nu = short_rows(rng), rng.uniform(0.0, 1.0, SITES), rng.normal(size=SITES)
@@ -65,8 +65,9 @@ def problem(kind):
         return kept, rows, tau, nu, jnp.diag, (variances,)
     if kind == "linked":
         links, spread = trees(rng)
-        every = (np.concatenate(x) for x in zip(links[:2], rows[:2], strict=True))
-        pattern = SparsePattern(ShortRows(*every, SIZE))
+        values = np.concatenate([links.values, rows.values])
+        columns = np.concatenate([links.columns, rows.columns])
+        pattern = SparsePattern(ShortRows(values, columns, SIZE))
         kept = LinkedGaussian(pattern, Linkage(links, spread), tau, nu)
 
         def linked_covariance(values, spread):
@@ -157,7 +158,8 @@ def test_a_forest_keeps_the_strongest_parent():
         assert_allclose(near.log_determinant(), np.linalg.slogdet(matrix)[1])
         drawn = near.rough(np.random.default_rng(1), 20_000)
         assert_allclose(drawn @ drawn.T / 20_000, matrix, atol=0.04 * matrix.max())
-        assert near.solve(right.astype(np.float32)).dtype == np.float32
+        single: Any = right.astype(np.float32)
+        assert near.solve(single).dtype == np.float32
 
 
 def test_solutions_near_a_forest_leave_what_they_are_given():

@@ -359,7 +359,7 @@ def test_integrals_over_hyperparameters_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="only EP.run and maximize_evidence do without"):
         IntegratedEP(learned_kernel, structure="low_rank").run(KEY, *LEARNED["low_rank"][1])
     with pytest.raises(ValueError, match="choose one of .'auto', 'dense'"):
-        EP(thurstone, structure="sparse")
+        EP(thurstone, structure="sparse")  # type: ignore[arg-type]
     monkeypatch.setattr("bayesrank.infer.posterior._MOST_TOGETHER", 30)
     keep_covariances_up_to(30, monkeypatch)
     pairs = np.stack([np.arange(40), np.arange(1, 41)], axis=1)

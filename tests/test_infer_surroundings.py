@@ -140,27 +140,6 @@ def test_arviz_gets_log_likelihoods_in_double_precision():
     )
 
 
-LEVEL = {"y": 1.0}
-
-
-@pytest.mark.slow
-def test_changed_values_that_a_program_closes_over_are_seen():
-    """Of its closure, and of what it names in its module."""
-    data = {"y": np.array([0.0, 2.0])}
-
-    def model():
-        skill: Any = numpyro.sample("skill", dist.Normal(0.0, 1.0))
-        with numpyro.plate("games", 2):
-            numpyro.sample("y", dist.Normal(skill + LEVEL["y"], 1.0), obs=data["y"])
-
-    engine, means = EP(model), []
-    for level, y in ((1.0, [0.0, 2.0]), (1.0, [4.0, 4.0]), (0.0, [4.0, 4.0])):
-        LEVEL["y"] = level
-        data["y"] = np.array(y)
-        means.append(float(engine.run(jax.random.key(0), num_samples=1).mean["skill"]))
-    np.testing.assert_allclose(means, [0.0, 2.0, 8.0 / 3.0], atol=1e-6)
-
-
 @pytest.mark.slow
 def test_threads_may_share_an_engine():
     """NumPyro's handlers and its switch of validation are one for the whole process."""
