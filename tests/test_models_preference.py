@@ -50,42 +50,23 @@ def _prior_covariance(amplitude=1.4, lengthscale=0.9):
     return _covariance(X, X, amplitude, lengthscale) + jitter
 
 
-# --- What the programs say ---------------------------------------------------------------------
+SCALED = {"scale": (), "f": (8,)}
+PROCESS = {"amplitude": (), "lengthscale": (), "noise": (), "f": (8,)}
+SEEN = {"comparison": (20,)}
+ALL = {**PROCESS, **SEEN, "lengthscale": (2,), "f_new": (3,), "tie_width": ()}
+EVERY = {"ard": True, "X_new": X_NEW, "outcomes": OUTCOMES}
 
 
 @pytest.mark.parametrize(
     ("model", "args", "kwargs", "shapes"),
     [
-        (
-            preference_gp,
-            (X, COMPARISONS),
-            {},
-            {"amplitude": (), "lengthscale": (), "noise": (), "f": (8,), "comparison": (20,)},
-        ),
-        (
-            preference_gp,
-            (X, COMPARISONS),
-            {"ard": True, "X_new": X_NEW, "outcomes": OUTCOMES},
-            {
-                "amplitude": (),
-                "lengthscale": (2,),
-                "noise": (),
-                "f": (8,),
-                "f_new": (3,),
-                "tie_width": (),
-                "comparison": (20,),
-            },
-        ),
-        (preference_gp, (X,), {}, {"amplitude": (), "lengthscale": (), "noise": (), "f": (8,)}),
-        (thurstone, (8, COMPARISONS), {}, {"scale": (), "f": (8,), "comparison": (20,)}),
-        (thurstone, (8, COMPARISONS), {"scale": 2.0}, {"f": (8,), "comparison": (20,)}),
-        (
-            thurstone,
-            (8, COMPARISONS),
-            {"outcomes": OUTCOMES},
-            {"scale": (), "f": (8,), "tie_width": (), "comparison": (20,)},
-        ),
-        (thurstone, (8,), {}, {"scale": (), "f": (8,)}),
+        (preference_gp, (X, COMPARISONS), {}, PROCESS | SEEN),
+        (preference_gp, (X, COMPARISONS), EVERY, ALL),
+        (preference_gp, (X,), {}, PROCESS),
+        (thurstone, (8, COMPARISONS), {}, SCALED | SEEN),
+        (thurstone, (8, COMPARISONS), {"scale": 2.0}, {"f": (8,)} | SEEN),
+        (thurstone, (8, COMPARISONS), {"outcomes": OUTCOMES}, SCALED | SEEN | {"tie_width": ()}),
+        (thurstone, (8,), {}, SCALED),
     ],
 )
 def test_sites_and_shapes(model, args, kwargs, shapes):
@@ -185,9 +166,6 @@ def test_renumbering_the_items_changes_nothing():
     np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
-# --- With the engines of NumPyro ----------------------------------------------------------------
-
-
 def test_outcomes_of_given_pairs_are_drawn_without_conditioning():
     """``uncondition`` turns the program into a predictive one; frequencies are the likelihood's."""
     f = jnp.tile(jnp.asarray(SKILL), (4000, 1))
@@ -204,9 +182,6 @@ def test_outcomes_of_given_pairs_are_drawn_without_conditioning():
     first = stats.norm.cdf((margin - 0.3) / np.sqrt(2))
     error = np.sqrt(first * (1 - first) / 4000)
     assert np.max(np.abs((with_ties["comparison"] == 2).mean(0) - first) / error) < 4.5
-
-
-# --- Arguments ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [np.asarray, jnp.asarray, lambda a: a.tolist()])
@@ -259,74 +234,49 @@ def _with(array, index, value):
     return changed
 
 
-@pytest.mark.parametrize(
-    ("model", "args", "kwargs", "message"),
-    [
-        (preference_gp, (X[:, 0],), {}, r"`X` has shape \(8,\); pass \(n, d\)"),
-        (preference_gp, (X[:0],), {}, r"`X` has shape \(0, 2\)"),
-        (preference_gp, (X.astype(str),), {}, "`X` has dtype <U32; pass a table of numbers"),
-        (preference_gp, (_with(X, (3, 1), np.nan),), {}, "`X` is nan in row 3, column 1; remove"),
-        (preference_gp, (_with(X, (0, 0), -np.inf),), {}, "`X` is -inf in row 0, column 0"),
-        (
-            preference_gp,
-            (X,),
-            {"X_new": X_NEW[:, :1]},
-            "`X_new` has 1 columns, but `X` has 2; describe the new items by the same features",
-        ),
-        (preference_gp, (X,), {"X_new": _with(X_NEW, (2, 0), np.nan)}, "`X_new` is nan in row 2"),
-        (preference_gp, (X, COMPARISONS[:, :1]), {}, r"`comparisons` has shape \(20, 1\)"),
-        (preference_gp, (X, COMPARISONS[:0]), {}, "`comparisons` has no rows; pass None"),
-        (
-            preference_gp,
-            (X, COMPARISONS * 1.0),
-            {},
-            "`comparisons` has .* dtype float64",
-        ),
-        (
-            preference_gp,
-            (X, _with(COMPARISONS, (4, 1), 8)),
-            {},
-            "`comparisons` names item 8 in row 4, but the 8 items are numbered 0 to 7",
-        ),
-        (thurstone, (8, _with(COMPARISONS, (2, 0), -1)), {}, "names item -1 in row 2"),
-        (thurstone, (8, _with(COMPARISONS, 5, [3, 3])), {}, "compares item 3 with itself in row 5"),
-        (thurstone, (8,), {"outcomes": OUTCOMES}, "`outcomes` is given without `comparisons`"),
-        (
-            thurstone,
-            (8, COMPARISONS),
-            {"outcomes": OUTCOMES[1:]},
-            r"`outcomes` has shape \(19,\) .*; pass \(20,\)",
-        ),
-        (
-            thurstone,
-            (8, COMPARISONS),
-            {"outcomes": OUTCOMES * 1.0},
-            "`outcomes` has .* dtype float64",
-        ),
-        (
-            thurstone,
-            (8, COMPARISONS),
-            {"outcomes": _with(OUTCOMES, 7, 3)},
-            "`outcomes` is 3 in row 7; pass 2 if the first item wins",
-        ),
-        (
-            thurstone,
-            (8, COMPARISONS),
-            {"likelihood": "cauchit"},
-            "`likelihood` is 'cauchit'; choose 'probit' or 'logit'",
-        ),
-        (thurstone, (8,), {"weights": [1.0]}, "`weights` is given without `comparisons`"),
-        (thurstone, (8, COMPARISONS), {"weights": [1.0]}, r"`weights` has shape \(1,\)"),
-        (
-            thurstone,
-            (8, COMPARISONS),
-            {"weights": np.arange(len(COMPARISONS))},
-            "`weights` is 0 in row 0; pass positive numbers",
-        ),
-        (thurstone, (0,), {}, "num_items is 0; pass a whole number from 1 on"),
-        (thurstone, (2.5,), {}, "num_items is 2.5; pass a whole number from 1 on"),
-    ],
-)
-def test_unusable_arguments_are_refused_by_name(model, args, kwargs, message):
+BY_FEATURES = {"X": X, "comparisons": COMPARISONS}
+ALONE = {"num_items": 8, "comparisons": COMPARISONS}
+REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
+    *(
+        (preference_gp, BY_FEATURES, changed, message)
+        for changed, message in (
+            ({"X": X[:, 0]}, r"`X` has shape \(8,\); pass \(n, d\)"),
+            ({"X": X[:0]}, r"`X` has shape \(0, 2\)"),
+            ({"X": X.astype(str)}, "`X` has dtype <U32; pass a table of numbers"),
+            ({"X": _with(X, (3, 1), np.nan)}, "`X` is nan in row 3, column 1; remove"),
+            ({"X": _with(X, (0, 0), -np.inf)}, "`X` is -inf in row 0, column 0"),
+            ({"X_new": X_NEW[:, :1]}, "`X_new` has 1 columns, but `X` has 2; describe the new it"),
+            ({"X_new": _with(X_NEW, (2, 0), np.nan)}, "`X_new` is nan in row 2"),
+            ({"comparisons": COMPARISONS[:, :1]}, r"`comparisons` has shape \(20, 1\)"),
+            ({"comparisons": COMPARISONS[:0]}, "`comparisons` has no rows; pass None"),
+            ({"comparisons": COMPARISONS * 1.0}, "`comparisons` has .* dtype float64"),
+            (
+                {"comparisons": _with(COMPARISONS, (4, 1), 8)},
+                "`comparisons` names item 8 in row 4, but the 8 items are numbered 0 to 7",
+            ),
+        )
+    ),
+    *(
+        (thurstone, ALONE, changed, message)
+        for changed, message in (
+            ({"comparisons": _with(COMPARISONS, (2, 0), -1)}, "names item -1 in row 2"),
+            ({"comparisons": _with(COMPARISONS, 5, [3, 3])}, "compares item 3 with itself in row"),
+            ({"comparisons": None, "outcomes": OUTCOMES}, "`outcomes` is given without `compari"),
+            ({"outcomes": OUTCOMES[1:]}, r"`outcomes` has shape \(19,\) .*; pass \(20,\)"),
+            ({"outcomes": OUTCOMES * 1.0}, "`outcomes` has .* dtype float64"),
+            ({"outcomes": _with(OUTCOMES, 7, 3)}, "`outcomes` is 3 in row 7; pass 2 if the first"),
+            ({"likelihood": "cauchit"}, "`likelihood` is 'cauchit'; choose 'probit' or 'logit'"),
+            ({"comparisons": None, "weights": [1.0]}, "`weights` is given without `comparisons`"),
+            ({"weights": [1.0]}, r"`weights` has shape \(1,\)"),
+            ({"weights": np.arange(20)}, "`weights` is 0 in row 0; pass positive numbers"),
+            ({"num_items": 0}, "num_items is 0; pass a whole number from 1 on"),
+            ({"num_items": 2.5}, "num_items is 2.5; pass a whole number from 1 on"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "given", "changed", "message"), REFUSED)
+def test_unusable_arguments_are_refused_by_name(model, given, changed, message):
     with pytest.raises(ValueError, match=message):
-        _trace(model, *args, **kwargs)
+        _trace(model, **(given | changed))

@@ -152,97 +152,40 @@ def test_levels_of_one_person_order_the_function():
     assert f[levels == 1].max() < f[levels == 2].min()
 
 
-@pytest.mark.parametrize(
-    ("model", "args", "kwargs", "message"),
-    [
-        (collaborative_rating_gp, (USERS, ITEMS, [1.0, 2.0], 3, 3), {}, r"`ratings` has shape"),
-        (
-            collaborative_rating_gp,
-            (USERS, ITEMS, np.full(5, np.nan), 3, 3),
-            {},
-            "`ratings` is nan in row 0",
-        ),
-        (collaborative_ordinal_gp, (USERS, ITEMS + 1, LEVELS, 3, 3), {}, "`items` is 3 in row 3"),
-        (collaborative_ordinal_gp, (USERS * 1.0, ITEMS, LEVELS, 3, 3), {}, "`users` has shape"),
-        (collaborative_ordinal_gp, (USERS, ITEMS, LEVELS * 0.5, 3, 3), {}, "`levels` has shape"),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"num_levels": 2},
-            "`levels` is 2 in row 1; the 2 levels",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"num_levels": 3.5},
-            "num_levels is 3.5; pass a whole number from 1 on",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (np.zeros(5, int), ITEMS, LEVELS, 3, 3),
-            {},
-            "user 0 has rated item 1 before row 2",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"likelihood": "cauchit"},
-            "`likelihood` is 'cauchit'",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"kernel": np.eye(2)},
-            r"`kernel` has shape \(2, 2\)",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"kernel": np.full((3, 3), np.nan)},
-            "`kernel` is not symmetric, or not finite",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"strength": -1.0},
-            "`strength` is -1.0; pass a number, 0 or larger",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"user_thresholds": np.nan},
-            "`user_thresholds` is nan",
-        ),
-        (collaborative_ordinal_gp, (USERS, ITEMS, LEVELS, 0, 3), {}, "num_users is 0; pass a"),
-        (
-            collaborative_preference_gp,
-            (USERS, ITEMS, ITEMS + 9, 3, 3),
-            {},
-            "`losers` is 9 in row 0",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"strength": KernelPrior.for_items(4, 1.0)},
-            "`strength` has tiers of 4 items, but there are 3",
-        ),
-        (
-            collaborative_ordinal_gp,
-            (USERS, ITEMS, LEVELS, 3, 3),
-            {"strength": KernelPrior((Tier(0, 2, 1.0),), (0, 1))},
-            "`strength` orders 2 items; give it each of the 3 once",
-        ),
-        (collaborative_preference_gp, (USERS, ITEMS, ITEMS, 3, 3), {}, "and so is `winners`"),
-        (ordinal_gp, (X, LEVELS), {}, "`levels` has shape"),
-        (
-            ordinal_gp,
-            (X, X[:, 0]),
-            {"num_levels": 3, "likelihood": "gaussian"},
-            "`num_levels` is g",
-        ),
-        (ordinal_gp, (X, np.arange(6)), {"likelihood": "cauchit"}, "`likelihood` is 'cauchit'"),
-    ],
-)
-def test_unusable_arguments_are_refused_by_name(model, args, kwargs, message):
+SHARED: dict[str, Any] = {"users": USERS, "num_users": 3, "num_items": 3}
+LEVELLED = {**SHARED, "items": ITEMS, "levels": LEVELS}
+RATED = {**SHARED, "items": ITEMS, "ratings": np.ones(5)}
+PREFERRED = {**SHARED, "winners": ITEMS, "losers": (ITEMS + 1) % 3}
+ALONE = {"X": X, "levels": LEVELS}
+REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
+    (collaborative_rating_gp, RATED, {"ratings": [1.0, 2.0]}, r"`ratings` has shape"),
+    (collaborative_rating_gp, RATED, {"ratings": np.full(5, np.nan)}, "`ratings` is nan in row 0"),
+    (collaborative_preference_gp, PREFERRED, {"losers": ITEMS + 9}, "`losers` is 9 in row 0"),
+    (collaborative_preference_gp, PREFERRED, {"losers": ITEMS}, "and so is `winners`"),
+    (ordinal_gp, ALONE, {}, "`levels` has shape"),
+    (ordinal_gp, ALONE, {"levels": X[:, 0], "num_levels": 3, "likelihood": "gaussian"}, "is g"),
+    (ordinal_gp, ALONE, {"levels": np.arange(6), "likelihood": "cauchit"}, "is 'cauchit'"),
+]
+LEVELS_REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"items": ITEMS + 1}, "`items` is 3 in row 3"),
+    ({"users": USERS * 1.0}, "`users` has shape"),
+    ({"levels": LEVELS * 0.5}, "`levels` has shape"),
+    ({"num_levels": 2}, "`levels` is 2 in row 1; the 2 levels"),
+    ({"num_levels": 3.5}, "num_levels is 3.5; pass a whole number from 1 on"),
+    ({"users": np.zeros(5, int)}, "user 0 has rated item 1 before row 2"),
+    ({"likelihood": "cauchit"}, "`likelihood` is 'cauchit'"),
+    ({"kernel": np.eye(2)}, r"`kernel` has shape \(2, 2\)"),
+    ({"kernel": np.full((3, 3), np.nan)}, "`kernel` is not symmetric, or not finite"),
+    ({"strength": -1.0}, "`strength` is -1.0; pass a number, 0 or larger"),
+    ({"user_thresholds": np.nan}, "`user_thresholds` is nan"),
+    ({"num_users": 0}, "num_users is 0; pass a"),
+    ({"strength": KernelPrior.for_items(4, 1.0)}, "has tiers of 4 items, but there are 3"),
+    ({"strength": KernelPrior((Tier(0, 2, 1.0),), (0, 1))}, "orders 2 items; give it each of the"),
+]
+REFUSED += [(collaborative_ordinal_gp, LEVELLED, *row) for row in LEVELS_REFUSED]
+
+
+@pytest.mark.parametrize(("model", "given", "changed", "message"), REFUSED)
+def test_unusable_arguments_are_refused_by_name(model, given, changed, message):
     with pytest.raises(ValueError, match=message), handlers.seed(rng_seed=0):
-        model(*args, **kwargs)
+        model(**(given | changed))
