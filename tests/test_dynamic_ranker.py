@@ -159,11 +159,11 @@ def test_rank_reads_a_column_of_times(tmp_path):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["1", "x"], "'x' is no number"),
+        (["1", "x"], "'x' is not a finite number"),
         (["2024-05-31", "3"], "'3' is no date"),
         (["2024-06-31", "2024-05-01"], "'2024-06-31' is no date"),
-        (["", "1"], "'' is no date"),
-        (["1", "nan"], "'nan' is no number"),
+        (["", "1"], "the number is missing"),
+        (["1", "nan"], "'nan' is not a finite number"),
     ],
 )
 def test_cells_that_are_no_times_are_refused(tmp_path, cells, message):

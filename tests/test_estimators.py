@@ -19,6 +19,7 @@ from sklearn.utils import estimator_checks
 
 import bayesrank
 from bayesrank import PreferenceGP
+from bayesrank.active import Beliefs, bald
 from bayesrank.estimators import skills
 from bayesrank.infer import EP
 from bayesrank.models import preference_gp
@@ -162,6 +163,25 @@ def test_ranking_is_that_of_the_draws(fitted):
     assert summary.names[0] == f"item {summary.indices[0]}"
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "factor"),
+    # A logistic variable of scale s has the variance (pi s)**2 / 3, two normal ones 2 sigma**2.
+    [pytest.param("probit", 1.0, marks=pytest.mark.slow), ("logit", np.sqrt(np.pi**2 / 6.0))],
+)
+def test_the_best_questions_of_pairs_that_were_not_compared(data, fitted, likelihood, factor):
+    result, pairs = fitted.result, np.stack(np.triu_indices(N_ITEMS, 1), axis=1)
+    beliefs = Beliefs(result.mean["f"], result.covariance["f"], factor * result.params["noise"])
+    compared = {frozenset(pair) for pair in data[1].tolist()}
+    order = [p for p in pairs[np.argsort(-bald(beliefs, pairs))].tolist()]
+    new = [pair for pair in order if frozenset(pair) not in compared]
+    asked = copy.copy(fitted)
+    asked.likelihood = likelihood
+    assert asked.query().tolist() == asked.query(candidates=pairs[::-1]).tolist() == new[:1]
+    few = asked.query(5, candidates=[data[1][0], new[0], new[0][::-1], new[1]])
+    assert {frozenset(pair) for pair in few.tolist()} == set(map(frozenset, new[:2]))
+    assert asked.query(candidates=[]).shape == (0, 2)
+
+
 # ---------------------------------------------------------------- learning
 
 
@@ -246,18 +266,21 @@ def test_scikit_learn_checks(check):
     assert bayesrank.PreferenceGP is type(estimator)
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_pickle_and_copy_keep_the_fit(fitted, duplicate):
-    other = duplicate(fitted)
+def test_pickle_and_copy_keep_the_fit(fitted):
     X_new = with_units(np.array([[0.3, -0.2], [1.4, 0.9]]))
-    np.testing.assert_array_equal(other.predict(X_new), fitted.predict(X_new))
-    np.testing.assert_array_equal(other.rank().prob_best, fitted.rank().prob_best)
+    for other in (copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(other.predict(X_new), fitted.predict(X_new))
+        np.testing.assert_array_equal(other.rank().prob_best, fitted.rank().prob_best)
 
 
-def test_same_seed_same_draws(data, fitted):
+def test_same_seed_same_draws_and_no_global_one(data, fitted):
+    np.random.seed(7)
+    before = np.random.random()
+    np.random.seed(7)
     draws = fitted.result.get_samples()["f"]
     again = _like(fitted).fit(*data).result.get_samples()["f"]
     np.testing.assert_allclose(draws, again, atol=1e-12)
+    assert np.random.random() == before
     other = _like(fitted, random_state=np.random.RandomState(3)).fit(*data)
     assert not np.allclose(draws, other.result.get_samples()["f"])
 
@@ -282,6 +305,7 @@ def test_data_frames_keep_their_names(data, fitted):
         lambda e: e.predict([[1.0, 2.0]]),
         lambda e: e.predict_proba([(0, 1)]),
         lambda e: e.rank(),
+        lambda e: e.query(),
         lambda e: e.result,
     ],
 )
@@ -302,6 +326,8 @@ BAD_QUESTIONS = {
     "unknown row": (lambda e: e.predict_proba([(0, 1)], [[1.0, 2.0]]), "but the 1 items"),
     "outcome": (lambda e: e.predict_proba([(0, 1)], outcome="draw"), "outcome is 'draw'; choose"),
     "tie": (lambda e: e.predict_proba([(0, 1)], outcome="tie"), "no comparison given to fit was"),
+    "candidates": (lambda e: e.query(candidates=[(20, 1)]), "`candidates` names item 20 in row 0"),
+    "no question": (lambda e: e.query(0), "n is 0"),
     "names": (lambda e: e.rank(["a"]), "names must hold one name per item, 20 in all"),
 }
 
@@ -312,9 +338,38 @@ def test_what_questions_are_refused(fitted, ask, message):
         ask(fitted)
 
 
-def test_nothing_is_read_from_the_global_random_state(data, fitted):
-    np.random.seed(7)
-    before = np.random.random()
-    np.random.seed(7)
-    _like(fitted).fit(*data)
-    assert np.random.random() == before
+BAD_FITS = {
+    "one feature as a vector": ({"X": [1.0, 2.0]}, "Expected 2D array"),
+    "nan": ({"X": [[0.0, np.nan], [1.0, 0.0]]}, "contains NaN"),
+    "one item": ({"X": [[0.0, 1.0]]}, "minimum of 2 is required"),
+    "unknown item": ({"comparisons": [(0, 3)]}, "names item 3 in row 0"),
+    "itself": ({"comparisons": [(0, 1), (2, 2)]}, "compares item 2 with itself in row 1"),
+    "three columns": ({"comparisons": [(0, 1, 2)]}, "shape .1, 3. .*; pass pairs of item numbers"),
+    "no comparison": ({"comparisons": np.zeros((0, 2), int)}, "has no rows"),
+    "an empty list": ({"comparisons": []}, "has no rows; pass one .winner, loser."),
+    "names": ({"comparisons": [("ann", "bob")]}, "has 'ann' in row 0; pass the row numbers"),
+    "no draws": ({"num_samples": 0}, "num_samples is 0; pass a whole number from 1 on"),
+    "floats": ({"comparisons": [(0.0, 1.0)]}, "dtype float64; pass pairs of item numbers"),
+    "ties too short": ({"ties": [True]}, "ties has shape .1,. and dtype bool; pass .2,."),
+    "ties of another kind": ({"ties": [0, 2]}, "True or False for each row of comparisons"),
+    "likelihood": ({"likelihood": "cloglog"}, "`likelihood` is 'cloglog'"),
+    "choice": ({"hyperparameters": "best"}, "'best'; choose 'integrate', 'map', 'prior'"),
+    "unknown name": ({"hyperparameters": {"scale": 1.0}}, "names 'scale'; there are"),
+    "tie width without ties": ({"hyperparameters": {"tie_width": 1.0}}, "names 'tie_width'"),
+    "negative": ({"hyperparameters": {"noise": -1.0}}, "'noise'. is -1.0; pass a positive"),
+    "one lengthscale for two": (
+        {"ard": True, "hyperparameters": {"lengthscale": 1.0}},
+        "'lengthscale'. is 1.0; pass 2 positive numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_FITS.values(), ids=BAD_FITS)
+def test_what_fit_refuses(changes, message):
+    call: dict[str, Any] = {"X": [[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], "ties": None}
+    call["comparisons"] = [(0, 1), (1, 2)]
+    options: dict[str, Any] = {"hyperparameters": "prior"}
+    for name, value in changes.items():
+        (call if name in call else options)[name] = value
+    with pytest.raises(ValueError, match=message):
+        PreferenceGP(**options).fit(**call)

@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -30,15 +31,22 @@ def wins():
     return [(f"i{a:02}", f"i{b:02}") for a, b in pairs]
 
 
-@pytest.fixture(scope="module")
-def rankers():
-    options = {"items": [f"i{k:02}" for k in range(ITEMS)], "num_samples": 500}
-    dense = PairwiseRanker(hyperparameters="map", **options).fit(wins())
+@contextmanager
+def few_kept():
+    """Let more than 30 items count as too many for a covariance matrix."""
     with pytest.MonkeyPatch.context() as patch:
         for place in ("infer.reader.program", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
         # Code that is kept knows the usual limit.
         patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())
+        yield
+
+
+@pytest.fixture(scope="module")
+def rankers():
+    options = {"items": [f"i{k:02}" for k in range(ITEMS)], "num_samples": 500}
+    dense = PairwiseRanker(hyperparameters="map", **options).fit(wins())
+    with few_kept():
         return dense, PairwiseRanker(**options).fit(wins())
 
 
@@ -130,36 +138,13 @@ def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
     assert again.rank().names == large.rank().names
 
 
-def many(monkeypatch):
-    """Let 60 items count as too many for a covariance matrix."""
-    for place in ("infer.reader.program", "solvers.comparisons.skills"):
-        monkeypatch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
-    monkeypatch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())
-
-
 def run(*command):
     with pytest.raises(SystemExit, match="0"):
         main(list(command))
 
 
 @pytest.mark.slow
-def test_rank_at_the_terminal_says_how_good_it_is(rankers, tmp_path, monkeypatch, capsys):
-    many(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{a},{b}\n" for a, b in wins())
-    (tmp_path / "c.csv").write_text("winner,loser\n" + rows)
-    run("rank", "c.csv", "--out", "results")
-    told = capsys.readouterr().out
-    assert "Of so many items, simulation takes very long. Standard deviations of differ" in told
-    (tmp_path / "p.csv").write_text("a,b\ni00,i01\ni58,i02\n")
-    run("predict", "results", "p.csv", "--out", "told.csv")
-    told = np.loadtxt("told.csv", delimiter=",", skiprows=1, usecols=2)
-    known = rankers[1].predict_proba([("i00", "i01"), ("i58", "i02")])
-    np.testing.assert_allclose(told, known, atol=0.01)
-
-
-@pytest.mark.slow
-def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, monkeypatch):
+def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     X, pairs = with_features()
     new = np.random.default_rng(2).normal(size=(3, 2))
@@ -173,20 +158,13 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     mean, _ = dense.predict(np.concatenate([X, new]))
     asked = np.array([(ITEMS, 3), (ITEMS + 1, ITEMS + 2), (5, 8)])
     known = dense.predict_proba(asked, np.append(X, new, 0))
-    many(monkeypatch)
-    options = ("--out", "large", "--hyperparameters", "prior", "--crosscheck", "none", "--quiet")
-    run("rank", "c.csv", "--items", "items.csv", *options)
-    run(
-        "predict",
-        "large",
-        "p.csv",
-        "--items",
-        "new.csv",
-        "--out",
-        "chances.csv",
-        "--skills",
-        "skills.csv",
-    )
+    fit = "rank c.csv --items items.csv --out large --hyperparameters prior --crosscheck none"
+    ask = "predict large p.csv --items new.csv --out chances.csv --skills skills.csv"
+    with few_kept():
+        run(*fit.split())
+        told = capsys.readouterr().out
+        run(*ask.split())
+    assert "Of so many items, simulation takes very long. Standard deviations of differ" in told
     told = np.loadtxt("chances.csv", delimiter=",", skiprows=1, usecols=2)
     np.testing.assert_allclose(told, known, atol=0.01)
     told, stddev = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
@@ -214,11 +192,7 @@ def with_features():
 def smooth():
     X, pairs = with_features()
     dense = PreferenceGP(hyperparameters="map", num_samples=500).fit(X, pairs)
-    with pytest.MonkeyPatch.context() as patch:
-        for place in ("infer.reader.program", "solvers.comparisons.skills"):
-            patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
-        # Code that is kept knows the usual limit.
-        patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())
+    with few_kept():
         return dense, PreferenceGP(num_samples=500).fit(X, pairs)
 
 

@@ -68,10 +68,6 @@ def test_items_that_nothing_links_are_ranked_apart(kind, tmp_path):
     ranker.save(tmp_path / "r.npz")
     again = kind.load(tmp_path / "r.npz")
     assert str(again.rank()) == str(summary) and again.hyperparameters_ == "prior"
-
-
-@pytest.mark.slow
-def test_orders_link_items():
     orders = OrderRanker(hyperparameters="prior").fit([["a", "b"], ["x", "y"]]).rank()
     assert orders.num_components == 2
 

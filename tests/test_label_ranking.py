@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 import pytest
 from jax.extend.core import jaxprs_in_params
 from numpy.testing import assert_allclose
-from numpyro.infer import Predictive
+from numpyro.infer import MCMC, NUTS, Predictive
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
@@ -248,6 +248,20 @@ def test_many_small_matrices_are_not_factorised_at_once():
     with jax.enable_x64(True):
         found = list(factorised(jax.make_jaxpr(jax.grad(evidence))(0.8).jaxpr))
     assert found and set(found) == {2}
+
+
+@pytest.mark.slow
+def test_nuts_runs_the_program():
+    """With steps that are not as hard: NUTS has to walk along them."""
+    X, data, _, _ = simulated(5, 12)
+    result = LabelRankingEP().run(KEY, X, *data, 3, params=GIVEN, step=0.5)
+    given: Any = GIVEN
+    held = numpyro.handlers.condition(calibrated_label_ranking, given)
+    mcmc = MCMC(NUTS(held), num_warmup=150, num_samples=400, progress_bar=False)
+    mcmc.run(KEY, X, *data, 3, step=0.5)
+    draws = np.asarray(mcmc.get_samples()["w"])
+    assert_allclose((draws.mean(0) - result.mean["w"]) / result.stddev["w"], 0, atol=0.3)
+    assert_allclose(draws.std(0), result.stddev["w"], rtol=0.2)
 
 
 @pytest.mark.slow
