@@ -66,25 +66,39 @@ def test_the_okapi_form_and_the_basis_begin_as_bm25(world):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_the_networks_form_is_the_product_of_three_and_positive(world):
+@pytest.mark.parametrize("kind", ["mlp", "printed"])
+def test_the_networks_form_is_the_product_of_three(world, kind):
     rows = check_counts(world[0])
     known = collection(rows)
-    form = TermWeight("mlp", hidden=3)
+    form = TermWeight(kind, hidden=3)
     params = form.init(np.random.default_rng(1))
     got = weigh(form, params, rows, known)
 
     def network(p, x):
         layer = np.tanh(x * p["inner"] + p["shift"]) @ p["outer"] + p["level"]
-        return np.log1p(np.exp(layer))
+        return layer if kind == "printed" else np.log1p(np.exp(layer))
 
     row, column = 5, rows.indices[rows.indptr[5]]
-    wanted = (
-        network(params["tf"], np.log1p(rows[row, column]))
-        * network(params["idf"], np.log(known.num_documents / known.document_frequency[column]))
-        * network(params["length"], np.log(rows[[row]].sum() / known.mean_length))
-    )
+    tf, ratio = rows[row, column], rows[[row]].sum() / known.mean_length
+    seen = (tf, ratio) if kind == "printed" else (np.log1p(tf), np.log(ratio))
+    idf = np.log(known.num_documents / known.document_frequency[column])
+    wanted = network(params["tf"], seen[0]) * network(params["idf"], idf)
+    wanted *= network(params["length"], seen[1])
     assert got[row, column] == pytest.approx(wanted, rel=1e-6)
-    assert got.data.min() > 0
+    assert (got.data.min() > 0) == (kind == "mlp")
+
+
+@pytest.mark.slow
+def test_units_and_rate_are_those_of_the_best_cross_validation(world, tmp_path):
+    options = {"query_side": "document", "num_unlinked": 2, "num_epochs": 2, "form": "printed"}
+    model = LinkLearn(**options, hidden=[2, 4], learning_rate=[1e-9, 0.05]).fit(*world)
+    assert model.learning_rate_ == 0.05 and model.hidden_ in (2, 4)
+    same = LinkLearn(**options, hidden=model.hidden_, learning_rate=0.05).fit(*world)
+    assert same.validation_ == model.validation_
+    model.save(tmp_path / "links.npz")
+    again = LinkLearn.load(tmp_path / "links.npz")
+    few = world[0][:5]
+    np.testing.assert_array_equal(again.scores(few).toarray(), model.scores(few).toarray())
 
 
 @pytest.mark.parametrize(
@@ -217,11 +231,12 @@ def test_blocks_of_pairs_without_a_shared_term_teach_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "arguments", "message"),
     [
-        ({"form": "x"}, {}, "form is 'x'; choose one of mlp, okapi, basis"),
+        ({"form": "x"}, {}, "form is 'x'; choose one of mlp, printed, okapi, basis"),
         ({"loss": "x"}, {}, "loss is 'x'"),
         ({"query_side": "x"}, {}, "query_side is 'x'"),
         ({"num_unlinked": 0}, {}, "num_unlinked is 0"),
-        ({"learning_rate": 0.0}, {}, "learning_rate is 0.0"),
+        ({"learning_rate": [0.1, 0.0]}, {}, "learning_rate is 0.0"),
+        ({"hidden": []}, {}, "hidden or learning_rate is empty"),
         ({"query_side": "title"}, {}, "titles is missing; pass their counts"),
         ({"query_side": "title"}, {"titles": [[1] * 152]}, "titles has 1 rows and counts 120"),
         ({}, {"links": [(0, 0)]}, "joins no two different documents"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,9 +21,19 @@ from bayesrank.retrieval import (
     collection,
     links_of,
 )
-from bayesrank.solvers.link_learn import FORMS, LOSSES, TermWeight, Texts, fit_link_learn, weigh
+from bayesrank.solvers.link_learn import (
+    FORMS,
+    LOSSES,
+    TermWeight,
+    Texts,
+    Training,
+    fit_link_learn,
+    weigh,
+)
 
 __all__ = ["LinkLearn"]
+
+_FOLDS = 3
 
 
 class LinkLearn(Saved, SearchEngine):
@@ -34,9 +45,10 @@ class LinkLearn(Saved, SearchEngine):
 
     Parameters
     ----------
-    form : {"okapi", "basis", "mlp"}, default "okapi"
+    form : {"okapi", "basis", "mlp", "printed"}, default "okapi"
         "okapi" is BM25 with four parameters learned; "basis" is BM25 times hat functions of count,
-        idf and length; "mlp" is the paper's product of three networks.
+        idf and length; "mlp" is the paper's product of three networks, of logarithms, and positive;
+        "printed" is that product as it is printed, of either sign, of the values themselves.
     loss : {"softmax", "hinge", "probit"}, default "softmax"
         See `bayesrank.solvers.link_learn`; the paper's is "hinge".
     query_side : {"title", "document"}, default "title"
@@ -48,10 +60,11 @@ class LinkLearn(Saved, SearchEngine):
         Passes over all links at the most, and how many without a gain end the training.
     batch_size : int, default 64
         Linked pairs a step.
-    learning_rate : float, default 0.02
-        Of Adam.
-    hidden : int, default 10
-        Units of each network of "mlp".
+    learning_rate : float or sequence of float, default 0.02
+        Of Adam. Of several, and of several numbers of units, that choice is taken with the best
+        average precision in a cross-validation over three folds of the linked documents.
+    hidden : int or sequence of int, default 10
+        Units of each network of "mlp" and "printed".
     random_state : int, RandomState instance or None, default 0
         Seed.
 
@@ -59,6 +72,8 @@ class LinkLearn(Saved, SearchEngine):
     ----------
     params_ : dict
         Parameters of the form.
+    hidden_, learning_rate_ : int, float
+        Those that were used.
     validation_ : list of float
         Mean average precision on the held-out tenth of the linked documents (200 at the most),
         before training and after each epoch.
@@ -88,15 +103,15 @@ class LinkLearn(Saved, SearchEngine):
     def __init__(
         self,
         *,
-        form: Literal["okapi", "basis", "mlp"] = "okapi",
+        form: Literal["okapi", "basis", "mlp", "printed"] = "okapi",
         loss: Literal["softmax", "hinge", "probit"] = "softmax",
         query_side: Literal["title", "document"] = "title",
         num_unlinked: int = 40,
         num_epochs: int = 30,
         patience: int = 5,
         batch_size: int = 64,
-        learning_rate: float = 0.02,
-        hidden: int = 10,
+        learning_rate: float | Sequence[float] = 0.02,
+        hidden: int | Sequence[int] = 10,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.form = form
@@ -142,29 +157,44 @@ class LinkLearn(Saved, SearchEngine):
         ValueError
             If an argument or an option cannot be used; the message names it.
         """
-        form = self._check_options()
+        choices = self._check_options()
         rows = check_counts(counts)
         known = collection(rows)
         pairs = links_of(links, rows.shape[0])
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        trained = fit_link_learn(
-            form,
-            self.loss,
-            Texts(self._queries(rows, titles), rows),
-            pairs,
-            known,
-            num_unlinked=min(self.num_unlinked, rows.shape[0] - 2),
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            patience=self.patience,
-            rng=rng,
-            callback=callback,
-        )
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        data = Texts(self._queries(rows, titles), rows), pairs, known
+        self.hidden_, self.learning_rate_ = choices[0]
+        if len(choices) > 1:
+            folds = [(number, _FOLDS) for number in range(_FOLDS)]
+            precision = [
+                sum(max(self._train(data, choice, seed, fold=fold).precision) for fold in folds)
+                for choice in choices
+            ]
+            self.hidden_, self.learning_rate_ = choices[int(np.argmax(precision))]
+        chosen = self.hidden_, self.learning_rate_
+        trained = self._train(data, chosen, seed, callback=callback)
         self.params_ = trained.params
         self.validation_ = list(trained.precision)
-        self._form = form
+        self._form = TermWeight(self.form, self.hidden_)
         return self.index(rows)
+
+    def _train(
+        self, data: tuple[Any, ...], choice: tuple[int, float], seed: int, **options: Any
+    ) -> Training:
+        """Train with these units and rate."""
+        hidden, rate = choice
+        return fit_link_learn(
+            TermWeight(self.form, hidden),
+            self.loss,
+            *data,
+            num_unlinked=min(self.num_unlinked, data[0].documents.shape[0] - 2),
+            num_epochs=self.num_epochs,
+            batch_size=self.batch_size,
+            learning_rate=rate,
+            patience=self.patience,
+            rng=np.random.default_rng(seed),
+            **options,
+        )
 
     def _state(self) -> dict[str, Any]:
         known = self.collection_
@@ -181,7 +211,9 @@ class LinkLearn(Saved, SearchEngine):
     @classmethod
     def _restored(cls, state: dict[str, Any]) -> Self:
         engine = cls(**state["options"])
-        engine._form = engine._check_options()
+        choices = engine._check_options()
+        inner = state["params"].get("tf.inner")  # of networks alone
+        engine._form = TermWeight(engine.form, choices[0][0] if inner is None else len(inner))
         engine.validation_ = [float(value) for value in state["validation"]]
         engine.params_ = _restored(engine._form, state["params"])
         postings, frequency = state["postings"], state["document_frequency"]
@@ -194,7 +226,8 @@ class LinkLearn(Saved, SearchEngine):
         engine.index_ = Index(postings.T)
         return engine
 
-    def _check_options(self) -> TermWeight:
+    def _check_options(self) -> list[tuple[int, float]]:
+        """Return the numbers of units and the rates to choose from."""
         for name, value, choices in (
             ("form", self.form, FORMS),
             ("loss", self.loss, LOSSES),
@@ -202,12 +235,16 @@ class LinkLearn(Saved, SearchEngine):
         ):
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
-        for name in ("num_unlinked", "num_epochs", "patience", "batch_size", "hidden"):
+        for name in ("num_unlinked", "num_epochs", "patience", "batch_size"):
             check_count(getattr(self, name), name)
-        rate = self.learning_rate
-        if not isinstance(rate, int | float) or not 0 < rate < np.inf:
-            raise ValueError(f"learning_rate is {rate!r}; pass a positive number")
-        return TermWeight(self.form, self.hidden)
+        choices = list(product(_several(self.hidden), _several(self.learning_rate)))
+        if not choices:
+            raise ValueError("hidden or learning_rate is empty; pass a number, or some")
+        for hidden, rate in choices:
+            check_count(hidden, "hidden")
+            if not isinstance(rate, int | float) or not 0 < rate < np.inf:
+                raise ValueError(f"learning_rate is {rate!r}; pass a positive number")
+        return choices
 
     def _queries(self, rows: Any, titles: Any) -> Any:
         if self.query_side == "document":
@@ -228,6 +265,10 @@ class LinkLearn(Saved, SearchEngine):
 
     def _query_weights(self, rows: Any, known: Collection) -> Any:
         return weigh(self._form, self.params_, rows, known) if self._form.both_sides else rows
+
+
+def _several(option: Any) -> list[Any]:
+    return list(option) if isinstance(option, list | tuple) else [option]
 
 
 def _flattened(params: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ serves another.
 - ``mlp``: the product of three small networks, one of each [1]_, for both texts of a pair. Outputs
   are made positive: a query's length factor is the same for all documents, and would turn its
   ranking round where it was negative.
+- ``printed``: that product as it is printed, with outputs of either sign, of :math:`tf`, the idf
+  and :math:`l / L` themselves. The first layer's weights make up for the unit of the length.
 - ``okapi``: BM25 with its :math:`k_1`, :math:`b`, a power of the idf, and a scale to be learned.
 - ``basis``: BM25 times the exponential of a sum of hat functions of each of the three.
 
@@ -37,7 +39,7 @@ __all__ = ["FORMS", "KNOTS", "TermWeight", "Scales", "hats", "weigh"]
 
 Values = NDArray[np.float64]
 
-FORMS = ("mlp", "okapi", "basis")
+FORMS = ("mlp", "printed", "okapi", "basis")
 K1, B = 1.2, 0.75
 
 KNOTS = {
@@ -78,9 +80,9 @@ class TermWeight:
     Parameters
     ----------
     kind
-        "mlp", "okapi" or "basis".
+        One of `FORMS`.
     hidden
-        Units of the hidden layer of each network of "mlp".
+        Units of the hidden layer of each network of "mlp" and "printed".
     """
 
     kind: str
@@ -89,7 +91,7 @@ class TermWeight:
     @property
     def both_sides(self) -> bool:
         """Whether a query's terms are weighed as a document's are."""
-        return self.kind == "mlp"
+        return self.kind in ("mlp", "printed")
 
     def init(self, rng: np.random.Generator) -> dict[str, Any]:
         """Parameters to start from: those of BM25, or random networks."""
@@ -106,9 +108,13 @@ class TermWeight:
         return {name: _init_network(rng, self.hidden) for name in ("tf", "idf", "length")}
 
     def weight(self, params: Any, scales: Scales, codes: Codes) -> Array:
-        """Weights of elements, positive, in the shape of the codes."""
-        if self.kind == "mlp":
-            factors = (_network(params[name], getattr(scales, name)) for name in Scales._fields)
+        """Weights of elements in the shape of the codes, positive but of "printed"."""
+        if self.both_sides:
+            seen, squash = scales, jax.nn.softplus
+            if self.kind == "printed":
+                raw = (jnp.expm1(scales.tf), scales.idf, jnp.exp(scales.length))
+                seen, squash = Scales(*raw), _as_it_is
+            factors = (squash(_network(params[name], getattr(seen, name))) for name in KNOTS)
             tf, idf, length = factors
             return tf[codes.tf] * idf[codes.idf] * length[codes.length]
         tf = jnp.expm1(scales.tf)[codes.tf]
@@ -141,7 +147,11 @@ def _init_network(rng: np.random.Generator, hidden: int) -> dict[str, Any]:
 
 def _network(params: Any, values: Any) -> Array:
     layer = jnp.tanh(jnp.asarray(values)[:, None] * params["inner"] + params["shift"])
-    return jax.nn.softplus(layer @ params["outer"] + params["level"])
+    return layer @ params["outer"] + params["level"]
+
+
+def _as_it_is(values: Array) -> Array:
+    return values
 
 
 def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collection) -> Any:

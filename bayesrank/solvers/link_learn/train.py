@@ -89,6 +89,7 @@ def fit_link_learn(
     patience: int,
     rng: np.random.Generator,
     callback: Callable[[int, float], None] | None = None,
+    fold: tuple[int, int] | None = None,
 ) -> Training:
     """Learn the parameters of a form from links.
 
@@ -114,6 +115,9 @@ def fit_link_learn(
         Source of chance.
     callback
         Called with the number of epochs and the average precision after each.
+    fold
+        Number of the fold of linked documents that is held out, and of how many; a tenth of them is
+        drawn without it.
 
     Raises
     ------
@@ -122,7 +126,7 @@ def fit_link_learn(
         step of the training leaves the range of numbers.
     """
     enter_jax()
-    learned, held = _split(texts, links, rng)
+    learned, held = _split(texts, links, rng, fold)
     _refuse_without_shared_terms(texts, learned)
     params: Any = jax.tree.map(jnp.asarray, form.init(rng))
     adam = Adam(learning_rate)
@@ -155,15 +159,19 @@ def fit_link_learn(
 
 
 def _split(
-    texts: Texts, links: Links, rng: np.random.Generator
+    texts: Texts, links: Links, rng: np.random.Generator, fold: tuple[int, int] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Linked pairs to learn from, and documents that are held out as queries."""
     has_text = np.diff(texts.queries.indptr) > 0
     linked = np.flatnonzero((np.diff(links.starts) > 0) & has_text)
     if len(linked) < 2:
         raise ValueError("links has fewer than two documents with text; give more links")
-    count = min(max(1, int(_SHARE * len(linked))), _VALIDATED)
-    held = np.sort(rng.choice(linked, count, replace=False))
+    if fold is None:
+        count = min(max(1, int(_SHARE * len(linked))), _VALIDATED)
+        held = np.sort(rng.choice(linked, count, replace=False))
+    else:
+        number, count = fold
+        held = np.random.default_rng(0).permutation(linked)[number::count]
     usable = has_text[links.pairs[:, 0]] & ~np.isin(links.pairs[:, 0], held)
     return links.pairs[usable], held
 
