@@ -43,6 +43,8 @@ GOOD = [
     PREFLIB,
     '{"bayesrank":"journal","version":1,"items":3,"names":"a","features":null,"crc":"1b9e0c5a"}\n',
 ]
+LAYOUTS = Path(__file__).parent / "data" / "layouts"
+GOOD += [path.read_text("utf-8", "replace") for path in sorted(LAYOUTS.glob("*.[cjpt]*[!zl]"))]
 NASTY = [
     ",", '"', '""', "\n", "\r", "\r\n", "\0", "\x1c", "\x85", "\u2028", "\u202e", "\x1b[2J", " ",
     "\ufeff", ":", "{", "}", "#", "-", "=1+1", "nan", "inf", "-1", "0", "1e999", "1_0", "٣", "²",

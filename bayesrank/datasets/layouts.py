@@ -367,9 +367,9 @@ def sides_of(table: Table) -> tuple[Column, ...]:
 def two_columns(table: Table, usual: Sequence[Sequence[str]]) -> tuple[Column, ...]:
     """The first two columns whose names belong together, or none; one of three is none of two."""
     for one, other in zip(*usual, strict=True):
-        first, second = table.column(one), table.column(other)
-        if first is not None and second is not None:
-            return () if one in _THIRDS and table.column(_THIRDS[one]) else (first, second)
+        if one in table.by_name and other in table.by_name:
+            third = _THIRDS.get(one) in table.by_name
+            return () if third else (table.by_name[one], table.by_name[other])
     return ()
 
 

@@ -83,11 +83,11 @@ class Table:
 
     def column(self, *names: str) -> Column | None:
         """The column of the first of these names that is there, whatever the case."""
-        known = self._by_name
+        known = self.by_name
         return next((known[name] for name in map(str.lower, names) if name in known), None)
 
     @cached_property
-    def _by_name(self) -> dict[str, Column]:
+    def by_name(self) -> dict[str, Column]:
         """Columns by their names, and by these without blanks, points, dashes and underscores."""
         plain = {plain_key(column.name): column for column in reversed(self.columns)}
         return plain | {column.name.lower(): column for column in self.columns}
@@ -183,6 +183,8 @@ def _as_utf8(path: Path, raw: bytes) -> bytes:
     mark = next((mark for mark in _MARKS if raw.startswith(mark)), b"")
     if mark == codecs.BOM_UTF8:
         raw = raw[len(mark) :]
+    if raw.isascii():
+        return raw
     row = 1
     for encoding in _MARKS[mark]:
         try:

@@ -220,7 +220,7 @@ class LabelRanker(Saved, EPEstimator):
     def _asked(
         self, shapes: dict[str, tuple[int, ...]], num_labels: int
     ) -> tuple[dict[str, Array], str]:
-        """ScaleChoice that are fixed, and what is done about the others."""
+        """Hyperparameters that are fixed, and what is done about the others."""
         asked, correlation = self.hyperparameters, None
         if isinstance(asked, Mapping) and "correlation" in asked:
             asked = dict(asked)
