@@ -1,7 +1,6 @@
 """Comparisons read into arrays, from files and data frames of every layout."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._memory import check_room
 from bayesrank._names import look_alikes, plain_name
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
-from bayesrank.datasets.data import ComparisonData, OrderEvents
+from bayesrank.datasets.data import ComparisonData
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.layouts import (
@@ -26,9 +24,17 @@ from bayesrank.datasets.layouts import (
     fitting,
     overlooked,
 )
-from bayesrank.datasets.orders import read_order_cells
-from bayesrank.datasets.outcomes import LOSS, TIE, WIN, numbers_mean, tells_how_much, words_mean
-from bayesrank.datasets.preflib import SUFFIXES, NamedOrder, Order, read_orders
+from bayesrank.datasets.orders import implied, read_order_cells
+from bayesrank.datasets.outcomes import (
+    LOSS,
+    TIE,
+    WIN,
+    holds_points,
+    numbers_mean,
+    tells_how_much,
+    words_mean,
+)
+from bayesrank.datasets.preflib import SUFFIXES, Order, read_orders
 from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
 from bayesrank.datasets.table import Source, Table, read_table
 
@@ -120,7 +126,7 @@ def read_comparisons(
         if chosen.time is not None:
             raise DataError(path, "orders have no column of times", "leave out --time")
         names, orders = read_orders(path)
-        return _from_orders(path, names, orders, known)
+        return implied(path, names, orders, known)
     table = read_table(source, name="the comparisons").without(chosen.ignore)
     found = _found(table, chosen)
     if chosen.fold_names:
@@ -242,6 +248,7 @@ def _told(
     if chosen.outcome_codes:
         return _by_codes(found, column, chosen.outcome_codes), ()
     by_number = numbers_mean(column.values, chosen.positive)
+    _refuse_turned_points(found, column, chosen)
     named = np.full(len(column.codes), -1)
     named[_itself(first, column)] = WIN
     named[_itself(second, column)] = LOSS
@@ -266,12 +273,27 @@ def _told(
         problem = f"{cell!r} is no outcome" if cell else "the outcome is missing"
         if by_number is not None:
             problem = f"it {by_number}, which may mean several things"
-        cure = f"write {sides}, the name of the winner, 'A is better', or numbers from -2 to 2"
+        cure = (
+            f"write {sides}, the name of the winner, 'A is better', or numbers from -2 to 2; or "
+            "say what cells mean: --outcome-codes FIRST,SECOND,TIE"
+        )
         if by_number is not None:
             cure = f"say which are for {first.name}, {second.name} and ties: --outcome-codes 1,2,0"
         raise found.table.error(problem, cure, column, unclear)
     strong = any(map(tells_how_much, column.values)) and not np.array_equal(outcome, named)
     return outcome, (f"How much better one side is in {column.name!r} is not used.",) * strong
+
+
+def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> None:
+    """Refuse 3-1 where the second side stands in front of the first."""
+    first, second = found.columns["first"], found.columns["second"]
+    header = found.table.header
+    turned = header.index(first.name) > header.index(second.name) and "first" not in chosen.named
+    points = [cell for cell in column.values if holds_points(cell)]
+    if turned and points and "white" not in first.name.lower():
+        cure = f"say whose come first, as in --first {second.name} --second {first.name}"
+        problem = f"{points[0]!r} may be the points of either first"
+        raise found.table.error(problem, cure, column, column.holds(points[0]))
 
 
 def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[np.int64]:
@@ -435,63 +457,8 @@ def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) ->
     rows = table.rows[first].tolist()
     said = [Order(*each) for each in zip(rows, voters.astype(int).tolist(), orders, strict=True)]
     names = tuple(dict.fromkeys(name for order in orders for group in order for name in group))
-    data = _from_orders(table.path, names, said, known)
+    data = implied(table.path, names, said, known)
     ignored = tuple(column.name for column in found.rest)
     told = (*overlooked(found.rest), *_alike(data.names))
     said = {"layout": found.layout.example, "notes": (*table.notes, *notes)}
     return replace(data, ignored_columns=ignored, overlooked=told, **said)
-
-
-def _from_orders(
-    path: Path, names: tuple[str, ...], orders: list[Order], known: Items | None
-) -> ComparisonData:
-    """Comparisons that orders imply."""
-    if known is not None:
-        names = known.names
-    index = {name: i for i, name in enumerate(names)}
-    for order in orders:
-        for name in (name for group in order.groups for name in group):
-            if known is not None and name not in index:
-                raise known.unknown(name, path, order.row)
-    count = sum(order.voters * _num_pairs(order.groups) for order in orders)
-    check_room(  # two copies are made of them
-        32 * count,
-        f"{path}: its orders make {count:,} comparisons, which",
-        "see whether the counts of voters are right, or give fewer orders",
-    )
-    numbered = [
-        tuple(tuple(index[name] for name in group) for group in order.groups) for order in orders
-    ]
-    blocks = [
-        np.tile(np.array([*_pairs(groups)], np.int64).reshape(-1, 2), (order.voters, 1))
-        for order, groups in zip(orders, numbered, strict=True)
-    ]
-    comparisons = np.concatenate(blocks)
-    if not len(comparisons):
-        raise DataError(path, "no order puts one item above another", "give orders of two or more")
-    said = [
-        (order.voters, groups)
-        for order, groups in zip(orders, numbered, strict=True)
-        if len(groups) > 1 and order.voters
-    ]
-    voters, groups = zip(*said, strict=True)
-    return ComparisonData(
-        names,
-        comparisons,
-        np.zeros(len(comparisons), bool),
-        None if known is None else known.features,
-        () if known is None else known.feature_names,
-        orders=OrderEvents(groups, np.array(voters, np.int64)),
-    )
-
-
-def _num_pairs(order: NamedOrder) -> int:
-    sizes = [len(group) for group in order]
-    return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-
-
-def _pairs(order: tuple[tuple[int, ...], ...]) -> Iterator[tuple[int, int]]:
-    """(winner, loser) of every pair of items in different groups."""
-    for place, group in enumerate(order):
-        for worse in order[place + 1 :]:
-            yield from ((winner, loser) for winner in group for loser in worse)

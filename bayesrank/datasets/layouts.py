@@ -98,7 +98,9 @@ _WORDS = ("home", "white", "left", "first", "a")  # sides that need no other wor
 _THINGS = (
     *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
     *("team", "name", "item", "option", "candidate", "product", "alternative", "username", "user"),
-    *("id", "image", "document", "text", "response", "answer", "output", "completion", "summary"),
+    *("essay", "photo", "picture", "video", "audio", "sample", "variant", "design", "stimulus"),
+    *("song", "artist", "translation", "file", "url", "id", "image", "document", "text"),
+    *("response", "answer", "output", "completion", "summary"),
 )
 _OPPONENTS = (
     *(("player", "opponent"), ("team", "opponent"), ("model", "opponent"), ("name", "opponent")),
@@ -130,7 +132,13 @@ def _spelled(things: Sequence[str], sides: Sequence[tuple[str, str]]) -> list[tu
 _PAIRS = (*_spelled(_THINGS, _SIDES), *((*pair, pair[0]) for pair in _OPPONENTS))
 _THIRDS = {one: third for one, _, third in _PAIRS if one != third}
 _SCORES = (
-    *(each[:2] for each in _spelled(_POINTS_OF, (*_SIDES, ("h", "a"), ("h", "v")))),
+    *(
+        (form.format(one), form.format(other))
+        for who in ("", "team", "player", "model", "item")
+        for what in _POINTS_OF
+        for one, other in (*_SIDES, ("h", "a"), ("h", "v"))
+        for form in (f"{who}{{}}{what}", f"{what}{who}{{}}")
+    ),
     *(("fthg", "ftag"), ("hg", "ag"), ("pf", "pa"), ("pointsfor", "pointsagainst")),
 )
 WINS = [each[:2] for each in _spelled(("win", "wins", "won", "numwins", "nwins"), _SIDES)]
@@ -138,7 +146,8 @@ OUTCOME = ColumnRole(
     (
         *("winner", "preference", "preferred", "outcome", "result", "ftr", "choice", "chosen"),
         *("selected", "selection", "comparison", "pairwise", "vote", "verdict", "judgment"),
-        *("judgement", "decision", "label", "winning_model", "winning_team", "score", "ft", "res"),
+        *("judgement", "decision", "response", "label", "winner_name", "preferred_item"),
+        *("preferred_model", "winning_model", "winning_team", "score", "ft", "res"),
     ),
     alike=("preference", "outcome", "result"),
     plural="outcomes",
@@ -402,6 +411,8 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
     else:
         wanted = repr("winner" if lacking[0] == "outcome" else lacking[0])
         options = " and ".join(f"--{_option(name)} COLUMN" for name in lacking)
+        if lacking == ["outcome"]:
+            options += ", or --first-score COLUMN and --second-score COLUMN"
         cure = f"name the columns as in {closest.example}, which comes closest, or say {options}"
         if len(lacking) == len(needed(closest)):
             examples = "; ".join(layout.example for layout in layouts)

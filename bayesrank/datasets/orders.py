@@ -9,15 +9,21 @@ rest.
 
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bayesrank._memory import check_room
 from bayesrank._names import plain_name
-from bayesrank.datasets.preflib import NamedOrder
+from bayesrank.datasets.data import ComparisonData, OrderEvents
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.items import Items
+from bayesrank.datasets.preflib import NamedOrder, Order
 from bayesrank.datasets.table import Column, Table
 
-__all__ = ["read_order_cells"]
+__all__ = ["implied", "read_order_cells"]
 
 _SAME = re.compile(r"[=~]")
 
@@ -83,3 +89,58 @@ def _groups(cell: str, between: str) -> NamedOrder | None:
 
 def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else json.dumps(value)
+
+
+def implied(
+    path: Path, names: tuple[str, ...], orders: list[Order], known: Items | None
+) -> ComparisonData:
+    """Comparisons that orders imply."""
+    if known is not None:
+        names = known.names
+    index = {name: i for i, name in enumerate(names)}
+    for order in orders:
+        for name in (name for group in order.groups for name in group):
+            if known is not None and name not in index:
+                raise known.unknown(name, path, order.row)
+    count = sum(order.voters * _num_pairs(order.groups) for order in orders)
+    check_room(  # two copies are made of them
+        32 * count,
+        f"{path}: its orders make {count:,} comparisons, which",
+        "see whether the counts of voters are right, or give fewer orders",
+    )
+    numbered = [
+        tuple(tuple(index[name] for name in group) for group in order.groups) for order in orders
+    ]
+    blocks = [
+        np.tile(np.array([*_pairs(groups)], np.int64).reshape(-1, 2), (order.voters, 1))
+        for order, groups in zip(orders, numbered, strict=True)
+    ]
+    comparisons = np.concatenate(blocks)
+    if not len(comparisons):
+        raise DataError(path, "no order puts one item above another", "give orders of two or more")
+    said = [
+        (order.voters, groups)
+        for order, groups in zip(orders, numbered, strict=True)
+        if len(groups) > 1 and order.voters
+    ]
+    voters, groups = zip(*said, strict=True)
+    return ComparisonData(
+        names,
+        comparisons,
+        np.zeros(len(comparisons), bool),
+        None if known is None else known.features,
+        () if known is None else known.feature_names,
+        orders=OrderEvents(groups, np.array(voters, np.int64)),
+    )
+
+
+def _num_pairs(order: NamedOrder) -> int:
+    sizes = [len(group) for group in order]
+    return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+
+
+def _pairs(order: tuple[tuple[int, ...], ...]) -> Iterator[tuple[int, int]]:
+    """(winner, loser) of every pair of items in different groups."""
+    for place, group in enumerate(order):
+        for worse in order[place + 1 :]:
+            yield from ((winner, loser) for winner in group for loser in worse)

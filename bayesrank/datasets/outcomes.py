@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesrank.datasets.cells import finite
 
-__all__ = ["LOSS", "TIE", "WIN", "numbers_mean", "tells_how_much", "words_mean"]
+__all__ = ["LOSS", "TIE", "WIN", "holds_points", "numbers_mean", "tells_how_much", "words_mean"]
 
 LOSS, TIE, WIN = 0, 1, 2
 _TIES = {
@@ -61,9 +61,7 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
     """
     text = _plain(cell)
     points = _POINTS.fullmatch(text)
-    if _turned(_plain(first), _plain(second)):
-        if points is not None and "away" in _plain(first):
-            return None  # whose points are first?
+    if _turned(_plain(first), _plain(second)) and (points is None or "black" in _plain(first)):
         meant = words_mean(cell, second, first)
         return meant if meant is None else WIN + LOSS - meant
     if text in _TIES:
@@ -74,6 +72,7 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
     sides |= dict.fromkeys(_FIRST, WIN) | dict.fromkeys(_SECOND, LOSS)
     if "home" in _plain(first):
         sides |= {"h": WIN, "home": WIN, "away": LOSS, "home win": WIN, "away win": LOSS}
+        sides |= {"1": WIN, "2": LOSS}
         sides["a"] = LOSS
     if "white" in _plain(first):
         sides |= {"white": WIN, "black": LOSS, "w": WIN}
@@ -97,6 +96,11 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
         return None
     meant = sides[rest[0]]
     return WIN + LOSS - meant if worse else meant
+
+
+def holds_points(cell: str) -> bool:
+    """Whether a cell holds the points of both sides, as in 3-1."""
+    return _POINTS.fullmatch(_plain(cell)) is not None
 
 
 def tells_how_much(cell: str) -> bool:
