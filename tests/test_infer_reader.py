@@ -275,8 +275,8 @@ def test_roles_of_positive_sites():
         numpyro.sample("count", dist.Poisson(jnp.exp(effect)), obs=jnp.arange(4))
 
     program = read_program(Called(model, (Y,), {}))
-    assert set(program.shapes) == {"slope", "effect", "white"}
-    assert set(program.sampled) == {"noise", "width", "spread"}
+    assert set(program.layout.shapes) == {"slope", "effect", "white"}
+    assert set(program.layout.sampled) == {"noise", "width", "spread"}
 
 
 @pytest.mark.slow
@@ -288,7 +288,10 @@ def test_a_vector_that_is_no_effect_needs_a_value():
 
     with pytest.raises(ValueError, match="'discrimination' is a hyperparameter of 4 elements"):
         read_program(Called(model, (Y,), {}))
-    assert "ability" in read_program(Called(model, (Y,), {}), {"discrimination": np.ones(4)}).shapes
+    assert (
+        "ability"
+        in read_program(Called(model, (Y,), {}), {"discrimination": np.ones(4)}).layout.shapes
+    )
 
 
 def test_elements_that_see_two_directions():

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from bayesrank.infer.reader.precision import as_working_dtype, without_stale_tra
 from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.reader.traced import NEEDS_VALUES, ProgramSource, Traced
 
+if TYPE_CHECKING:
+    from bayesrank.infer.ep import EP
+
 # A process that serves for long meets data of many shapes.
 _MOST_KEPT = 128
 
@@ -37,17 +40,6 @@ ONE_AT_A_TIME = threading.RLock()
 
 # `jax.jit` for code that solves EP or differentiates it.
 jit = partial(jax.jit, compiler_options=_OPTIONS)
-
-
-class Engine(Protocol):
-    """What compiled code knows of an `EP`."""
-
-    mesh: Mesh | None
-
-    @property
-    def identity(self) -> Hashable:
-        """Equal for engines that can share code."""
-        ...
 
 
 class _Entry(NamedTuple):
@@ -69,7 +61,7 @@ FORGETTERS.append(_forget)
 
 def compiled_call(
     function: Callable[..., tuple[Any, Any]],
-    engine: Engine,
+    engine: EP,
     program: Traced,
     dynamic: Any,
     *statics: Hashable,
@@ -118,7 +110,7 @@ def _found(key: Hashable) -> Any:
 
 def _compile(
     function: Callable[..., tuple[Any, Any]],
-    engine: Engine,
+    engine: EP,
     program: Traced,
     constants: Sequence[Any],
     dynamic: Any,

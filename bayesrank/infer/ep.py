@@ -16,13 +16,13 @@ from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.reader.program import Program, read_program
+from bayesrank.infer.reader.program import Program, ProgramLayout, read_program
+from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.traced import Called, ProgramSource, Traced, trace
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import SweepCallback, check_run, sources_of, warn_of
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import (
-    ProgramLayout,
     Solution,
     SweepSettings,
     check_pure,
@@ -369,8 +369,10 @@ class EP:
     ) -> EPResult:
         """`run` of a program that was traced; `args` and `kwargs` are for the result to keep."""
         with nullcontext() if callback is None else _CALLBACK.passing_to(callback):
-            solved, layout = self.solve_traced(program, params, watched=callback is not None)
-        _raise_failed(solved, layout)
+            found = self.solve_traced(program, params, watched=callback is not None)
+        solved, (layout, refusals) = found
+        for refusal, passed in zip(refusals, solved.checks, strict=True):
+            refusal.raise_unless(np.asarray(passed))
         if solved.large is None:
             kept = Kept(DensePosterior(np.asarray(solved.covariance, float)), 0.0)
         else:
@@ -395,7 +397,7 @@ class EP:
         *,
         limits: Limits | None = None,
         watched: bool = False,
-    ) -> tuple[Solution, ProgramLayout]:
+    ) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
         """Sweep until convergence, as far as compiled code goes."""
         point = dict(params), init_sites, limits or self.limits
         return compiled_call(_solved, self, program, point, watched)
@@ -420,7 +422,7 @@ class EP:
             The end of the sweeps, and what stands for the covariances; None where a check of the
             program fails at these hyperparameters, or its prior or rows are not numbers.
         """
-        solved, layout = self.solve_traced(program, params)
+        solved, (layout, _) = self.solve_traced(program, params)
         numbers = all(np.all(np.isfinite(array)) for array in jax.tree.leaves(solved.large))
         if not (numbers and all(np.all(passed) for passed in solved.checks)):
             return solved, None
@@ -461,7 +463,7 @@ def _solved(
     source: ProgramSource,
     point: tuple[dict[str, Any], Sites | None, Limits],
     watched: bool,
-) -> tuple[Solution, ProgramLayout]:
+) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
     params, init_sites, limits = point
     program = engine.shared_source(source, params)
     state = engine.sweep(program, init_sites, limits, _CALLBACK if watched else None)
@@ -473,11 +475,6 @@ def _solved(
 def _rematched(engine: EP, source: ProgramSource, point: tuple[Any, ...]) -> tuple[Any, None]:
     params, *numbers = point
     return match_margins(engine.shared_source(source, params).problem, *numbers), None
-
-
-def _raise_failed(solved: Solution, layout: ProgramLayout) -> None:
-    for refusal, passed in zip(layout.refusals, solved.checks, strict=True):
-        refusal.raise_unless(np.asarray(passed))
 
 
 def _without_derivative(tree: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -71,48 +71,6 @@ class Approximation(NamedTuple):
     def __str__(self) -> str:
         """The structure, and what it costs."""
         return f"{self.structure}. {self.sentence}"
-
-
-class KeptPosterior(Protocol):
-    """A Gaussian of n latents about their mean.
-
-    Attributes
-    ----------
-    structure
-        "dense", "factorised", "probes" or "low_rank".
-    has_slopes
-        Whether derivatives of the log evidence are estimated from draws.
-    """
-
-    structure: str
-
-    @property
-    def has_slopes(self) -> bool: ...  # noqa: D102
-
-    @property
-    def variances(self) -> Numbers:
-        """Of each latent, shape (n,)."""
-        ...
-
-    def covariance(self) -> Numbers:
-        """Of all latents, shape (n, n); a `TooLargeError` where they are too many."""
-        ...
-
-    def pair_variances(self, first: Indices, second: Indices, *, exact: bool = True) -> Numbers:
-        """Variances of differences of latents, shape (m,); if not `exact`, in no time."""
-        ...
-
-    def sample(self, rng_key: Array, count: int) -> Numbers:
-        """Draws about the mean, shape (count, n)."""
-        ...
-
-    def approximation(self) -> Approximation:
-        """How it is kept, and what that costs in accuracy."""
-        ...
-
-    def arrays(self) -> dict[str, Any]:
-        """What it is made of, by name; see `bayesrank.infer.state`."""
-        ...
 
 
 class DensePosterior:
@@ -326,6 +284,11 @@ class ProbedPosterior(_LargePosterior):
         if self.variances.size < gaussian.variances.size:
             raise ValueError("a posterior of latents with tables of what follows is not written")
         return _arrays_of(gaussian.pattern.rows, gaussian) | self.probes._asdict() | of_prior
+
+
+# What posteriors have in common: structure, has_slopes, variances, covariance, pair_variances,
+# sample, approximation and arrays.
+KeptPosterior = DensePosterior | FactorisedPosterior | ProbedPosterior
 
 
 def _arrays_of(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseSites) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from bayesrank.infer import sites
 from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.sharded import ShardedRows
 from bayesrank.infer.missed import Faults
-from bayesrank.infer.reader.program import Program
+from bayesrank.infer.reader.program import Program, ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.running import SweepCallback
 from bayesrank.infer.sites import EPState, Problem, Sites
@@ -61,25 +60,22 @@ class Solution(NamedTuple):
     large: Large | None
 
 
-class ProgramLayout(NamedTuple):
-    """What is static in a program: see the attributes of `Program` of the same names."""
-
-    shapes: dict[str, tuple[int, ...]]
-    sampled: tuple[str, ...]
-    dropped: tuple[str, ...]
-    eliminated: tuple[str, ...]
-    block_sites: tuple[str, ...]
-    refusals: tuple[Refusal, ...]
-    given_factors: tuple[str, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of latents; what follows from them in tables stands behind them."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
-
-
-def packed(program: Program, state: EPState) -> tuple[Solution, ProgramLayout]:
-    """What compiled code returns at the end of its sweeps, and what is static in the program."""
+def packed(
+    program: Program, state: EPState
+) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
+    """What compiled code returns at the end of its sweeps; its layout, and what it may refuse."""
+    problem, posterior = program.problem, state.posterior
+    covariance = large = None
+    if problem.prior.keeps_covariances:
+        mean, covariance = program.all_latents(posterior)
+        faults = sites.faults(problem, state)
+    else:
+        prior: Any = problem.prior  # a `LargePrior`
+        rows: Any = tuple((block.rows.values, block.rows.columns) for block in problem.blocks)
+        mean = program.mean + posterior.mean
+        faults = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in problem.blocks)
+        large = prior.packed(program.mean, posterior.variances, rows)
+    refusals, checks = [refusal for refusal, _ in program.checks], [x for _, x in program.checks]
     solution = Solution(
         state.tau,
         state.nu,
@@ -87,21 +83,16 @@ def packed(program: Program, state: EPState) -> tuple[Solution, ProgramLayout]:
         state.sweep,
         state.skipped,
         state.skipped_total,
-        hyperparameters=program.hyperparameters,
-        checks=tuple(passed for _, passed in program.checks),
-        ends=program.ends,
-        **ended(program, state)._asdict(),
+        mean,
+        covariance,
+        evidence(problem, state),
+        faults,
+        program.hyperparameters,
+        tuple(checks),
+        program.ends,
+        large,
     )
-    layout = ProgramLayout(
-        program.shapes,
-        program.sampled,
-        program.dropped,
-        program.eliminated,
-        program.block_sites,
-        tuple(refusal for refusal, _ in program.checks),
-        program.given_factors,
-    )
-    return solution, layout
+    return solution, (program.layout, refusals)
 
 
 def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, Any]:
@@ -166,20 +157,10 @@ class SweepSettings(NamedTuple):
         return state
 
 
-class Ended(NamedTuple):
-    """What a posterior leaves: see the attributes of `Solution` of the same names."""
-
-    mean: Array
-    covariance: Array | None
-    log_evidence: Array
-    faults: tuple[Faults, ...]
-    large: Large | None = None
-
-
 def check_pure(program: Program) -> None:
     """Refuse where compiled code alone does not come to EP's fixed point: `EP.run` goes on."""
     if program.problem.prior.on_host:
-        raise Refusal("only_run", ", ".join(program.shapes)).error()
+        raise Refusal("only_run", ", ".join(program.layout.shapes)).error()
 
 
 def sweep_on(problem: Problem, settings: SweepSettings, init_sites: Sites | None = None) -> EPState:
@@ -214,20 +195,6 @@ def evidence(problem: Problem, state: EPState, *, differentiable: bool = False) 
     if problem.prior.on_host:
         return jnp.zeros(())
     return sites.evidence_at(problem, state, differentiable=differentiable)
-
-
-def ended(program: Program, state: EPState) -> Ended:
-    """Moments of core and leaves; or of each latent, and what makes prior times sites."""
-    problem, posterior = program.problem, state.posterior
-    found = evidence(problem, state)
-    if problem.prior.keeps_covariances:
-        mean, covariance = program.all_latents(posterior)
-        return Ended(mean, covariance, found, sites.faults(problem, state))
-    prior: Any = problem.prior  # a `LargePrior`
-    rows: Any = tuple((block.rows.values, block.rows.columns) for block in problem.blocks)
-    nothing = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in problem.blocks)
-    large = prior.packed(program.mean, posterior.variances, rows)
-    return Ended(program.mean + posterior.mean, None, found, nothing, large)
 
 
 def shared_among(mesh: Mesh, program: Program, asked: str) -> Program:

@@ -15,6 +15,7 @@ from bayesrank.infer.reader.precision import as_working_dtype as as_working_dtyp
 from bayesrank.infer.reader.precision import without_stale_traces as without_stale_traces
 from bayesrank.infer.reader.program import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.program import Program as Program
+from bayesrank.infer.reader.program import ProgramLayout as ProgramLayout
 from bayesrank.infer.reader.program import read_program as read_program
 from bayesrank.infer.reader.traced import Called as Called
 from bayesrank.infer.reader.traced import ProgramSource as ProgramSource
@@ -39,45 +40,3 @@ from bayesrank.infer.white.program import WhiteProgram as WhiteProgram
 from bayesrank.infer.white.program import split as split
 from bayesrank.infer.white.program import white_posterior as white_posterior
 from bayesrank.infer.white.trust import Trust as Trust
-
-__all__ = [
-    "Block",
-    "Called",
-    "DenseGaussian",
-    "DensePosterior",
-    "FullProgram",
-    "Importance",
-    "MOST_DENSE",
-    "MixtureResult",
-    "Problem",
-    "Program",
-    "ProgramSource",
-    "Rows",
-    "SiteTerm",
-    "Trust",
-    "WhiteProgram",
-    "as_working_dtype",
-    "cavity",
-    "compiled_call",
-    "exceeds_rounding",
-    "full_program",
-    "importance_sampler",
-    "inventory_of",
-    "jit",
-    "largest_change",
-    "log_sites",
-    "match",
-    "next_damping",
-    "posterior_from",
-    "posterior_state",
-    "propose",
-    "read_program",
-    "readable_arguments",
-    "run_nuts",
-    "run_svi",
-    "split",
-    "take_inventory",
-    "tilted_moments",
-    "white_posterior",
-    "without_stale_traces",
-]

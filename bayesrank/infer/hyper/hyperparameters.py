@@ -19,7 +19,7 @@ from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.ep import EP, Limits
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
-from bayesrank.infer.reader.program import MOST_DENSE
+from bayesrank.infer.reader.program import MOST_DENSE, ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.traced import ProgramSource, Traced
 from bayesrank.infer.sites import EPState, Sites
@@ -67,14 +67,6 @@ class ConditionalPosterior(NamedTuple):
     covariance: Array
     converged: Array  # whether EP came to its fixed point
     ends: tuple[Array, Array] | None  # of the latents' supports, as in `Program`
-
-
-class ConditionalLayout(NamedTuple):
-    """What is the same at all values: see the attributes of `Program` of the same names."""
-
-    shapes: dict[str, tuple[int, ...]]
-    eliminated: tuple[str, ...]
-    given_factors: tuple[str, ...]
 
 
 class Vector:
@@ -169,7 +161,7 @@ class Hyperparameters(Vector):
 
     def component(
         self, flat: ArrayLike, init_sites: Sites
-    ) -> tuple[ConditionalPosterior, ConditionalLayout]:
+    ) -> tuple[ConditionalPosterior, ProgramLayout]:
         """EP's posterior at a vector, compiled once; and what is the same for all vectors."""
         point = _Point(flat, self.fixed, init_sites, self.limits)
         return compiled_call(_component, self.engine, self.program, point)
@@ -227,7 +219,7 @@ def _differentiated(
 
 def _component(
     engine: EP, source: ProgramSource, point: _Point
-) -> tuple[ConditionalPosterior, ConditionalLayout]:
+) -> tuple[ConditionalPosterior, ProgramLayout]:
     flat = jnp.asarray(point.flat)
     inventory = take_inventory(source, point.fixed)
     vector = Vector(inventory)
@@ -238,8 +230,8 @@ def _component(
     found = sites.evidence_at(program.problem, end)
     evaluation = _evaluation(source, inventory, vector, flat, params, found, end, 1.0)
     converged = (end.delta <= point.limits.tol) & (end.skipped == 0)
-    layout = ConditionalLayout(program.shapes, program.eliminated, program.given_factors)
-    return ConditionalPosterior(evaluation, mean, covariance, converged, program.ends), layout
+    posterior = ConditionalPosterior(evaluation, mean, covariance, converged, program.ends)
+    return posterior, program.layout
 
 
 def inventory_of(

@@ -253,9 +253,10 @@ class _Survey:
         # EP starts from the sites of the nearest point that was solved.
         white = np.linalg.solve(self.root, flat - self.mode.flat)
         start = min(self.solved, key=lambda known: float(np.sum((known[0] - white) ** 2)))[1]
-        component, (self.shapes, self.eliminated, factors) = self.free.component(flat, start)
+        component, layout = self.free.component(flat, start)
+        self.shapes, self.eliminated = layout.shapes, layout.eliminated
         for name in self.free.names:
-            if name in factors:
+            if name in layout.given_factors:
                 raise Refusal("not_integrated", name).error()
         self.count += 1
         if component.evaluation.usable:

@@ -167,6 +167,7 @@ class NestedEP:
             converged=not divergent and not latents.num_unconverged and r_hat < LARGEST_R_HAT,
             num_divergent=divergent,
             num_unconverged=latents.num_unconverged,
+            eliminated_sites=latents.eliminated,
             hyperparameters=hyperparameters,
             draws=latents.draws,
             log_proposals=latents.log_proposals,
@@ -204,10 +205,11 @@ class NestedEP:
         """Solve EP at each draw of the hyperparameters, and draw the latents there."""
         chains, count, _ = points.shape
         free = walk.free.with_limits(tol=self.engine.tol)
-        means, draws, logs, shapes, spread, unconverged = [], [], [], {}, 0.0, 0
+        means, draws, logs, spread, unconverged = [], [], [], 0.0, 0
+        layout: Any = None
         for number in range(chains * count):
             at = divmod(number, count)
-            component, (shapes, *_) = free.component(points[at], walk.sites)
+            component, layout = free.component(points[at], walk.sites)
             mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
@@ -222,11 +224,12 @@ class NestedEP:
         between = np.stack(means) - centre
         spread = spread + between.T @ between / len(means)
         moments = GaussianMoments(
-            shapes=shapes, joint_mean=centre, posterior=DensePosterior(spread)
+            shapes=layout.shapes, joint_mean=centre, posterior=DensePosterior(spread)
         )
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
-        return _Latents(moments, moments.by_site(stacked), logs, unconverged)
+        draws = moments.by_site(stacked)
+        return _Latents(moments, draws, logs, unconverged, layout.eliminated)
 
 
 def _check_walk(
@@ -247,6 +250,7 @@ class _Latents(NamedTuple):
     draws: dict[str, np.ndarray]  # one of the latents at each draw, for each site
     log_proposals: np.ndarray  # logs of the densities that they are from, shape (chains, draws)
     num_unconverged: int  # at how many draws EP did not converge
+    eliminated: tuple[str, ...]  # latents of groups, which have no draws
 
 
 class _Walk(NamedTuple):

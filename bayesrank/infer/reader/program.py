@@ -11,6 +11,7 @@ A program is read at given hyperparameters and may be read under `jit`, `vmap` a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -56,8 +57,40 @@ _WIDEST = 8
 SiteGroups = list[list[str]]
 
 
+class ProgramLayout(NamedTuple):
+    """What is static in a program: the same for all values of its arrays.
+
+    Attributes
+    ----------
+    shapes
+        Shape of every latent site: the core's, then the leaves'.
+    sampled
+        Names of hyperparameters that are `sample` sites left free, whose prior counts.
+    dropped
+        Unobserved sites on which nothing depends and that are not Gaussian: they integrate to one.
+    block_sites
+        Name of the observed site behind each block of factors.
+    eliminated
+        Latents of groups that are too many for a joint covariance: their posterior is not kept.
+    given_factors
+        Sites held fixed whose density latents reach, so that it is a factor.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    sampled: tuple[str, ...]
+    block_sites: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+    eliminated: tuple[str, ...] = ()
+    given_factors: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of latents; what follows from them in tables stands behind them."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+
 class Program(NamedTuple):
-    """A program as EP sees it.
+    """A program as EP sees it: its numbers, and its layout.
 
     Attributes
     ----------
@@ -66,25 +99,15 @@ class Program(NamedTuple):
         factors.
     mean
         Prior mean of the core latents, shape (n,).
+    hyperparameters
+        Values of the hyperparameters.
+    layout
+        What is static.
     leaves
         Latents on which no data depend, in order, given those before; they follow from the
         posterior without EP.
-    shapes
-        Shape of every latent site: the core's, then the leaves'.
-    hyperparameters
-        Values of the hyperparameters.
-    sampled
-        Names of those that are `sample` sites left free, and so have a prior that counts.
-    dropped
-        Unobserved sites on which nothing depends and that are not Gaussian: they integrate to one.
-    block_sites
-        Name of the observed site behind each block of `problem`.
     checks
         Refusals, each with a boolean array that must hold for it not to be raised.
-    eliminated
-        Latents of groups that are too many for a joint covariance: their posterior is not kept.
-    given_factors
-        Sites held fixed whose density latents reach, so that it is a factor.
     ends
         Lower and upper ends of the supports of all latents kept, laid end to end; None where no
         support is bounded.
@@ -92,22 +115,17 @@ class Program(NamedTuple):
 
     problem: Problem
     mean: Array
-    leaves: tuple[Conditional, ...]
-    shapes: dict[str, tuple[int, ...]]
     hyperparameters: dict[str, Array]
-    sampled: tuple[str, ...]
-    dropped: tuple[str, ...]
-    block_sites: tuple[str, ...]
-    checks: tuple[tuple[Refusal, Array], ...]
-    eliminated: tuple[str, ...]
-    given_factors: tuple[str, ...]
-    ends: tuple[Array, Array] | None
+    layout: ProgramLayout
+    leaves: tuple[Conditional, ...] = ()
+    checks: tuple[tuple[Refusal, Array], ...] = ()
+    ends: tuple[Array, Array] | None = None
 
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves from the core's posterior, but for eliminated."""
         if not self.problem.prior.keeps_covariances:
-            raise Refusal("no_covariances", ", ".join(self.shapes)).error()
-        if self.eliminated:
+            raise Refusal("no_covariances", ", ".join(self.layout.shapes)).error()
+        if self.layout.eliminated:
             inner = posterior.core
             return self.mean[: inner.mean.size] + inner.mean, inner.covariance
         return extend(self.mean + posterior.mean, posterior.covariance, self.leaves)
@@ -124,7 +142,7 @@ def read_program(
     inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)
     joint = trace_joint(source, inventory)
-    core, own, dropped = _core(joint, power, structure)
+    core, own = _core(joint, power, structure)
     of_priors = _checks_of_priors(joint, core.proper)
     seen = all_factors(joint, power, _spread(joint, core.names, core.prior.variances))
     checks = [*of_priors, *_checks_of_own(inventory, own), *seen.checks]
@@ -137,25 +155,23 @@ def read_program(
         constant += log_factor
         checks.append((Refusal("improper_factor", ", ".join(seen.quadratic)), valid))
     factors = seen.factors | own
-    blocks = tuple(_block(joint, f, core.names, core.mean) for f in factors.values())
-    checks += _checks_of_groups(core, tuple(factors), blocks)
+    blocks = {name: _block(joint, f, core.names, core.mean) for name, f in factors.items()}
+    checks += _checks_of_groups(core, blocks)
     possible = bool(blocks) and not (core.leaves or own) and power == 1
     if possible and _is_sparse(structure, core.prior, blocks):
         core = core._replace(prior=core.prior.without_covariances())
-        blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
+        blocks = _with_merged_rows(blocks)
     else:
         if possible and not seen.quadratic and _may_be_low_rank(structure, core):
             most = _most_shared(structure, core.prior.size)
-            short = _with_short_rows(source, inventory, core.groups, most)
+            short = _with_short_rows(source, inventory, core, most)
             if short is not None:
-                return short._replace(dropped=dropped, checks=(*of_priors, *short.checks))
+                return short._replace(checks=(*of_priors, *short.checks))
         _refuse_structure(structure, power)
         core = core.with_covariances()
     program = _program(joint, core, blocks, constant, checks)
-    ends = _ends(joint, list(program.shapes)) if own else None
-    problem = program.problem._replace(power=power)
-    names = tuple(factors)
-    return program._replace(problem=problem, dropped=dropped, block_sites=names, ends=ends)
+    ends = _ends(joint, list(program.layout.shapes)) if own else None
+    return program._replace(problem=program.problem._replace(power=power), ends=ends)
 
 
 class _Core(NamedTuple):
@@ -183,6 +199,7 @@ class _Core(NamedTuple):
     mean: Array
     prior: Any
     proper: dict[str, Array]
+    dropped: tuple[str, ...]
 
     @property
     def names(self) -> list[str]:
@@ -212,10 +229,8 @@ def _flat(groups: SiteGroups) -> list[str]:
     return [name for group in groups for name in group]
 
 
-def _core(
-    joint: Joint, power: float, structure: str
-) -> tuple[_Core, dict[str, Factors], tuple[str, ...]]:
-    """The Gaussian of the core latents, factors that mend other priors, and what is dropped."""
+def _core(joint: Joint, power: float, structure: str) -> tuple[_Core, dict[str, Factors]]:
+    """The Gaussian of the core latents, and factors that mend other priors."""
     groups, leaf_groups, dropped = _split_latents(joint)
     core, leaves = _flat(groups), _flat(leaf_groups)
     stated = {name: _local(joint, name, power) for name in core + leaves}
@@ -232,14 +247,20 @@ def _core(
     own_part, rest = conditionals[: len(groups)], tuple(conditionals[len(groups) :])
     mean, prior = _prior(own_part, behind)
     proper = {name: local.proper for name, (local, _) in stated.items()}
-    found = _Core(groups, own_part, rest, leaves, behind, mean, prior, proper)
+    found = _Core(groups, own_part, rest, leaves, behind, mean, prior, proper, dropped)
     wanted = structure == "probes" or (structure == "auto" and prior.size > MOST_DENSE)
     if wanted and behind is None and not prior.serves and not own:
         linked = linked_prior(joint, core + leaves)
         if linked is not None:
             # A leaf is one latent more; as the last slope of a trend.
-            found = _Core(groups + leaf_groups, conditionals, (), [], None, *linked)
-    return found, own, dropped
+            found = found._replace(
+                groups=groups + leaf_groups,
+                conditionals=conditionals,
+                leaves=(),
+                leaf_names=[],
+                **linked._asdict(),
+            )
+    return found, own
 
 
 def _checks_of_priors(joint: Joint, proper: Mapping[str, Array]) -> Checks:
@@ -257,61 +278,63 @@ def _checks_of_own(inventory: Inventory, own: Mapping[str, Factors]) -> Checks:
     ]
 
 
-def _checks_of_groups(core: _Core, names: tuple[str, ...], blocks: tuple[Block, ...]) -> Checks:
+def _checks_of_groups(core: _Core, blocks: Mapping[str, Block]) -> Checks:
     """Whether each datum sees latents of one group."""
     behind = core.behind
     if behind is None:
         return []
-    refusals = (Refusal("two_groups", name, ", ".join(behind.names)) for name in names)
-    alone = (one_group_each(behind.groups, block.rows) for block in blocks)
-    return list(zip(refusals, alone, strict=True))
+    last = ", ".join(behind.names)
+    return [
+        (Refusal("two_groups", name, last), one_group_each(behind.groups, block.rows))
+        for name, block in blocks.items()
+    ]
 
 
 def _program(
-    joint: Joint, core: _Core, blocks: tuple[Block, ...], constant: Array, checks: Checks
+    joint: Joint, core: _Core, blocks: Mapping[str, Block], constant: Array, checks: Checks
 ) -> Program:
-    """The program, but for what latents behind long rows, or with mended priors, have besides."""
+    """The program, but for the power, and ends of supports where priors were mended."""
     inventory = joint.inventory
     kept = [name for name in core.names + core.leaf_names if name not in core.eliminated]
-    return Program(
-        problem=Problem(core.prior, blocks, constant),
-        mean=core.mean,
-        leaves=core.leaves,
+    layout = ProgramLayout(
         shapes={name: inventory.latents[name] for name in kept},
-        hyperparameters=inventory.hyperparameters,
         sampled=inventory.sampled,
-        dropped=(),
-        block_sites=tuple(joint.observed),
-        checks=tuple(checks),
+        block_sites=tuple(blocks),
+        dropped=core.dropped,
         eliminated=core.eliminated,
         given_factors=tuple(name for name in inventory.given if name in joint.observed),
-        ends=None,
     )
+    problem = Problem(core.prior, tuple(blocks.values()), constant)
+    values = inventory.hyperparameters
+    return Program(problem, core.mean, values, layout, core.leaves, tuple(checks))
 
 
 def _with_short_rows(
-    source: ProgramSource, inventory: Inventory, groups: SiteGroups, most: int
+    source: ProgramSource, inventory: Inventory, core: _Core, most: int
 ) -> Program | None:
     """The program with long rows in tables, sharing `most` latents; or None."""
     try:
         joint = trace_joint(source, inventory, short=True)
     except NotShortError:
         return None
-    found = None if joint.tables is None else shared_prior(joint, joint.tables, groups, most)
+    found = None if joint.tables is None else shared_prior(joint, joint.tables, core.groups, most)
     if found is None:
         return None
     names = list(found.names)
     seen = all_factors(joint, 1.0, _spread(joint, names, found.prior.variances))
-    blocks = tuple(_block(joint, f, names, found.mean) for f in seen.factors.values())
+    blocks = {name: _block(joint, f, names, found.mean) for name, f in seen.factors.items()}
     if seen.quadratic or not _are_short(blocks):
         return None
-    blocks = tuple(block._replace(rows=merged(block.rows)) for block in blocks)
-    core = _Core(groups, [], (), [], None, found.mean, found.prior, {})
-    program = _program(joint, core, blocks, seen.constant, seen.checks)
-    return program._replace(block_sites=tuple(seen.factors))
+    core = core._replace(leaves=(), leaf_names=[], behind=None, mean=found.mean, prior=found.prior)
+    return _program(joint, core, _with_merged_rows(blocks), seen.constant, seen.checks)
 
 
-def _is_sparse(structure: str, prior: Any, blocks: tuple[Block, ...]) -> bool:
+def _with_merged_rows(blocks: Mapping[str, Block]) -> dict[str, Block]:
+    """The same, with each column once in a row."""
+    return {name: block._replace(rows=merged(block.rows)) for name, block in blocks.items()}
+
+
+def _is_sparse(structure: str, prior: Any, blocks: Mapping[str, Block]) -> bool:
     """Whether latents are kept without a joint covariance: asked for, or many; and possible."""
     if structure == "dense" or (structure == "auto" and prior.size <= MOST_DENSE):
         return False
@@ -330,9 +353,10 @@ def _most_shared(structure: str, size: int) -> int:
     return MOST_SHARED if structure == "low_rank" else min(MOST_SHARED, size // 2)
 
 
-def _are_short(blocks: tuple[Block, ...]) -> bool:
+def _are_short(blocks: Mapping[str, Block]) -> bool:
     return all(
-        block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST for block in blocks
+        block.rows.columns is not None and block.rows.values.shape[1] <= _WIDEST
+        for block in blocks.values()
     )
 
 

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,35 +64,6 @@ _number = Primitive("number")
 _number.def_abstract_eval(lambda x: core.ShapedArray(x.shape, x.dtype))
 
 
-class ProgramSource(Protocol):
-    """A program, from which NumPyro's traces come."""
-
-    @property
-    def validates(self) -> bool:
-        """Whether NumPyro validates distributions that do not say so themselves."""
-        ...
-
-    def arguments(self) -> tuple[tuple, dict[str, Any]]:
-        """What the program is called with."""
-        ...
-
-    def without_derivative(self) -> ProgramSource:
-        """The program, of whose arguments nothing is differentiated."""
-        ...
-
-    def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
-        """Domains of parameters that have not been looked at, with whether they hold."""
-        ...
-
-    def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """NumPyro's trace, a message for each site, at given values of its sites."""
-        ...
-
-    def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The same with sites held fixed, the others at their initial values."""
-        ...
-
-
 class Called(NamedTuple):
     """A program as Python runs it, at each call of `sites`."""
 
@@ -106,11 +77,11 @@ class Called(NamedTuple):
         return bool(dist.Distribution._validate_args)
 
     def arguments(self) -> tuple[tuple, dict[str, Any]]:
-        """See `ProgramSource`."""
+        """What the program is called with."""
         return self.args, dict(self.kwargs)
 
     def without_derivative(self) -> Called:
-        """See `ProgramSource`."""
+        """The program, of whose arguments nothing is differentiated."""
         fixed = jax.tree.map(
             lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, (self.args, self.kwargs)
         )
@@ -121,11 +92,11 @@ class Called(NamedTuple):
         return []
 
     def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """See `ProgramSource`."""
+        """NumPyro's trace, a message for each site, at given values of its sites."""
         return run_with(self.model, self.args, self.kwargs, values)
 
     def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """See `ProgramSource`."""
+        """The same with sites held fixed, the others at their initial values."""
         seeded = handlers.seed(self.model, jax.random.key(0))
         given = handlers.substitute(seeded, substitute_fn=given_value(params))
         chosen = handlers.substitute(given, substitute_fn=initial_value)
@@ -210,7 +181,7 @@ class Traced:
         return needed_equations(self.equations, self.outputs, ())
 
     def arguments(self) -> tuple[tuple, dict[str, Any]]:
-        """See `ProgramSource`."""
+        """As those of `Called`."""
         if self.called is None:
             raise TypeError("the program was traced without keeping its arguments")
         leaves, tree = self.called
@@ -221,7 +192,7 @@ class Traced:
         return self
 
     def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """See `ProgramSource`; sites that are not named start as `first` has them."""
+        """NumPyro's trace, a message for each site, at given values; others start as in `first`."""
         known = dict(self._known)
         for name, given in self.inputs.items():
             value = values[name] if name in values else self._start(name, known)
@@ -231,7 +202,7 @@ class Traced:
         return {name: self.messages[name] | found[name] for name in self.messages}
 
     def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """See `ProgramSource`."""
+        """As those of `Called`."""
         return self.sites(params)
 
     def _start(self, name: str, known: Mapping[int, Any]) -> Any:
@@ -245,7 +216,7 @@ class Traced:
         return jnp.broadcast_to(evaluated(equations, [number], known)[0], own.shape)
 
     def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
-        """See `ProgramSource`: those that no latent reaches."""
+        """Domains of parameters that no latent reaches, and whether they hold."""
         known = dict(self._known)
         for name, given in self.inputs.items():
             if name in params:
@@ -257,6 +228,9 @@ class Traced:
                 (holds,) = evaluated(equations, [number], dict(known))
                 found.append((domain, jnp.asarray(holds)))
         return found
+
+
+ProgramSource = Called | Traced
 
 
 def _as_input(value: Any, given: _Input) -> Any:

@@ -77,10 +77,12 @@ def _read(
         problem=static.problem._replace(prior=prior),
         mean=jnp.zeros(prior.size, prior.dtype),
         leaves=(),
-        shapes=dict.fromkeys(sites, (num_items,)),
         hyperparameters=values,
-        sampled=inventory.sampled,
-        eliminated=("past",) if "past" in inventory.latents else (),
+        layout=static.layout._replace(
+            shapes=dict.fromkeys(sites, (num_items,)),
+            sampled=inventory.sampled,
+            eliminated=("past",) if "past" in inventory.latents else (),
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from bayesrank.infer.spi import (
     Block,
     Problem,
     Program,
+    ProgramLayout,
     Rows,
     tilted_moments,
 )
@@ -91,19 +92,12 @@ def _read(
         found = _moments(mean, variance, step, power)
         return TiltedMoments(*(jnp.where(used, x, 0.0) for x in found))
 
+    shapes = {"bias": (num_labels,), "w": (num_labels, phi.shape[1] - 1)}
     return Program(
         problem=Problem(prior, (Block(Rows.identity(0), offset, moments),), 0.0, power),
         mean=jnp.zeros(prior.size, phi.dtype),
-        leaves=(),
-        shapes={"bias": (num_labels,), "w": (num_labels, phi.shape[1] - 1)},
         hyperparameters=values,
-        sampled=inventory.sampled,
-        dropped=(),
-        block_sites=("order",),
-        checks=(),
-        eliminated=("noise",),
-        given_factors=(),
-        ends=None,
+        layout=ProgramLayout(shapes, inventory.sampled, ("order",), eliminated=("noise",)),
     )
 
 
