@@ -49,7 +49,7 @@ def seen(monkeypatch):
             rng = np.random.default_rng(settings.seed)
             skills = -np.arange(data.num_items) + 0.1 * rng.standard_normal((400, data.num_items))
         summary = summarize(skills, names=data.names)
-        return pipeline.Ranking(_Ranker(), skills, summary, "A conclusion.")
+        return pipeline.Ranking(_Ranker(), skills, (pipeline.Ranked("", summary, "A conclusion."),))
 
     def analyse(data, settings, ranking, steps):
         with steps.step("Drawing"):

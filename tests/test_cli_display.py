@@ -77,9 +77,9 @@ def test_records_and_provisional_items_in_the_table():
     assert [rows[name]["Record"] for name in "abcd"] == ["1-0-0", "1-1-0", "0-1-1", "0-0-1"]
     assert rows["d"]["90% ranks"] == "1 to 4 *"
     assert "*" not in "".join(rows[name]["90% ranks"] for name in "abc")
-    said = legend(summary)
+    said = legend([summary])
     assert "* provisional" in said and "(1 item)" in said and "won-lost-tied" in said
-    certain = legend(summarize(draws[:, :3], list("abc")))
+    certain = legend([summarize(draws[:, :3], list("abc"))])
     assert "provisional" not in certain and "Record" not in certain
 
 
@@ -112,7 +112,7 @@ def test_elo_of_the_logistic_model_by_its_definition():
     low, high = 1500 + unit * summary.skill_lower[0], 1500 + unit * summary.skill_upper[0]
     cell = _cells(summary, elo=unit)[0]["Elo"]
     assert cell == f"{1500 + unit * summary.mean[0]:.0f} ({low:.0f} to {high:.0f})"
-    assert "1500" in legend(summary, unit)
+    assert "1500" in legend([summary], unit)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bayesrank.cli.outputs import drawn
+from bayesrank.cli.pipeline import Ranked
 from bayesrank.cli.report import report
 from bayesrank.cli.trust import Check
 from bayesrank.ranking import count_records, summarize
@@ -70,9 +71,9 @@ def make(n=5, elo=None):
     figure.subplots().plot([0, 1])
     checks = [Check("Right?", "NO", "Because x < y & z.")]
     summary = summarize(draws, names, records=records)
-    text = report(
-        summary, "A <b> wins.", checks, ["A note."], {"ranking.png": drawn(lambda: figure)}, elo
-    )
+    pictures = {"ranking.png": drawn(lambda: figure)}
+    ranked = Ranked("", summary, "A <b> wins.")
+    text = report([ranked], checks, ["A note."], pictures, elo)
     return summary, text
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from bayesrank.cli.trust import Check
 from bayesrank.cli.words import conclusion, elo_per_skill, is_log, notes_on, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import ItemRecords, RankSummary, count_records
+from bayesrank.ranking.columns import file_columns
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
@@ -52,12 +54,12 @@ class Settings(NamedTuple):
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten
 
 
-class CategoryRanking(NamedTuple):
-    """What is said of the items in one category."""
+class Ranked(NamedTuple):
+    """What is said of the items, overall or in a category."""
 
-    name: str  #: of the category
-    summary: RankSummary  #: of the skills in it, with the records of its comparisons
-    conclusion: str
+    category: str  #: empty for the ranking of all
+    summary: RankSummary  #: with the records of its comparisons
+    conclusion: str  #: the verdict, in a sentence or two
 
 
 class Ranking(NamedTuple):
@@ -65,10 +67,13 @@ class Ranking(NamedTuple):
 
     ranker: Any  #: fitted estimator
     skills: np.ndarray  #: draws, shape (draws, n)
-    summary: RankSummary
-    conclusion: str  #: the verdict, in a sentence or two
-    categories: tuple[CategoryRanking, ...] = ()  #: by category, where that is asked for
+    rankings: tuple[Ranked, ...]  #: of all, and by category where that is asked for
     elo: float | None = None  #: points of a unit of skill, where they are asked for
+
+    @property
+    def summary(self) -> RankSummary:
+        """The ranking of all."""
+        return self.rankings[0].summary
 
 
 class Analysis(NamedTuple):
@@ -92,12 +97,10 @@ def run(data: ComparisonData, settings: Settings) -> None:
                 run.steps.say(f"Columns not used: {', '.join(data.ignored_columns)}")
             ranking = rank_items(data, settings, run.steps)
         run.steps.end()
-        elo, every = ranking.elo, [each.summary for each in ranking.categories]
-        run.show(ranking.conclusion, ranking_table(ranking.summary, settings.rows, elo))
-        for each in ranking.categories:
-            said = f"Category {each.name}: {each.conclusion}"
-            run.show(said, ranking_table(each.summary, settings.rows, elo))
-        run.show(legend(ranking.summary, elo, every))
+        for category, summary, said in ranking.rankings:
+            said = f"Category {category}: {said}" if category else said
+            run.show(said, ranking_table(summary, settings.rows, ranking.elo))
+        run.show(legend([each.summary for each in ranking.rankings], ranking.elo))
         with run.steps.running():
             analysis = analyse(data, settings, ranking, run.steps)
             run.write(_results(ranking, analysis, settings))
@@ -136,14 +139,17 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         summary = ranker.rank()
         summary = _with_records(summary, data) if summary.records is None else summary
 
-        def concluded(summary: RankSummary, skills: np.ndarray) -> str:
-            return conclusion(summary, skills, lambda d: float(win_chance(d, params)))
+        def ranked(category: str, summary: RankSummary, skills: np.ndarray) -> Ranked:
+            chance = partial(win_chance, params=params)
+            return Ranked(category, summary, conclusion(summary, skills, chance))
 
-        said, categories = concluded(summary, skills), ()
-        if settings.by_category:
-            categories = _rank_categories(data, ranker, concluded)
+        rankings = [ranked("", summary, skills)]
+        for number, name in enumerate(data.category_names if settings.by_category else ()):
+            inside = data.where(data.categories == number)
+            own = _with_records(ranker.rank(category=name), inside)
+            rankings.append(ranked(name, own, ranker.samples(name)))
     elo = elo_per_skill(params) if settings.elo else None
-    return Ranking(ranker, skills, summary, said, categories, elo)
+    return Ranking(ranker, skills, tuple(rankings), elo)
 
 
 def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
@@ -151,17 +157,6 @@ def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
     counts = {"tied": data.tied, "weights": data.weights}
     records = count_records(data.comparisons, data.num_items, **counts)
     return replace(summary, records=ItemRecords(*(count[summary.indices] for count in records)))
-
-
-def _rank_categories(
-    data: ComparisonData, ranker: Any, concluded: Callable[[RankSummary, Any], str]
-) -> tuple[CategoryRanking, ...]:
-    """Rank the items in each category, with its own records, and say what that comes to."""
-    rankings = []
-    for number, name in enumerate(data.category_names):
-        summary = _with_records(ranker.rank(category=name), data.where(data.categories == number))
-        rankings.append(CategoryRanking(name, summary, concluded(summary, ranker.samples(name))))
-    return tuple(rankings)
 
 
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
@@ -246,13 +241,11 @@ def _results(ranking: Ranking, analysis: Analysis, settings: Settings) -> dict[s
     return {
         "ranking.csv": _frame(ranking),
         "report.html": report(
-            ranking.summary,
-            ranking.conclusion,
+            ranking.rankings,
             analysis.checks,
             (*analysis.notes, *settings.notes),
             analysis.figures,
             ranking.elo,
-            ranking.categories,
         ),
         "posterior.nc": analysis.posterior,
         RANKER: ranking.ranker if small else None,
@@ -275,25 +268,10 @@ def _frame(ranking: Ranking) -> Any:
     """The table with all columns; below it those of categories, which a first column names."""
     import pandas as pd
 
-    frame = _columns_of(ranking.summary, ranking.elo)
-    if not ranking.categories:
-        return frame
-    frames = [frame.assign(category="")]
-    for each in ranking.categories:
-        frames.append(_columns_of(each.summary, ranking.elo).assign(category=each.name))
-    return pd.concat(frames)[["category", *frame.columns]]
-
-
-def _columns_of(summary: RankSummary, elo: float | None) -> Any:
-    """The table of one ranking; skills also on the scale of chess where that is asked for."""
-    from bayesrank.ranking.columns import ELO_MEAN
-
-    frame = summary.to_dataframe()
-    if elo is not None:
-        for name, skill in (
-            ("elo", summary.mean),
-            ("elo_lower", summary.skill_lower),
-            ("elo_upper", summary.skill_upper),
-        ):
-            frame[name] = ELO_MEAN + elo * skill
-    return frame
+    columns = [file_columns(each.summary, ranking.elo) for each in ranking.rankings]
+    if len(columns) == 1:
+        return pd.DataFrame(columns[0])
+    names = [each.category for each in ranking.rankings]
+    return pd.concat(
+        [pd.DataFrame({"category": n, **each}) for n, each in zip(names, columns, strict=True)]
+    )

@@ -13,7 +13,7 @@ from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
 
 if TYPE_CHECKING:
-    from bayesrank.cli.pipeline import CategoryRanking
+    from bayesrank.cli.pipeline import Ranked
 
 _MOST_ROWS = 2000
 _DOTS = 110  # of a picture's inch on the page
@@ -25,13 +25,11 @@ _TITLES = {
 
 
 def report(
-    summary: RankSummary,
-    conclusion: str,
+    rankings: "Sequence[Ranked]",
     checks: Sequence[Check],
     notes: Sequence[str],
     pictures: Mapping[str, bytes],
     elo: float | None = None,
-    categories: "Sequence[CategoryRanking]" = (),
 ) -> str:
     """Return the page: HTML that needs nothing else, and has no script."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -43,18 +41,11 @@ def report(
     return (
         pages.get_template("report.html.j2")
         .render(
-            size=len(summary),
-            conclusion=conclusion,
-            ranking=_table(summary, elo),
-            categories=[
-                {
-                    "name": each.name,
-                    "conclusion": each.conclusion,
-                    "ranking": _table(each.summary, elo),
-                }
-                for each in categories
+            size=len(rankings[0].summary),
+            rankings=[
+                (each.category, each.conclusion, _table(each.summary, elo)) for each in rankings
             ],
-            meaning=legend(summary, elo, [each.summary for each in categories]),
+            meaning=legend([each.summary for each in rankings], elo),
             checks=checks,
             notes=notes,
             pictures=[_picture(name, png) for name, png in pictures.items()],

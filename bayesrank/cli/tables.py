@@ -48,11 +48,9 @@ def ranking_cells(
         yield [column.cell(i) for column in columns]
 
 
-def legend(
-    summary: RankSummary, elo: float | None = None, others: Sequence[RankSummary] = ()
-) -> str:
-    """What the columns of a ranking mean, and of others beside it, in a few sentences."""
-    every = (summary, *others)
+def legend(rankings: Sequence[RankSummary], elo: float | None = None) -> str:
+    """What the columns of rankings mean, in a few sentences."""
+    first, *others = rankings
     sentences = [
         "Rows stand in the order of mean skill; ± is one standard deviation."
         if elo is None
@@ -60,14 +58,14 @@ def legend(
         "The items of one tier cannot be told from its first.",
         "P(> next): the chance of being better than the item in the next row.",
     ]
-    if any(each.provisional.any() for each in every):
-        number = "" if others else f" ({count_of(int(summary.provisional.sum()), 'item')})"
+    if any(each.provisional.any() for each in rankings):
+        number = "" if others else f" ({count_of(int(first.provisional.sum()), 'item')})"
         sentences.append(
             "* provisional: its ranks span more than half of what they would without comparisons"
             f"{number}."
         )
-    if summary.records is not None:
-        won = "won-lost-tied" if summary.records.ties.any() else "won-lost"
+    if first.records is not None:
+        won = "won-lost-tied" if first.records.ties.any() else "won-lost"
         sentences.append(f"Record: comparisons {won}.")
     return " ".join(sentences)
 

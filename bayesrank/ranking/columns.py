@@ -71,13 +71,20 @@ def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingCo
     return columns
 
 
-def file_columns(summary: RankSummary) -> dict[str, Any]:
-    """Columns of files by name, shape (n,) each; the component comes last."""
+def file_columns(summary: RankSummary, elo: float | None = None) -> dict[str, Any]:
+    """Columns of files by name, shape (n,) each; the component and Elo come last."""
     columns: dict[str, Any] = {}
     for column in columns_of(summary):
         columns |= column.files
     if "component" in columns:
         columns["component"] = columns.pop("component")
+    if elo is not None:
+        for end, skill in (
+            ("", summary.mean),
+            ("_lower", summary.skill_lower),
+            ("_upper", summary.skill_upper),
+        ):
+            columns[f"elo{end}"] = ELO_MEAN + elo * skill
     return columns
 
 
