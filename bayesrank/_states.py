@@ -221,7 +221,9 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, room: i
         raise ValueError(f"{name!r} claims to be larger than the file")
     raw.seek(0)
     array = np.lib.format.read_array(raw, allow_pickle=False)
-    if array.dtype.kind in "fc" and not np.isfinite(array).all():
+    if array.dtype.kind not in "biufUS":
+        raise ValueError(f"{name!r} holds what are no real numbers")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name!r} holds what is not a finite number")
     return array
 

@@ -31,6 +31,7 @@ from bayesrank.estimators import (
 )
 from bayesrank.online import OAPBPM, OnlineBayesPoint, WidrowHoff
 from bayesrank.solvers.collaborative import EMState
+from benchmarks.tamper import _KINDS, tamper_with
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "n": np.int64(3), "name": np.array("probit")}
 read = partial(read_state, owner="a test", restore={"Test": dict})
@@ -314,3 +315,9 @@ def test_a_damaged_file_of_an_arena_ranker_is_said_to_be_one(name, tmp_path):
     write_arrays(path, kept | {"header": kept["header"][:-20]})
     with pytest.raises(ValueError, match=named):
         ArenaRanker.load(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", _KINDS)
+def test_changed_values_with_a_checksum_made_good_are_refused_or_answer(kind):
+    assert tamper_with(kind, 60)["refused"] > 20

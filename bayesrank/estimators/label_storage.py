@@ -23,6 +23,8 @@ _OPTIONS = (
     "num_restarts",
 )  # fmt: skip
 _AXES = {
+    "mean": "klw",
+    "basis": "md",
     "weights": "k",
     "covariance": "knn",
     "lengthscale": "k",
@@ -60,8 +62,18 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     mean, scale = state["mean"], state["scale"]
     features = (len(posterior.basis) or mean.size) + 1
     sizes = {"k": fits, "n": labels * width, "d": mean.size}
+    if any(array is None for array in posterior):
+        raise ValueError("it lacks a part")
+    if not len(posterior.basis):
+        posterior = posterior._replace(basis=np.zeros((0, mean.size)))
     check_axes(posterior._asdict() | {"features": mean, "scale": scale}, _AXES, sizes)
     check_covariances(state["posterior"], "covariance")
+    scales = [] if posterior.basis.size == 0 else [posterior.lengthscale]
+    if not all((each > 0.0).all() for each in (scale, *scales)) or (posterior.zero_noise < 0).any():
+        raise ValueError("a scale is not positive")
+    names = state["feature_names"] or []
+    if not all(isinstance(name, str) for name in names) or len(names) not in (0, mean.size):
+        raise ValueError("its features have other names")
     if len(state["labels"]) != labels or width != features:
         raise ValueError("its parts do not fit together")
     ranker.posterior_, ranker.labels_ = posterior, named_array(state["labels"])
@@ -71,8 +83,8 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     ranker.feature_mean_, ranker.feature_scale_ = mean, scale
     features_of: Any = ranker
     features_of.n_features_in_ = mean.size
-    if state["feature_names"] is not None:
-        features_of.feature_names_in_ = np.array(state["feature_names"], object)
+    if names:
+        features_of.feature_names_in_ = np.array(names, object)
     return ranker
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -97,6 +98,7 @@ def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
 def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     """Make a fitted ranker of what `ranker_state` says of one; refuse what does not fit."""
     scales, names = state["scales"], list(state["names"])
+    _check_names(names, kinds=(str, int, float))
     result = _result_from(_RESULTS[state["kind"]], state["result"])
     features = None
     if scales["feature_mean_"] is not None:
@@ -117,8 +119,7 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
         learned = {"clock_": Clock(**state["clock"])}
     for name, value in learned.items():
         setattr(ranker, name, value)
-    if result.shapes["f"] != (len(names),):
-        raise ValueError("names and skills are not as many")
+    _check_whole(ranker, options.get("time"))
     ranker.posterior_ = posterior_of(result, ranker.likelihood)
     ranker.hyperparameters_ = state.get("choice") or _choice_of(state)
     _, *evidence = result.model_args
@@ -131,6 +132,19 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
         ranker._count(data)
     _refuse_what_overflows(ranker)
     return ranker
+
+
+def _check_whole(ranker: Any, time: str | None) -> None:
+    """Refuse names, hyperparameters and options that the posterior is not of."""
+    result = ranker.result_
+    if result.shapes["f"] != (len(ranker.names_),):
+        raise ValueError("names and skills are not as many")
+    for name, value in ranker.params_.items():
+        _check_param(name, value)
+    if ranker.likelihood != result.model_kwargs.get("likelihood", ranker.likelihood):
+        raise ValueError("it was fitted by another likelihood")
+    if (time is None) is ("process" in result.model_kwargs):
+        raise ValueError("its time fits no skills that move")
 
 
 def _choice_of(state: dict[str, Any]) -> str:
@@ -166,10 +180,13 @@ def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
 def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRanker:
     """Make a fitted ranker of what `log_ranker_state` says of one; refuse what does not fit."""
     names = {name: state[name] for name in _NAMES}
+    _check_names(*names.values())
     ranker = kind(items=names["names_"], **state["options"])
     check_count(ranker.num_samples, "num_samples")
     for name, value in {**names, **state["learned"]}.items():
         setattr(ranker, name, value)
+    if not np.isfinite(np.asarray(ranker.num_judged_, float)).all():
+        raise ValueError("a number of judgements is not finite")
     if state["averaged"]:
         result = _result_from(IntegratedEPResult, state["result"])
         params = {name: result.mean[name] for name in result.hyperparameters}
@@ -186,9 +203,30 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
     if state.get("records") is not None:
         ranker.records_ = ItemRecords(**state["records"])
     ranker.posterior_ = posterior_of(result)
-    ranker.judges()  # what does not fit together does not answer
+    ranker.notes()  # what does not fit together does not answer
+    if not np.isfinite([each[2:] for each in ranker.effects()]).all():
+        raise ValueError("an effect is not finite")
     _refuse_what_overflows(ranker)
     return ranker
+
+
+def _check_param(name: str, value: Any) -> None:
+    """Refuse what is no hyperparameter: a positive number, and of a kernel one for each feature."""
+    array = np.asarray(value)
+    ranks = {0, 1} if name == "lengthscale" else {0}
+    if (
+        array.ndim not in ranks
+        or array.dtype.kind not in "iuf"
+        or not ((array > 1e-100) & (array < 1e100)).all()
+    ):
+        raise ValueError(f"its {name} is no hyperparameter")
+
+
+def _check_names(*names: Sequence[Any], kinds: tuple[type, ...] = (str, int)) -> None:
+    if not all(isinstance(each, kinds) for some in names for each in some):
+        raise ValueError("a name is neither text nor a number")
+    if any(len(set(some)) < len(some) for some in names):
+        raise ValueError("a name is there twice")
 
 
 def _refuse_what_overflows(ranker: Any) -> None:
@@ -202,6 +240,8 @@ def _check_fit(fit: ArenaFit, num_categories: int) -> None:
     sizes = {"m": fit.num_items + fit.with_position + fit.with_ties, "n": fit.num_items}
     check_axes(arrays, _FIT_AXES, sizes | {"c": num_categories})
     check_covariances(arrays, "covariance", "category_covariance")
+    for name, scale in fit.scales.items():
+        _check_param(name, scale)
     if not all((arrays[name] >= 0.0).all() for name in _VARIANCES):
         raise ValueError("a judge has a negative variance")
 
@@ -219,6 +259,8 @@ def _result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
 def _result_from(kind: Any, found: dict[str, Any]) -> Any:
     """Undo `_result_tree`; `kind` is the class."""
     found["model"] = _PROGRAMS[found["model"]]
+    for name, value in found.get("params", {}).items():
+        _check_param(name, value)
     size = sum(math.prod(each) for each in found["shapes"].values())
     check_axes(found, _AXES, {"n": size})
     check_covariances(found, "component_covariances")
