@@ -70,26 +70,19 @@ def test_each_pair_is_met_once(n):
     assert np.all(scores[count:] == -np.inf)
 
 
-@pytest.mark.parametrize("n", [7, 8])
-def test_excluded_pairs_are_not_chosen_in_either_order(n):
-    beliefs = make_beliefs(n)
-    best, _ = by_sorting(bald, beliefs, all_pairs(n), n * (n - 1) // 2)
-    out = np.concatenate([best[:5:2], best[1:5:2, ::-1], [[0, 0]]])
-    kept = np.array([pair for pair in best.tolist() if pair not in best[:5].tolist()])
-    np.testing.assert_array_equal(best_pairs(bald, beliefs, 6, exclude=out, chunk=8)[0], kept[:6])
-    chosen = best_pairs(bald, beliefs, 6, candidates=best, exclude=out, chunk=8)[0]
-    np.testing.assert_array_equal(chosen, kept[:6])
-
-
-@pytest.mark.parametrize(("acquisition", "n"), [(pool_entropy, 7), (pool_variance, 8)])
-def test_blocks_of_pairs_have_the_scores_of_single_ones(acquisition, n):
-    beliefs = make_beliefs(n)
-    count = n * (n - 1) // 2
+@pytest.mark.parametrize(
+    ("acquisition", "n"), [(bald, 7), (bald, 8), (pool_entropy, 7), (pool_variance, 8)]
+)
+def test_excluded_pairs_are_not_chosen_in_either_order(acquisition, n):
+    """Pools are scored in blocks of pairs, and have the scores of single pairs."""
+    beliefs, count = make_beliefs(n), n * (n - 1) // 2
     best, scores = by_sorting(acquisition, beliefs, all_pairs(n), count)
     out = np.concatenate([best[:5:2], best[1:5:2, ::-1], [[0, 0]]])
-    pairs, found = best_pairs(acquisition, beliefs, count, exclude=out, chunk=8)
-    np.testing.assert_array_equal(pairs, [*best[5:], *[[0, 0]] * 5])
-    np.testing.assert_allclose(found, [*scores[5:], *[-np.inf] * 5])
+    for candidates in (None, best):
+        options = {"candidates": candidates, "exclude": out, "chunk": 8}
+        pairs, found = best_pairs(acquisition, beliefs, count, **options)
+        np.testing.assert_array_equal(pairs, [*best[5:], *[[0, 0]] * 5])
+        np.testing.assert_allclose(found, [*scores[5:], *[-np.inf] * 5])
 
 
 def test_products_of_small_factors_do_not_underflow():

@@ -1,5 +1,7 @@
 """The online Bayes point against filtering in plain NumPy, quadrature and Monte Carlo."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -26,30 +28,35 @@ def _draw(rng, n, w=W):
 X, Y = _draw(RNG, T)
 
 
-def _side(y):
-    return np.where(y > np.arange(1, K), 1.0, -1.0)
+def _filter(rows, levels, noise, mean, prior, *, forgetting=0.0, diagonal=False, lapse=0.0):
+    """Textbook filtering: one dense rank-one update for each factor, by SciPy's normal.
 
-
-def _filter(rows, levels, noise, forgetting=0.0, *, diagonal=False):
-    """Textbook filtering: one dense rank-one update for each factor, by SciPy's normal."""
-    prior = np.diag(np.repeat([1.0, 4.0], [D, K - 1]))
-    mean, cov = np.zeros(len(prior)), prior.copy()
+    The belief is a mixture of that with an example and that without, which tells nothing.
+    """
+    cov, log_weight = prior, 0.0
     for x, y in zip(rows, levels, strict=True):
-        start, updates = cov.copy(), []
-        for r, side in enumerate(_side(y)):
+        new, less, above = mean, cov, []
+        for r, side in enumerate(np.where(y > np.arange(1, K), 1.0, -1.0)):
             a = np.concatenate([x, -np.eye(K - 1)[r]])
-            v, s = a @ cov @ a + noise**2, cov @ a
-            z = side * (a @ mean) / np.sqrt(v)
+            above.append(stats.norm.cdf(a @ mean / np.sqrt(a @ cov @ a + noise**2)))
+            v, s = a @ less @ a + noise**2, less @ a
+            z = side * (a @ new) / np.sqrt(v)
             ratio = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z))
-            mean = mean + s * side * ratio / np.sqrt(v)
-            updates.append(np.outer(s, s) * ratio * (z + ratio) / v)
-            cov = cov - updates[-1]
-        cov = np.diag(np.diag(start - sum(updates))) if diagonal else cov
+            new = new + s * side * ratio / np.sqrt(v)
+            less = less - np.outer(s, s) * ratio * (z + ratio) / v
+        probs = -np.diff(np.concatenate([[1.0], np.minimum.accumulate(above), [0.0]]))
+        prob = (1.0 - LAPSE) * probs[y - 1] + LAPSE / K
+        found = (1.0 - lapse) * prob + lapse / K
+        told, log_weight = (1.0 - lapse) * prob / found, log_weight + np.log(found)
+        parts = (told, new, less), (1.0 - told, mean, cov)
+        mean = sum(share * m for share, m, _ in parts)
+        cov = sum(share * (c + np.outer(m - mean, m - mean)) for share, m, c in parts)
+        cov = np.diag(np.diag(cov)) if diagonal else cov
         # Each by itself: precision (1 - forgetting) / variance + forgetting / prior variance.
         own = 1.0 / ((1.0 - forgetting) / np.diag(cov) + forgetting / np.diag(prior))
         mean = own * (1.0 - forgetting) * mean / np.diag(cov)
         cov = cov * np.sqrt(np.outer(own, own) / np.outer(np.diag(cov), np.diag(cov)))
-    return mean, cov
+    return mean, cov, log_weight
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,9 @@ def test_filtering_is_the_textbook_update(covariance, forgetting):
         K, noise=0.3, threshold_scale=2.0, covariance=covariance, forgetting=forgetting
     )
     model.partial_fit(X[:40], Y[:40])
-    mean, cov = _filter(X[:40], Y[:40], 0.3, forgetting, diagonal=covariance == "diagonal")
+    prior = np.diag(np.repeat([1.0, 4.0], [D, K - 1]))
+    options = {"forgetting": forgetting, "diagonal": covariance == "diagonal"}
+    mean, cov, _ = _filter(X[:40], Y[:40], 0.3, np.zeros(len(prior)), prior, **options)
     np.testing.assert_allclose(np.append(model.coef_, model.thresholds_), mean, rtol=1e-8)
     expected = cov if covariance == "full" else np.diag(cov)
     np.testing.assert_allclose(model.state_.covariance[0], expected, rtol=1e-7, atol=1e-12)
@@ -129,45 +138,6 @@ def test_the_stream_decides_the_noise_by_what_was_foreseen():
     assert min(losses) > T * np.log(LAPSE / K)
 
 
-@pytest.mark.slow
-def test_forecasts_are_calibrated():
-    rows, levels = _draw(np.random.default_rng(5), 1500)
-    model = OnlineBayesPoint(K, noise=(0.02, 0.2, 2.0))
-    model.partial_fit(rows[:300], levels[:300])
-    probs = model.prequential_proba(rows[300:], levels[300:])
-    hit = np.eye(K)[levels[300:] - 1]
-    for low, high in ((0.02, 0.3), (0.3, 0.6), (0.6, 0.98)):
-        chosen = (probs > low) & (probs <= high)
-        spread = np.sqrt((probs * (1 - probs))[chosen].sum())
-        assert abs((hit - probs)[chosen].sum()) < 3.5 * spread
-
-
-def _robust_filter(rows, levels, noise, unit, lapse):
-    """A component of the default: by mixing the belief with an example and that without."""
-    middle, spread = threshold_prior(K)
-    cov = np.eye(D + K - 1)
-    cov[D:, D:] = unit**2 * spread
-    mean, log_weight = np.append(np.zeros(D), unit * middle), 0.0
-    for x, y in zip(rows, levels, strict=True):
-        new, less, above = mean, cov, []
-        for r, side in enumerate(_side(y)):
-            a = np.concatenate([x, -np.eye(K - 1)[r]])
-            above.append(stats.norm.cdf(a @ mean / np.sqrt(a @ cov @ a + noise**2)))
-            v, s = a @ less @ a + noise**2, less @ a
-            z = side * (a @ new) / np.sqrt(v)
-            ratio = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z))
-            new = new + s * side * ratio / np.sqrt(v)
-            less = less - np.outer(s, s) * ratio * (z + ratio) / v
-        probs = -np.diff(np.concatenate([[1.0], np.minimum.accumulate(above), [0.0]]))
-        prob = (1.0 - LAPSE) * probs[y - 1] + LAPSE / K
-        found = (1.0 - lapse) * prob + lapse / K
-        told, log_weight = (1.0 - lapse) * prob / found, log_weight + np.log(found)
-        parts = (told, new, less), (1.0 - told, mean, cov)
-        mean = sum(share * m for share, m, _ in parts)
-        cov = sum(share * (c + np.outer(m - mean, m - mean)) for share, m, c in parts)
-    return mean, cov, log_weight
-
-
 def test_the_default_mixture_is_that_of_its_components():
     """Noises in units of a score's sd, thresholds in their order, and two that are robust."""
     levels = np.where(RNG.random(30) < 0.2, RNG.integers(1, K + 1, 30), Y[:30])
@@ -177,9 +147,12 @@ def test_the_default_mixture_is_that_of_its_components():
     np.testing.assert_allclose(model.noises_, relative * np.sqrt(D))
     np.testing.assert_array_equal(model.lapses_, [0.0] * 7 + [0.25] * 2)
     first = np.log(relative / (1.0 + relative**2)) - np.log(2.0) * (model.lapses_ > 0)
-    weights = []
+    weights, (middle, spread) = [], threshold_prior(K)
     for g, options in enumerate(zip(model.noises_, units * np.sqrt(D), model.lapses_, strict=True)):
-        mean, cov, log_weight = _robust_filter(X[:30], levels, *options)
+        noise, unit, lapse = options
+        prior, start = np.eye(D + K - 1), np.append(np.zeros(D), unit * middle)
+        prior[D:, D:] = unit**2 * spread
+        mean, cov, log_weight = _filter(X[:30], levels, noise, start, prior, lapse=lapse)
         np.testing.assert_allclose(model.state_.mean[g], mean, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(model.state_.covariance[g], cov, rtol=1e-6, atol=1e-9)
         weights.append(first[g] + log_weight)
@@ -211,7 +184,8 @@ def _slope(probs, levels):
         chosen = scaled[np.arange(len(levels)), levels - 1]
         return (np.logaddexp.reduce(scaled, axis=1) - chosen).mean()
 
-    return minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded").x
+    found: Any = minimize_scalar(loss, bounds=(0.05, 5.0), method="bounded")
+    return found.x
 
 
 def test_the_first_hundred_forecasts_are_calibrated():

@@ -62,23 +62,68 @@ class LiteralPRank:
         return sum((a * s for a, s in zip(self.alpha, self.support, strict=True)), np.zeros(D))
 
 
+class LiteralVotes(LiteralPRank):
+    """All rules of a literal PRank, as they were, of the time in which few examples left."""
+
+    def __init__(self, *options):
+        super().__init__(*options)
+        self.past, self.won, self.left = [], 0, 0
+
+    def rule(self):
+        return self.won, list(self.c), list(self.alpha), list(self.support), self.left
+
+    def vote(self, x):
+        ranks, votes = [], []
+        for won, c, alpha, support, _ in [*self.past, self.rule()]:
+            f = sum(a * self.kernel(s, x) for a, s in zip(alpha, support, strict=True))
+            ranks.append(min(r for r in range(1, K + 1) if r == K or f - c[r - 1] < 0))
+            votes.append(won)
+        return np.average(ranks, weights=votes) if any(votes) else ranks[-1]
+
+    def learn(self, x, y):
+        rule, predicted = self.rule(), super().learn(x, y)
+        if predicted == y:
+            self.won += 1
+            return predicted
+        self.won, self.past = 0, [*self.past, rule]
+        self.left += len(self.support) == len(rule[3])
+        self.past = [rule for rule in self.past if rule[0] and rule[4] >= self.left - self.budget]
+        return predicted
+
+
+def _rbf(a, b):
+    return np.exp(-0.5 * ((a - b) ** 2).sum() / 0.8**2)
+
+
+def _matern(a, b):
+    r = np.sqrt(3.0 * ((a - b) ** 2).sum()) / 0.9
+    return 2.5 * (1 + r) * np.exp(-r)
+
+
 def _shown_to(tau, n=60, members=N, poisson=False):
     seed, seen = jnp.asarray(SEED), jnp.asarray(0)
     return np.asarray(_shown(seed, seen, (n, members), jnp.asarray(tau), poisson))
 
 
-# --- The algorithms ---------------------------------------------------------------------------
-
-
-def test_one_member_is_the_literal_prank():
-    literal = LiteralPRank()
+@pytest.mark.parametrize("budget", [None, 8])
+def test_one_member_is_the_literal_prank(budget):
+    """With explicit features, and as an expansion with a budget."""
+    literal = LiteralPRank(_rbf, budget) if budget else LiteralPRank()
     expected = [literal.learn(x, y) for x, y in zip(X, Y, strict=True)]
-    model = PRank(K)
+    model = PRank(K, kernel=ExpSquared(0.8), budget=budget) if budget else PRank(K)
     np.testing.assert_array_equal(model.prequential(X, Y), expected)
-    np.testing.assert_allclose(model.coef_, literal.w, rtol=1e-12)
     np.testing.assert_array_equal(model.thresholds_, literal.c)
     np.testing.assert_array_equal(model.predict(X), [literal.predict(x) for x in X])
-    np.testing.assert_allclose(model.decision_function(X), X @ literal.w, atol=1e-12)
+    scores = [literal.score(x) for x in X]
+    np.testing.assert_allclose(model.decision_function(X), scores, atol=1e-10)
+    if budget is None:
+        np.testing.assert_allclose(model.coef_, literal.w, rtol=1e-12)
+        return
+    stored = np.array(literal.support)
+    assert len(model.coef_) == len(stored)
+    np.testing.assert_array_equal(
+        model.support_[np.lexsort(model.support_.T)], stored[np.lexsort(stored.T)]
+    )
 
 
 @pytest.mark.parametrize(("sampling", "tau"), [("bernoulli", 0.4), ("poisson", 1.0)])
@@ -115,54 +160,31 @@ def test_ensembles_are_algorithm_2_and_its_variants(sampling: Any, tau: float):
     np.testing.assert_array_equal(bag.predict(X), np.floor(ranks.mean(1) + 0.5))
 
 
-def test_voted_prank_weighs_every_rule_by_its_right_predictions():
-    literal, rules, votes, expected = LiteralPRank(), [], [], []
-    now, won = (literal.w, list(literal.c)), 0
+@pytest.mark.parametrize(("budget", "eta"), [(None, 0.05), (8, 0.2)])
+def test_widrow_hoff_is_its_formula(budget, eta):
+    """With a kernel it keeps its last errors."""
+    product, support, steps, scores = _rbf if budget else np.dot, [], [], []
+
+    def score(x):
+        return sum(a * product(s, x) for a, s in zip(steps, support, strict=True))
+
     for x, y in zip(X, Y, strict=True):
-        all_rules, all_votes = [*rules, now], np.array([*votes, won], float)
-        ranks = [1 + sum(w @ x >= edge for edge in c) for w, c in all_rules]
-        expected.append(all_votes @ ranks / all_votes.sum() if all_votes.any() else ranks[-1])
-        if literal.learn(x, y) == y:
-            won += 1
-            continue
-        if won:
-            rules, votes = [*rules, now], [*votes, won]
-        now, won = (literal.w, list(literal.c)), 0
-    model = VotedPRank(K)
-    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), expected, rtol=1e-12)
-    np.testing.assert_allclose(model.coef_, [w for w, _ in [*rules, now]], atol=1e-12)
-    np.testing.assert_array_equal(model.state_.votes, votes)
-    few = VotedPRank(K, budget=2).partial_fit(X, Y)
-    best = sorted(range(len(votes)), key=lambda i: (-votes[i], i))[:2]
-    np.testing.assert_array_equal(few.state_.votes, [votes[i] for i in sorted(best)])
-
-
-def test_widrow_hoff_is_its_formula():
-    w, scores = np.zeros(D), []
-    for x, y in zip(X, Y, strict=True):
-        scores.append(w @ x)
-        w = w + 0.05 * (y - w @ x) * x
-    model = WidrowHoff(K, 0.05)
-    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), scores, atol=1e-12)
-    np.testing.assert_allclose(model.coef_, w)
-    nearest = np.abs(np.arange(1, K + 1) - (X @ w)[:, None]).argmin(1) + 1
-    np.testing.assert_array_equal(model.predict(X), nearest)
-    np.testing.assert_array_equal(model.thresholds_, [1.5, 2.5, 3.5])
-
-
-def test_widrow_hoff_with_a_kernel_keeps_its_last_errors():
-    support, steps, scores = [], [], []
-    for x, y in zip(X, Y, strict=True):
-        scores.append(sum(a * _rbf(s, x) for a, s in zip(steps, support, strict=True)))
-        if len(support) == 8:
+        scores.append(score(x))
+        if len(support) == budget:
             del support[0], steps[0]
         support.append(x)
-        steps.append(0.2 * (y - scores[-1]))
-    model = WidrowHoff(K, 0.2, kernel=ExpSquared(0.8), budget=8)
-    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), scores, rtol=1e-9)
-    np.testing.assert_allclose(np.sort(model.coef_), np.sort(steps))
-    expected = [sum(a * _rbf(s, x) for a, s in zip(steps, support, strict=True)) for x in X]
-    np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-9)
+        steps.append(eta * (y - scores[-1]))
+    model = WidrowHoff(K, eta)
+    if budget:
+        model = WidrowHoff(K, eta, kernel=ExpSquared(0.8), budget=budget)
+    np.testing.assert_allclose(model.prequential(X, Y, rounded=False), scores, atol=1e-9)
+    expected = np.array([score(x) for x in X])
+    np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-9)
+    coef = np.sort(steps) if budget else np.array(steps) @ np.array(support)
+    np.testing.assert_allclose(np.sort(model.coef_) if budget else model.coef_, coef)
+    nearest = np.abs(np.arange(1, K + 1) - expected[:, None]).argmin(1) + 1
+    np.testing.assert_array_equal(model.predict(X), nearest)
+    np.testing.assert_array_equal(model.thresholds_, [1.5, 2.5, 3.5])
 
 
 def test_members_are_shown_independent_parts_of_the_stream():
@@ -179,8 +201,6 @@ def test_members_are_shown_independent_parts_of_the_stream():
     with pytest.raises(ValueError, match="`sampling` is 'often'; choose 'bernoulli' or 'poisson'"):
         OAPBagging(K).set_params(sampling="often").partial_fit(X, Y)
 
-
-# --- What Crammer and Singer prove ------------------------------------------------------------
 
 streams = st.lists(
     st.tuples(st.tuples(*[st.integers(-3, 3)] * D), st.integers(1, K)), min_size=16, max_size=16
@@ -215,9 +235,6 @@ def test_mistakes_stay_below_the_bound_on_separable_streams(seed):
     assert 0 < mistakes <= (K - 1) * ((rows**2).sum(1).max() + 1) / gamma**2
 
 
-# --- Kernels ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("degree", "sigma", "scale"), [(1, 1.0, 1.0), (2, 1.0, 1.0), (3, 0.7, 2.0)]
 )
@@ -247,73 +264,28 @@ def test_explicit_features_are_chosen_where_they_are_cheaper():
         polynomial_features(X, 0)
 
 
-def _rbf(a, b):
-    return np.exp(-0.5 * ((a - b) ** 2).sum() / 0.8**2)
-
-
-def _matern(a, b):
-    r = np.sqrt(3.0 * ((a - b) ** 2).sum()) / 0.9
-    return 2.5 * (1 + r) * np.exp(-r)
-
-
-def test_kernel_form_is_the_literal_expansion_with_a_budget():
-    literal = LiteralPRank(_rbf, 8)
-    expected = [literal.learn(x, y) for x, y in zip(X, Y, strict=True)]
-    model = PRank(K, kernel=ExpSquared(0.8), budget=8)
-    np.testing.assert_array_equal(model.prequential(X, Y), expected)
-    np.testing.assert_allclose(
-        model.decision_function(X), [literal.score(x) for x in X], atol=1e-10
-    )
-    assert len(model.support_) == len(model.coef_) == len(literal.support)
-    order = np.lexsort(np.array(literal.support).T)
-    np.testing.assert_array_equal(
-        model.support_[np.lexsort(model.support_.T)], np.array(literal.support)[order]
-    )
-
-
-class LiteralVotes(LiteralPRank):
-    """All rules of a literal PRank, as they were, of the time in which few examples left."""
-
-    def __init__(self, *options):
-        super().__init__(*options)
-        self.past, self.won, self.left = [], 0, 0
-
-    def rule(self):
-        return self.won, list(self.c), list(self.alpha), list(self.support), self.left
-
-    def vote(self, x):
-        ranks, votes = [], []
-        for won, c, alpha, support, _ in [*self.past, self.rule()]:
-            f = sum(a * self.kernel(s, x) for a, s in zip(alpha, support, strict=True))
-            ranks.append(min(r for r in range(1, K + 1) if r == K or f - c[r - 1] < 0))
-            votes.append(won)
-        return np.average(ranks, weights=votes) if any(votes) else ranks[-1]
-
-    def learn(self, x, y):
-        rule, predicted = self.rule(), super().learn(x, y)
-        if predicted == y:
-            self.won += 1
-            return predicted
-        self.won, self.past = 0, [*self.past, rule]
-        self.left += len(self.support) == len(rule[3])
-        self.past = [rule for rule in self.past if rule[0] and rule[4] >= self.left - self.budget]
-        return predicted
-
-
-@pytest.mark.parametrize("budget", [pytest.param(60, marks=pytest.mark.slow), 8])
-def test_voted_kernel_form_is_the_literal_one(budget):
+@pytest.mark.parametrize("budget", [None, pytest.param(60, marks=pytest.mark.slow), 8])
+def test_voted_prank_weighs_every_rule_by_its_right_predictions(budget):
     kernel = 2.5 * Matern32(0.9, distance=L2Distance())
-    literal, expected = LiteralVotes(_matern, budget), []
+    literal, expected = LiteralVotes(_matern, budget) if budget else LiteralVotes(), []
     for x, y in zip(X, Y, strict=True):
         expected.append(literal.vote(x))
         literal.learn(x, y)
-    model = VotedPRank(K, kernel=kernel, budget=budget)
+    model = VotedPRank(K, kernel=kernel, budget=budget) if budget else VotedPRank(K)
     np.testing.assert_allclose(model.prequential(X, Y, rounded=False), expected, rtol=1e-12)
     np.testing.assert_allclose(model.decision_function(X), [literal.vote(x) for x in X])
-    np.testing.assert_array_equal(model.state_.votes, [rule[0] for rule in literal.past])
+    votes = [rule[0] for rule in literal.past]
+    np.testing.assert_array_equal(model.state_.votes, votes)
     np.testing.assert_array_equal(
         model.thresholds_, [*(rule[1] for rule in literal.past), literal.c]
     )
+    if budget is None:
+        rules = [np.array(rule[2]) @ np.array(rule[3]) for rule in literal.past]
+        np.testing.assert_allclose(model.coef_, [*rules, literal.w], atol=1e-12)
+        few = VotedPRank(K, budget=2).partial_fit(X, Y)
+        best = sorted(range(len(votes)), key=lambda i: (-votes[i], i))[:2]
+        np.testing.assert_array_equal(few.state_.votes, [votes[i] for i in sorted(best)])
+        return
     assert model.coef_.shape == (len(literal.past) + 1, len(model.support_))
     assert len(literal.support) <= len(model.support_) <= 2 * budget
     scores = model.coef_ @ np.asarray(kernel(jnp.asarray(model.support_), jnp.asarray(X[:1])))
