@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bayesrank import PairwiseRanker
-from bayesrank.cli import quick_crosscheck
-from bayesrank.cli.quick_crosscheck import Crosschecked, crosschecked, heaviest, with_distinct_rows
 from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
+from bayesrank.diagnostics import quick
+from bayesrank.diagnostics.quick import Crosschecked, crosschecked, heaviest, with_distinct_rows
 from bayesrank.infer.white.program import white_posterior
 from bayesrank.infer.white.trust import Trust
 from bayesrank.ranking import summarize
@@ -67,8 +67,8 @@ def test_the_heaviest_component_is_one_of_the_mixture(data):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["quick", "full"])
 def test_nuts_has_its_time_or_runs_to_its_end(fitted, monkeypatch, how):
-    monkeypatch.setattr(quick_crosscheck, "BUDGET", 0.0)
-    monkeypatch.setattr(quick_crosscheck, "NUTS", {"num_warmup": 50, "num_samples": 50})
+    monkeypatch.setattr(quick, "BUDGET", 0.0)
+    monkeypatch.setattr(quick, "NUTS", {"num_warmup": 50, "num_samples": 50})
     shares = []
     found = crosschecked(fitted.result, how, 0, shares.append)
     assert found.ran_out == (how == "quick") == (found.check is None) and found.trust is not None

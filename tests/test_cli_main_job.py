@@ -129,8 +129,8 @@ def test_the_whole_job_as_a_process(files, tmp_path):
     folder, strength = files
     out = tmp_path / "results"
     code = (
-        "import sys; from bayesrank.cli import quick_crosscheck, main; "
-        "quick_crosscheck.NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
+        "import sys; from bayesrank.cli import main; from bayesrank.diagnostics import quick; "
+        "quick.NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
         "main(sys.argv[1:])"
     )
     args = ["rank", "games.csv", "--items", "items.csv", "--out", str(out), "--crosscheck", "full"]

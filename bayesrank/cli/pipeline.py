@@ -45,7 +45,7 @@ class Settings(NamedTuple):
     out: Path  #: folder of the results
     rows: int  #: rows of the printed table, 0 for all
     seed: int
-    crosscheck: str  #: "quick", "full" or "none", see `bayesrank.cli.quick_crosscheck`
+    crosscheck: str  #: "quick", "full" or "none", see `bayesrank.diagnostics.quick`
     quiet: bool  #: no progress
     elo: bool = False  #: show skills on the scale of chess
     hyperparameters: str | Mapping[str, list[float] | float] = "integrate"
@@ -161,8 +161,8 @@ def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
 
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
     """Cross-check, answer the other questions of trust, and draw."""
-    from bayesrank.cli.quick_crosscheck import crosschecked
     from bayesrank.cli.trust import trust_checks
+    from bayesrank.diagnostics.quick import crosschecked
 
     ranker, check = ranking.ranker, None
     result: Any = ranker.result

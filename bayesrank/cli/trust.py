@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli.quick_crosscheck import BUDGET, Crosschecked
 from bayesrank.cli.words import Params, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import Transitivity
+    from bayesrank.diagnostics.quick import Crosschecked
 
 Reply = Literal["yes", "NO", "unknown"]
 
@@ -35,7 +35,7 @@ def trust_checks(
     summary: RankSummary,
     skills: np.ndarray,
     params: Params,
-    found: Crosschecked | str,
+    found: "Crosschecked | str",
 ) -> tuple[Check, ...]:
     """Return the answers to all questions."""
     return (
@@ -76,7 +76,7 @@ def _connected(data: ComparisonData, summary: RankSummary) -> Check:
     return Check(question, "NO", sentence)
 
 
-def _right(found: Crosschecked | str) -> Check:
+def _right(found: "Crosschecked | str") -> Check:
     question = "Does the fast fit (EP) agree with simulation (NUTS)?"
     if isinstance(found, str):
         return Check(question, "unknown", found)
@@ -86,6 +86,8 @@ def _right(found: Crosschecked | str) -> Check:
         if "ep" in found.check.runs and found.check.params:
             sentence += " NUTS held the scales of the model at the values that count most."
         return Check(question, _OUTCOMES.get(verdict.status, "unknown"), sentence)
+    from bayesrank.diagnostics.quick import BUDGET
+
     late = f"NUTS would take more than {BUDGET:g} s, and was given up (--crosscheck full runs it)."
     if found.trust is None:
         return Check(question, "unknown", late)

@@ -4,21 +4,18 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from bayesrank.datasets import ComparisonData
 from bayesrank.datasets.outcomes import TIE, WIN
-
-if TYPE_CHECKING:
-    from bayesrank.diagnostics import CrossCheck
-    from bayesrank.infer import EPResult, IntegratedEPResult
-    from bayesrank.infer.spi import Trust
-
-    Result = EPResult | IntegratedEPResult
-
-CHOICES = ("quick", "full", "none")
+from bayesrank.diagnostics.crosscheck import crosscheck
+from bayesrank.diagnostics.crosscheck_result import CrossCheck
+from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.infer.spi import Trust
+from bayesrank.models import preference_gp, thurstone
 
 BUDGET = 20.0  # seconds
 NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
@@ -28,21 +25,11 @@ _TOLD = 0.2  # share of the work after which the rest can be told
 
 
 class Crosschecked(NamedTuple):
-    """What the cross-check found.
+    """What the cross-check found; None for what was not possible, or not done in time."""
 
-    Attributes
-    ----------
-    trust
-        By importance sampling; None where that was not possible.
-    check
-        Against NUTS; None where that was not possible or not done in time.
-    ran_out
-        Whether NUTS was given up for lack of time.
-    """
-
-    trust: "Trust | None"
-    check: "CrossCheck | None"
-    ran_out: bool
+    trust: Trust | None  # by importance sampling
+    check: CrossCheck | None  # against NUTS
+    ran_out: bool  # whether NUTS was given up for lack of time
 
 
 class _OutOfTime(Exception):  # noqa: N818
@@ -50,7 +37,7 @@ class _OutOfTime(Exception):  # noqa: N818
 
 
 def crosschecked(
-    result: "Result", how: str, seed: int, progress: Callable[[float], None]
+    result: EPResult | IntegratedEPResult, how: str, seed: int, progress: Callable[[float], None]
 ) -> Crosschecked:
     """Check a result by importance sampling and NUTS."""
     started = time.monotonic()
@@ -79,13 +66,12 @@ def crosschecked(
 
 
 def _against_nuts(
-    result: "Result", full: bool, seed: int, progress: Callable[[str, float], None]
-) -> "CrossCheck":
+    result: EPResult | IntegratedEPResult,
+    full: bool,
+    seed: int,
+    progress: Callable[[str, float], None],
+) -> CrossCheck:
     """Compare EP with NUTS; unless in full, a mixture at the scales that count most."""
-    import jax
-
-    from bayesrank.diagnostics import crosscheck
-
     return crosscheck(
         heaviest(result) if result.hyperparameters and not full else result,
         engines=("ep", "nuts"),
@@ -97,12 +83,8 @@ def _against_nuts(
     )
 
 
-def heaviest(result: Any) -> "EPResult":
+def heaviest(result: Any) -> EPResult:
     """The component of a mixture that counts most, as what EP returns there."""
-    import jax
-
-    from bayesrank.infer import EPResult
-
     component = max(result.components(), key=lambda each: each.weight)
     return EPResult(
         shapes=result.shapes,
@@ -125,10 +107,8 @@ def heaviest(result: Any) -> "EPResult":
     )
 
 
-def with_distinct_rows(result: "Result") -> "Result":
+def with_distinct_rows(result: EPResult | IntegratedEPResult) -> EPResult | IntegratedEPResult:
     """The same posterior, of a program that gets equal comparisons as one with a weight."""
-    from bayesrank.models import preference_gp, thurstone
-
     if result.model not in (preference_gp, thurstone):
         return result
     items, pairs = result.model_args
