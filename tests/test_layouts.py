@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from layout_answers import said
@@ -100,3 +101,36 @@ def test_large_files_are_read_as_small_ones(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("c,1e3,+1", "c,1e3", 1))
     with pytest.raises(DataError, match="row 30: 2 cells where the header has 3"):
         read_comparisons(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["16.08.2024", "1.2.2024"], ["2024-08-16", "2024-02-01"]),
+        (["08/16/2024", "01/02/2024"], ["2024-08-16", "2024-01-02"]),
+        (["2022.12.30", "2022/1/5"], ["2022-12-30", "2022-01-05"]),
+        (["Jan 5, 2023", "5 January 2023", "May 2023"], ["2023-01-05", "2023-01-05", "2023-05-01"]),
+        (["2023-05", "2023-06"], ["2023-05-01", "2023-06-01"]),
+        (
+            ["2024-05-31T18:00:00Z", "2024-05-31 18:00+02:00"],
+            ["2024-05-31T18:00", "2024-05-31T16:00"],
+        ),
+        (["20230102", "20221231"], ["2023-01-02", "2022-12-31"]),
+        (["2022.12", "2023.5"], None),
+        (["2024-05-31", "2024-06-31"], "'2024-06-31' is no date"),
+        (["2024-05-31T18:00Z", "2024-05-31T18:00"], "some times have a zone"),
+        (["16/08/2024", "08/16/2024"], "may have the day first or the month"),
+    ],
+)
+def test_times(cells, found):
+    table = pd.DataFrame({"winner": "a", "loser": "b", "t": cells})
+    if isinstance(found, str):
+        with pytest.raises(DataError, match=found):
+            read_comparisons(table, time="t")
+        return
+    times = read_comparisons(table, time="t").times
+    assert times is not None
+    expected = (
+        [float(cell) for cell in cells] if found is None else np.array(found, "datetime64[us]")
+    )
+    np.testing.assert_array_equal(times, expected)
