@@ -128,6 +128,29 @@ def test_what_cannot_be_integrated_is_refused(engine, least):
 # ---------------------------------------------------------------- weighted points
 
 
+def two_modes(y):
+    """A level that is a square: there are two modes, of unequal weight."""
+    root = numpyro.sample("root", dist.LogNormal(0.3, 1.0))
+    f = numpyro.sample("f", dist.Normal(jnp.log(root) ** 2, 0.5))
+    numpyro.sample("y", dist.Normal(f, 0.5), obs=y)
+
+
+@pytest.mark.slow
+def test_modes_that_compete_have_points_of_their_own():
+    result = IntegratedEP(two_modes).run(KEY, 2.5, num_restarts=4)
+    root = np.linspace(-12.0, 12.0, 40_001)
+    weight = stats.norm.pdf(root, 0.3, 1.0) * stats.norm.pdf(2.5, root**2, np.sqrt(0.5))
+    evidence = weight.sum() * (root[1] - root[0])
+    weight /= weight.sum()
+    assert result.log_evidence == pytest.approx(np.log(evidence), abs=0.05)
+    assert result.mean["f"] == pytest.approx(weight @ (0.5 * (root**2 + 2.5)), abs=0.05)
+    (share, values), *_ = result.other_modes
+    assert share == pytest.approx(weight[root < 0].sum(), abs=0.03)
+    peak = root[root < 0][np.argmax(weight[root < 0])]
+    assert np.log(values["root"]) == pytest.approx(peak, abs=0.05)
+    assert "another mode has" in repr(result)
+
+
 @pytest.mark.slow
 def test_moments_are_those_of_the_components():
     result = IntegratedEP(regression).run(KEY, Y, num_samples=10)

@@ -62,8 +62,11 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`,
         as the priors suppose.
-    num_restarts : int, default 0
-        Number of further starts of the search for hyperparameters, from random points.
+    num_restarts : int, default 3
+        Number of further starts of the search for hyperparameters, from random points: of few items
+        a rough function and a small smooth one may both explain the levels. Modes that compete have
+        points of their own in an average over hyperparameters, and ``result_.other_modes`` tells
+        their weights.
     random_state : int, RandomState instance or None, default 0
         Seed of these starts.
 
@@ -117,7 +120,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         levels: Sequence[Any] | None = None,
         hyperparameters: ScaleChoice = "integrate",
         standardize: bool = True,
-        num_restarts: int = 0,
+        num_restarts: int = 3,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.ard = ard

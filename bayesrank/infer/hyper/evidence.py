@@ -23,6 +23,9 @@ from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparam
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.running import ConvergenceWarning, LearnedParams, warn_of
 
+# Modes this much lower than the best, in nats, compete with it; a valley between two is so deep,
+# and ends that are nearer than this on the unconstrained scale are one.
+_COMPETES, _VALLEY, _NEAR = 4.0, 0.1, 0.3
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
@@ -91,6 +94,8 @@ class Mode(NamedTuple):
         What was found there; the objective is the log density of the point.
     num_evaluations
         Number of times the evidence was computed.
+    others
+        Other modes that compete with it, best first.
     """
 
     free: Hyperparameters
@@ -98,6 +103,7 @@ class Mode(NamedTuple):
     evaluation: EvidenceEvaluation
     gradient: np.ndarray
     num_evaluations: int
+    others: tuple[Mode, ...] = ()
 
 
 class _SearchEnd(NamedTuple):
@@ -219,9 +225,12 @@ def find_mode(
         engine, program, called, dict(params), {}, callback, tol=tol, jacobian=jacobian
     )
     starts = search.starting_points(num_restarts, rng_key)
-    end = search.best([search.climb(start, _STEPS, _TOLERANCE) for start in starts])
-    point = np.asarray(end.outcome.x)
-    return Mode(search.free, point, end.evaluation, end.gradient, search.count)
+    ends = [search.climb(start, _STEPS, _TOLERANCE) for start in starts]
+    first, *others = (
+        Mode(search.free, np.asarray(end.outcome.x), end.evaluation, end.gradient, search.count)
+        for end in search.apart(ends)
+    )
+    return first._replace(others=tuple(others), num_evaluations=search.count)
 
 
 class _Search:
@@ -337,6 +346,26 @@ class _Search:
     def best(self, ends: list[_SearchEnd]) -> _SearchEnd:
         """The best of several ends."""
         return max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
+
+    def apart(self, ends: list[_SearchEnd]) -> list[_SearchEnd]:
+        """The best end, and those that compete with it, a valley apart from all before them."""
+        best = self.best(ends)
+        found = [best]
+        for end in sorted(ends, key=lambda e: -float(e.evaluation.objective)):
+            least = float(best.evaluation.objective) - _COMPETES
+            if not end.evaluation.usable or float(end.evaluation.objective) < least:
+                continue
+            if end is not best and all(self._valley_between(end, other) for other in found):
+                found.append(end)
+        return found
+
+    def _valley_between(self, lower: _SearchEnd, other: _SearchEnd) -> bool:
+        """Whether the objective halfway is below that of the lower end."""
+        if np.linalg.norm(lower.outcome.x - other.outcome.x) < _NEAR:
+            return False
+        middle, _ = self.evaluate(0.5 * (lower.outcome.x + other.outcome.x))
+        level = float(lower.evaluation.objective) - _VALLEY
+        return bool(middle.usable) and float(middle.objective) < level
 
     def report(self, ends: list[_SearchEnd]) -> EvidenceMaximum:
         """What was found at the best of several ends."""

@@ -216,12 +216,13 @@ class IntegratedEP:
             draws=moments.by_site(draws[None]),
             log_proposals=logs[None],
             effective_points=weighted.effective,
-            mode={k: np.asarray(v) for k, v in free.values(survey.mode.flat).items()},
+            mode=survey.named,
             weights=weights,
             points=points,
             component_means=means,
             component_covariances=covariances,
             num_evaluations=survey.count,
+            other_modes=survey.shares(weighted),
         )
 
 
@@ -244,6 +245,7 @@ class _Survey:
         self.eliminated: tuple[str, ...] = ()
         self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
         self.solved = [(np.zeros(self.size), mode.evaluation.sites)]
+        self.others = [_Survey(other, fixed, args, kwargs) for other in mode.others]
 
     def _gradient(self, flat: np.ndarray) -> np.ndarray:
         start = self.mode.evaluation.sites
@@ -290,7 +292,7 @@ class _Survey:
         self, seed: int, num_points: int | None
     ) -> tuple[Weighted, list[ConditionalPosterior]]:
         """Weigh points, until there are enough that count."""
-        proposal = self.proposal()
+        proposals = [survey.proposal() for survey in (self, *self.others)]
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
         count = self.round = 2 ** int(np.ceil(np.log2(wanted)))
         latents = sum(int(np.prod(shape)) for shape in self.shapes.values())
@@ -300,17 +302,35 @@ class _Survey:
             "use maximize_evidence and EP, which keep one",
         )
         batches, components, heights = [], [], []
+        rounds = 0
         while True:
-            points = proposal.points(count, seed + len(batches))
-            batches.append((proposal, points))
-            for component in map(self._solve, points):
-                usable = bool(component.evaluation.usable)
-                heights.append(float(component.evaluation.objective) if usable else -np.inf)
-                components.append(component)
+            for proposal in proposals:
+                points = proposal.points(count, seed + len(batches))
+                batches.append((proposal, points))
+                for component in map(self._solve, points):
+                    usable = bool(component.evaluation.usable)
+                    heights.append(float(component.evaluation.objective) if usable else -np.inf)
+                    components.append(component)
             weighted = weigh(batches, np.array(heights))
-            if self.enough(weighted) or len(batches) == _MOST_ROUNDS:
+            rounds += 1
+            if self.enough(weighted) or rounds == _MOST_ROUNDS:
                 return weighted, components
-            proposal = weighted.refitted(proposal).widened(_COUNTING)
+            proposals = [weighted.refitted(proposals[0]).widened(_COUNTING)]
+
+    def shares(self, weighted: Weighted) -> tuple[tuple[float, dict[str, np.ndarray]], ...]:
+        """What the points nearest to each other mode weigh, and its hyperparameters."""
+        surveys = (self, *self.others)
+        apart = [np.linalg.solve(s.root, (weighted.points - s.mode.flat).T) for s in surveys]
+        nearest = np.argmin([np.sum(part**2, axis=0) for part in apart], axis=0)
+        return tuple(
+            (float(weighted.weights[nearest == k].sum()), s.named)
+            for k, s in enumerate(self.others, 1)
+        )
+
+    @property
+    def named(self) -> dict[str, np.ndarray]:
+        """Hyperparameters of the mode by name."""
+        return {k: np.asarray(v) for k, v in self.free.values(self.mode.flat).items()}
 
 
 def _moments_of(

@@ -197,6 +197,9 @@ class IntegratedEPResult(MixtureResult):
         EP's posterior of all latents there, shapes (K, n) and (K, n, n).
     num_evaluations
         Number of values of the hyperparameters at which EP was run, the search included.
+    other_modes
+        Modes that compete with `mode`, found from `num_restarts`: the share of the weights near
+        each, and its hyperparameters. They have points of their own.
 
     Notes
     -----
@@ -211,6 +214,15 @@ class IntegratedEPResult(MixtureResult):
     component_means: np.ndarray
     component_covariances: np.ndarray
     num_evaluations: int
+    other_modes: tuple[tuple[float, dict[str, np.ndarray]], ...] = ()
+
+    def __repr__(self) -> str:
+        """Show what became of each site, and which modes compete."""
+        lines = [super().__repr__()]
+        for share, values in self.other_modes:
+            at = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+            lines.append(f"another mode has {share:.0%} of the weight: {at}")
+        return "\n".join(lines)
 
     @property
     def weighted_points(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
