@@ -14,6 +14,7 @@ be the best of all pairs, most of which were never scored.
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -54,7 +55,8 @@ class FactoredBeliefs(NamedTuple):
     noise: ArrayLike = 1.0
 
 
-class BestPair(NamedTuple):
+@dataclass(frozen=True)
+class BestPair:
     """A question, and whether there is none better.
 
     Attributes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 __all__ = ["Progress", "StoppingRule", "check_rule", "top_settled"]
 
 
-class Progress(NamedTuple):
+@dataclass(frozen=True)
+class Progress:
     """How far a loop has come.
 
     Attributes

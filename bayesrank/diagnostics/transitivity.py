@@ -16,7 +16,8 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +31,8 @@ _FEWEST = 10
 _LEVEL = 0.05
 
 
-class Transitivity(NamedTuple):
+@dataclass(frozen=True)
+class Transitivity:
     """Circles that were observed, and those that the model expects.
 
     Attributes
