@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from scipy import special, stats
 from bayesrank.distributions import (
     BradleyTerry,
     BradleyTerryTies,
+    OrderedLogit,
     OrderedProbit,
     Thurstone,
     ThurstoneTies,
@@ -79,14 +81,15 @@ def _bradley_terry_ties(margin, tie_width, scale=1.0):
     return _with_ties(stats.logistic, margin, tie_width, scale)
 
 
-def _ordered_probit(loc, cutpoints, noise=1.0):
+def _ordered(law, loc, cutpoints, noise=1.0):
     edges = (np.asarray(cutpoints) - np.asarray(loc)[..., None]) / np.asarray(noise)[..., None]
-    below = stats.norm.cdf(edges)
+    below = law.cdf(edges)
     ends = np.zeros_like(below[..., :1]), np.ones_like(below[..., :1])
     return np.diff(np.concatenate([ends[0], below, ends[1]], -1), axis=-1)
 
 
-CLASSES = [Thurstone, BradleyTerry, ThurstoneTies, BradleyTerryTies, OrderedProbit]
+_ordered_probit, _ordered_logit = partial(_ordered, stats.norm), partial(_ordered, stats.logistic)
+CLASSES = [Thurstone, BradleyTerry, ThurstoneTies, BradleyTerryTies, OrderedProbit, OrderedLogit]
 COLUMN = np.array([[0.5], [1.5]])
 CASES = [
     Case(Thurstone, {"margin": 0.7}, _thurstone),
@@ -101,6 +104,7 @@ CASES = [
     ),
     Case(OrderedProbit, {"loc": 0.2, "cutpoints": CUTPOINTS[:1]}, _ordered_probit),
     Case(OrderedProbit, {"loc": MARGIN, "cutpoints": CUTPOINTS, "noise": COLUMN}, _ordered_probit),
+    Case(OrderedLogit, {"loc": MARGIN, "cutpoints": CUTPOINTS, "noise": COLUMN}, _ordered_logit),
     Case(
         OrderedProbit,
         {"loc": MARGIN, "cutpoints": CUTPOINTS + np.arange(5.0)[:, None]},
@@ -174,6 +178,8 @@ def test_samples_pass_a_chi_square_test(case):
     statistic = ((counts - expected) ** 2 / np.where(common, expected, np.inf)).sum(-1)
     assert np.all(statistic < stats.chi2.isf(1e-4, probs.shape[-1]))
     assert np.all(counts[~common] < 25)
+    with pytest.raises(ValueError, match="`key` is None"):
+        case.make().sample(None)
 
 
 @every_class
@@ -254,18 +260,14 @@ def test_far_tails_are_finite_and_right(standard, noise):
 
 
 @every_case
-def test_probabilities_add_up_to_one_in_the_tails(case):
+def test_probabilities_add_up_to_one_in_the_tails_and_swapping_items_mirrors_outcomes(case):
     for shift in (-1e3, -40.0, 40.0, 1e3):
         moved = np.asarray(case.params[case.cls.predictor]) + shift
         d = case.make(**{case.cls.predictor: moved})
         total = np.asarray(special.logsumexp(_log_probs(d), axis=-1))
         np.testing.assert_allclose(total, 0.0, atol=1e-13)
-
-
-@every_case
-def test_swapping_the_items_mirrors_the_outcomes(case):
     moved = {case.cls.predictor: -np.asarray(case.params[case.cls.predictor])}
-    if case.cls is OrderedProbit:
+    if "cutpoints" in case.params:
         moved["cutpoints"] = -case.params["cutpoints"][..., ::-1]
     mirrored = _log_probs(case.make(**moved))[..., ::-1]
     np.testing.assert_allclose(mirrored, _log_probs(case.make()), rtol=1e-13)
@@ -345,12 +347,6 @@ def test_invalid_parameters_are_named(make, parameter):
 def test_cutpoints_without_an_edge_are_refused(cutpoints):
     with pytest.raises(ValueError, match="`cutpoints` has shape .* at least one edge"):
         OrderedProbit(0.0, cutpoints)
-
-
-@every_class
-def test_sampling_without_a_key_is_refused(case):
-    with pytest.raises(ValueError, match="`key` is None"):
-        case.make().sample(None)
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=str)

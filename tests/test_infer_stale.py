@@ -229,6 +229,11 @@ def random_program(rng: np.random.Generator) -> Any:
     return program, data, read == 1
 
 
+def evidence_and_mean(engine: EP, *args: Any) -> Any:
+    evidence, state = engine.evidence_and_state({}, *args)
+    return evidence, engine.read({}, *args).mean + state.posterior.mean
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayesrank.infer.AccuracyWarning")
 @pytest.mark.parametrize("seed", range(30))
@@ -241,11 +246,10 @@ def test_random_programs_answer_to_changed_data(seed):
     with compilations() as compiled:
         found = answer(engine.run(KEY, *changed))
     assert has_numbers or not compiled  # a number of NumPy's stands in the equations
-    pure, state = engine.evidence_and_state({}, *changed)
+    # Under a user's own transformation, nothing that was compiled before is used.
+    pure, mean = jax.jit(functools.partial(evidence_and_mean, EP(program)))(*changed)
     assert_allclose(found[-1], pure, atol=1e-6)
-    jax.clear_caches()
-    fresh = EP(lambda *args: program(*args), damping=0.999).run(KEY, *changed)
-    assert_allclose(found, answer(fresh), atol=1e-3)
+    assert_allclose(found[:-1], mean[: found.size - 1], atol=1e-5)
 
 
 # ---------------------------------------------------------------- solvers
