@@ -49,7 +49,10 @@ _RANK = re.compile(
     r"(?:rank |place |choice |#)?(\d{1,4})(?:\.0|st|nd|rd|th)?(?: choice| place)?\.?", re.ASCII
 )
 _TAIL = re.compile(r".*(?: - |\[)([^\[\]]+?)\]?")  # of a survey: its question, then the item
-_MEMBER = re.compile(r"(?:item|option|alt|alternative|object|statement|attribute)(?:\d+|[a-z])")
+_MEMBER = re.compile(
+    r"(?:item|option|alt|alternative|object|statement|attribute|model|player|team|system)"
+    r"(?:\d+|[a-z])"
+)
 _WORD = "rank|choice|pref|preference|place|position|vote|pick"
 _PLACE_OF = re.compile(rf"({_WORD})?(\d{{1,4}})(?:st|nd|rd|th)?({_WORD})?", re.ASCII)
 _BESIDE = re.compile(
