@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_count
-from bayesrank.active import Beliefs, FactoredBeliefs, bald, best_batch, best_pair_batch, best_pairs
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_and_scale
@@ -199,6 +198,15 @@ class SkillRanker(EPEstimator):
 
     def _questions(self, n: int, candidates: ArrayLike | None) -> NDArray[np.intp]:
         """Pairs whose comparison would tell most, shape (n, 2), or fewer rows."""
+        from bayesrank.active import (  # a ranking does not wait for it
+            Beliefs,
+            FactoredBeliefs,
+            bald,
+            best_batch,
+            best_pair_batch,
+            best_pairs,
+        )
+
         result: Any = self.result
         mean = result.mean["f"]
         noise = float(result.params.get("noise", result.mean.get("noise", 1.0)))
