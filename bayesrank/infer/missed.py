@@ -59,19 +59,10 @@ class QuadratureMoments:
 
 
 class Faults(NamedTuple):
-    """What is wrong with the moments of tilted distributions.
+    """What is wrong with the moments of tilted distributions."""
 
-    Attributes
-    ----------
-    missed
-        From 0 to 1: the mass that the grid sees beyond the integral, as a share of all it sees.
-    error
-        By how much the mean or the standard deviation is wrong, whichever is more, in standard
-        deviations; 0 where neither is by more than .03, as far as the grid can tell.
-    """
-
-    missed: Array
-    error: Array
+    missed: Array  # mass that the grid sees beyond the integral, as a share
+    error: Array  # of mean or sd, in sds; 0 where below .03
 
 
 def faults_of(

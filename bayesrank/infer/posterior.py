@@ -177,22 +177,12 @@ class _LargePosterior:
 
 
 class SparseSites(NamedTuple):
-    """Sites of short rows, and the prior that they multiply.
+    """Sites of short rows, and the prior that they multiply."""
 
-    Attributes
-    ----------
-    parts
-        Values and columns of the rows of each block of sites.
-    variances
-        Of the prior, shape (n,).
-    tau, nu
-        Of the sites, shape (G,).
-    """
-
-    parts: tuple[tuple[NDArray[Any], NDArray[Any]], ...]
-    variances: Numbers
-    tau: Numbers
-    nu: Numbers
+    parts: tuple[tuple[NDArray[Any], NDArray[Any]], ...]  # values and columns of each block
+    variances: Numbers  # of the prior, shape (n,)
+    tau: Numbers  # (G,)
+    nu: Numbers  # (G,)
 
     def rows(self) -> ShortRows:
         """Rows of all sites."""

@@ -59,21 +59,14 @@ class GaussianMoments:
 
     @property
     def joint_covariance(self) -> np.ndarray:
-        """Covariances of all latents, shape (n, n); where they are not kept, up to 5,000 latents.
-
-        Raises
-        ------
-        TooLargeError
-            If there are more.
-        """
+        """Covariances of all latents, shape (n, n); a `TooLargeError` if too many are not kept."""
         return self.posterior.covariance()
 
     @cached_property
     def approximation(self) -> Approximation:
         """How the posterior is kept, and what that costs in accuracy.
 
-        Without covariances it is judged on 16 pairs that have met and 16 that never have, each by
-        a solution of its own: some seconds.
+        Without covariances it is judged on 32 pairs, each solved by itself: some seconds.
         """
         return self.posterior.approximation()
 

@@ -46,47 +46,21 @@ _NEAR = 0.02
 
 
 class Block(NamedTuple):
-    """Factors of one kind.
+    """Factors of one kind."""
 
-    Attributes
-    ----------
-    rows
-        Their rows ``a_k``.
-    offset
-        What is added to a margin ``a_k' x`` to make the predictor that the factor sees, shape (G,).
-    moments
-        ``moments(mean, variance) -> TiltedMoments`` of the factors, raised to ``power``, at
-        cavities of the predictor.
-    gaussian
-        Whether the factors are Gaussian: then their sites are the same at any cavity, and it does
-        not matter that one is lost to rounding.
-    """
-
-    rows: Rows
-    offset: Array
-    moments: Callable[[Array, Array], TiltedMoments]
-    gaussian: bool = False
+    rows: Rows  # ``a_k``
+    offset: Array  # added to margins ``a_k' x`` to make predictors, shape (G,)
+    moments: Callable[[Array, Array], TiltedMoments]  # at cavities (G,), of factors to `power`
+    gaussian: bool = False  # their sites are the same at any cavity, which may be lost to rounding
 
 
 class Problem(NamedTuple):
-    """A Gaussian and the factors that multiply it.
+    """A Gaussian and the factors that multiply it."""
 
-    Attributes
-    ----------
-    prior
-        The Gaussian ``N(0, K)``.
-    blocks
-        The factors.
-    log_constant
-        Log of everything in the density that is neither in the Gaussian nor in the factors.
-    power
-        Power of EP; 1 is EP.
-    """
-
-    prior: Prior
+    prior: Prior  # ``N(0, K)``
     blocks: tuple[Block, ...]
-    log_constant: Array | float = 0.0
-    power: float = 1.0
+    log_constant: Array | float = 0.0  # of all that is in neither
+    power: float = 1.0  # of EP; 1 is EP
 
 
 # Site precisions and precision-means, one array for each block.
@@ -113,38 +87,17 @@ class Proposed(NamedTuple):
 
 
 class EPState(NamedTuple):
-    """What one sweep hands to the next.
+    """What one sweep hands to the next."""
 
-    Attributes
-    ----------
-    tau, nu
-        Site precisions and precision-means of margins, one array (G,) for each block.
-    posterior
-        The Gaussian that these sites and the prior make.
-    damping
-        Share of the proposed change that the next sweep takes.
-    delta
-        Largest change of a margin in the last sweep, undamped: of its mean in posterior standard
-        deviations, or of its log variance.
-    sweep
-        Number of sweeps made.
-    skipped
-        Sites skipped in the last sweep, because their cavity or matched variance was not positive.
-    skipped_total
-        The same, summed over sweeps.
-    tilted
-        What the last sweep integrated, for each block.
-    """
-
-    tau: tuple[Array, ...]
-    nu: tuple[Array, ...]
-    posterior: Any
-    damping: Array
-    delta: Array
-    sweep: Array
-    skipped: Array
-    skipped_total: Array
-    tilted: tuple[Tilted, ...]
+    tau: tuple[Array, ...]  # site precisions of margins, (G,) for each block
+    nu: tuple[Array, ...]  # site precision-means
+    posterior: Any  # of the prior and these sites
+    damping: Array  # share of the proposed change that the next sweep takes
+    delta: Array  # largest change of a margin, undamped: of means in sds, of log variances
+    sweep: Array  # number of sweeps made
+    skipped: Array  # sites without proper cavity or matched variance in the last sweep
+    skipped_total: Array  # the same, summed over sweeps
+    tilted: tuple[Tilted, ...]  # what the last sweep integrated, for each block
 
 
 def cavity(

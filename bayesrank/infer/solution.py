@@ -24,40 +24,22 @@ MOST_MISSED = 0.01
 
 
 class Solution(NamedTuple):
-    """What compiled code returns.
+    """What compiled code returns."""
 
-    Attributes
-    ----------
-    tau, nu, delta, sweep, skipped, skipped_total
-        Of the last state of EP; its posterior, as large as the covariance, is left out.
-    mean, covariance
-        Of all latents, leaves included, laid end to end; behind them the means of tables.
-    log_evidence
-        EP's log evidence.
-    faults
-        For each block the largest faults of a factor's quadrature.
-    hyperparameters
-        The values used.
-    checks, ends
-        See the attributes of `Program` of the same names.
-    large
-        What a posterior without joint covariance is made of; else None, and `covariance` is not.
-    """
-
-    tau: tuple[Array, ...]
+    tau: tuple[Array, ...]  # as the next five, of the last state of EP
     nu: tuple[Array, ...]
     delta: Array
     sweep: Array
     skipped: Array
     skipped_total: Array
-    mean: Array
-    covariance: Array | None
+    mean: Array  # of all latents, leaves included, and of tables behind them
+    covariance: Array | None  # None where `large` is there
     log_evidence: Array
-    faults: tuple[Faults, ...]
-    hyperparameters: dict[str, Array]
-    checks: tuple[Array, ...]
+    faults: tuple[Faults, ...]  # the largest of each block's quadrature
+    hyperparameters: dict[str, Array]  # the values used
+    checks: tuple[Array, ...]  # of the program, as `ends`
     ends: tuple[Array, Array] | None
-    large: Large | None
+    large: Large | None  # what a posterior without joint covariance is made of
 
 
 def packed(

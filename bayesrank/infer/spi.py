@@ -11,7 +11,6 @@ from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
 from bayesrank.infer.posterior import DensePosterior as DensePosterior
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
-from bayesrank.infer.reader.precision import as_working_dtype as as_working_dtype
 from bayesrank.infer.reader.precision import without_stale_traces as without_stale_traces
 from bayesrank.infer.reader.program import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.program import Program as Program

@@ -138,22 +138,12 @@ def _log_integral(
 
 
 class _Peak(NamedTuple):
-    """About where tilted densities are highest.
+    """About where tilted densities are highest."""
 
-    Attributes
-    ----------
-    place, slope
-        The points, and the slopes of the log densities there, shape (G,).
-    curvature
-        Mean second derivative of the log likelihoods within a standard deviation of the cavity.
-    width
-        About the standard deviation of the peak.
-    """
-
-    place: Array
-    slope: Array
-    curvature: Array
-    width: Array
+    place: Array  # where log densities are about highest, (G,)
+    slope: Array  # there, (G,)
+    curvature: Array  # mean second derivative within a cavity's sd
+    width: Array  # about the peak's sd
 
 
 class _PeakSearch(NamedTuple):
@@ -295,26 +285,13 @@ def _rule(mode: _Peak, left: Array, right: Array) -> _Rule:
 
 
 class _RuleSums(NamedTuple):
-    """Sums of the trapezoidal rule.
+    """Sums of the trapezoidal rule."""
 
-    Attributes
-    ----------
-    moments
-        Means over the interval of the density, and of it times the standardised point and its
-        square, shape (3, G).
-    highest
-        The highest log density met, from the top, shape (G,).
-    change, error
-        The last change of the moments and what is still to come, in units of the first, (G,).
-    level
-        How often the step was halved, and once more.
-    """
-
-    moments: Array
-    highest: Array
-    change: Array
-    error: Array
-    level: Array
+    moments: Array  # means of density, point and square, shape (3, G)
+    highest: Array  # log density met, from the top, (G,)
+    change: Array  # the last one of the moments, in units of the first, (G,)
+    error: Array  # still to come, (G,)
+    level: Array  # how often the step was halved, and once more
 
 
 def _summed(log_density: LogLikelihood, rule: _Rule, top: Array, promising: Array) -> _RuleSums:

@@ -49,22 +49,12 @@ class _Messages(NamedTuple):
 
 
 class FactorisedGaussian(NamedTuple):
-    """The posterior, latent by latent.
+    """The posterior, latent by latent."""
 
-    Attributes
-    ----------
-    precision, shift
-        Precisions and precision-means of the latents, shape (n,).
-    told
-        What made it of the prior: sites and messages of each block.
-    cavities
-        Of the entries of each block, where they are computed already.
-    """
-
-    precision: Array
-    shift: Array
-    told: tuple[_Messages, ...]
-    cavities: tuple[_EntryCavities, ...] | None = None
+    precision: Array  # of latents, (n,)
+    shift: Array  # precision-means, (n,)
+    told: tuple[_Messages, ...]  # sites and messages of each block
+    cavities: tuple[_EntryCavities, ...] | None = None  # of entries, where computed
 
     @property
     def mean(self) -> Array:

@@ -120,28 +120,14 @@ class Prior(Protocol):
 
 
 class Large(NamedTuple):
-    """What compiled code returns of a posterior without joint covariance.
+    """What compiled code returns of a posterior without joint covariance."""
 
-    Attributes
-    ----------
-    prior_mean, prior_variances, variances
-        Of all latents, shape (n,); the last of the factorised posterior.
-    rows
-        Values and columns of the rows of each block of sites.
-    links
-        Values and columns of the rows of ``I - J`` of a prior of latents that are drawn given
-        others, of which `prior_variances` are the conditional ones; else None.
-    factor
-        ``Phi`` (n, M) of a prior ``Phi Phi' + D``, of which `prior_variances` is then ``D``; else
-        None.
-    """
-
-    prior_mean: Array
-    prior_variances: Array
-    variances: Array
-    rows: tuple[tuple[Array, Array], ...]
-    links: tuple[Array, Array] | None = None
-    factor: Array | None = None
+    prior_mean: Array  # (n,)
+    prior_variances: Array  # (n,), with `links` the conditional ones, with `factor` ``D``
+    variances: Array  # (n,), of the factorised posterior
+    rows: tuple[tuple[Array, Array], ...]  # values and columns of each block
+    links: tuple[Array, Array] | None = None  # values and columns of ``I - J``
+    factor: Array | None = None  # ``Phi`` (n, M) of ``Phi Phi' + D``
 
 
 class LargePrior(Protocol):

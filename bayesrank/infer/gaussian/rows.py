@@ -11,22 +11,11 @@ _GATHER_WIDTH = 16
 
 
 class Rows(NamedTuple):
-    """Rows ``a_1 .. a_G`` of length n.
+    """Rows ``a_1 .. a_G`` of length n."""
 
-    Attributes
-    ----------
-    values
-        Entries, shape (G, r).
-    columns
-        Their columns, int, shape (G, r), repeated columns adding up; None when rows are dense (r =
-        n).
-    size
-        Number of latents n.
-    """
-
-    values: Array
-    columns: Array | None
-    size: int
+    values: Array  # entries, shape (G, r)
+    columns: Array | None  # int, (G, r), repeated ones adding up; None for dense rows, r = n
+    size: int  # number of latents n
 
     @classmethod
     def identity(cls, size: int, dtype: Any = float) -> Rows:

@@ -65,20 +65,11 @@ class NotSolvedError(ValueError):
 
 
 class ShortRows(NamedTuple):
-    """Rows of margins, each of which has few entries.
+    """Rows of margins, each of which has few entries."""
 
-    Attributes
-    ----------
-    values, columns
-        Entries and their columns, shape (G, r); a column stands once in a row, entries of zero are
-        none.
-    size
-        Number of latents n.
-    """
-
-    values: Numbers
-    columns: NDArray[np.integer[Any]]
-    size: int
+    values: Numbers  # entries, shape (G, r); zeros are none
+    columns: NDArray[np.integer[Any]]  # (G, r), each once in a row
+    size: int  # number of latents n
 
     def matrix(self, values: Numbers | None = None) -> Any:
         """The rows as a sparse matrix (G, n), or others of the same columns."""

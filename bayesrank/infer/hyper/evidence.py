@@ -82,28 +82,14 @@ class EvidenceMaximum:
 
 
 class Mode(NamedTuple):
-    """The most probable hyperparameters on their unconstrained scale.
-
-    Attributes
-    ----------
-    free
-        The hyperparameters.
-    flat
-        The point, shape (d,).
-    evaluation, gradient
-        What was found there; the objective is the log density of the point.
-    num_evaluations
-        Number of times the evidence was computed.
-    others
-        Other modes that compete with it, best first.
-    """
+    """The most probable hyperparameters on their unconstrained scale."""
 
     free: Hyperparameters
-    flat: np.ndarray
-    evaluation: EvidenceEvaluation
-    gradient: np.ndarray
-    num_evaluations: int
-    others: tuple[Mode, ...] = ()
+    flat: np.ndarray  # the point, shape (d,)
+    evaluation: EvidenceEvaluation  # there; its objective is the log density of the point
+    gradient: np.ndarray  # (d,)
+    num_evaluations: int  # of the evidence
+    others: tuple[Mode, ...] = ()  # modes that compete with it, best first
 
 
 class _SearchEnd(NamedTuple):

@@ -30,28 +30,14 @@ _LARGEST_DELTA = 0.05
 
 
 class EvidenceEvaluation(NamedTuple):
-    """The evidence at one point, and EP's end there.
+    """The evidence at one point, and EP's end there."""
 
-    Attributes
-    ----------
-    objective
-        Log evidence plus log prior density, plus the log Jacobian where it was asked for.
-    log_evidence, log_prior
-        Its parts.
-    sites
-        EP's sites ``(tau, nu)``.
-    delta
-        How far the last sweep moved a margin, in posterior standard deviations.
-    log_evidence_error
-        Standard error of `log_evidence`, where it is an estimate.
-    """
-
-    objective: Array
+    objective: Array  # log evidence and prior, and the log Jacobian if asked for
     log_evidence: Array
     log_prior: Array
-    sites: Sites
-    delta: Array
-    log_evidence_error: Array | float = 0.0
+    sites: Sites  # EP's ``(tau, nu)``
+    delta: Array  # of the last sweep, in posterior standard deviations
+    log_evidence_error: Array | float = 0.0  # where it is an estimate
 
     @property
     def usable(self) -> Array:

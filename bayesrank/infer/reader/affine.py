@@ -40,28 +40,13 @@ class Degree(Enum):
 
 
 class Affine(NamedTuple):
-    """An array of shape S, affine in the n latents.
+    """An array of shape S, affine in the n latents."""
 
-    Attributes
-    ----------
-    offset
-        Value at ``z = 0``, shape S.
-    values
-        Row entries, shape S + (r,).
-    columns
-        Their columns, int, shape S + (r,); None when rows are dense (``r = n``, in order).
-    size
-        Number of latents n.
-    sites
-        Names of the latent sites that the rows may touch, and of tables, see
-        `bayesrank.infer.reader.tables`.
-    """
-
-    offset: Array
-    values: Array
-    columns: Array | None
-    size: int
-    sites: frozenset[str]
+    offset: Array  # at ``z = 0``, shape S
+    values: Array  # row entries, shape S + (r,)
+    columns: Array | None  # int, shape S + (r,); None when rows are dense
+    size: int  # number of latents n
+    sites: frozenset[str]  # latent sites, and tables, that the rows may touch
 
     @property
     def shape(self) -> tuple[int, ...]:

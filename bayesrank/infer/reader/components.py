@@ -50,22 +50,11 @@ _CUSTOM = frozenset({"custom_jvp_call", "custom_vjp_call"})
 
 
 class Components(NamedTuple):
-    """Components of the factors of one site.
+    """Components of the factors of one site."""
 
-    Attributes
-    ----------
-    size
-        Number of components G.
-    predictor
-        For each predictor element (all arrays laid end to end), its component 0..G-1, or -1 when no
-        output needs it.
-    output
-        For each output element (flattened), its component, or -1 when it depends on no latent.
-    """
-
-    size: int
-    predictor: np.ndarray
-    output: np.ndarray
+    size: int  # number of components G
+    predictor: np.ndarray  # component of each predictor element, -1 if no output needs it
+    output: np.ndarray  # component of each output element, -1 if it depends on no latent
 
     @property
     def elementwise(self) -> bool:

@@ -32,27 +32,13 @@ from bayesrank.infer.reader.refusals import Refusal
 
 
 class Local(NamedTuple):
-    """A latent site given all others, as the program states it.
+    """A latent site given all others, as the program states it."""
 
-    Attributes
-    ----------
-    loc
-        Mean where the others are zero, shape (n_s,).
-    rows
-        Its coefficients of all latents, shape (n_s, n), or None when it depends on none.
-    covariance
-        Shape (n_s, n_s), or its diagonal (n_s,), or a `LowRank`.
-    proper
-        Whether the site has a proper distribution.
-    recursive
-        Whether its elements may depend on one another, where `parents_of` does not say so.
-    """
-
-    loc: Array
-    rows: Array | None
-    covariance: Any
-    proper: Array
-    recursive: bool = False
+    loc: Array  # where the others are zero, shape (n_s,)
+    rows: Array | None  # coefficients of all latents, (n_s, n), or None
+    covariance: Any  # (n_s, n_s), or its diagonal (n_s,), or a `LowRank`
+    proper: Array  # whether its distribution is
+    recursive: bool = False  # whether elements may depend on one another unseen
 
 
 def positions(joint: Joint, names: Sequence[str]) -> np.ndarray:

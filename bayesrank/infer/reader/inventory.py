@@ -26,49 +26,20 @@ from bayesrank.infer.reader.traced import ProgramSource
 
 
 class Inventory(NamedTuple):
-    """What a program consists of.
+    """What a program consists of."""
 
-    Attributes
-    ----------
-    latents
-        Shapes of the latent sites, in order.
-    families
-        Names of their distributions, after the word masked or scaled where they are.
-    discrete
-        Values (draws) of the unobserved sites with discrete support.
-    childless
-        Names of the unobserved sites with bounded support that no other site depends on.
-    hyperparameters
-        Values of `param` sites and of all other unobserved sites, whether given or chosen.
-    supports
-        Supports of the hyperparameters that `params` does not hold fixed.
-    sampled
-        Names of the hyperparameters that are `sample` sites left free, and so have a prior.
-    given
-        Names of the `sample` sites that `params` holds fixed.
-    observed
-        Names of the observed sites, factors included, in order.
-    factors
-        Which of them are `numpyro.factor` statements.
-    plates
-        Plates that latents and observed sites stand in, as triples of name, axis (from the end of
-        a site's own batch axes) and size.
-    validates
-        Whether NumPyro validates distributions that do not say so themselves.
-    """
-
-    latents: dict[str, tuple[int, ...]]
-    families: dict[str, str]
-    discrete: dict[str, Array]
-    childless: tuple[str, ...]
-    hyperparameters: dict[str, Array]
-    supports: dict[str, Any]
-    sampled: tuple[str, ...]
-    given: tuple[str, ...]
-    observed: tuple[str, ...]
-    factors: frozenset[str]
-    plates: dict[str, tuple[tuple[str, int, int], ...]]
-    validates: bool
+    latents: dict[str, tuple[int, ...]]  # shapes, in order
+    families: dict[str, str]  # distributions, after masked or scaled
+    discrete: dict[str, Array]  # draws of unobserved sites
+    childless: tuple[str, ...]  # bounded, and nothing depends on them
+    hyperparameters: dict[str, Array]  # `param` sites and the rest, given or chosen
+    supports: dict[str, Any]  # of those that are free
+    sampled: tuple[str, ...]  # free `sample` sites, which have a prior
+    given: tuple[str, ...]  # `sample` sites that `params` holds
+    observed: tuple[str, ...]  # factors included, in order
+    factors: frozenset[str]  # `numpyro.factor` statements
+    plates: dict[str, tuple[tuple[str, int, int], ...]]  # name, axis from the end, size
+    validates: bool  # whether NumPyro does by default
 
 
 def take_inventory(source: ProgramSource, params: Mapping[str, Any]) -> Inventory:

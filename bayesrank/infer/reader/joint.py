@@ -30,28 +30,13 @@ from bayesrank.infer.reader.traced import ProgramSource
 
 
 class ObservedOutputs(NamedTuple):
-    """What is traced of an observed site.
+    """What is traced of an observed site."""
 
-    Attributes
-    ----------
-    log_prob
-        Log density of each element, before scaling.
-    parts
-        Of a mixture, the logs of its weighted parts, see `SiteDensity`; else None.
-    scale
-        Factor put on it by `handlers.scale`, or None.
-    closed_form
-        The distribution with its predictor, value and mask, if it knows its tilted moments; else
-        None.
-    supported
-        Whether each value lies in the distribution's support; None where it does not validate.
-    """
-
-    log_prob: Any
-    parts: Any
-    scale: Any
-    closed_form: Any
-    supported: Any
+    log_prob: Any  # of each element, before scaling
+    parts: Any  # of a mixture, logs of its weighted parts; else None
+    scale: Any  # of `handlers.scale`, or None
+    closed_form: Any  # distribution with known moments, predictor, value, mask; or None
+    supported: Any  # whether values lie in the support; None where it does not validate
 
 
 class Joint(NamedTuple):

@@ -30,28 +30,14 @@ Checks = list[tuple[Refusal, Array]]
 
 
 class Factors(NamedTuple):
-    """The factors of one observed site.
+    """The factors of one observed site."""
 
-    Attributes
-    ----------
-    rows, offset
-        Their predictors over all latents, (G, n) and (G,).
-    moments
-        Tilted moments of the factors, raised to the power that was asked for.
-    constant
-        Sum of the log densities of the elements that see no latent.
-    collinear
-        For each factor, whether it sees one direction only; None when that holds by construction.
-    gaussian
-        Whether the factors are Gaussian in their predictors.
-    """
-
-    rows: Rows
-    offset: Array
-    moments: Callable[[Array, Array], TiltedMoments]
-    constant: Array
-    collinear: Array | None
-    gaussian: bool
+    rows: Rows  # of predictors over all latents, (G, n)
+    offset: Array  # (G,)
+    moments: Callable[[Array, Array], TiltedMoments]  # of factors to `power`
+    constant: Array  # of elements that see no latent
+    collinear: Array | None  # whether each sees one direction; None by construction
+    gaussian: bool  # in their predictors
 
 
 class Observed(NamedTuple):
@@ -219,24 +205,12 @@ def _sum_by_component(elements: Array, components: Components) -> Array:
 
 
 class NonlinearPart(NamedTuple):
-    """What is done to affine arrays until the log densities of a site are there.
-
-    Attributes
-    ----------
-    arrays
-        The affine arrays.
-    components
-        Which of their elements the elements of the result depend on.
-    evaluate
-        Gives the result from values of the affine arrays.
-    log_parts
-        Gives the parts that a mixture's result is computed from; None where it is no mixture.
-    """
+    """What is done to affine arrays until the log densities of a site are there."""
 
     arrays: tuple[Affine, ...]
-    components: Components
-    evaluate: Callable[[Sequence[Array]], Array]
-    log_parts: Callable[[Sequence[Array]], Array] | None
+    components: Components  # which of their elements results depend on
+    evaluate: Callable[[Sequence[Array]], Array]  # the result
+    log_parts: Callable[[Sequence[Array]], Array] | None  # of a mixture, or None
 
 
 def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = None) -> NonlinearPart:

@@ -36,24 +36,12 @@ class SupportsTiltedMoments(Protocol):
 
 
 class Predictors(NamedTuple):
-    """One predictor for each component of an observed site, and how the program's follow from it.
+    """One predictor for each component of a site, and how the program's follow from it."""
 
-    Attributes
-    ----------
-    rows
-        Rows of the components' predictors, (G, n).
-    offset
-        Their values where all latents are zero, shape (G,).
-    expand
-        Maps the components' predictors (G,) to the affine arrays that enter the likelihood.
-    collinear
-        Whether all rows of a component have the same direction, shape (G,).
-    """
-
-    rows: Rows
-    offset: Array
-    expand: Callable[[Array], list[Array]]
-    collinear: Array
+    rows: Rows  # of the components' predictors, (G, n)
+    offset: Array  # where all latents are zero, shape (G,)
+    expand: Callable[[Array], list[Array]]  # predictors (G,) to affine arrays
+    collinear: Array  # whether a component's rows have one direction, (G,)
 
 
 def evaluate(

@@ -38,25 +38,12 @@ _AFFINE_TRANSFORMS = (
 
 
 class GaussianForm(NamedTuple):
-    """Location and spread that a Gaussian distribution states.
+    """Location and spread that a Gaussian distribution states."""
 
-    Attributes
-    ----------
-    loc
-        Shape of the site.
-    scale
-        Standard deviations, shape of the site; None for a multivariate form.
-    covariance
-        Covariances, batch shape + (d, d), or a `LowRank` without batch; None for an elementwise
-        form.
-    proper
-        Whether the spread is one of a proper Gaussian.
-    """
-
-    loc: Any
-    scale: Any
-    covariance: Any
-    proper: Any
+    loc: Any  # shape of the site
+    scale: Any  # standard deviations, shape of the site; None if multivariate
+    covariance: Any  # (..., d, d), or a `LowRank`; None if elementwise
+    proper: Any  # whether the spread is
 
 
 class Conditional(NamedTuple):
