@@ -178,7 +178,7 @@ def test_numbers_are_predicted_with_intervals(table, numbers):
     assert np.abs(predicted - table.rating).mean() < 0.5
     with pytest.raises(ValueError, match="levels is nan in row 1; remove the row"):
         CollaborativeGP().fit(["a", "b"], ["x", "y"], levels=[1.0, np.nan])
-    with pytest.raises(ValueError, match="level is 90; pass a probability between 0 and 1"):
+    with pytest.raises(ValueError, match="level must lie strictly between 0 and 1, got 90"):
         numbers.predict_interval(["user 1"], ["Dill"], 90)
     with pytest.raises(ValueError, match="has no row in item_features"):
         numbers.fit(["a", "b"], ["x", "y"], [1.0, 2.0], {"x": 1.0})  # and keeps what it was
@@ -256,7 +256,8 @@ def test_what_a_fit_does_not_know_is_refused(fitted):
     with pytest.raises(ValueError, match="fit was given no item_features"):
         fitted.with_items(["Fennel"], [[1.0]])
     with pytest.raises(ValueError, match="likelihood is 'cauchit'"):
-        CollaborativeOrdinalGP(likelihood="cauchit").fit(["a", "b"], ["x", "y"], [1, 2])
+        wrong: Any = "cauchit"
+        CollaborativeOrdinalGP(likelihood=wrong).fit(["a", "b"], ["x", "y"], [1, 2])
     with pytest.raises(NotFittedError):
         CollaborativeOrdinalGP().with_users(["a"], ["Dill"], [1])
     with pytest.raises(NotFittedError):

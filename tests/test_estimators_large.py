@@ -65,7 +65,7 @@ def test_answers_as_with_covariances(rankers):
     assert abs(large.score(wins()) - dense.score(wins())) < 0.01
     ranked, true_ranked = large.rank(), dense.rank()
     place, true_place = (
-        dict(zip(r.name, r.expected_rank, strict=True)) for r in (ranked, true_ranked)
+        dict(zip(r.names, r.expected_rank, strict=True)) for r in (ranked, true_ranked)
     )
     assert max(abs(place[name] - true_place[name]) for name in place) < 3
 
