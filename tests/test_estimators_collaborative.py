@@ -1,6 +1,7 @@
 """The collaborative estimators: ids of any kind, predictions, and what they refuse."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd

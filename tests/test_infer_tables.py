@@ -214,7 +214,8 @@ def test_what_is_read_is_the_dense_program(model):
     def both():
         dense = read_program(Called(model, (), {}))
         short = read_program(Called(model, (), {}), structure="low_rank")
-        assert short.shapes == dense.shapes and short.block_sites == dense.block_sites
+        assert short.layout.shapes == dense.layout.shapes
+        assert short.layout.block_sites == dense.layout.block_sites
         assert isinstance(short.problem.prior, LowRankPrior)
         assert all(block.rows.values.shape[1] <= 8 for block in short.problem.blocks)
         count = dense.mean.size
