@@ -93,6 +93,7 @@ def test_fixed_sites_that_latents_reach_count_in_a_cross_check():
     weights = check.runs["ep"].weights
     assert weights is not None
     assert_allclose(weights.log_evidence, result.log_evidence, atol=0.01)
+    assert result.trust.is_good
 
 
 def governed(y):

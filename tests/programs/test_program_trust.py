@@ -29,13 +29,6 @@ def separable():
     numpyro.sample("y", dist.Bernoulli(logits=a + b * X), obs=(X > 0).astype(int))
 
 
-def truncated():
-    mu: Any = numpyro.sample("mu", dist.Normal(0.0, 1.0))
-    b: Any = numpyro.sample("b", dist.TruncatedNormal(mu, 0.1, low=0.0))
-    a: Any = numpyro.sample("a", dist.Normal(0.0, 1.0))
-    numpyro.sample("y", dist.Normal(a + b, 1.0), obs=1.0)
-
-
 def levels(y):
     scale: Any = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
     noise: Any = numpyro.sample("noise", dist.LogNormal(0.0, 0.5))
@@ -106,11 +99,6 @@ def test_what_is_right_passes(name):
     trust = EP(PROGRAMS[name]).run(KEY).trust
     assert trust.is_good
     assert str(trust).startswith("good: means are off by up to 0.0")
-
-
-@pytest.mark.slow
-def test_densities_of_fixed_sites_that_latents_reach_count():
-    assert EP(truncated).run(KEY, params={"b": 2.0}).trust.is_good
 
 
 @pytest.mark.slow
