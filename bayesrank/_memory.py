@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TooLargeError", "available", "check_room", "size_of"]
+__all__ = ["TooLargeError", "available", "check_room", "check_start", "size_of"]
+
+
+_START = 3 * 2**29  # bytes of addresses that JAX takes on a small machine
 
 
 class TooLargeError(ValueError):
@@ -34,6 +37,22 @@ def check_room(need: float, what: str, cure: str) -> None:
     if room is not None and need > room:
         raise TooLargeError(
             f"{what} take {size_of(need)} of memory, and {size_of(room)} are free; {cure}"
+        )
+
+
+def check_start() -> None:
+    """Refuse to load JAX where the limit of the process is below what its threads ask for.
+
+    Raises
+    ------
+    TooLargeError
+        If it is: JAX would end the process without a word.
+    """
+    left = _limit()
+    if left is not None and left < _START:
+        raise TooLargeError(
+            f"the limit of this process leaves {size_of(left)} of address space, and JAX takes "
+            f"{size_of(_START)} to start; raise it (ulimit -v)"
         )
 
 

@@ -29,6 +29,7 @@ from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
 from benchmarks.retrieval import COMMANDS as RETRIEVAL
 from benchmarks.scale import COMMANDS as SCALE
 from benchmarks.shapes import COMMANDS as SHAPES
+from benchmarks.surroundings import COMMANDS as SURROUNDINGS
 from benchmarks.tamper import COMMANDS as TAMPER
 from benchmarks.walks import COMMANDS as WALKS
 
@@ -247,7 +248,18 @@ def order_subsets(orders: int, groups: int) -> None:
 
 GROUPS = (
     *(ACTIVE, ARENA, DYNAMIC, INDUCING, KILLS, LABELS, LARGE_EVIDENCE, LEAGUES, LEARN),
-    *(MACHINE, ONLINE, RATINGS, RATINGS_SPEED, RETRIEVAL, SCALE, SHAPES, TAMPER, WALKS),
+    *(
+        MACHINE,
+        ONLINE,
+        RATINGS,
+        RATINGS_SPEED,
+        RETRIEVAL,
+        SCALE,
+        SHAPES,
+        SURROUNDINGS,
+        TAMPER,
+        WALKS,
+    ),
 )
 for command in chain(*GROUPS):
     main.add_command(command)

@@ -43,6 +43,24 @@ def test_numbers_and_cure(args, said, monkeypatch, capsys):
     assert not Path("bayesrank-out").exists()
 
 
+@pytest.mark.parametrize("args", ["rank c.csv", "search c.csv --queries c.csv", "predict . c.csv"])
+def test_jax_has_no_room_to_start(args, monkeypatch, capsys):
+    monkeypatch.setattr(_memory, "_limit", lambda: 2**30)
+    with pytest.raises(SystemExit, match="2"):
+        main(args.split())
+    assert "leaves 1 GiB of address space, and JAX takes 1.5 GiB" in capsys.readouterr().err
+
+
+def test_a_library_that_memory_has_no_room_for(monkeypatch, capsys):
+    def fail(*args):
+        raise ImportError("x.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(evaluate, "_check_room", fail)
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", "run.csv", "qrels.csv"])
+    assert "Memory ran out (x.so: failed to map" in capsys.readouterr().err
+
+
 def test_a_file_whose_text_will_not_fit(monkeypatch, capsys):
     monkeypatch.setattr(_memory, "available", lambda: 977)
     with pytest.raises(SystemExit, match="2"):

@@ -68,7 +68,9 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         _fail(f"Interrupted; {kept()}.", code=130)
     except Interrupted as error:
         _fail(f"Interrupted; {kept()}.", code=error.code)
-    except MemoryError as error:
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and "failed to map" not in str(error):
+            raise
         reason = f" ({error})" if str(error) else ""
         _fail(f"Memory ran out{reason}; {kept()}. Give less data.")
     except OSError as error:

@@ -160,9 +160,11 @@ def job(
     """Give the frame of a run, and publish what it wrote if all went well."""
     from rich.console import Console
 
+    from bayesrank._memory import check_start
     from bayesrank.cli.outputs import output_folder
     from bayesrank.cli.steps import Steps
 
+    check_start()
     steps = Steps(Console(stderr=True), quiet=quiet)
     read = [path for path in inputs if path is not None]
     with output_folder(place, files, read) as folder:

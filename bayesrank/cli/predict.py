@@ -28,6 +28,9 @@ def predict(
         raise click.UsageError("Give a file of pairs, or --items, or both.")
     if skills is not None and items is None:
         raise click.UsageError("--skills needs --items.")
+    from bayesrank._memory import check_start
+
+    check_start()
     import numpy as np
 
     from bayesrank.cli.pipeline import FILES
