@@ -173,18 +173,13 @@ def test_median_and_mode_are_of_the_probabilities(data, fixed):
     np.testing.assert_array_equal(modal.predict(X), probability.argmax(axis=1))
 
 
-def test_names_of_levels_give_their_order(data, fixed):
+def test_names_ordered_categories_and_objects_give_their_order(data, fixed):
     X, levels = data
-    named = _like(fixed, levels=NAMES).fit(X, np.array(NAMES)[levels])
-    np.testing.assert_array_equal(named.predict(X), np.array(NAMES)[fixed.predict(X)])
-    assert list(named.classes_) == NAMES
-
-
-def test_ordered_categories_and_objects_give_their_order(data, fixed):
-    X, levels = data
-    kinds = pd.CategoricalDtype(NAMES, ordered=True)
-    named = _like(fixed).fit(X, pd.Series(np.array(NAMES)[levels], dtype=kinds))
-    assert list(named.classes_) == NAMES
+    names, kinds = np.array(NAMES)[levels], pd.CategoricalDtype(NAMES, ordered=True)
+    listed = _like(fixed, levels=NAMES).fit(X, names)
+    np.testing.assert_array_equal(listed.predict(X), np.array(NAMES)[fixed.predict(X)])
+    named = _like(fixed).fit(X, pd.Series(names, dtype=kinds))
+    assert list(named.classes_) == list(listed.classes_) == NAMES
     numbered = _like(fixed).fit(X, levels.astype(object))
     np.testing.assert_array_equal(numbered.classes_, fixed.classes_)
     for model in (named, numbered):

@@ -95,6 +95,7 @@ def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
     }
 
 
+@np.errstate(all="ignore")  # what overflows is refused
 def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     """Make a fitted ranker of what `ranker_state` says of one; refuse what does not fit."""
     scales, names = state["scales"], list(state["names"])
@@ -177,6 +178,7 @@ def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
     }
 
 
+@np.errstate(all="ignore")  # what overflows is refused
 def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRanker:
     """Make a fitted ranker of what `log_ranker_state` says of one; refuse what does not fit."""
     names = {name: state[name] for name in _NAMES}
@@ -230,9 +232,8 @@ def _check_names(*names: Sequence[Any], kinds: tuple[type, ...] = (str, int)) ->
 
 
 def _refuse_what_overflows(ranker: Any) -> None:
-    with np.errstate(all="ignore"):
-        if not all(np.isfinite(each).all() for each in ranker.predict()):
-            raise ValueError("its skills are not finite")
+    if not all(np.isfinite(each).all() for each in ranker.predict()):
+        raise ValueError("its skills are not finite")
 
 
 def _check_fit(fit: ArenaFit, num_categories: int) -> None:
