@@ -119,6 +119,8 @@ def test_general_targets_follow_algorithm_1_with_the_share_broken_as_loss():
                 w[r] += loss / len(broken) * x
             if s is not None:
                 w[s] -= loss / len(broken) * x
+    even = LabelConstraints([(2, 3)], [0], [1])  # a constraint that just holds is broken
+    assert constraint_loss(np.zeros((1, 4)), [even])[0] == 1.0
     model = CalibratedPerceptron(4).partial_fit(X[:40], targets[:40])
     model.partial_fit(X[40:], targets[40:])
     assert_allclose(model.coef_, w, atol=1e-12)
