@@ -373,12 +373,12 @@ def test_files_and_checkpoints_that_cannot_be_used(capsys):
     _write("wide.csv", ["1," + ",".join(["1"] * 300)])
     assert _run("wide.csv", "--degree", "3") == 2
     assert "lower --degree" in capsys.readouterr().err
-    for name, line, what in (
-        ("hashed.svm", "2 4000000000:1", "4,000,000,000 features and 2 levels"),
-        ("ids.csv", "1000000,1", "1 feature and 1,000,000 levels"),
+    for name, line, what, options in (
+        ("hashed.svm", "2 4000000000:1", "4,000,000,000 features and 2 levels", ()),
+        ("ids.csv", "1000000,1", "1 feature and 1,000,000 levels", ("--levels", "1000000")),
     ):
         _write(name, [line])
-        assert _run(name) == 2
+        assert _run(name, *options) == 2
         error = capsys.readouterr().err
         assert f"{what} take" in error and "--learner" in error and error.count("\n") == 1
 
@@ -406,3 +406,11 @@ def test_the_layout_is_found_in_the_file():
     _write("data.csv", ["level,a,b,c", "2,1,1,1", "4,1"])
     assert survey(Path("data.csv"), None, None, None) == StreamLayout("csv", 4, 3)
     assert survey(Path("data.csv"), 5, None, None) == StreamLayout("csv", 5, 3)
+
+
+def test_a_year_is_no_level(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("1,2\n2019,3\n")
+    with pytest.raises(DataError, match="levels go up to 2019.* or give --levels 2019"):
+        survey(path, None, None, None)
+    assert survey(path, 2019, None, None).num_levels == 2019

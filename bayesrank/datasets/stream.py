@@ -16,6 +16,7 @@ __all__ = ["BadLine", "Example", "StreamLayout", "parse_line", "sniff", "survey"
 
 # Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
 LARGEST = 1e30
+_MOST_LEVELS = 100  # that are taken from a file alone: a year or an id is no level
 _LONGEST = 15  # digits of an index
 
 
@@ -109,6 +110,9 @@ def survey(
     if form is None or not highest:
         cure = "write a level, then the features, on each line"
         raise DataError(path, f"there is no line to learn from{problem}", cure)
+    if num_levels is None and highest > _MOST_LEVELS:
+        problem = f"its levels go up to {highest}, which is no scale of ratings"
+        raise DataError(path, problem, f"mend the level, or give --levels {highest}")
     layout = StreamLayout(form, num_levels or max(highest, 2), num_features or widest)
     if layout.num_features < 1:
         raise DataError(path, "no line has a feature", "write features behind the level")
