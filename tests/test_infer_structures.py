@@ -45,6 +45,7 @@ from bayesrank.infer import (
     maximize_evidence,
 )
 from bayesrank.infer.gaussian.sparse import NotPositiveError
+from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.state import posterior_state
 from bayesrank.models import thurstone
 
@@ -220,6 +221,11 @@ def test_a_point_without_a_proper_posterior_is_stepped_back_from(monkeypatch):
     learned = maximize_evidence(engine, *args, params=params)
     assert learned.converged and len(seen) > 3
     assert_allclose(learned.params["spread"], known.params["spread"], rtol=0.03)
+    with jax.enable_x64(True):
+        free = EstimatedEvidence(engine, engine.trace(args, {}, params), params)
+        sites: Any = (np.ones(300), np.ones(PLAYERS)), (np.ones(300), np.ones(PLAYERS))
+        nowhere, slope = free.evaluate_with_gradient(np.full(1, np.nan), sites)
+    assert not nowhere.usable and np.isnan(slope).all()
 
 
 # ---------------------------------------------------------------- which structure is found
