@@ -3,6 +3,7 @@
 import ast
 import itertools
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,16 @@ FLOORS = (
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 
+@cache
+def tree_of(path):
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
 def imports(path):
     """Full dotted names of all imports, those in functions and under TYPE_CHECKING included."""
     package = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -73,13 +80,13 @@ def test_priors_and_results_are_asked_and_not_told_apart_by_class():
     kinds = {
         node.name
         for path in (HOUSE / "infer").rglob("*.py")
-        for node in ast.parse(path.read_text()).body
+        for node in tree_of(path).body
         if isinstance(node, ast.ClassDef) and node.name.endswith(("Prior", "Posterior", "Result"))
     }
     asked = (
         (path.relative_to(ROOT), node.lineno, ast.unparse(node.args[1]))
         for path in sorted(HOUSE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
     )
     assert [each for each in asked if kinds & set(re.findall(r"\w+", each[-1]))] == []
@@ -87,7 +94,7 @@ def test_priors_and_results_are_asked_and_not_told_apart_by_class():
 
 def _offered_by(module):
     """Names that a module takes from others to pass on, ``from a import b as b``."""
-    tree = ast.parse((HOUSE / "infer" / f"{module}.py").read_text())
+    tree = tree_of(HOUSE / "infer" / f"{module}.py")
     taken = (
         alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
     )
@@ -105,7 +112,7 @@ def test_a_solver_has_its_program_and_a_test_of_that_program_by_an_engine(stem):
     assert (HOUSE / "models" / f"{stem}.py").is_file()
     programs = {
         node.name
-        for node in ast.parse((HOUSE / "models" / f"{stem}.py").read_text()).body
+        for node in tree_of(HOUSE / "models" / f"{stem}.py").body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     }
     tests = [path.read_text() for path in (ROOT / "tests").glob(f"test_*{stem}*.py")]
@@ -121,7 +128,7 @@ def names_of_types():
     """Where each class and each alias of a type is defined: its name, and what it stands for."""
     for path in sorted(HOUSE.rglob("*.py")):
         where = path.relative_to(ROOT)
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 yield node.name, f"{where}:{node.lineno}"

@@ -60,6 +60,7 @@ def _like(estimator: PreferenceGP, **options: Any) -> PreferenceGP:
 # ---------------------------------------------------------------- predictions
 
 
+@pytest.mark.slow
 def test_new_items_against_the_program_with_new_items(data, fitted):
     X, comparisons = data
     X_new = with_units(np.array([[0.3, -0.2], [1.4, 0.9], [-0.6, 0.1]]))

@@ -31,8 +31,8 @@ FRESH: dict[str, Any] = {
         WEATHER, RANKINGS, RELEVANT
     ),
 }  # fmt: skip
-SHARED = ("paired", "featured", "moving", "ordered", "logged", "averaged", "labelled")
-ALL = [*SHARED, *(pytest.param(name, marks=pytest.mark.slow) for name in FRESH)]
+SHARED = ("paired", "featured", "moving", "ordered", "logged", "labelled")
+ALL = [*SHARED, *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged", *FRESH))]
 
 
 @pytest.fixture

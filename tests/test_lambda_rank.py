@@ -342,7 +342,7 @@ def test_manners_of_scikit_learn(estimator, check):
             {"model": "trees", "num_trees": 10, "tree_params": {"min_data_in_leaf": 3}},
             marks=pytest.mark.slow,
         ),
-        {"field": Field("loss2++", mu=1.0)},
+        pytest.param({"field": Field("loss2++", mu=1.0)}, marks=pytest.mark.slow),
         {"field": "margin"},
     ],
     ids=str,

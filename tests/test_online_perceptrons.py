@@ -264,7 +264,9 @@ def test_explicit_features_are_chosen_where_they_are_cheaper():
         polynomial_features(X, 0)
 
 
-@pytest.mark.parametrize("budget", [None, pytest.param(60, marks=pytest.mark.slow), 8])
+@pytest.mark.parametrize(
+    "budget", [None, *(pytest.param(most, marks=pytest.mark.slow) for most in (60, 8))]
+)
 def test_voted_prank_weighs_every_rule_by_its_right_predictions(budget):
     kernel = 2.5 * Matern32(0.9, distance=L2Distance())
     literal, expected = LiteralVotes(_matern, budget) if budget else LiteralVotes(), []
