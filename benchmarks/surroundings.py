@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -60,14 +59,11 @@ def run_in(folder: Path, command: str, memory: int | None = None) -> tuple[int, 
     env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     env |= {"LC_ALL": "C", "COLUMNS": "20", "TERM": "xterm"}
     ours, theirs = pty.openpty()
-
-    def bounded() -> None:
-        if memory is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
+    limit = "unlimited" if memory is None else str(memory // 1024)  # KiB
+    bounded = ["bash", "-c", 'ulimit -v "$0" && exec "$@"', limit]
     process = subprocess.Popen(
-        [sys.executable, "-m", "bayesrank", *_COMMANDS[command]],
-        cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=bounded,
+        [*bounded, sys.executable, "-m", "bayesrank", *_COMMANDS[command]],
+        cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)
     shown = b"".join(_read(ours))

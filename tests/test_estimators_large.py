@@ -158,7 +158,7 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     mean, _ = dense.predict(np.concatenate([X, new]))
     asked = np.array([(ITEMS, 3), (ITEMS + 1, ITEMS + 2), (5, 8)])
     known = dense.predict_proba(asked, np.append(X, new, 0))
-    fit = "rank c.csv --items items.csv --out large --hyperparameters prior --crosscheck none"
+    fit = "rank c.csv --items items.csv --out large --hyperparameters prior"
     ask = "predict large p.csv --items new.csv --out chances.csv --skills skills.csv"
     with few_kept():
         run(*fit.split())
