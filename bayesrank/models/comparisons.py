@@ -269,19 +269,19 @@ def compare(
 ) -> None:
     """Compare items of given skills; a column that is not given is a term that is not there.
 
-    ===================== ================================ ========================================
-    site                  prior                            meaning
-    ===================== ================================ ========================================
-    ``category_scale``       LogNormal(log 0.3, 1)            prior sd of what a category adds
-    ``category_skill``       Normal(0, category_scale), (C, n)   what it adds (with `categories`)
-    ``reliability_scale`` LogNormal(log 0.3, 0.5)          prior sd of log reliability
-    ``reliability``       LogNormal(0, reliability_scale)  of each judge, (J,) (with `judges`)
-    ``position_effect``   Normal(0, 1)                     what being first is worth (`position`)
-    ``bias_scale``        LogNormal(log 0.3, 1)            prior sd of a judge's order bias
-    ``bias``              Normal(0, bias_scale), (J,)      order biases (judges and `position`)
-    ``tie_width``         LogNormal(log 0.5, 1)            least decisive margin (with `outcomes`)
-    ``comparison``        observed, shape (K,)             1 for each comparison, or `outcomes`
-    ===================== ================================ ========================================
+    ===================== ================================= =======================================
+    site                  prior                             meaning
+    ===================== ================================= =======================================
+    ``category_scale``    LogNormal(log 0.3, 1)             prior sd of what a category adds
+    ``category_skill``    Normal(0, category_scale), (C, n) what it adds (with `categories`)
+    ``reliability_scale`` LogNormal(log 0.3, 0.5)           prior sd of log reliability
+    ``reliability``       LogNormal(0, reliability_scale)   of each judge, (J,) (with `judges`)
+    ``position_effect``   Normal(0, 1)                      what being first is worth (`position`)
+    ``bias_scale``        LogNormal(log 0.3, 1)             prior sd of a judge's order bias
+    ``bias``              Normal(0, bias_scale), (J,)       order biases (judges and `position`)
+    ``tie_width``         LogNormal(log 0.5, 1)             least decisive margin (with `outcomes`)
+    ``comparison``        observed, shape (K,)              1 for each comparison, or `outcomes`
+    ===================== ================================= =======================================
 
     Parameters
     ----------
