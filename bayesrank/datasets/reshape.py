@@ -211,17 +211,13 @@ def _free_for_all(table: Table) -> Table | None:
     """A row for each participant of a game, with a place, or a score."""
     event, item, place = table.column(*_EVENTS), table.column(*_PLAYERS), table.column(*_PLACES)
     event = event or (table.column(*_VOTERS) if place else None)
-    score = None if place else table.column(*_POINTS)
-    if event is None or item is None or event is item or not (place or score) or sides_of(table):
+    column = place or table.column(*_POINTS)
+    if event is None or item is None or event is item or column is None or sides_of(table):
         return None
-    column = place or score
-    assert column is not None
-    if place:
-        value = _ranks_of(table, column)
-        note = f"Each {event.name} is one order of its rows, and the lowest {column.name} is best."
-    else:
-        value = -cells.number(table, column)
-        note = f"Each {event.name} is one order of its rows, and the highest {column.name} is best."
+    value, best = (
+        (_ranks_of(table, column), "lowest") if place else (-cells.number(table, column), "highest")
+    )
+    note = f"Each {event.name} is one order of its rows, and the {best} {column.name} is best."
     return _events(table, event, item, value, note)
 
 
