@@ -113,9 +113,11 @@ CASES = {
 }
 
 
+SLOW = ("walk", "orders", "features", "everything")
+
+
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(k, marks=pytest.mark.slow) if k in ("walk", "orders") else k for k in CASES],
+    "case", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in CASES]
 )
 def test_density_is_that_of_the_program_written_out(case):
     program, args, options, written_out = CASES[case]

@@ -70,6 +70,7 @@ def test_answers_as_with_covariances(rankers):
     assert max(abs(place[name] - true_place[name]) for name in place) < 3
 
 
+@pytest.mark.slow
 def test_asks_a_question_as_good(rankers):
     dense, large = rankers
     [(first, second)] = large.query()

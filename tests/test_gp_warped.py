@@ -209,6 +209,7 @@ def _total(parameters, items, laplacian):
     return jnp.sum(jnp.asarray(prior.scale_tril)) + jnp.sum(between) + normalizer
 
 
+@pytest.mark.slow
 def test_derivatives_in_the_hyperparameters_are_right_and_finite():
     value, slope = jax.jit(_total), jax.jit(jax.grad(_total))
     at = jnp.log(jnp.array([1.3, 0.6, 2.0]))

@@ -221,6 +221,7 @@ def test_one_comparison_has_a_closed_form(figure_1):
         np.testing.assert_allclose(figure_1[1].predict(at), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_figure_1_shows_both_means_over_the_features_and_the_error_bars(figure_1):
     alone, with_graph = figure_1
     order = np.arange(35)
