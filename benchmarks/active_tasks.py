@@ -70,7 +70,7 @@ def prior(
             kernels.append(gp.rbf(smooth, lengthscale))
         kernel = sum(kernels[1:], start=kernels[0])
         if neighbors:
-            kernel = gp.warp(kernel, X, gp.laplacian(gp.knn_graph(task.X, neighbors)))
+            kernel = gp.graph_kernel(kernel, X, gp.laplacian(gp.knn_graph(task.X, neighbors)))
         covariance = np.asarray(gp.gram(kernel, X))
     return Model(covariance + item**2 * np.eye(len(covariance)), noise)
 

@@ -46,7 +46,7 @@ def _engine(rank: int | None, structure: str) -> Any:
         if rank is None:
             prior: Any = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
         else:
-            prior = gp.features(kernel, X, rank)
+            prior = gp.inducing_point_prior(kernel, X, rank)
         f = jnp.asarray(numpyro.sample("f", prior))
         numpyro.sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
 

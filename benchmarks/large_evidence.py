@@ -47,7 +47,7 @@ def features(X: Any, pairs: Any, rank: int) -> None:
     from bayesrank import gp
 
     kernel = gp.rbf(_positive("amplitude", 1.0), _positive("lengthscale", 1.0))
-    f: Any = numpyro.sample("f", gp.features(kernel, X, rank))
+    f: Any = numpyro.sample("f", gp.inducing_point_prior(kernel, X, rank))
     _compared(f[pairs[:, 0]], f[pairs[:, 1]])
 
 

@@ -34,7 +34,7 @@ def figures(folder: Path) -> None:
     methods = {
         "RankRLS": RankRLS(),
         "RankRLS, leave-query-out": RankRLS(regularization="leave-query-out"),
-        "RankRLS, centre": RankRLS(weights="centre"),
+        "RankRLS, centre": RankRLS(weights="center"),
         "ConeRank": ConeRank(),
         "ConeRank, SG as printed": ConeRank(method="sg", fold_in="printed", ridge=0.0),
         "LambdaRank, ranknet": LambdaRank(),

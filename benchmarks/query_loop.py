@@ -51,7 +51,7 @@ def measure(name: str) -> dict[str, Any]:
             journal=Path(folder) / "answers.jsonl",
             candidates=CANDIDATES,
             hyperparameters={"noise": 1.0},
-            learn_from=count + 1,
+            refit_after=count + 1,
         )
         with loop:
             loop.ask()

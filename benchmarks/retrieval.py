@@ -151,7 +151,7 @@ def _posterior(counts: Any, queries: Any, titles: Any, links: Any, data: Cacm) -
     import jax
 
     from bayesrank.infer import EP
-    from bayesrank.models import link_margins
+    from bayesrank.models import link_bm25
     from bayesrank.retrieval import check_counts, collection
     from bayesrank.solvers.link_learn import basis_scores, margin_features
 
@@ -166,7 +166,7 @@ def _posterior(counts: Any, queries: Any, titles: Any, links: Any, data: Cacm) -
     tables = [scores.toarray() for scores in basis_scores(check_counts(queries), rows, known)]
     for name, independent in (("triples independent", True), ("a linked pair an event", False)):
         start = time.perf_counter()
-        result = EP(link_margins).run(
+        result = EP(link_bm25).run(
             jax.random.key(0), margins / unit, features / unit, independent=independent
         )
         took = time.perf_counter() - start
@@ -196,10 +196,10 @@ def coverage(sets: int) -> None:
     import jax
 
     from bayesrank.infer import EP
-    from bayesrank.models import link_margins
+    from bayesrank.models import link_bm25
 
     rng = np.random.default_rng(0)
-    engine = EP(link_margins)
+    engine = EP(link_bm25)
     held: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(sets):
         truth = np.append(rng.normal(1.0, 1.0), rng.normal(0.0, 0.5, 3))

@@ -144,7 +144,10 @@ def field():
 
 def smooth_skills(X, pairs, levels=None, rank=RANK):
     """Skills of a process on features; the first of a pair plays at one of some homes."""
-    home, f = normal("home", 4, 0.2, 0.5), sample("f", gp.features(gp.rbf(2.0, 0.4), X, rank))
+    home, f = (
+        normal("home", 4, 0.2, 0.5),
+        sample("f", gp.inducing_point_prior(gp.rbf(2.0, 0.4), X, rank)),
+    )
     sample("win", Thurstone(f[pairs[:, 0]] - f[pairs[:, 1]] + home[pairs[:, 0] % 4]), obs=1)
     if levels is not None:
         sample("level", dist.Poisson(jnp.exp(0.4 * f[:50])), obs=levels)

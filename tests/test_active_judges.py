@@ -52,7 +52,7 @@ def test_the_noise_is_that_under_which_the_answers_are_most_probable():
 
 @pytest.mark.slow
 def test_a_careless_judge_counts_for_less():
-    loop = answered(QueryLoop(N, judge_noise="learn", learn_from=60), 90)
+    loop = answered(QueryLoop(N, judge_noise="learn", refit_after=60), 90)
     assert set(loop.judge_noise.values()) == {1.0}
     loop.ask()
     noise = loop.judge_noise
@@ -69,12 +69,12 @@ def test_a_careless_judge_counts_for_less():
 def test_the_journal_keeps_what_was_learned(tmp_path):
     path = tmp_path / "answers.journal"
     options: Any = {"hyperparameters": FIXED, "judge_noise": "learn", "journal": path}
-    with answered(QueryLoop(N, **options, learn_from=40)) as loop:
+    with answered(QueryLoop(N, **options, refit_after=40)) as loop:
         loop.ask()
         noise, number = loop.judge_noise, len(loop.log)
         loop.ask()
         assert len(loop.log) == number  # it is not learned again before the answers have doubled
-    with QueryLoop(N, **options, learn_from=40) as again:
+    with QueryLoop(N, **options, refit_after=40) as again:
         assert again.judge_noise == noise
         np.testing.assert_allclose(again.result.mean["f"], loop.result.mean["f"])
         final = again.final_ranking()
@@ -84,7 +84,7 @@ def test_the_journal_keeps_what_was_learned(tmp_path):
 
 
 def test_one_judge_is_not_compared_with_anybody():
-    loop = QueryLoop(3, hyperparameters=FIXED, judge_noise="learn", learn_from=1)
+    loop = QueryLoop(3, hyperparameters=FIXED, judge_noise="learn", refit_after=1)
     loop.tell(0, 1, judge="Ann")
     assert loop.ask() and loop.judge_noise == {"Ann": 1.0}
     with pytest.raises(ValueError, match="no free hyperparameter"):

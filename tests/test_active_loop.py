@@ -229,7 +229,7 @@ def test_nothing_compiles_as_answers_grow():
 @pytest.mark.slow
 def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
     path = tmp_path / "a.jsonl"
-    with QueryLoop(6, journal=path, learn_from=3) as loop:
+    with QueryLoop(6, journal=path, refit_after=3) as loop:
         default = loop.params["scale"]
         for winner, loser in ((0, 1), (1, 2)):
             loop.tell(winner, loser)
@@ -250,7 +250,7 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
         loop.tell(3, 5)
         loop.ask()
         assert loop.params["scale"] == learned  # not due again before there are 14
-    with QueryLoop(6, journal=path, learn_from=3) as loop:
+    with QueryLoop(6, journal=path, refit_after=3) as loop:
         assert loop.params["scale"] == learned
     with QueryLoop(6, journal=path, hyperparameters="prior") as loop:
         assert loop.params["scale"] == default
@@ -260,7 +260,7 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
 
 @pytest.mark.slow
 def test_learning_in_the_background_is_used_once_it_is_done():
-    loop = QueryLoop(6, learn_from=3, background=True)
+    loop = QueryLoop(6, refit_after=3, background=True)
     before = loop.params["scale"]
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)
@@ -275,7 +275,7 @@ def test_learning_in_the_background_is_used_once_it_is_done():
 @pytest.mark.slow
 def test_learning_compiles_once_a_bucket():
     assert [bucket_of(k) for k in (0, 1, 64, 65, 128, 129)] == [64, 64, 64, 128, 128, 256]
-    loop = QueryLoop(6, learn_from=3)
+    loop = QueryLoop(6, refit_after=3)
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)
     loop.learn()
@@ -305,7 +305,7 @@ def test_stopping_rules():
 @pytest.mark.slow
 def test_progress_is_only_looked_at(tmp_path):
     path = tmp_path / "a.jsonl"
-    with QueryLoop(6, journal=path, learn_from=2, stop_top=1) as loop:
+    with QueryLoop(6, journal=path, refit_after=2, stop_top=1) as loop:
         for winner, loser in ((0, 1), (1, 2)):
             loop.tell(winner, loser)
         before, default = path.read_bytes(), loop.params["scale"]
@@ -355,7 +355,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"hyperparameters": {"scale": 0.0}}, r"\['scale'\] is 0.0; pass a positive number"),
         ((3,), {"hyperparameters": {"scale": "1 m"}}, r"\['scale'\] is '1 m'; pass a positive"),
         ((3, X[:3]), {"laplacian": np.ones((3, 3)) - np.eye(3)}, "not positive semi-definite"),
-        ((3,), {"learn_from": 0}, "learn_from is 0; pass a whole"),
+        ((3,), {"refit_after": 0}, "refit_after is 0; pass a whole"),
         ((3,), {"seed": -1}, "seed is -1"),
         ((3,), {"judge_noise": [2.0]}, "or a mapping"),
         ((3,), {"stop_top": 1.5}, "stop_top is 1.5"),

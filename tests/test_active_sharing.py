@@ -108,12 +108,12 @@ def test_what_was_learned_of_another_program_is_not_mixed_in(tmp_path):
     with QueryLoop(9, X, journal=path) as loop:
         assert loop.params == QueryLoop(9, X, hyperparameters="prior").params
         assert loop._posterior._due(loop._history) is False
-        loop._posterior._learn_from = 1
+        loop._posterior._refit_after = 1
         assert loop._posterior._due(loop._history) is True  # and not when the answers have doubled
 
 
 def test_learning_that_fails_is_said_once_and_questions_go_on(monkeypatch):
-    loop = QueryLoop(6, learn_from=2, background=True)
+    loop = QueryLoop(6, refit_after=2, background=True)
     for winner, loser in ((0, 1), (1, 2)):
         loop.tell(winner, loser)
 
@@ -130,7 +130,7 @@ def test_learning_that_fails_is_said_once_and_questions_go_on(monkeypatch):
 
 
 def test_what_was_learned_meanwhile_from_more_answers_stays(monkeypatch):
-    loop = QueryLoop(6, learn_from=1, background=True)
+    loop = QueryLoop(6, refit_after=1, background=True)
     loop.tell(0, 1)
     started, go_on = threading.Event(), threading.Event()
 

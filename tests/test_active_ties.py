@@ -73,7 +73,7 @@ def test_ties_are_kept_and_undone(tmp_path):
 
 @pytest.mark.slow
 def test_the_width_of_ties_is_learned_and_can_be_given():
-    loop = QueryLoop(5, learn_from=100)
+    loop = QueryLoop(5, refit_after=100)
     for first, second in ((0, 1), (1, 2), (2, 3), (3, 4)):
         loop.tell(first, second)
     assert set(loop.learn()) == {"scale"}

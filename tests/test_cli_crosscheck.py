@@ -11,8 +11,8 @@ from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
 from bayesrank.diagnostics import quick
 from bayesrank.diagnostics.quick import Crosschecked, crosschecked, heaviest, with_distinct_rows
+from bayesrank.infer.white.accuracy import ImportanceCheck
 from bayesrank.infer.white.program import white_posterior
-from bayesrank.infer.white.trust import Trust
 from bayesrank.ranking import summarize
 
 
@@ -71,7 +71,9 @@ def test_nuts_has_its_time_or_runs_to_its_end(fitted, monkeypatch, how):
     monkeypatch.setattr(quick, "NUTS", {"num_warmup": 50, "num_samples": 50})
     shares = []
     found = crosschecked(fitted.result, how, 0, shares.append)
-    assert found.ran_out == (how == "quick") == (found.check is None) and found.trust is not None
+    assert (
+        found.ran_out == (how == "quick") == (found.check is None) and found.importance is not None
+    )
     assert how == "quick" or shares[-1] == 1.0
 
 
@@ -82,10 +84,10 @@ TRIANGLE = ComparisonData(tuple("abc"), np.array([[0, 1], [1, 2]]), np.zeros(2, 
 @pytest.mark.parametrize(
     ("trust", "answer"),
     [
-        (Trust(0.3, 1900.0, 0.02, 0.03, "f", 2000), "yes"),
-        (Trust(0.3, 1900.0, 0.50, 0.03, "f", 2000), "NO"),
-        (Trust(0.5, 300.0, 0.17, 0.16, "f", 2000), "unknown"),  # by chance, it may be
-        (Trust(0.9, 20.0, 0.9, 0.9, "f", 2000), "unknown"),
+        (ImportanceCheck(0.3, 1900.0, 0.02, 0.03, "f", 2000), "yes"),
+        (ImportanceCheck(0.3, 1900.0, 0.50, 0.03, "f", 2000), "NO"),
+        (ImportanceCheck(0.5, 300.0, 0.17, 0.16, "f", 2000), "unknown"),  # by chance, it may be
+        (ImportanceCheck(0.9, 20.0, 0.9, 0.9, "f", 2000), "unknown"),
     ],
 )
 def test_without_nuts_importance_sampling_answers(trust, answer):

@@ -60,7 +60,7 @@ def _kernel(numbers):
 
 def _drawn(prior):
     moments, psi, users = (jnp.asarray(x) for x in (MOMENTS, PSI, USERS))
-    return np.asarray(prior.maximise(moments, psi, users))
+    return np.asarray(prior.maximize(moments, psi, users))
 
 
 def test_log_density_is_a_sum_over_tiers():
@@ -112,7 +112,7 @@ def test_rare_items_do_not_touch_frequent_ones(size):
     draws = rng.normal(size=(40, size)) @ np.linalg.cholesky(base).T
     moments = draws.T @ draws
     prior = KernelPrior.for_items(size)
-    found = np.asarray(prior.maximise(*(jnp.asarray(x) for x in (moments, base, users))))
+    found = np.asarray(prior.maximize(*(jnp.asarray(x) for x in (moments, base, users))))
     first = min(size, 500)
     frequent, worth = (slice(first), slice(first)), first + 30.0
     alone = (moments + worth * base)[frequent] / (users + worth)

@@ -76,7 +76,7 @@ def test_winner_and_loser_say_nothing_of_positions(tmp_path):
     assert data.position is None
     np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2], [1, 0]])
     np.testing.assert_array_equal(data.tied, [False, False, True, False])
-    assert data.overlooked == ()
+    assert data.unused_column_hints == ()
 
 
 def records(text):
@@ -199,7 +199,7 @@ def test_covariates_are_recognised_or_named(tmp_path):
     np.testing.assert_array_equal(data.judges, [0, 0])
     np.testing.assert_array_equal(data.categories, [0, 1])
     np.testing.assert_array_equal(data.weights, [1.0, 2.5])  # a row of weight 0 is left out
-    assert data.ignored_columns == () and data.overlooked == ()
+    assert data.ignored_columns == () and data.unused_column_hints == ()
     names = ColumnNames(first="model_b", second="model_a", judge="category", ignore=("judge",))
     turned = read_comparisons(path, columns=names)
     assert turned.judge_names == ("maths", "code") and turned.categories is None
@@ -227,11 +227,11 @@ def test_what_looks_useful_and_is_not_used_is_told(tmp_path):
     path.write_text("winner,loser,annotator,votes,colour,preference\na,b,x,1,red,1\n")
     data = read_comparisons(path)
     assert data.ignored_columns == ("annotator", "votes", "colour", "preference")
-    assert [sentence.split()[1] for sentence in data.overlooked] == [
+    assert [sentence.split()[1] for sentence in data.unused_column_hints] == [
         "'annotator'", "'votes'", "'preference'",
     ]  # fmt: skip
     quiet = ColumnNames(ignore=("annotator", "preference"), weight="votes")
-    assert read_comparisons(path, columns=quiet).overlooked == ()
+    assert read_comparisons(path, columns=quiet).unused_column_hints == ()
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_names_that_look_alike_are_told(tmp_path):
     path.write_text("winner,loser\nTea,tea\nMilk,Mi\u200blk\ne\u0301,\u00e9\na  b,a\u00a0b\nx,y\n")
     data = read_comparisons(path)
     assert data.num_items == 10
-    assert data.overlooked == (
+    assert data.unused_column_hints == (
         "Items whose names differ in case, blanks or invisible letters alone are taken apart: "
         "'Tea' and 'tea'; 'Milk' and 'Mi\\u200blk'; 'e\\u0301' and '\\xe9'; and 1 more. "
         "If they are one: --fold-names.",

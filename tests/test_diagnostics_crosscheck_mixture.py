@@ -78,7 +78,7 @@ def test_both_are_what_a_grid_says(check):
 
 def test_its_trust_counts_the_densities_of_fixed_sites(result):
     # EP is exact here, so all weights are equal but for the proposals' own moments.
-    assert result.trust.effective > 0.999 * result.num_samples
+    assert result.accuracy.ess > 0.999 * result.num_samples
 
 
 def test_draws_are_of_all_sites(check, result):

@@ -133,9 +133,9 @@ def test_noise_alone_is_agreement():
 
 
 def test_verdict_without_nuts():
-    def alone(k_hat, divergence, complaint=None):
+    def alone(k_hat, divergence, warning=None):
         weights = Importance(k_hat, -divergence, 0.0, 0.01)
-        return judge_alone("svi", weights, 0.1, complaint)
+        return judge_alone("svi", weights, 0.1, warning)
 
     assert alone(0.3, 1.0).status == "agrees"
     assert alone(1.5, 0.004).status == "agrees" and alone(1.5, 0.006).status == "unclear"

@@ -96,7 +96,7 @@ def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties
         options["outcomes"] = np.random.default_rng(2).integers(0, 3, 25)
     joint = EP(dynamic_thurstone, tol=1e-7).run(jax.random.key(0), NUM_ITEMS, pairs, **options)
     chains = DynamicEP(tol=1e-7).run(jax.random.key(0), NUM_ITEMS, pairs, **options)
-    assert chains.converged and chains.eliminated_sites == ("past",)
+    assert chains.converged and chains.marginalized_sites == ("past",)
     for site in chains.latent_sites:
         np.testing.assert_allclose(chains.mean[site], joint.mean[site], atol=1e-5)
         np.testing.assert_allclose(chains.covariance[site], joint.covariance[site], atol=1e-5)

@@ -33,11 +33,13 @@ def result():
 @pytest.mark.slow
 def test_a_guide_starts_at_the_posterior(result):
     guide = result.autoguide()
-    svi = SVI(result.held_fixed, guide, optim.Adam(1e-3), Trace_ELBO(num_particles=2))
+    svi = SVI(result.conditioned_model, guide, optim.Adam(1e-3), Trace_ELBO(num_particles=2))
     state = svi.init(KEY, Y)
     # The program is Gaussian and so is the guide: the bound is the evidence from the start.
     assert_allclose(-svi.evaluate(state, Y), result.log_evidence, atol=1e-3)
-    drawn = Predictive(result.held_fixed, guide=guide, params={}, num_samples=1000)(KEY, None)
+    drawn = Predictive(result.conditioned_model, guide=guide, params={}, num_samples=1000)(
+        KEY, None
+    )
     assert_allclose(np.mean(drawn["y"], 0), result.mean["level"] + result.mean["effect"], atol=0.1)
 
 
@@ -46,7 +48,7 @@ def test_nuts_starts_at_the_posterior(result):
     settings = result.nuts_settings()
     names = settings["dense_mass"][0]
     assert names == ("effect", "level")
-    kernel = NUTS(result.held_fixed, **settings)
+    kernel = NUTS(result.conditioned_model, **settings)
     mcmc = MCMC(kernel, num_warmup=1, num_samples=1, progress_bar=False)
     mcmc.run(KEY, Y)
     assert set(mcmc.get_samples()) == {"effect", "level"}
@@ -76,7 +78,7 @@ def levels(y):
 @pytest.mark.slow
 def test_integrated_results_say_how_far_to_trust_them(capsys):
     good = IntegratedEP(levels).run(KEY, Y)
-    assert good.trust.is_good
-    assert good.trust.effective > 0.8 * good.num_samples
+    assert good.accuracy.is_good
+    assert good.accuracy.ess > 0.8 * good.num_samples
     good.print_summary()
     assert "How far to trust it: good" in capsys.readouterr().out

@@ -273,4 +273,4 @@ def test_quantile_regression_converges():
         numpyro.sample("y", dist.AsymmetricLaplaceQuantile(x @ w, 0.5, 0.3), obs=y)
 
     result = EP(model, tol=1e-8).run(KEY)
-    assert result.converged and result.num_sweeps < 40 and result.trust.is_good
+    assert result.converged and result.num_sweeps < 40 and result.accuracy.is_good

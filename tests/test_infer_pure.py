@@ -142,10 +142,10 @@ def test_params(engine, result):
     """Free ones take their initial value or prior median; those named are held, latents too."""
     assert_allclose(result.params["noise"], 0.7, rtol=1e-9)
     assert_allclose(result.params["bias"], 0.2)
-    assert result.free_params == ("noise",)
+    assert result.defaulted_params == ("noise",)
     given = {"noise": 0.7, "bias": 0.2}
     same = engine.run(KEY, WINNER, LOSER, params=given)
-    assert same.free_params == ()
+    assert same.defaulted_params == ()
     assert_allclose(same.mean["f"], result.mean["f"], atol=1e-8)
     f = np.array([1.0, 0.5, 0.0, -0.5, 2.0])
     fixed = engine.run(KEY, WINNER, LOSER, params={"f": f})

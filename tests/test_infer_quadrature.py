@@ -343,7 +343,7 @@ def test_a_peak_that_is_missed_is_said_to_be(program):
     assert f"at least {share} of a factor of y missed" in repr(result)
     if program is unnamed_mixture:
         with pytest.warns(AccuracyWarning, match=f"poor: the quadrature missed at least {share}"):
-            assert not result.trust.is_good
+            assert not result.accuracy.is_good
 
 
 @pytest.mark.slow
@@ -368,4 +368,4 @@ def test_wrong_moments_of_the_right_mass_are_said_to_be():
     said = f"wrong by about {result.moment_errors['y']:.0%}"
     assert said in repr(result)
     with pytest.warns(AccuracyWarning, match=f"poor: .*{said}"):
-        assert not result.trust.is_good
+        assert not result.accuracy.is_good

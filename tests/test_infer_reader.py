@@ -183,7 +183,7 @@ def test_positive_sites_without_children_are_dropped():
     y = np.array([1.0, 0.5, 2.0])
     result = EP(model).run(KEY, y)
     assert set(result.dropped_sites) == {"y_unobserved", "new", "newer"}
-    assert list(result.params) == list(result.free_params) == ["noise"]
+    assert list(result.params) == list(result.defaulted_params) == ["noise"]
     assert list(maximize_evidence(model, y).params) == ["noise"]
 
 

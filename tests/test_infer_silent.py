@@ -88,12 +88,12 @@ def truncated(y):
 @pytest.mark.slow
 def test_fixed_sites_that_latents_reach_count_in_a_cross_check():
     result = EP(truncated).run(KEY, 1.0, params={"b": 2.0})
-    assert result.given_factors == ("b",)
+    assert result.conditioned_sites == ("b",)
     check = crosscheck(result, engines=("ep",), progress_bar=False)
     weights = check.runs["ep"].weights
     assert weights is not None
     assert_allclose(weights.log_evidence, result.log_evidence, atol=0.01)
-    assert result.trust.is_good
+    assert result.accuracy.is_good
 
 
 def governed(y):

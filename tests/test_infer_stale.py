@@ -265,7 +265,7 @@ def test_a_solver_keeps_its_structure_in_all_of_its_functions():
     args, kwargs = dynamic_data()
     engine = DynamicEP(structure="auto")
     result = engine.run(KEY, *args, **kwargs)
-    assert result.eliminated_sites == ("past",)
+    assert result.marginalized_sites == ("past",)
     evidence, state = engine.evidence_and_state({}, *args, **kwargs)
     assert_allclose(evidence, result.log_evidence, rtol=1e-6)
     step = engine.step(engine.init({}, *args, **kwargs), {}, *args, **kwargs)
@@ -275,7 +275,7 @@ def test_a_solver_keeps_its_structure_in_all_of_its_functions():
     labels = LabelRankingEP(structure="auto")
     X, better, worse = np.array([[1.0], [-1.0]]), np.array([[0], [1]]), np.array([[1], [0]])
     found = labels.run(KEY, X, better, worse, 2)
-    assert found.eliminated_sites == ("noise",)
+    assert found.marginalized_sites == ("noise",)
     step = labels.step(labels.init({}, X, better, worse, 2), {}, X, better, worse, 2)
     _, state = labels.solve({}, X, better, worse, 2)
     assert jax.tree.structure(step.posterior) == jax.tree.structure(state.posterior)
@@ -364,7 +364,7 @@ def test_programs_of_every_form_answer_to_changed_data(form):
         assert result.converged
         fresh = EP(lambda *args: program(*args), damping=0.9).run(KEY, X, y)
         assert_allclose(answer(result), answer(fresh), atol=1e-3)
-    assert result.trust.is_good
+    assert result.accuracy.is_good
 
 
 def test_reparametrised_programs_are_the_same_posterior():

@@ -168,7 +168,7 @@ def learned_kernel(X, pairs, scores):
     lengthscale: Any = numpyro.param("lengthscale", 0.6, constraint=positive)
     share: Any = numpyro.param("share", 0.7, constraint=positive)
     noise: Any = numpyro.param("noise", 0.7, constraint=positive)
-    f = sample("f", gp.features(gp.rbf(amplitude, lengthscale), X, 8))
+    f = sample("f", gp.inducing_point_prior(gp.rbf(amplitude, lengthscale), X, 8))
     beaten(share * f, pairs)
     sample("score", dist.Normal(f[: len(scores)], noise), obs=scores)
 
@@ -247,7 +247,7 @@ def test_the_structure_is_found(monkeypatch):
     assert "result.approximation" in repr(many)
     assert to_arviz(many).posterior["f"].shape == (1, 20, 60)
     with pytest.raises(TooLargeError, match="see approximation"):
-        _ = many.trust
+        _ = many.accuracy
     for program, args in ((smooth_skills, field()[0]), (weighed_features, features_and_pairs()[0])):
         found = EP(program, max_sweeps=4, tol=10.0, precision="float32").run(KEY, *args)
         assert found.structure == "low_rank"
@@ -290,7 +290,7 @@ def test_low_rank_says_what_it_leaves_out():
     assert str(told).startswith("low_rank. Standard deviations") and told.rank == RANK
     assert f"rank {RANK}; the data tell" in told.sentence
     # Residuals matter here: without them, the process is another one.
-    prior: Any = gp.features(gp.rbf(2.0, 0.4), jnp.asarray(field()[0][0]), RANK)
+    prior: Any = gp.inducing_point_prior(gp.rbf(2.0, 0.4), jnp.asarray(field()[0][0]), RANK)
     assert np.mean(np.asarray(prior.cov_diag) / np.asarray(prior.variance)) > 0.05
 
 
@@ -301,26 +301,30 @@ def test_features_are_the_process_and_enough_rank_leaves_little_to_be_seen():
         true = np.asarray(gp.gram(kernel, jnp.asarray(X)))
         errors, seen = {}, {}
         for rank in (10, 50, ITEMS):
-            prior: Any = gp.features(kernel, jnp.asarray(X), rank)
+            prior: Any = gp.inducing_point_prior(kernel, jnp.asarray(X), rank)
             assert_allclose(np.asarray(prior.variance), 4.0, rtol=1e-4)
             errors[rank] = np.abs(np.asarray(prior.covariance_matrix) - true).max()
             left = np.asarray(prior.cov_diag) * precision
             seen[rank] = np.mean(left / (1 + left))
         assert errors[ITEMS] < 2e-5 < 1e-2 < errors[50] < errors[10] / 3
-        enough = gp.enough_rank(kernel, X, precision)
-        assert enough in seen and seen[enough] < 0.01 and gp.enough_rank(kernel, X, 1e-6) <= enough
+        enough = gp.choose_num_inducing(kernel, X, precision)
+        assert (
+            enough in seen
+            and seen[enough] < 0.01
+            and gp.choose_num_inducing(kernel, X, 1e-6) <= enough
+        )
         for wrong, message in (
             (-precision, "precision has entries that are negative"),
             (np.inf, "negative or not finite"),
             (np.ones(3), r"precision has shape \(3,\)"),
         ):
             with pytest.raises(ValueError, match=message):
-                gp.enough_rank(kernel, X, wrong)
+                gp.choose_num_inducing(kernel, X, wrong)
     with pytest.raises(TypeError, match="call it before the program"):
-        jax.eval_shape(lambda x: gp.enough_rank(kernel, x, 1.0), jnp.asarray(X))
+        jax.eval_shape(lambda x: gp.choose_num_inducing(kernel, x, 1.0), jnp.asarray(X))
     with pytest.raises(ValueError, match="rank is 0"):
-        gp.features(kernel, jnp.asarray(X), 0)
-    with pytest.raises(ValueError, match=r"say gp.enough_rank\(kernel, X, precision\)"):
+        gp.inducing_point_prior(kernel, jnp.asarray(X), 0)
+    with pytest.raises(ValueError, match=r"say gp.choose_num_inducing\(kernel, X, precision\)"):
         EP(smooth_skills).run(KEY, *field()[0], rank="auto")
 
 
@@ -331,7 +335,7 @@ STUDENTS = 9.0 * (np.arange(9) > 7)
 
 
 def heavy_tails_of_features(X, y):
-    f = sample("f", gp.features(gp.rbf(3.0, 0.3), X, 5))
+    f = sample("f", gp.inducing_point_prior(gp.rbf(3.0, 0.3), X, 5))
     sample("y", dist.StudentT(2.0, f[np.zeros(9, int)], 0.3), obs=y)
 
 

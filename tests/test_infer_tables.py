@@ -125,7 +125,7 @@ def correlated_weights():
 
 
 def own_on_features():
-    f = sample("f", gp.features(gp.rbf(1.0, 0.4), jnp.asarray(POINTS), 6))
+    f = sample("f", gp.inducing_point_prior(gp.rbf(1.0, 0.4), jnp.asarray(POINTS), 6))
     games(PHI @ weights() + f)
 
 

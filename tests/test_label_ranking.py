@@ -185,7 +185,7 @@ def test_elimination_gives_what_all_performances_together_give(n, given, power):
         assert_allclose(fast.joint_covariance, slow.joint_covariance[:9, :9], atol=1e-4)
     if n == 20:
         assert_alike(fast, EP(joint).run(KEY, X, *data, 3, num_samples=5))
-        assert fast.eliminated_sites == ("noise",)
+        assert fast.marginalized_sites == ("noise",)
 
 
 def test_correlated_weights_are_those_of_the_program():

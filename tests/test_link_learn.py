@@ -7,7 +7,7 @@ from scipy import sparse
 
 from bayesrank import LinkLearn
 from bayesrank.infer import EP
-from bayesrank.models import link_margins
+from bayesrank.models import link_bm25
 from bayesrank.retrieval import BM25, check_counts, collection, links_of, with_linked
 from bayesrank.solvers.link_learn import (
     TermWeight,
@@ -186,10 +186,10 @@ def test_a_linked_pair_is_one_event():
     noise = rng.normal(0.0, 0.5**0.5, (draws, 4))
     lead = gain[:, None] * margins + theta @ features[0].T + noise[:, :1] - noise[:, 1:]
     share = (lead > 0).all(axis=1)
-    result = EP(link_margins).run(KEY, margins, features)
+    result = EP(link_bm25).run(KEY, margins, features)
     error = share.std() / draws**0.5
     assert np.exp(result.log_evidence) == pytest.approx(share.mean(), abs=4 * error)
-    apart = EP(link_margins).run(KEY, margins, features, independent=True)
+    apart = EP(link_bm25).run(KEY, margins, features, independent=True)
     assert np.exp(apart.log_evidence) < share.mean() - 20 * error
 
 
@@ -197,7 +197,7 @@ def test_a_linked_pair_is_one_event():
 def test_intervals_hold_where_the_linked_document_is_the_best_of_several():
     rng = np.random.default_rng(0)
     inside: dict[bool, list] = {False: [], True: []}
-    engine = EP(link_margins)
+    engine = EP(link_bm25)
     for _ in range(100):
         gain, theta = rng.normal(1.0, 1.0), rng.normal(0.0, 0.5, 2)
         start, rows = rng.normal(size=(80, 12)), rng.normal(0.0, 0.7, (80, 12, 2))
@@ -264,4 +264,4 @@ def test_refuses(world, options, arguments, message):
 def test_the_program_refuses(arguments, message):
     given = {"margins": np.ones((3, 2)), "features": np.ones((3, 2, 1)), **arguments}
     with pytest.raises(ValueError, match=message):
-        EP(link_margins).run(KEY, **given)
+        EP(link_bm25).run(KEY, **given)

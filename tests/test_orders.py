@@ -117,7 +117,7 @@ def test_elimination_gives_what_all_performances_together_give():
 def test_many_performances_are_integrated_over_and_not_kept():
     skill, orders = simulated(900, 8, 5, seed=2)
     result = EP(thurstone_orders).run(KEY, 8, *events(orders, 8), params={"scale": 1.0})
-    assert result.eliminated_sites == ("noise",) and set(result.mean) == {"f"}
+    assert result.marginalized_sites == ("noise",) and set(result.mean) == {"f"}
     draws = result.get_samples()["f"]
     centred = draws - draws.mean(axis=1, keepdims=True)
     off = (skill - skill.mean() - centred.mean(0)) / centred.std(0)

@@ -157,7 +157,7 @@ def test_background_learning_under_stress(tmp_path):
     from bayesrank.active.store import read_journal
 
     path, told, failed = tmp_path / "a.jsonl", [], []
-    with QueryLoop(5, X[:5], journal=path, background=True, learn_from=2, seed=1) as loop:
+    with QueryLoop(5, X[:5], journal=path, background=True, refit_after=2, seed=1) as loop:
 
         def work(name):
             try:

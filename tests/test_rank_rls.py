@@ -66,7 +66,7 @@ def test_scores_are_those_of_theorem_1(kernel):
     np.testing.assert_allclose(fit.predict(X), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize(("weights", "factor"), [("centre", 1.0), ("pairs", None)])
+@pytest.mark.parametrize(("weights", "factor"), [("center", 1.0), ("pairs", None)])
 def test_other_weights_are_those_of_centring_and_of_raw_pairs(weights, factor):
     X, y, query = _sorted()
     fit = _fit(X, y, query, weights, regularization=0.3)
@@ -84,7 +84,7 @@ def test_other_weights_are_those_of_centring_and_of_raw_pairs(weights, factor):
 
 
 @each_kernel
-@pytest.mark.parametrize("weights", ["query", "centre", "pairs"])
+@pytest.mark.parametrize("weights", ["query", "center", "pairs"])
 def test_ep_on_the_program_is_exact(kernel, weights):
     X, y, query = _sorted()
     X_new = np.random.default_rng(1).normal(size=(4, 3))
@@ -175,7 +175,7 @@ def test_holding_lists_out_is_training_again(kernel, fixed, names):
 
 
 @each_kernel
-@pytest.mark.parametrize("weights", ["query", "centre", "pairs"])
+@pytest.mark.parametrize("weights", ["query", "center", "pairs"])
 def test_leave_pair_out_is_training_again(kernel, weights):
     X, y, query = _sorted()
     options = {"kernel": kernel, "regularization": 0.3}

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 class SkillPosterior:
     """The skills under a program, brought up to date as a history grows."""
 
-    # Hyperparameters are first learned from `learn_from` answers, or never, and again whenever the
+    # Hyperparameters are first learned from `refit_after` answers, or never, and again whenever the
     # answers have doubled, in a thread if `background`; `integrate` lets `integrated` average.
 
     def __init__(
@@ -37,13 +37,13 @@ class SkillPosterior:
         program: SkillProgram,
         judges: JudgeNoise,
         *,
-        learn_from: int | None,
+        refit_after: int | None,
         integrate: bool,
         background: bool,
         seed: int,
     ) -> None:
         self._program, self.judges, self._seed = program, judges, seed
-        self._learn_from, self._integrate, self._background = learn_from, integrate, background
+        self._refit_after, self._integrate, self._background = refit_after, integrate, background
         self._pending: Future[dict[str, Any]] | None = None
         self._prior: tuple[Any, SkillPrior] | None = None
         self._last: tuple[SkillPrior, list[int], Settled] | None = None
@@ -105,7 +105,7 @@ class SkillPosterior:
             model_args=args,
             model_kwargs=kwargs,
             params=params,
-            free_params=(),
+            defaulted_params=(),
             shapes={"f": fit.mean.shape},
             joint_mean=fit.mean,
             posterior=DensePosterior(fit.covariance),
@@ -170,11 +170,11 @@ class SkillPosterior:
 
     def _free(self, history: History) -> tuple[str, ...]:
         """Names of the hyperparameters that can be learned."""
-        return () if self._learn_from is None else self._program.free(_has_ties(history))
+        return () if self._refit_after is None else self._program.free(_has_ties(history))
 
     def _to_learn(self, history: History) -> tuple[str, ...]:
         """Names of hyperparameters and judges of which anything is learned."""
-        if self._learn_from is None:
+        if self._refit_after is None:
             return ()
         return (*self._free(history), *self.judges.names(history))
 
@@ -195,9 +195,9 @@ class SkillPosterior:
         return found if fits else {}
 
     def _due(self, history: History) -> bool:
-        if self._learn_from is None or not self._to_learn(history):
+        if self._refit_after is None or not self._to_learn(history):
             return False
-        return len(history.answers) >= max(self._learn_from, 2 * self._learned_at(history), 1)
+        return len(history.answers) >= max(self._refit_after, 2 * self._learned_at(history), 1)
 
     def _learned_at(self, history: History) -> int:
         fixed = history.learned is not None and not self._free(history)

@@ -58,11 +58,11 @@ class QueryLoop(Session):
         Number of pairs to choose the next question from, drawn anew each time; all, if there are no
         more. Or the pairs themselves.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        "integrate" and "map" learn them when there are `learn_from` answers, and again whenever
+        "integrate" and "map" learn them when there are `refit_after` answers, and again whenever
         the answers have doubled; until then they are the medians of their priors, which "prior"
         keeps. They differ in `final_ranking`, where "integrate" averages over what the answers
         leave open about them. A mapping fixes those that it names, and integrates over the others.
-    learn_from : int, default 40
+    refit_after : int, default 40
         Number of answers after which to learn them first; from fewer they are often worse than the
         medians.
     background : bool, default False
@@ -136,7 +136,7 @@ class QueryLoop(Session):
         acquisition: str | Acquisition | None = None,
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
         hyperparameters: Literal["integrate", "map", "prior"] | Mapping[str, Any] = "integrate",
-        learn_from: int = 40,
+        refit_after: int = 40,
         background: bool = False,
         ard: bool = False,
         laplacian: Any = None,
@@ -155,7 +155,7 @@ class QueryLoop(Session):
                 "pass the noise as a mapping, or leave hyperparameters as 'integrate'"
             )
         n, seed = len(named.names), _check_seed(seed)
-        learn_from = check_count(learn_from, "learn_from")
+        refit_after = check_count(refit_after, "refit_after")
         self._program_of = partial(
             skill_program, hyperparameters=hyperparameters, ard=ard, laplacian=laplacian
         )
@@ -172,7 +172,7 @@ class QueryLoop(Session):
         posterior = SkillPosterior(
             self._program_of(n, named.features),
             noise,
-            learn_from=None if hyperparameters == "prior" else learn_from,
+            refit_after=None if hyperparameters == "prior" else refit_after,
             integrate=hyperparameters not in ("map", "prior"),
             background=background,
             seed=seed,

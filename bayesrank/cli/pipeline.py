@@ -169,7 +169,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     found: Any = _UNASKED
     if settings.crosscheck != "none" and not hasattr(result, "model"):
         found = _UNCHECKED_LOG
-    elif settings.crosscheck != "none" and result.eliminated_sites:
+    elif settings.crosscheck != "none" and result.marginalized_sites:
         found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
     elif settings.crosscheck != "none" and result.structure != "dense":
         found = f"Of so many items, simulation takes very long. {result.approximation.sentence}"

@@ -120,7 +120,7 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
     if home is False:
         data = replace(data, position=None)
     other = "--time" if data.times is not None else "--items" if data.features is not None else None
-    for sentence in data.overlooked:
+    for sentence in data.unused_column_hints:
         click.echo(f"Warning: {shown(sentence)}", err=True)
     if other is None:
         return data

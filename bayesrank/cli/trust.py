@@ -89,13 +89,13 @@ def _right(found: "Crosschecked | str") -> Check:
     from bayesrank.diagnostics.quick import BUDGET
 
     late = f"NUTS would take more than {BUDGET:g} s, and was given up (--crosscheck full runs it)."
-    if found.trust is None:
+    if found.importance is None:
         return Check(question, "unknown", late)
-    trust = found.trust
+    trust = found.importance
     answer: Reply = "yes" if trust.is_good else "unknown"
     # The largest of many figures is off by some standard errors by chance.
-    noise = _STANDARD_ERRORS / np.sqrt(max(trust.effective, 1.0))
-    if trust.is_known and trust.shift > _MOST_SHIFT + noise:
+    noise = _STANDARD_ERRORS / np.sqrt(max(trust.ess, 1.0))
+    if trust.is_reliable and trust.mean_error > _MOST_SHIFT + noise:
         answer = "NO"
     return Check(question, answer, f"{late} By importance sampling: {trust}.")
 

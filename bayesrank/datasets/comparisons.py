@@ -22,7 +22,7 @@ from bayesrank.datasets.layouts import (
     Found,
     find,
     fitting,
-    overlooked,
+    unused_column_hints,
 )
 from bayesrank.datasets.orders import implied, read_order_cells
 from bayesrank.datasets.outcomes import (
@@ -69,10 +69,10 @@ def read_comparisons(
 
     Each may have columns ``judge``, ``category`` or ``group``, and ``weight`` or ``count``. Other
     columns are not used, and are listed in ``ignored_columns``; where one looks as if it should
-    have been, a sentence of ``overlooked`` says so. The same comparison may come any number of
-    times: each row is evidence of its own. A row that compares an item with itself is a mistake
-    between ``winner`` and ``loser``, and is refused; in the other layouts it is left out, and a
-    sentence of ``notes`` counts them.
+    have been, a sentence of ``unused_column_hints`` says so. A comparison may come
+    any number of times: each row is evidence of its own. A row that compares an item with itself is
+    a mistake between ``winner`` and ``loser``, and is refused; in the other layouts it is left out,
+    and a sentence of ``notes`` counts them.
 
     Files that end in .soc, .soi, .toc or .toi are PrefLib's orders, and ``orders`` has them, as it
     has those of a column. An item beats every item of every later group, once a voter; items in one
@@ -365,7 +365,7 @@ def _from_outcomes(
         position_label=said.position_label,
         notes=(*whole.table.notes, *said.notes),
         layout=whole.layout.example,
-        overlooked=(*overlooked(whole.rest), *_alike(names)),
+        unused_column_hints=(*unused_column_hints(whole.rest), *_alike(names)),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)
@@ -459,6 +459,6 @@ def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) ->
     names = tuple(dict.fromkeys(name for order in orders for group in order for name in group))
     data = implied(table.path, names, said, known)
     ignored = tuple(column.name for column in found.rest)
-    told = (*overlooked(found.rest), *_alike(data.names))
+    told = (*unused_column_hints(found.rest), *_alike(data.names))
     said = {"layout": found.layout.example, "notes": (*table.notes, *notes)}
-    return replace(data, ignored_columns=ignored, overlooked=told, **said)
+    return replace(data, ignored_columns=ignored, unused_column_hints=told, **said)

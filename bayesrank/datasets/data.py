@@ -68,7 +68,7 @@ class ComparisonData:
         How the file is laid out, as an example of its header; empty of PrefLib's files.
     notes
         Sentences on how the file was understood, and what of it was left out.
-    overlooked
+    unused_column_hints
         Sentences on columns that look as if they should have been used, and on items that may be
         one, by their names.
     """
@@ -90,7 +90,7 @@ class ComparisonData:
     category_names: tuple[str, ...] = ()
     layout: str = ""
     notes: tuple[str, ...] = ()
-    overlooked: tuple[str, ...] = ()
+    unused_column_hints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.features, *(getattr(self, name) for name in _BY_ROW)):

@@ -14,7 +14,7 @@ from bayesrank.datasets.table import Column, Table
 
 __all__ = [
     "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "find",
-    "fitting", "overlooked", "sides_of", "two_columns",
+    "fitting", "unused_column_hints", "sides_of", "two_columns",
 ]  # fmt: skip
 
 
@@ -441,7 +441,7 @@ def _refuse_second_header(found: Found) -> None:
         raise found.table.error("the header is there again", "remove the row", None, where)
 
 
-def overlooked(rest: Sequence[Column]) -> tuple[str, ...]:
+def unused_column_hints(rest: Sequence[Column]) -> tuple[str, ...]:
     """A sentence on each column that was not used and looks as if it should have been."""
     sentences = []
     for name in (column.name for column in rest):

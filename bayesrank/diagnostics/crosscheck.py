@@ -233,13 +233,13 @@ def _refuse_large(ep: EPResult) -> None:
 
 
 def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _EngineFit:
-    complaint = None
+    warning = None
     if not ep.converged:
-        complaint = (
+        warning = (
             f"has not converged after {ep.num_sweeps} sweeps: run it with "
             "power=0.5 or more max_sweeps, and give its result to crosscheck."
         )
-    run = EngineRun("ep", seconds, ep.log_evidence, weights, complaint)
+    run = EngineRun("ep", seconds, ep.log_evidence, weights, warning)
     return _EngineFit(run, weights, ep.joint_mean, ep.joint_covariance)
 
 
@@ -276,11 +276,11 @@ def _run_svi(
 def _judge(
     fit: _EngineFit, comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float
 ) -> Verdict:
-    engine, complaint = fit.run.engine, fit.run.complaint
+    engine, warning = fit.run.engine, fit.run.warning
     mine = [comparison for comparison in comparisons if comparison.engine == engine]
     if mine:
-        return judge(mine, sizes, tolerance, complaint)
-    return judge_alone(engine, fit.weights, tolerance, complaint)
+        return judge(mine, sizes, tolerance, warning)
+    return judge_alone(engine, fit.weights, tolerance, warning)
 
 
 # ---------------------------------------------------------------- arguments and progress
@@ -303,7 +303,7 @@ def _check_engines(engines: Sequence[str] | None, mixture: bool) -> tuple[str, .
     if mixture and set(chosen) != set(_ENGINES[:2]):
         raise ValueError(
             "engines must be 'ep' and 'nuts' where hyperparameters were integrated over, got "
-            f"{chosen!r}; importance sampling alone is in the result's trust"
+            f"{chosen!r}; importance sampling alone is in the result's accuracy"
         )
     for engine in chosen:
         if engine not in _ENGINES or chosen.count(engine) > 1:

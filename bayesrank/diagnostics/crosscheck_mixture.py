@@ -52,7 +52,9 @@ def crosscheck_mixture(
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in drawn.items()}
     called = result.model, result.model_args, result.model_kwargs, result.params
     with jax.enable_x64(True):
-        program = without_stale_traces(lambda: full_program(*called, flat, result.eliminated_sites))
+        program = without_stale_traces(
+            lambda: full_program(*called, flat, result.marginalized_sites)
+        )
         vectors, divergent = run_nuts(
             program, rng_key, *lengths, lambda share: report("nuts", share)
         )
@@ -61,9 +63,9 @@ def crosscheck_mixture(
         latents = references_of(draws, result.shapes, pairs)
         comparisons = [compared(reference, "ep", *gaussian) for reference in latents]
         comparisons += _hyperparameters(result, draws, program)
-    complaint = None if result.converged else _COMPLAINT
+    warning = None if result.converged else _COMPLAINT
     runs = {
-        "ep": EngineRun("ep", np.nan, result.log_evidence, None, complaint),
+        "ep": EngineRun("ep", np.nan, result.log_evidence, None, warning),
         "nuts": EngineRun("nuts", time.perf_counter() - start),
     }
     sizes = Sizes(*lengths, divergent)
@@ -71,7 +73,7 @@ def crosscheck_mixture(
         runs=runs,
         references=tuple(comparison.reference for comparison in comparisons),
         comparisons=tuple(comparisons),
-        verdicts={"ep": judge(comparisons, sizes, tolerance, runs["ep"].complaint)},
+        verdicts={"ep": judge(comparisons, sizes, tolerance, runs["ep"].warning)},
         params=result.params,
         tolerance=float(tolerance),
         ep=result,

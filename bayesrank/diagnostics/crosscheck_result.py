@@ -77,7 +77,7 @@ class EngineRun:
         EP's log evidence, SVI's ELBO; NaN for NUTS.
     weights
         Importance sampling from its posterior; None for NUTS.
-    complaint
+    warning
         What the engine itself says is wrong with its result, if anything.
     """
 
@@ -85,7 +85,7 @@ class EngineRun:
     seconds: float
     log_evidence: float = np.nan
     weights: Importance | None = None
-    complaint: str | None = None
+    warning: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from bayesrank.datasets.outcomes import TIE, WIN
 from bayesrank.diagnostics.crosscheck import crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck
 from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.infer.spi import Trust
+from bayesrank.infer.spi import ImportanceCheck
 from bayesrank.models import preference_gp, thurstone
 
 BUDGET = 20.0  # seconds
@@ -27,7 +27,7 @@ _TOLD = 0.2  # share of the work after which the rest can be told
 class Crosschecked(NamedTuple):
     """What the cross-check found; None for what was not possible, or not done in time."""
 
-    trust: Trust | None  # by importance sampling
+    importance: ImportanceCheck | None  # by importance sampling
     check: CrossCheck | None  # against NUTS
     ran_out: bool  # whether NUTS was given up for lack of time
 
@@ -44,7 +44,7 @@ def crosschecked(
     result = with_distinct_rows(result)
     with warnings.catch_warnings():  # what they say is in the sentence on the check
         warnings.simplefilter("ignore")
-        trust = result.trust
+        importance = result.accuracy
     compiled: list[tuple[float, float]] = []
 
     def advance(engine: str, share: float) -> None:
@@ -60,9 +60,9 @@ def crosschecked(
             raise _OutOfTime
 
     try:
-        return Crosschecked(trust, _against_nuts(result, how == "full", seed, advance), False)
+        return Crosschecked(importance, _against_nuts(result, how == "full", seed, advance), False)
     except _OutOfTime:
-        return Crosschecked(trust, None, True)
+        return Crosschecked(importance, None, True)
 
 
 def _against_nuts(
@@ -94,7 +94,7 @@ def heaviest(result: Any) -> EPResult:
         model_args=result.model_args,
         model_kwargs=result.model_kwargs,
         params=component.params,
-        free_params=(),
+        defaulted_params=(),
         sites={},
         log_evidence=np.nan,
         converged=result.num_unconverged == 0,

@@ -93,17 +93,17 @@ def rms(values: Array) -> float:
 
 
 def judge(
-    comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float, complaint: str | None
+    comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float, warning: str | None
 ) -> Verdict:
     """Judge one engine by its comparisons with NUTS, one for each latent site.
 
     `tolerance` is the largest error that does not matter, in posterior standard deviations for
-    means and relative for standard deviations; `complaint` is what the engine itself says is wrong.
+    means and relative for standard deviations; `warning` is what the engine itself says is wrong.
     """
     engine = comparisons[0].engine
     name = engine.upper()
-    if complaint is not None:
-        return Verdict(engine, "differs", f"{name} {complaint}")
+    if warning is not None:
+        return Verdict(engine, "differs", f"{name} {warning}")
     trouble = _trouble([c.reference for c in comparisons], sizes)
     if trouble is not None:
         advice = f"{trouble}, so {name} cannot be judged yet: {_run_again(sizes, 2.0)}."
@@ -142,17 +142,15 @@ def judge(
     return Verdict(engine, "close", sentence)
 
 
-def judge_alone(
-    engine: str, weights: Importance, tolerance: float, complaint: str | None
-) -> Verdict:
+def judge_alone(engine: str, weights: Importance, tolerance: float, warning: str | None) -> Verdict:
     """Judge an engine without NUTS, by its importance weights.
 
     Two Gaussians with one covariance and means `tolerance` standard deviations apart, in whatever
     direction, have a divergence of half its square.
     """
     name = engine.upper()
-    if complaint is not None:
-        return Verdict(engine, "differs", f"{name} {complaint}")
+    if warning is not None:
+        return Verdict(engine, "differs", f"{name} {warning}")
     if weights.k_hat < _LARGEST_K_HAT or weights.divergence < tolerance**2 / 2:
         found = f"k-hat {weights.k_hat:.2f}, divergence {weights.divergence:.2g}"
         sentence = f"Importance sampling bears {name} out ({found}): {_ADVICE[engine]}."

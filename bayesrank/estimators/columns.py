@@ -121,7 +121,7 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     if whole.keys() >= set(data.names):
         names: Any = tuple(whole[name] for name in data.names)
         data = replace(data, names=names)
-    sentences = [f"comparisons is read as {data.layout}.", *data.notes, *data.overlooked]
+    sentences = [f"comparisons is read as {data.layout}.", *data.notes, *data.unused_column_hints]
     for name, argument in (
         ("judges", "judge"),
         ("categories", "category"),

@@ -94,7 +94,7 @@ class PairwiseRanker(NamedRanker):
     Notes
     -----
     More than 3,000 items, without a graph or times, are fitted without a joint covariance, those
-    with features by inducing points (`bayesrank.gp.features`): ``result_`` is a
+    with features by inducing points (`bayesrank.gp.inducing_point_prior`): ``result_`` is a
     `bayesrank.infer.EPResult`, and ``result_.approximation`` tells how good it is. Draws of
     that many skills take the most time: `num_samples` of 200 will do for most tables.
 

@@ -86,10 +86,10 @@ class PreferenceGP(SkillRanker):
 
     Notes
     -----
-    More than 3,000 items, without a graph, are fitted by inducing points (`bayesrank.gp.features`):
-    hyperparameters are learned from 10,000 of the comparisons and not integrated over, and as many
-    points are taken, up to 800, as leave little for the data to see; ``result_.approximation``
-    tells how much they leave open.
+    More than 3,000 items, without a graph, are fitted by inducing points
+    (`bayesrank.gp.inducing_point_prior`): hyperparameters are learned from 10,000 of the
+    comparisons and not integrated over, and as many points are taken, up to 800, as leave little
+    for the data to see; ``result_.approximation`` tells how much they leave open.
 
     All estimators of this class share compiled code, so that a fit to data of a shape that came
     before is quick. Computations are in double precision; `fit` takes memory of order n squared for

@@ -46,7 +46,7 @@ class RankRLS(ListEstimator):
         Kernel of the scores; "rbf" is Gaussian, its length scale that of the largest evidence on
         whole lists of up to 1,000 items. With another than "linear" the features are to be dense,
         and for "rbf" on one scale.
-    weights : {"query", "centre", "pairs"}, default "query"
+    weights : {"query", "center", "pairs"}, default "query"
         Weight of the squares of a list of n items: ``2 / (n - 1)``, with which each list counts
         alike (the paper's); 1, with which each item does; n, each pair.
     regularization : {"evidence", "leave-query-out"} or float, default "evidence"
@@ -106,7 +106,7 @@ class RankRLS(ListEstimator):
         self,
         *,
         kernel: Kernel | Literal["linear", "rbf"] = "linear",
-        weights: Literal["query", "centre", "pairs"] = "query",
+        weights: Literal["query", "center", "pairs"] = "query",
         regularization: float | Literal["evidence", "leave-query-out"] = "evidence",
         solver: Literal["auto", "dense", "lsmr", "nystrom"] = "auto",
         num_landmarks: int = 1000,

@@ -140,11 +140,11 @@ class KernelPrior:
         return -0.5 * sum(parts, jnp.zeros((), factor.dtype))
 
     def posterior_mode(self, tier: Tier, moments: Array, base: Array, num_users: Array) -> Array:
-        """Return what `maximise` would, had all items up to the end of `tier` its strength."""
+        """Return what `maximize` would, had all items up to the end of `tier` its strength."""
         part = slice(tier.end), slice(tier.end)
         return (moments[part] + tier.strength * base[part]) / (num_users + tier.strength)
 
-    def maximise(self, moments: Array, base: Array, num_users: Array) -> Array:
+    def maximize(self, moments: Array, base: Array, num_users: Array) -> Array:
         """Most probable kernel given functions of users, of mean zero.
 
         Parameters

@@ -69,8 +69,8 @@ class EP:
         Gaussian for each alone, quickly, and leaves out what they have in common; "probes" keeps
         the sparse precision and solves with it by conjugate gradients, also where latents are drawn
         given few others, as in walks and hierarchies. "low_rank" does the same for a prior of low
-        rank plus diagonal, as `bayesrank.gp.features` makes it, and for few latents that all data
-        share beside many others, as in ``Phi @ w + e``. "auto" is dense up to 3,000
+        rank plus diagonal, as `bayesrank.gp.inducing_point_prior` makes it, and for few latents
+        that all data share beside many others, as in ``Phi @ w + e``. "auto" is dense up to 3,000
         latents, and of more takes "probes" or "low_rank" where it can; where latents are
         independent and a likelihood is not log-concave, "factorised", with a warning.
     mesh

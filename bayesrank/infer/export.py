@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 _JITTER = 1e-10
 
 
-def held_fixed(result: EPResult) -> Callable[..., Any]:
+def conditioned_model(result: EPResult) -> Callable[..., Any]:
     """The program of its latents alone, other sites at the result's values without density."""
-    if result.eliminated_sites:
+    if result.marginalized_sites:
         raise ValueError(
-            f"the result keeps no posterior of {', '.join(result.eliminated_sites)}, so it cannot "
-            "start another engine on them. Run EP on fewer data"
+            f"the result keeps no posterior of {', '.join(result.marginalized_sites)}, so it "
+            "cannot start another engine on them. Run EP on fewer data"
         )
     values: dict[str, Any] = dict(result.params)
     if result.dropped_sites:
         sites = _sites(result)
         values |= {name: sites[name]["value"] for name in result.dropped_sites}
-    hidden = [name for name in values if name not in result.given_factors]
-    model = handlers.condition(result.model, data={k: values[k] for k in result.given_factors})
+    hidden = [name for name in values if name not in result.conditioned_sites]
+    model = handlers.condition(result.model, data={k: values[k] for k in result.conditioned_sites})
     return handlers.block(handlers.substitute(model, data=values), hide=hidden)
 
 
@@ -86,7 +86,7 @@ def _unconstrained(result: EPResult) -> _Unconstrained:
 
 def nuts_settings(result: EPResult) -> dict[str, Any]:
     """Arguments of `numpyro.infer.NUTS`, see `EPResult.nuts_settings`."""
-    held_fixed(result)  # refuses a result without a posterior of all latents
+    conditioned_model(result)  # refuses a result without a posterior of all latents
     names = tuple(result.shapes)
     values = {**result.mean, **result.params}
     return {
@@ -110,7 +110,7 @@ class EPGuide(AutoMultivariateNormal):
     def __init__(self, result: EPResult, prefix: str = "auto") -> None:
         self.start = _unconstrained(result)
         start = init_to_value(values=result.mean)
-        super().__init__(held_fixed(result), prefix=prefix, init_loc_fn=start)
+        super().__init__(conditioned_model(result), prefix=prefix, init_loc_fn=start)
         # It learns what the sites are here, where the data are at hand: it may be called without.
         with handlers.block(), handlers.seed(rng_seed=0):
             self(*result.model_args, **result.model_kwargs)

@@ -19,11 +19,11 @@ from numpyro.diagnostics import print_summary
 
 from bayesrank._memory import TooLargeError
 from bayesrank._stack import outside
-from bayesrank.infer.export import EPGuide, held_fixed, nuts_settings
+from bayesrank.infer.export import EPGuide, conditioned_model, nuts_settings
 from bayesrank.infer.margins import BoundedMargins, bounded_margins, square_root
 from bayesrank.infer.posterior import Approximation, KeptPosterior
 from bayesrank.infer.summary import as_html, as_text
-from bayesrank.infer.white.trust import Trust, trust_in
+from bayesrank.infer.white.accuracy import ImportanceCheck, importance_check
 
 # Up to here a look at the posterior's accuracy takes a few seconds.
 _MOST_LATENTS = 500
@@ -78,7 +78,7 @@ class GaussianMoments:
     @cached_property
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior mean of each latent site, in its own shape."""
-        return self.by_site(self.joint_mean)
+        return self.split_sites(self.joint_mean)
 
     @cached_property
     def covariance(self) -> dict[str, np.ndarray]:
@@ -91,7 +91,7 @@ class GaussianMoments:
     @cached_property
     def stddev(self) -> dict[str, np.ndarray]:
         """Posterior standard deviation of each latent site, in its own shape."""
-        return self.by_site(np.sqrt(self.posterior.variances))
+        return self.split_sites(np.sqrt(self.posterior.variances))
 
     @property
     def _spans(self) -> dict[str, slice]:
@@ -156,7 +156,7 @@ class GaussianMoments:
                 raise ValueError(f"{name} is out of range: {site!r} has latents 0 to {count - 1}")
         return span.start + first, span.start + second
 
-    def by_site(self, draws: Any) -> dict[str, Any]:
+    def split_sites(self, draws: Any) -> dict[str, Any]:
         """Cut joint draws of shape (..., n) into those of each site."""
         return {
             k: draws[..., s].reshape((*draws.shape[:-1], *self.shapes[k]))
@@ -182,7 +182,7 @@ class EPResult(GaussianMoments):
         The program and what it was called with.
     params
         Values of the hyperparameters that the posterior is conditional on, given or chosen.
-    free_params
+    defaulted_params
         Names of those that are `sample` sites with a prior, not given by the caller.
     shapes, joint_mean, posterior
         See `GaussianMoments`.
@@ -213,14 +213,14 @@ class EPResult(GaussianMoments):
     dropped_sites
         Unobserved sites on which no data depend and that are not Gaussian.  They are not part of
         the posterior; `numpyro.infer.Predictive` draws them.
-    eliminated_sites
+    marginalized_sites
         Latents of groups (effects of one rater, performances on one occasion) that are too many for
         a joint covariance. EP integrates over them, group by group, and keeps no posterior of them;
         `numpyro.infer.Predictive` draws them anew.
     sources
         Where values of `params` came from that were given, in words. Those not named are the median
-        of their prior (`free_params`) or their initial value (`param` sites).
-    given_factors
+        of their prior (`defaulted_params`) or their initial value (`param` sites).
+    conditioned_sites
         Sites held fixed whose density depends on latents, so that it counts as that of data.
     ends
         Lower and upper ends of the supports of the latents, laid end to end; None where no support
@@ -232,14 +232,14 @@ class EPResult(GaussianMoments):
     -----
     Of many latents the covariances may not be kept (`structure`). Means, standard deviations,
     differences and draws are there of any number; what needs all covariances is refused beyond
-    5,000 latents, and `trust` gives way to `approximation`.
+    5,000 latents, and `accuracy` gives way to `approximation`.
     """
 
     model: Callable[..., Any]
     model_args: tuple
     model_kwargs: dict[str, Any]
     params: dict[str, np.ndarray]
-    free_params: tuple[str, ...]
+    defaulted_params: tuple[str, ...]
     sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
     log_evidence: float
     missed_mass: dict[str, float] = field(default_factory=dict)
@@ -250,9 +250,9 @@ class EPResult(GaussianMoments):
     skipped_sites: int
     delta: float
     dropped_sites: tuple[str, ...]
-    eliminated_sites: tuple[str, ...] = ()
+    marginalized_sites: tuple[str, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
-    given_factors: tuple[str, ...] = ()
+    conditioned_sites: tuple[str, ...] = ()
     ends: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     num_samples: int
     rng_key: Array = field(repr=False)
@@ -293,7 +293,7 @@ class EPResult(GaussianMoments):
     def _draws(self) -> dict[str, np.ndarray]:
         draws = self.joint_mean + self.posterior.sample(self.rng_key, self.num_samples)
         with jax.enable_x64(True):
-            return self.by_site(np.asarray(self._within_support(draws)))
+            return self.split_sites(np.asarray(self._within_support(draws)))
 
     def _within_support(self, draws: Any) -> Any:
         return draws if self._bounded is None else self._bounded.put(draws)
@@ -360,15 +360,16 @@ class EPResult(GaussianMoments):
             infer={"is_auxiliary": True},
         )
         joint = self._within_support(self.joint_mean + square_root(self.joint_covariance) @ white)
-        for name, value in {**self.by_site(joint), **self.params}.items():
+        for name, value in {**self.split_sites(joint), **self.params}.items():
             numpyro.sample(name, dist.Delta(value, event_dim=np.ndim(value)))
 
     def autoguide(self, prefix: str = "auto") -> EPGuide:
         """NumPyro's `AutoMultivariateNormal`, whose parameters start at this posterior.
 
-        It starts SVI on the program of the latents alone, ``SVI(result.held_fixed,
-        result.autoguide(), optim, Trace_ELBO())``; and serves ``Predictive(result.held_fixed,
-        guide=result.autoguide(), params={}, num_samples=100)``.
+        It starts SVI on the program of the latents alone, ``SVI(result.conditioned_model,
+        result.autoguide(), optim, Trace_ELBO())``; and serves
+        ``Predictive(result.conditioned_model, guide=result.autoguide(), params={},
+        num_samples=100)``.
 
         Parameters
         ----------
@@ -378,30 +379,30 @@ class EPResult(GaussianMoments):
         Raises
         ------
         ValueError
-            If the result keeps no posterior of some latents (`eliminated_sites`).
+            If the result keeps no posterior of some latents (`marginalized_sites`).
         """
         return EPGuide(self, prefix)
 
     @property
-    def held_fixed(self) -> Callable[..., Any]:
+    def conditioned_model(self) -> Callable[..., Any]:
         """The program of the latents alone, its hyperparameters at the values of this result."""
-        return held_fixed(self)
+        return conditioned_model(self)
 
     def nuts_settings(self) -> dict[str, Any]:
         """Arguments that start NUTS at this posterior, with its covariance as inverse mass matrix.
 
         Use them as ``NUTS(model, **result.nuts_settings())``; there hyperparameters vary, from
-        their values here. ``NUTS(result.held_fixed, ...)`` holds them.
+        their values here. ``NUTS(result.conditioned_model, ...)`` holds them.
 
         Raises
         ------
         ValueError
-            If the result keeps no posterior of some latents (`eliminated_sites`).
+            If the result keeps no posterior of some latents (`marginalized_sites`).
         """
         return nuts_settings(self)
 
     @cached_property
-    def trust(self) -> Trust:
+    def accuracy(self) -> ImportanceCheck:
         """How far the posterior can be trusted, by importance sampling.
 
         Draws from the posterior are weighed by the program's own density. That is done when it is
@@ -410,12 +411,12 @@ class EPResult(GaussianMoments):
 
         Returns
         -------
-        bayesrank.infer.white.trust.Trust
+        bayesrank.infer.white.accuracy.ImportanceCheck
 
         Raises
         ------
         ValueError
-            If the result keeps no posterior of some latents (`eliminated_sites`).
+            If the result keeps no posterior of some latents (`marginalized_sites`).
         TooLargeError
             If the covariances are not kept: see `approximation`.
 
@@ -434,36 +435,36 @@ class EPResult(GaussianMoments):
         missed = max(self.missed_mass.values(), default=0.0)
         error = max(self.moment_errors.values(), default=0.0)
         return judged(
-            self.eliminated_sites,
-            lambda: trust_in(self, self.rng_key)._replace(missed=missed, error=error),
+            self.marginalized_sites,
+            lambda: importance_check(self, self.rng_key)._replace(missed=missed, error=error),
         )
 
     @property
     def _is_cheap_to_judge(self) -> bool:
         factors = sum(np.size(tau) for tau, _ in self.sites.values())
         few = self.joint_mean.size <= _MOST_LATENTS and factors <= _MOST_FACTORS
-        return few and self.structure == "dense" and not self.eliminated_sites
+        return few and self.structure == "dense" and not self.marginalized_sites
 
-    def _known_trust(self) -> str:
+    def _known_accuracy(self) -> str:
         """What has been found out about the accuracy, or where to look."""
         if self.structure == "dense":
-            return str(self.trust) if "trust" in self.__dict__ else ""
+            return str(self.accuracy) if "accuracy" in self.__dict__ else ""
         if "approximation" in self.__dict__:
             return str(self.approximation)
         return f"{self.structure}, without covariances; see result.approximation"
 
     def __repr__(self) -> str:
         """Show the sites and what became of each, twenty at most."""
-        return as_text(self, self._known_trust())
+        return as_text(self, self._known_accuracy())
 
     def _repr_html_(self) -> str:
-        return as_html(self, self._known_trust())
+        return as_html(self, self._known_accuracy())
 
     def print_summary(self, prob: float = 0.9) -> None:
         """Print a table of the latents, what became of each site, and how far to trust it.
 
-        The table is in the manner of `numpyro.infer.MCMC.print_summary`. `trust` is computed where
-        that is cheap: up to 500 latents and 20,000 data.
+        The table is in the manner of `numpyro.infer.MCMC.print_summary`. `accuracy` is computed
+        where that is cheap: up to 500 latents and 20,000 data.
 
         Parameters
         ----------
@@ -473,15 +474,17 @@ class EPResult(GaussianMoments):
         latents = {k: v[None] for k, v in self._draws.items()}
         print_summary(latents, prob=prob, group_by_chain=True)
         if self._is_cheap_to_judge:
-            trust = str(self.trust)
-        elif self.eliminated_sites:
-            trust = "not looked into, as some latents are integrated out"
+            accuracy = str(self.accuracy)
+        elif self.marginalized_sites:
+            accuracy = "not looked into, as some latents are integrated out"
         else:
-            trust = self._known_trust() or "not looked into, as that takes long; see result.trust"
-        sys.stdout.write(as_text(self, trust, most=None) + "\n")
+            accuracy = (
+                self._known_accuracy() or "not looked into, as that takes long; see result.accuracy"
+            )
+        sys.stdout.write(as_text(self, accuracy, most=None) + "\n")
 
 
-def judged(eliminated: tuple[str, ...], judge: Callable[[], Trust]) -> Trust:
+def judged(eliminated: tuple[str, ...], judge: Callable[[], ImportanceCheck]) -> ImportanceCheck:
     """Judge a posterior, and warn if it is not good."""
     if eliminated:
         raise ValueError(

@@ -166,6 +166,6 @@ def _not_converged(result: EPResult, tol: float) -> str:
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
         f"margin by {result.delta:.2g} posterior standard deviations (tol={tol:.2g}), and "
         f"{result.skipped_sites} site updates were skipped. Of up to some hundreds of latents, "
-        "result.trust tells how far the answer is off all the same; else compare it with NUTS. A "
-        "smaller damping (0.5) or more max_sweeps help some programs only"
+        "result.accuracy tells how far the answer is off all the same; else compare it with NUTS. "
+        "A smaller damping (0.5) or more max_sweeps help some programs only"
     )

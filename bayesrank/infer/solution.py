@@ -82,7 +82,7 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
     solution: Any = jax.tree.map(np.asarray, solved._replace(covariance=None, large=None))
     return dict(
         params=dict(solution.hyperparameters),
-        free_params=layout.sampled,
+        defaulted_params=layout.sampled,
         shapes=layout.shapes,
         joint_mean=np.asarray(solution.mean, float)[: layout.size],
         sites={
@@ -107,8 +107,8 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
         skipped_sites=int(solution.skipped_total),
         delta=float(solution.delta),
         dropped_sites=layout.dropped,
-        eliminated_sites=layout.eliminated,
-        given_factors=layout.given_factors,
+        marginalized_sites=layout.eliminated,
+        conditioned_sites=layout.conditioned_sites,
         ends=solution.ends,
     )
 

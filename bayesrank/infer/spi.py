@@ -29,6 +29,7 @@ from bayesrank.infer.sites import next_damping as next_damping
 from bayesrank.infer.sites import propose as propose
 from bayesrank.infer.state import posterior_from as posterior_from
 from bayesrank.infer.state import posterior_state as posterior_state
+from bayesrank.infer.white.accuracy import ImportanceCheck as ImportanceCheck
 from bayesrank.infer.white.engines import run_nuts as run_nuts
 from bayesrank.infer.white.engines import run_svi as run_svi
 from bayesrank.infer.white.full import FullProgram as FullProgram
@@ -38,4 +39,3 @@ from bayesrank.infer.white.importance import importance_sampler as importance_sa
 from bayesrank.infer.white.program import WhiteProgram as WhiteProgram
 from bayesrank.infer.white.program import split as split
 from bayesrank.infer.white.program import white_posterior as white_posterior
-from bayesrank.infer.white.trust import Trust as Trust

@@ -29,12 +29,12 @@ def site_rows(result: EPResult) -> list[SiteRow]:
         SiteRow(name, "inferred", shape_in_words(shape)) for name, shape in result.shapes.items()
     ]
     for name, value in result.params.items():
-        default = "median of its prior" if name in result.free_params else "its initial value"
+        default = "median of its prior" if name in result.defaulted_params else "its initial value"
         source = result.sources.get(name, default)
         rows.append(SiteRow(name, "fixed", f"at {shown(value)}, {source}"))
     rows += [
         SiteRow(name, "integrated out", "too many for a joint covariance; no posterior is kept")
-        for name in result.eliminated_sites
+        for name in result.marginalized_sites
     ]
     rows += [SiteRow(name, "dropped", "no data depend on it") for name in result.dropped_sites]
     return rows

@@ -166,7 +166,7 @@ def from_result(result: PosteriorResult) -> PosteriorDraws:
             attrs[name] = float(value) if name == "log_evidence" else int(value)
     if not draws:
         raise ValueError("the result holds no draws of a latent site: nothing to convert")
-    eliminated = bool(getattr(result, "eliminated_sites", ()))
+    eliminated = bool(getattr(result, "marginalized_sites", ()))
     posterior = PosteriorDraws(result.model, (), {}, draws, fixed, {}, attrs, eliminated)
     # The engines' arguments are in the precision of their draws.
     with jax.enable_x64(posterior.is_double):

@@ -16,7 +16,7 @@ file                 programs
 ``dynamic``          ``dynamic_thurstone``: skills that move in time from dated comparisons
 ``label_ranking``    ``calibrated_label_ranking``: utilities of labels from rankings and sets
 ``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
-``link_learn``       ``link_margins``: corrections of BM25's term weight from links of documents
+``link_learn``       ``link_bm25``: corrections of BM25's term weight from links of documents
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
 ``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders, top-k lists
                      and choices
@@ -37,7 +37,7 @@ from bayesrank.models.cone_rank import cone_of_differences as cone_of_difference
 from bayesrank.models.dynamic import dynamic_thurstone as dynamic_thurstone
 from bayesrank.models.label_ranking import calibrated_label_ranking as calibrated_label_ranking
 from bayesrank.models.lambda_rank import weighted_preferences as weighted_preferences
-from bayesrank.models.link_learn import link_margins as link_margins
+from bayesrank.models.link_learn import link_bm25 as link_bm25
 from bayesrank.models.orders import preference_orders as preference_orders
 from bayesrank.models.orders import thurstone_orders as thurstone_orders
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
@@ -51,7 +51,7 @@ __all__ = [
     "dynamic_thurstone",
     "calibrated_label_ranking",
     "judged_comparisons",
-    "link_margins",
+    "link_bm25",
     "ordinal_gp",
     "ordinal_version_space",
     "preference_gp",

@@ -224,10 +224,11 @@ def preference_gp(
         it. The prior density of ``f`` is then multiplied by :math:`\exp(-w f' L f / 2)`, with
         :math:`w = \mathtt{graph\_weight}`, and normalised: items that the graph joins have similar
         skills, also those in no comparison [1]_. New items are related to them by the kernel; the
-        process as a whole has the kernel `bayesrank.gp.warp`.
+        process as a whole has the kernel `bayesrank.gp.graph_kernel`.
     rank : int, optional
-        Number of inducing points, of which the prior of ``f`` is then `bayesrank.gp.features`: of
-        low rank but for the items' own variances, for items too many for a covariance matrix.
+        Number of inducing points, of which the prior of ``f`` is then
+        `bayesrank.gp.inducing_point_prior`: of low rank but for the items' own
+        variances, for items too many for a covariance matrix.
     **columns
         What else is known of each comparison, see `compare`.
 
@@ -388,13 +389,13 @@ def process_skills(
     if rank is not None:
         if laplacian is not None or X_new is not None:
             raise ValueError("`rank` goes with neither `laplacian` nor `X_new`; leave it out.")
-        prior = gp.features(kernel, X, check_count(rank, "rank"))
+        prior = gp.inducing_point_prior(kernel, X, check_count(rank, "rank"))
         return jnp.asarray(numpyro.sample("f", prior))
     process = prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
     if laplacian is not None:
         weight = jnp.asarray(numpyro.sample("graph_weight", dist.LogNormal(0.0, 2.0)))
         graph = check_laplacian(laplacian, X.shape[0])
-        prior = gp.warped_prior(process.scale_tril, graph, weight=weight)
+        prior = gp.graph_prior(process.scale_tril, graph, weight=weight)
     f = jnp.asarray(numpyro.sample("f", prior))
     if X_new is not None:
         X_new = check_features(X_new, "X_new", columns=X.shape[1])

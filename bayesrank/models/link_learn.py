@@ -23,12 +23,12 @@ from jax.typing import ArrayLike
 
 from bayesrank.distributions import Thurstone
 
-__all__ = ["link_margins"]
+__all__ = ["link_bm25"]
 
 _NOISE = 0.5**0.5  # of a document, so that the noise of a margin has standard deviation one
 
 
-def link_margins(
+def link_bm25(
     margins: ArrayLike,
     features: ArrayLike,
     *,
@@ -68,7 +68,7 @@ def link_margins(
     >>> import jax, numpy as np
     >>> from bayesrank.infer import EP
     >>> features = np.array([[[1.0], [2.0]], [[0.5], [1.0]]])
-    >>> result = EP(link_margins).run(jax.random.key(0), np.ones((2, 2)), features)
+    >>> result = EP(link_bm25).run(jax.random.key(0), np.ones((2, 2)), features)
     >>> bool(result.mean["theta"][0] > 0)
     True
     """

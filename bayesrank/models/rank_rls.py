@@ -42,7 +42,7 @@ def rank_rls_gp(
     query: Any = None,
     *,
     kernel: Kernel | Literal["linear"] = "linear",
-    weights: Literal["query", "centre", "pairs"] = "query",
+    weights: Literal["query", "center", "pairs"] = "query",
     scale: ArrayLike | None = None,
     noise: ArrayLike | None = None,
     X_new: ArrayLike | None = None,
@@ -70,7 +70,7 @@ def rank_rls_gp(
         Names of the items' queries, shape (m,); without it all items are one list.
     kernel : {"linear"} or tinygp kernel
         Kernel k of the scores.
-    weights : {"query", "centre", "pairs"}
+    weights : {"query", "center", "pairs"}
         Weight delta of a list of n items: ``2 / (n - 1)``, 1 or n. The noise of its contrasts is
         ``noise / sqrt(delta)``.
     scale, noise : ArrayLike, optional
@@ -123,7 +123,7 @@ def rank_rls_gp(
 def _contrasts(query: Any, num_rows: int, weights: str) -> tuple[np.ndarray, np.ndarray]:
     """Orthonormal contrasts of all lists, shape (p, m), and the root of each one's weight."""
     lists = group_queries(query, num_rows)
-    weight_of = {"query": lambda n: 2.0 / (n - 1), "centre": lambda n: 1.0, "pairs": float}
+    weight_of = {"query": lambda n: 2.0 / (n - 1), "center": lambda n: 1.0, "pairs": float}
     if weights not in weight_of:
         raise ValueError(f"`weights` is {weights!r}; choose 'query', 'centre' or 'pairs'.")
     T = np.zeros((num_rows - len(lists.sizes), num_rows))

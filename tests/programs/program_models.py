@@ -142,9 +142,9 @@ _enter(
     given={"scale": 0.8, "noise": 0.5},
 )
 _enter(
-    "link_margins",
+    "link_bm25",
     "Linked documents, each the best of several.",
-    models.link_margins,
+    models.link_bm25,
     np.abs(RNG.normal(size=(8, 3))),
     RNG.normal(size=(8, 3, 2)),
     given={},

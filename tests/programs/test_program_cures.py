@@ -269,5 +269,5 @@ def test_a_tempered_scale_stays_a_hyperparameter():
         observe(dist.Normal(normal("f", 1.0, (4,))[GROUP], noise), Y)
 
     result = EP(model).run(KEY)
-    assert result.free_params == ("noise",)
+    assert result.defaulted_params == ("noise",)
     assert_allclose(result.params["noise"], dist.HalfNormal(1.0).icdf(0.5), rtol=1e-5)

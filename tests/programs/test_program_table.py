@@ -38,7 +38,7 @@ WIDER = {
     "delayed_entry": (0.03, 0.06, 0.05),
     "cauchy_regression": (0.08, 0.12, 0.05),
     "quantile_regression": (0.08, 0.09, 0.05),
-    "link_margins": (0.03, 0.06, 0.06),
+    "link_bm25": (0.03, 0.06, 0.06),
 }
 # One a kind of likelihood and of prior; the others are slow.
 FAST = frozenset(

@@ -52,11 +52,11 @@ def test_what_is_wrong_though_converged_is_flagged(model):
     result = EP(model).run(KEY)
     assert result.converged
     with pytest.warns(AccuracyWarning, match=r"EP's posterior is poor: means are off by up to"):
-        trust = result.trust
+        trust = result.accuracy
     assert not trust.is_good
-    assert trust.is_known
-    assert trust.spread > 0.2
-    assert result.trust is trust
+    assert trust.is_reliable
+    assert trust.sd_error > 0.2
+    assert result.accuracy is trust
 
 
 @pytest.mark.slow
@@ -65,14 +65,14 @@ def test_a_second_mode_is_found_though_every_draw_is_even():
     result = EP(two_camps).run(KEY)
     assert result.converged
     with pytest.warns(AccuracyWarning, match="mass lies where EP's posterior has none"):
-        trust = result.trust
+        trust = result.accuracy
     assert not trust.is_good
     x = np.linspace(-20.0, 20.0, 40_001)
     log_density = norm.logpdf(x, 0.0, 6.0)
     log_density += t.logpdf(x[:, None], 2.0, [-3.0, -3.1, 3.0, 3.1], 0.3).sum(1)
     weight = np.exp(log_density - log_density.max())
     other = np.sign(x) != np.sign(result.mean["f"])
-    assert_allclose(trust.elsewhere, weight[other].sum() / weight.sum(), atol=0.1)
+    assert_allclose(trust.mass_outside, weight[other].sum() / weight.sum(), atol=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +86,8 @@ def test_shift_and_spread_are_what_quadrature_finds(result):
     weight = np.exp(log_density - log_density.max())
     sd = np.sqrt(np.sum(weight * grid**2) / weight.sum())
     with pytest.warns(AccuracyWarning, match="EP's posterior is poor"):
-        assert not result.trust.is_good
-    assert_allclose(result.trust.spread, abs(sd / result.stddev["f"] - 1), atol=0.03)
+        assert not result.accuracy.is_good
+    assert_allclose(result.accuracy.sd_error, abs(sd / result.stddev["f"] - 1), atol=0.03)
 
 
 GOOD = ["eight_schools", "sum_to_zero_effects", "gp_classification"]
@@ -96,7 +96,7 @@ SLOW = ["intrinsic_neighbours", "separated_logistic", "log_gaussian_cox", "negat
 
 @pytest.mark.parametrize("name", GOOD + [pytest.param(k, marks=pytest.mark.slow) for k in SLOW])
 def test_what_is_right_passes(name):
-    trust = EP(PROGRAMS[name]).run(KEY).trust
+    trust = EP(PROGRAMS[name]).run(KEY).accuracy
     assert trust.is_good
     assert str(trust).startswith("good: means are off by up to 0.0")
 
@@ -111,7 +111,7 @@ def test_weights_too_uneven_to_tell():
         warnings.simplefilter("ignore")
         result = EP(model).run(KEY)
     with pytest.warns(AccuracyWarning, match="too uneven to tell how far"):
-        assert not result.trust.is_known
+        assert not result.accuracy.is_reliable
 
 
 def test_every_site_is_listed_with_where_it_came_from(capsys):

@@ -211,9 +211,9 @@ class IntegratedEP:
             pareto_k=weighted.pareto_k,
             converged=survey.enough(weighted) and not unconverged,
             num_unconverged=unconverged,
-            eliminated_sites=survey.eliminated,
+            marginalized_sites=survey.eliminated,
             hyperparameters={k: v[owner][None] for k, v in points.items()},
-            draws=moments.by_site(draws[None]),
+            draws=moments.split_sites(draws[None]),
             log_proposals=logs[None],
             effective_points=weighted.effective,
             mode=survey.named,
@@ -258,7 +258,7 @@ class _Survey:
         component, layout = self.free.component(flat, start)
         self.shapes, self.eliminated = layout.shapes, layout.eliminated
         for name in self.free.names:
-            if name in layout.given_factors:
+            if name in layout.conditioned_sites:
                 raise Refusal("not_integrated", name).error()
         self.count += 1
         if component.evaluation.usable:

@@ -14,7 +14,7 @@ from numpyro.diagnostics import print_summary
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
 from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
-from bayesrank.infer.white.trust import Trust, trust_in_draws
+from bayesrank.infer.white.accuracy import ImportanceCheck, importance_check_of_draws
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -40,7 +40,7 @@ class MixtureResult(GaussianMoments):
         Whether the posterior can be relied on; each engine says what it asks.
     num_unconverged
         Number of values of the hyperparameters at which EP did not converge.
-    eliminated_sites
+    marginalized_sites
         Latents of groups that are not kept, as in `EPResult`.
     hyperparameters
         Draws of the hyperparameters, shapes (chains, draws) + their own.
@@ -60,7 +60,7 @@ class MixtureResult(GaussianMoments):
     pareto_k: float
     converged: bool
     num_unconverged: int
-    eliminated_sites: tuple[str, ...] = ()
+    marginalized_sites: tuple[str, ...] = ()
     hyperparameters: dict[str, np.ndarray]
     draws: dict[str, np.ndarray]
     log_proposals: np.ndarray
@@ -134,7 +134,7 @@ class MixtureResult(GaussianMoments):
         return {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in samples.items()}
 
     @cached_property
-    def trust(self) -> Trust:
+    def accuracy(self) -> ImportanceCheck:
         """How far the posterior can be trusted, by importance sampling.
 
         The draws are weighed by the program's own density of latents and hyperparameters together,
@@ -143,25 +143,27 @@ class MixtureResult(GaussianMoments):
 
         Returns
         -------
-        bayesrank.infer.white.trust.Trust
+        bayesrank.infer.white.accuracy.ImportanceCheck
 
         Raises
         ------
         ValueError, AccuracyWarning
-            As those of `EPResult.trust`.
+            As those of `EPResult.accuracy`.
         """
         samples = {**self.draws, **self.hyperparameters}
         flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in samples.items()}
         called = self.model, self.model_args, self.model_kwargs
         return judged(
-            self.eliminated_sites,
-            lambda: trust_in_draws(*called, flat, self.params, self.log_proposals.reshape(-1)),
+            self.marginalized_sites,
+            lambda: importance_check_of_draws(
+                *called, flat, self.params, self.log_proposals.reshape(-1)
+            ),
         )
 
     def print_summary(self, prob: float = 0.9) -> None:
         """Print a table of hyperparameters and latents, as `numpyro.infer.MCMC.print_summary`.
 
-        How far to trust it follows, where that has been asked for (`trust`).
+        How far to trust it follows, where that has been asked for (`accuracy`).
 
         Parameters
         ----------
@@ -171,8 +173,12 @@ class MixtureResult(GaussianMoments):
         print_summary({**self.hyperparameters, **self.draws}, prob=prob, group_by_chain=True)
         if not self.converged:
             sys.stdout.write("It has not converged: what follows is of the draws that there are.\n")
-        trust = str(self.trust) if "trust" in self.__dict__ else "not looked into; see result.trust"
-        sys.stdout.write(f"How far to trust it: {trust}\n")
+        accuracy = (
+            str(self.accuracy)
+            if "accuracy" in self.__dict__
+            else "not looked into; see result.accuracy"
+        )
+        sys.stdout.write(f"How far to trust it: {accuracy}\n")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

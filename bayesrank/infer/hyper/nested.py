@@ -167,7 +167,7 @@ class NestedEP:
             converged=not divergent and not latents.num_unconverged and r_hat < LARGEST_R_HAT,
             num_divergent=divergent,
             num_unconverged=latents.num_unconverged,
-            eliminated_sites=latents.eliminated,
+            marginalized_sites=latents.eliminated,
             hyperparameters=hyperparameters,
             draws=latents.draws,
             log_proposals=latents.log_proposals,
@@ -228,7 +228,7 @@ class NestedEP:
         )
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
-        draws = moments.by_site(stacked)
+        draws = moments.split_sites(stacked)
         return _Latents(moments, draws, logs, unconverged, layout.eliminated)
 
 

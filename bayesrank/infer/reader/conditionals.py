@@ -162,8 +162,8 @@ def _from_density(joint: Joint, name: str) -> Local:
     proper = jnp.all(values > 0)
     if not before:
         return Local(loc, None, covariance, proper)
-    by_site = jax.jacfwd(slope, argnums=1)(own, others)
-    slopes = jnp.concatenate([by_site[k].reshape(own.size, -1) for k in before], axis=1)
+    split_sites = jax.jacfwd(slope, argnums=1)(own, others)
+    slopes = jnp.concatenate([split_sites[k].reshape(own.size, -1) for k in before], axis=1)
     size = positions(joint, list(shapes)).size
     rows = jnp.zeros((own.size, size), loc.dtype).at[:, positions(joint, before)].set(slopes)
     return Local(loc, covariance @ rows, covariance, proper)

@@ -72,7 +72,7 @@ class ProgramLayout(NamedTuple):
         Name of the observed site behind each block of factors.
     eliminated
         Latents of groups that are too many for a joint covariance: their posterior is not kept.
-    given_factors
+    conditioned_sites
         Sites held fixed whose density latents reach, so that it is a factor.
     """
 
@@ -81,7 +81,7 @@ class ProgramLayout(NamedTuple):
     block_sites: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     eliminated: tuple[str, ...] = ()
-    given_factors: tuple[str, ...] = ()
+    conditioned_sites: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -302,7 +302,7 @@ def _program(
         block_sites=tuple(blocks),
         dropped=core.dropped,
         eliminated=core.eliminated,
-        given_factors=tuple(name for name in inventory.given if name in joint.observed),
+        conditioned_sites=tuple(name for name in inventory.given if name in joint.observed),
     )
     problem = Problem(core.prior, tuple(blocks.values()), constant)
     values = inventory.hyperparameters

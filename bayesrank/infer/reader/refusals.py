@@ -90,9 +90,9 @@ _MESSAGES = {
     ),
     "not_low_rank": (
         "structure={name!r} needs {detail}a Gaussian prior of low rank plus diagonal, of latents "
-        "that are all observed: LowRankMultivariateNormal, bayesrank.gp.features, or few latents "
-        "that the data share (w) and many beside them (e), in data each of which sees eight "
-        "elements at most of Phi @ w, e or other latents; leave structure out"
+        "that are all observed: LowRankMultivariateNormal, bayesrank.gp.inducing_point_prior, or "
+        "few latents that the data share (w) and many beside them (e), in data each of which sees "
+        "eight elements at most of Phi @ w, e or other latents; leave structure out"
     ),
     "no_covariances": (
         "of so many latents ({name}) no covariances are made, which this engine needs; use EP and "

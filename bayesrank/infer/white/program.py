@@ -102,7 +102,7 @@ def white_posterior(result: EPResult) -> WhiteProgram:
     called = result.model, result.model_args, result.model_kwargs, result.params
     args, kwargs = readable_arguments(*called)
     params = as_working_dtype(result.params)
-    layout = result.shapes, result.dropped_sites, result.given_factors
+    layout = result.shapes, result.dropped_sites, result.conditioned_sites
     return white_program(result.model, args, kwargs, params, *layout)
 
 
@@ -113,10 +113,10 @@ def white_program(
     params: Mapping[str, Any],
     shapes: Shapes,
     dropped: tuple[str, ...],
-    given_factors: tuple[str, ...] = (),
+    conditioned_sites: tuple[str, ...] = (),
 ) -> WhiteProgram:
     """Whiten a program whose latents are jointly Gaussian given `params`."""
-    data = {name: params[name] for name in given_factors}
+    data = {name: params[name] for name in conditioned_sites}
     hidden = {name: value for name, value in params.items() if name not in data}
     model = handlers.condition(model, data=data)
     hidden |= _values(dropped, model, args, kwargs, params)

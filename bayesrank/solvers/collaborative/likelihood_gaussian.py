@@ -109,10 +109,10 @@ class GaussianNoise(Likelihood):
             misfit = _misfit(sums.likelihood, at[1], x[0]) * jnp.exp(-2.0 * x[1])
             return -sums.num_observations * x[1] - 0.5 * (misfit + deviation @ deviation)
 
-        def maximise(at: Array, sums: UserStatistics) -> Array:
+        def maximize(at: Array, sums: UserStatistics) -> Array:
             return newton(lambda x: density(x, at, sums), at[1:], free, _NEWTON_STEPS)[0]
 
-        own = jnp.where(there[:, None], jax.vmap(maximise)(theta, sums), centre)
+        own = jnp.where(there[:, None], jax.vmap(maximize)(theta, sums), centre)
         mean = jnp.sum(jnp.where(there, own[:, 1], 0.0)) / jnp.sum(there)
         differ = free[1]
         shared = jnp.where(differ, params.shared.at[2].set(mean), common)

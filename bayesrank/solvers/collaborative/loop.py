@@ -22,7 +22,7 @@ from bayesrank.solvers.collaborative.kernel_prior import (
     all_items,
     condition_on_core,
 )
-from bayesrank.solvers.collaborative.m_step import log_prior, maximise
+from bayesrank.solvers.collaborative.m_step import log_prior, maximize
 from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.state import (
     EMState,
@@ -45,7 +45,7 @@ _SLACK = 1e-5
 # its own: with several blocks in one, XLA for CPUs may wait for ever.
 _condition, _all_items = jit(condition_on_core), jit(all_items)
 _expect = jit(expect, static_argnums=(0, 1))
-_log_prior, _maximise = jit(log_prior, static_argnums=0), jit(maximise, static_argnums=0)
+_log_prior, _maximize = jit(log_prior, static_argnums=0), jit(maximize, static_argnums=0)
 
 
 @jit
@@ -116,7 +116,7 @@ class Loop:
             return
         self.trace.append(self.log_evidence + self.log_prior)
         self._sound = self.state
-        new = _maximise(self.setting, self.state, e_step, self.blocks, self.kernels)
+        new = _maximize(self.setting, self.state, e_step, self.blocks, self.kernels)
         self._plain, self.state = self._further(self.state, new)
 
     def _further(self, old: State, new: State) -> tuple[State | None, State]:

@@ -35,7 +35,7 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["log_prior", "log_prior_of_shared", "maximise"]
+__all__ = ["log_prior", "log_prior_of_shared", "maximize"]
 
 
 def log_prior(
@@ -63,7 +63,7 @@ def log_prior_of_shared(
     return of_kernel - 0.5 * setting.mean_strength * distance
 
 
-def maximise(
+def maximize(
     setting: Setting,
     state: State,
     e_step: EStep,
@@ -108,7 +108,7 @@ def _update_shared(
             base.scales, kernels, conditional, moments, n, kernel_prior, hold_size=hold_size
         )
         base = base._replace(scales=scales)
-    kernel = kernel_prior.maximise(moments.core, mix(base.scales, kernels.core), n)
+    kernel = kernel_prior.maximize(moments.core, mix(base.scales, kernels.core), n)
     return SharedPrior(mean, kernel), base
 
 

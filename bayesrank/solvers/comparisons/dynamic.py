@@ -24,7 +24,7 @@ class DynamicEP(OwnPriorEP):
     EP by itself keeps the skills of all items at all times in one covariance. Here those of one
     time at a time are kept: a sweep over K comparisons of n items takes a time of order ``K n^2``
     and room for ``K n`` numbers, however many times there are. The result holds the skills at the
-    last time, site ``f`` (and ``rate``); ``past`` is among its ``eliminated_sites``.
+    last time, site ``f`` (and ``rate``); ``past`` is among its ``marginalized_sites``.
 
     `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
 

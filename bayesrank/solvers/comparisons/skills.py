@@ -8,7 +8,7 @@ is carried further: to new items by the Gaussian process,
 
 of the posterior :math:`f \sim N(m, S)` of the items compared, or to later times by the process in
 time. Of more items with features than a covariance matrix takes, the prior is of low rank
-(`bayesrank.gp.features`), and so is what their posterior shares with new items.
+(`bayesrank.gp.inducing_point_prior`), and so is what their posterior shares with new items.
 """
 
 from __future__ import annotations
@@ -263,13 +263,13 @@ def fewer_comparisons(
 def enough_inducing(
     params: Mapping[str, Any], X: Floats, pairs: NDArray[Any], options: Mapping[str, Any]
 ) -> int:
-    """Number of inducing points by `gp.enough_rank`, of what comparisons tell of items."""
+    """Number of inducing points by `gp.choose_num_inducing`, of what comparisons tell of items."""
     each = np.asarray(options.get("weights", np.ones(len(pairs))), float)
     precision = np.bincount(pairs.ravel(), np.repeat(each, 2), len(X))
     precision *= _CURVATURE[options["likelihood"]] / float(params["noise"]) ** 2
     with jax.enable_x64(True):
         kernel = gp.rbf(params["amplitude"], params["lengthscale"])
-        return gp.enough_rank(kernel, X, precision)
+        return gp.choose_num_inducing(kernel, X, precision)
 
 
 def _by_inducing(result: EPResult, features: Floats) -> tuple[Floats, Floats, Floats]:
@@ -279,7 +279,7 @@ def _by_inducing(result: EPResult, features: Floats) -> tuple[Floats, Floats, Fl
     with jax.enable_x64(True):
         kernel = gp.rbf(params["amplitude"], params["lengthscale"])
         points = gp.inducing_points(jnp.asarray(known), rank)
-        prior = gp.features(kernel, jnp.asarray(features), rank, inducing=points)
+        prior = gp.inducing_point_prior(kernel, jnp.asarray(features), rank, inducing=points)
     mean, root = kept.gaussian.shared()
     factor = np.asarray(prior.cov_factor)
     return factor @ mean, factor @ root, np.asarray(prior.cov_diag)

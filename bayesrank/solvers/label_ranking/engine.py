@@ -31,7 +31,7 @@ class LabelRankingEP(OwnPriorEP):
     EP by itself eliminates the performances of an example as well, but keeps a row of weights for
     each of them. Here a sweep over n examples of c labels and p features takes a time of order ``n
     (c p)^2`` and room for ``(c p)^2 + n c (c + p)`` numbers. The result holds ``bias`` and ``w``;
-    ``noise`` is among its ``eliminated_sites``.
+    ``noise`` is among its ``marginalized_sites``.
 
     `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
 

@@ -35,7 +35,7 @@ def basis_scores(queries: Any, counts: Any, documents: Collection) -> list[Any]:
     Returns
     -------
     list of sparse arrays of shape (queries, documents)
-        Of length 17; with draws of ``gain`` and ``theta`` of `bayesrank.models.link_margins` a
+        Of length 17; with draws of ``gain`` and ``theta`` of `bayesrank.models.link_bm25` a
         draw's scores are ``gain * first + sum(theta * others)``.
     """
     weights, functions = _weights(counts, documents)
@@ -71,7 +71,7 @@ def margin_features(
     -------
     tuple of ndarray
         Margins, shape (L, U), and features, shape (L, U, 16), for
-        `bayesrank.models.link_margins`.
+        `bayesrank.models.link_bm25`.
     """
     linked = _similarities(queries, counts, documents, pairs[:, 0], pairs[:, 1])
     others = _similarities(

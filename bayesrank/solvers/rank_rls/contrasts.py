@@ -109,7 +109,7 @@ class Contrasts:
 def weights_of(sizes: NDArray[np.intp], weights: str) -> Array:
     """Weight delta of lists of these sizes."""
     n = np.maximum(sizes, 2).astype(np.float64)
-    table = {"query": 2.0 / (n - 1.0), "centre": np.ones_like(n), "pairs": n}
+    table = {"query": 2.0 / (n - 1.0), "center": np.ones_like(n), "pairs": n}
     if weights not in table:
         raise ValueError(f"weights is {weights!r}; choose 'query', 'centre' or 'pairs'")
     return np.where(sizes > 1, table[weights], 0.0)
@@ -124,7 +124,7 @@ def contrasts_of(lists: QueryLists, weights: str = "query") -> Contrasts:
         The rows of each query.
     weights
         Weight of a list of n rows: "query" is the paper's ``2 / (n - 1)``, with which each list
-        counts alike; "centre" is 1, with which each row does; "pairs" is n, each pair.
+        counts alike; "center" is 1, with which each row does; "pairs" is n, each pair.
 
     Raises
     ------

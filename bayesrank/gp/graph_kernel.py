@@ -40,11 +40,11 @@ from tinygp.kernels import Kernel
 from bayesrank._validate import check_laplacian, check_weight
 from bayesrank.gp.kernels import gram
 
-__all__ = ["Warped", "graph_log_normalizer", "warp", "warped_prior"]
+__all__ = ["GraphKernel", "graph_log_normalizer", "graph_kernel", "graph_prior"]
 
 
-class Warped(Kernel):
-    r"""The kernel of a process warped by a graph; build it by `warp`.
+class GraphKernel(Kernel):
+    r"""The kernel of a process warped by a graph; build it by `graph_kernel`.
 
     Attributes
     ----------
@@ -74,14 +74,14 @@ class Warped(Kernel):
         return self.kernel.evaluate_diag(X) - (across @ self.gain) @ across
 
 
-def warp(
+def graph_kernel(
     kernel: Kernel,
     X: Array,
     laplacian: Any,
     *,
     weight: ArrayLike = 1.0,
     jitter: float | None = None,
-) -> Warped:
+) -> GraphKernel:
     """Kernel of a Gaussian process warped by a graph over some items; it holds everywhere.
 
     Parameters
@@ -100,7 +100,7 @@ def warp(
 
     Returns
     -------
-    Warped
+    GraphKernel
         A kernel of tinygp like any other: it can be added to and multiplied by others, and warped
         again by another graph.
 
@@ -112,9 +112,9 @@ def warp(
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from bayesrank.gp import knn_graph, laplacian, rbf, warp
+    >>> from bayesrank.gp import knn_graph, laplacian, rbf, graph_kernel
     >>> X = jnp.array([[0.0], [1.0], [2.0]])
-    >>> smooth = warp(rbf(1.0, 1.0), X, laplacian(knn_graph(X, 1)), weight=10.0)
+    >>> smooth = graph_kernel(rbf(1.0, 1.0), X, laplacian(knn_graph(X, 1)), weight=10.0)
     >>> bool(smooth(X, X)[0, 2] > rbf(1.0, 1.0)(X, X)[0, 2])
     True
     """
@@ -123,10 +123,10 @@ def warp(
     precision = check_weight(weight) * _dense(laplacian, sigma)
     identity = jnp.eye(sigma.shape[0], dtype=sigma.dtype)
     gain = lu_solve(lu_factor(identity + precision @ sigma), precision)
-    return Warped(kernel, X, 0.5 * (gain + gain.T))
+    return GraphKernel(kernel, X, 0.5 * (gain + gain.T))
 
 
-def warped_prior(
+def graph_prior(
     scale_tril: Array, laplacian: Any, *, weight: ArrayLike = 1.0
 ) -> MultivariateNormal:
     r"""Prior of the skills of a graph's items: a Gaussian times that of the graph.
@@ -166,7 +166,7 @@ def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike
     Parameters
     ----------
     scale_tril, laplacian, weight
-        As for `warped_prior`.
+        As for `graph_prior`.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike
     Raises
     ------
     ValueError
-        As for `warped_prior`.
+        As for `graph_prior`.
 
     References
     ----------

@@ -23,7 +23,7 @@ L = LAPLACIAN.toarray()
 SHARP = gp.rbf(1.3, 0.4)  # a Gram matrix that can be inverted
 
 # Kernels are trees of arrays, so that one compilation serves all of a kind.
-warp = jax.jit(gp.warp, static_argnames="jitter")
+graph_kernel = jax.jit(gp.graph_kernel, static_argnames="jitter")
 matrix = jax.jit(lambda kernel, a, b: kernel(a, b))
 
 
@@ -35,7 +35,7 @@ def _factor(kernel, items=X, jitter=None):
 @jax.jit
 def _warped(factor, weight):
     """Covariance and root of the prior, and the normalizer."""
-    prior = gp.warped_prior(factor, LAPLACIAN, weight=weight)
+    prior = gp.graph_prior(factor, LAPLACIAN, weight=weight)
     normalizer = gp.graph_log_normalizer(factor, LAPLACIAN, weight=weight)
     return prior.covariance_matrix, prior.scale_tril, normalizer
 
@@ -71,7 +71,7 @@ def test_prior_kernel_and_normalizer_are_those_with_all_inverses_taken(
     prior, between, log_normalizer = _by_inverses(kernel, weight)
     covariance, _, normalizer = _warped(_factor(kernel), weight)
     np.testing.assert_allclose(covariance, prior, rtol=0, atol=tolerance)
-    warped = warp(kernel, X, L, weight=weight)
+    warped = graph_kernel(kernel, X, L, weight=weight)
     np.testing.assert_allclose(matrix(warped, X_NEW, X_NEW), between, rtol=0, atol=tolerance)
     np.testing.assert_allclose(normalizer, log_normalizer, rtol=1e-7)
 
@@ -82,7 +82,7 @@ def test_prior_is_a_distribution_with_a_triangular_root():
     assert np.all(np.diag(root) > 0)
     f = RNG.normal(size=9)
     expected = _log_density(f, covariance)
-    prior = gp.warped_prior(_factor(SHARP), L, weight=0.7)
+    prior = gp.graph_prior(_factor(SHARP), L, weight=0.7)
     np.testing.assert_allclose(prior.log_prob(f), expected, rtol=1e-10)
 
 
@@ -102,13 +102,13 @@ def test_normalizer_is_the_mean_of_the_graph_factor_and_prior_their_quotient():
 
 def test_a_singular_prior_is_warped_in_weight_space():
     """A linear kernel has rank two: nothing could have been inverted, and weights tell."""
-    kernel = warp(DotProduct(), X, L, weight=0.7, jitter=0.0)
+    kernel = graph_kernel(DotProduct(), X, L, weight=0.7, jitter=0.0)
     weights = np.linalg.inv(np.eye(2) + 0.7 * X.T @ L @ X)
     np.testing.assert_allclose(matrix(kernel, X_NEW, X_NEW), X_NEW @ weights @ X_NEW.T, rtol=1e-10)
 
 
 def test_without_weight_nothing_changes_and_with_endless_weight_all_joined_are_equal():
-    none = warp(SHARP, X, L, weight=0.0)
+    none = graph_kernel(SHARP, X, L, weight=0.0)
     np.testing.assert_allclose(matrix(none, X_NEW, X_NEW), matrix(SHARP, X_NEW, X_NEW), rtol=1e-12)
     factor = np.asarray(_factor(SHARP))
     stiff, *_ = _warped(factor, 1e9)
@@ -118,7 +118,7 @@ def test_without_weight_nothing_changes_and_with_endless_weight_all_joined_are_e
 
 def test_given_the_items_skills_elsewhere_are_as_without_the_graph():
     """The joint law of the warped process, conditioned, against `gp.conditional`."""
-    kernel = warp(SHARP, X, L, weight=2.0, jitter=0.0)
+    kernel = graph_kernel(SHARP, X, L, weight=2.0, jitter=0.0)
     both = np.concatenate([X, X_NEW])
     joint = np.asarray(matrix(kernel, both, both))
     f = jnp.asarray(RNG.normal(size=9))
@@ -141,14 +141,14 @@ def test_given_the_items_skills_elsewhere_are_as_without_the_graph():
 def test_two_graphs_one_after_the_other_are_their_sum():
     other = gp.laplacian(gp.knn_graph(X, 2, weights="heat"), normalized=True)
     other = other.toarray()
-    twice = warp(warp(SHARP, X, L, jitter=0.0), X, other, weight=3.0, jitter=0.0)
-    once = warp(SHARP, X, L + 3.0 * other, weight=1.0, jitter=0.0)
+    twice = graph_kernel(graph_kernel(SHARP, X, L, jitter=0.0), X, other, weight=3.0, jitter=0.0)
+    once = graph_kernel(SHARP, X, L + 3.0 * other, weight=1.0, jitter=0.0)
     at = X_NEW, X_NEW
     np.testing.assert_allclose(matrix(twice, *at), matrix(once, *at), rtol=1e-10)
 
 
 def test_it_adds_and_multiplies_like_any_kernel():
-    warped, plain = warp(SHARP, X, L, weight=1.0), gp.rbf(0.5, 2.0)
+    warped, plain = graph_kernel(SHARP, X, L, weight=1.0), gp.rbf(0.5, 2.0)
     alone, other = matrix(warped, X, X_NEW), matrix(plain, X, X_NEW)
     for kernel, expected in (
         (warped + plain, alone + other),
@@ -168,7 +168,7 @@ def test_it_adds_and_multiplies_like_any_kernel():
 
 
 def test_a_matrix_is_made_of_pairs_and_its_diagonal_of_variances():
-    warped = warp(SHARP, X, L, weight=1.0)
+    warped = graph_kernel(SHARP, X, L, weight=1.0)
     whole = np.asarray(matrix(warped, X, X_NEW))
     pair = jax.jit(lambda kernel, a, b: kernel.evaluate(a, b))
     by_pairs = [[pair(warped, a, b) for b in X_NEW] for a in X]
@@ -178,14 +178,16 @@ def test_a_matrix_is_made_of_pairs_and_its_diagonal_of_variances():
 
 
 def test_sparse_and_dense_laplacians_are_the_same():
-    dense = warp(SHARP, X, L, weight=0.5)
-    sparse_too = jax.jit(lambda items: gp.warp(SHARP, items, sparse.csr_matrix(L), weight=0.5))(X)
+    dense = graph_kernel(SHARP, X, L, weight=0.5)
+    sparse_too = jax.jit(
+        lambda items: gp.graph_kernel(SHARP, items, sparse.csr_matrix(L), weight=0.5)
+    )(X)
     np.testing.assert_allclose(sparse_too.gain, dense.gain, rtol=1e-12)
 
 
 def test_a_whole_matrix_takes_products_of_matrices_only():
     """No array of the computation is larger than the items times the larger set."""
-    warped, many = warp(SHARP, X, L, weight=1.0), jnp.zeros((50, 2))
+    warped, many = graph_kernel(SHARP, X, L, weight=1.0), jnp.zeros((50, 2))
     jaxpr = jax.make_jaxpr(lambda a, b: warped(a, b))(many, many)
 
     def sizes(inner):
@@ -203,8 +205,10 @@ def _total(parameters, items, laplacian):
     amplitude, lengthscale, weight = jnp.exp(parameters)
     kernel = gp.rbf(amplitude, lengthscale)
     factor = jnp.linalg.cholesky(gp.gram(kernel, items))
-    prior = gp.warped_prior(factor, laplacian, weight=weight)
-    between = warp(kernel, items, laplacian, weight=weight)(items[:2] + 0.1, items[:2] + 0.1)
+    prior = gp.graph_prior(factor, laplacian, weight=weight)
+    between = graph_kernel(kernel, items, laplacian, weight=weight)(
+        items[:2] + 0.1, items[:2] + 0.1
+    )
     normalizer = gp.graph_log_normalizer(factor, laplacian, weight=weight)
     return jnp.sum(jnp.asarray(prior.scale_tril)) + jnp.sum(between) + normalizer
 
@@ -224,7 +228,7 @@ def test_derivatives_in_the_hyperparameters_are_right_and_finite():
 def test_single_precision_is_kept_and_enough():
     kernel, items = gp.rbf(np.float32(1.3), np.float32(0.8)), X.astype(np.float32)
     covariance, *_ = _warped(_factor(kernel, items), np.float32(1.0))
-    warped = warp(kernel, items, L, weight=np.float32(1.0))
+    warped = graph_kernel(kernel, items, L, weight=np.float32(1.0))
     new = X_NEW.astype(np.float32)
     between = matrix(warped, new, new)
     assert covariance.dtype == between.dtype == jnp.float32
@@ -245,8 +249,8 @@ def test_single_precision_is_kept_and_enough():
 )
 def test_what_cannot_warp(laplacian, weight, message):
     for make in (
-        lambda: gp.warp(SHARP, jnp.asarray(X), laplacian, weight=weight),
-        lambda: gp.warped_prior(jnp.eye(9), laplacian, weight=weight),
+        lambda: gp.graph_kernel(SHARP, jnp.asarray(X), laplacian, weight=weight),
+        lambda: gp.graph_prior(jnp.eye(9), laplacian, weight=weight),
         lambda: gp.graph_log_normalizer(jnp.eye(9), laplacian, weight=weight),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):

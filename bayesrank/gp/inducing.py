@@ -25,7 +25,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank.gp.kernels import JITTER, gram
 
-__all__ = ["enough_rank", "features", "inducing_points"]
+__all__ = ["choose_num_inducing", "inducing_point_prior", "inducing_points"]
 
 _MOST_CLUSTERED = 20_000
 _STEPS = 15
@@ -33,7 +33,7 @@ _RANKS = (50, 100, 200, 400, 600, 800)
 _LOOKED_AT = 5000
 
 
-def features(
+def inducing_point_prior(
     kernel: Kernel,
     X: Array,
     rank: int,
@@ -53,8 +53,8 @@ def features(
     X : Array
         Features of the items, shape (n, d).
     rank : int
-        Number M of inducing points; n of them or more make the process itself. `enough_rank` tells
-        how many will do.
+        Number M of inducing points; n of them or more make the process itself.
+        `choose_num_inducing` tells how many will do.
     inducing : Array, optional
         The inducing points, shape (M, d); by default `inducing_points`.
     jitter : float, optional
@@ -71,7 +71,7 @@ def features(
     >>> import jax.numpy as jnp
     >>> from bayesrank import gp
     >>> X = jnp.linspace(0.0, 1.0, 50)[:, None]
-    >>> prior = gp.features(gp.rbf(2.0, 0.5), X, 8)
+    >>> prior = gp.inducing_point_prior(gp.rbf(2.0, 0.5), X, 8)
     >>> prior.cov_factor.shape
     (50, 8)
     >>> bool(jnp.allclose(prior.variance, 4.0, atol=1e-3))
@@ -80,7 +80,7 @@ def features(
     if isinstance(rank, str):
         raise ValueError(
             f"rank is {rank!r}, and a program is traced at shapes that are known; pass a number, "
-            "say gp.enough_rank(kernel, X, precision), found before it is run"
+            "say gp.choose_num_inducing(kernel, X, precision), found before it is run"
         )
     X = jnp.asarray(X)
     points = inducing_points(X, rank) if inducing is None else jnp.asarray(inducing)
@@ -93,7 +93,9 @@ def features(
     return LowRankMultivariateNormal(jnp.zeros_like(variances), factor, residuals)
 
 
-def enough_rank(kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: float = 0.01) -> int:
+def choose_num_inducing(
+    kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: float = 0.01
+) -> int:
     """Smallest number of inducing points at which data see little of what these leave open.
 
     It is found before a program is run, at given hyperparameters, and passed to it as `rank`. On
@@ -131,12 +133,14 @@ def enough_rank(kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: fl
     >>> import numpy as np
     >>> from bayesrank import gp
     >>> X = np.random.default_rng(0).uniform(size=(1000, 2))
-    >>> gp.enough_rank(gp.rbf(1.0, 0.15), X, 5 / np.pi)
+    >>> gp.choose_num_inducing(gp.rbf(1.0, 0.15), X, 5 / np.pi)
     100
     """
     points = jnp.asarray(X)
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((kernel, points, precision))):
-        raise TypeError("enough_rank needs numbers; call it before the program, and pass the rank")
+        raise TypeError(
+            "choose_num_inducing needs numbers; call it before the program, and pass the rank"
+        )
     told = np.asarray(precision, float)
     if told.shape not in ((), points.shape[:1]):
         raise ValueError(f"precision has shape {told.shape}; pass a number, or one for each item")
@@ -145,7 +149,9 @@ def enough_rank(kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: fl
     told = np.broadcast_to(told, points.shape[:1])
     some = np.random.default_rng(0).permutation(len(told))[:_LOOKED_AT]
     for rank in _RANKS:
-        prior = features(kernel, points[some], rank, inducing=inducing_points(points, rank))
+        prior = inducing_point_prior(
+            kernel, points[some], rank, inducing=inducing_points(points, rank)
+        )
         seen = np.asarray(prior.cov_diag) * told[some]
         if np.mean(seen / (1 + seen)) < share or rank >= len(told):
             return rank

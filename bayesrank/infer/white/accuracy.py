@@ -39,19 +39,19 @@ _BEYOND = 5.0
 _MOST_ELSEWHERE = 0.05
 
 
-class Trust(NamedTuple):
+class ImportanceCheck(NamedTuple):
     """What importance sampling says of a posterior.
 
     Attributes
     ----------
     k_hat
-        Shape of the Pareto tail of the importance weights, see `is_known`. Minus infinity where all
-        weights are equal: the posterior is exact.
-    effective
-        Effective number of the draws, of `num_draws`.
-    shift
+        Shape of the Pareto tail of the importance weights, see `is_reliable`. Minus infinity where
+        all weights are equal: the posterior is exact.
+    ess
+        Effective sample size of the draws, of `num_draws`.
+    mean_error
         By how much a mean is off, in posterior standard deviations: the largest of all latents.
-    spread
+    sd_error
         By which share a standard deviation is off: the largest of all latents.
     site
         The site with the latent that is furthest off.
@@ -63,37 +63,37 @@ class Trust(NamedTuple):
     error
         By how much the quadrature has the mean or the standard deviation of a factor wrong, in
         standard deviations, see `EPResult.moment_errors`.
-    elsewhere
+    mass_outside
         Share of the mass that draws from the prior find where EP's posterior has none, such as
         another mode. With many latents no draw from the prior finds one.
     """
 
     k_hat: float
-    effective: float
-    shift: float
-    spread: float
+    ess: float
+    mean_error: float
+    sd_error: float
     site: str
     num_draws: int
     missed: float = 0.0
     error: float = 0.0
-    elsewhere: float = 0.0
+    mass_outside: float = 0.0
 
     @property
-    def is_known(self) -> bool:
+    def is_reliable(self) -> bool:
         """Whether k-hat is below 0.7 and 100 draws count; or 75% do, whatever the tail."""
-        if self.effective >= _EVEN * self.num_draws:
+        if self.ess >= _EVEN * self.num_draws:
             return True
-        return bool(self.k_hat < _WORST_K and self.effective >= _FEWEST)
+        return bool(self.k_hat < _WORST_K and self.ess >= _FEWEST)
 
     @property
     def is_good(self) -> bool:
         """Whether means are right to 0.1 standard deviations, those to 15%; no mode is left out."""
-        if self.missed or self.error or self.elsewhere > _MOST_ELSEWHERE:
+        if self.missed or self.error or self.mass_outside > _MOST_ELSEWHERE:
             return False
-        return self.is_known and self.shift <= _MOST_SHIFT and self.spread <= _MOST_SPREAD
+        return self.is_reliable and self.mean_error <= _MOST_SHIFT and self.sd_error <= _MOST_SPREAD
 
     def __str__(self) -> str:
-        figures = f"Pareto k-hat {self.k_hat:.2f}, {self.effective:.0f} of {self.num_draws} draws"
+        figures = f"Pareto k-hat {self.k_hat:.2f}, {self.ess:.0f} of {self.num_draws} draws"
         if self.missed:
             return (
                 f"poor: the quadrature missed at least {self.missed:.0%} of a factor's mass, and "
@@ -106,23 +106,23 @@ class Trust(NamedTuple):
                 f"about {self.error:.0%} of that standard deviation ({figures} count). Compare it "
                 "with NUTS (bayesrank.diagnostics.crosscheck)"
             )
-        if self.elsewhere > _MOST_ELSEWHERE:
+        if self.mass_outside > _MOST_ELSEWHERE:
             return (
-                f"poor: {self.elsewhere:.0%} of the mass lies where EP's posterior has none, as in "
-                f"another mode ({figures} count). Compare it with NUTS, from several starts"
+                f"poor: {self.mass_outside:.0%} of the mass lies where EP's posterior has none, as "
+                f"in another mode ({figures} count). Compare it with NUTS, from several starts"
             )
-        if not self.is_known:
+        if not self.is_reliable:
             return (
                 f"not confirmed ({figures} count). The weights are too uneven to tell how far the "
                 "posterior is off. Compare it with NUTS (bayesrank.diagnostics.crosscheck)"
             )
-        off = f"means are off by up to {self.shift:.2f} sd, sds by up to {self.spread:.0%}"
+        off = f"means are off by up to {self.mean_error:.2f} sd, sds by up to {self.sd_error:.0%}"
         if self.is_good:
             return f"good: {off} ({figures} count)"
         return f"poor: {off}, most at {self.site!r} ({figures} count). Use NUTS where that matters"
 
 
-def trust_in(result: EPResult, rng_key: Array) -> Trust:
+def importance_check(result: EPResult, rng_key: Array) -> ImportanceCheck:
     """Weigh draws from a posterior by its program; NaN where that has no density at some draw."""
 
     def weigh() -> tuple[Numbers, Numbers, float]:
@@ -139,17 +139,17 @@ def trust_in(result: EPResult, rng_key: Array) -> Trust:
     with jax.enable_x64(True), ONE_AT_A_TIME, validation_enabled(False):
         points, logs, elsewhere = without_stale_traces(weigh)
     stddev = np.sqrt(np.diagonal(result.joint_covariance))
-    return _judge(points, logs, stddev, result.shapes)._replace(elsewhere=elsewhere)
+    return _judge(points, logs, stddev, result.shapes)._replace(mass_outside=elsewhere)
 
 
-def trust_in_draws(
+def importance_check_of_draws(
     model: Callable[..., Any],
     args: tuple,
     kwargs: dict[str, Any],
     samples: dict[str, Numbers],
     params: dict[str, Numbers],
     log_proposals: Numbers,
-) -> Trust:
+) -> ImportanceCheck:
     """Weigh draws (S, ...) of latents and hyperparameters, of log density `log_proposals`."""
 
     def weigh() -> Numbers:
@@ -214,9 +214,9 @@ def _judge(
     logs: Numbers,
     stddev: Numbers,
     shapes: dict[str, tuple[int, ...]],
-) -> Trust:
+) -> ImportanceCheck:
     if np.isnan(logs).any() or np.isneginf(logs).all():
-        return Trust(np.nan, np.nan, np.nan, np.nan, "", logs.size)
+        return ImportanceCheck(np.nan, np.nan, np.nan, np.nan, "", logs.size)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     plain = points.mean(0)
@@ -225,7 +225,7 @@ def _judge(
     shift = np.abs(weighted - plain) / stddev
     spread = np.abs(np.sqrt(weights @ (points - weighted) ** 2) / points.std(0) - 1.0)
     names = [name for name, shape in shapes.items() for _ in range(int(np.prod(shape, dtype=int)))]
-    return Trust(
+    return ImportanceCheck(
         pareto_k(logs),
         float(1.0 / np.sum(weights**2)),
         float(shift.max()),
