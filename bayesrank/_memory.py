@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TooLargeError", "available", "check_room", "check_start", "size_of"]
+__all__ = ["TooLargeError", "available", "check_memory", "check_start", "size_of"]
 
 
 _START = 3 * 2**29  # bytes of addresses that JAX takes on a small machine
@@ -25,7 +25,7 @@ def available() -> int | None:
     return max(min(bounds), 0) if bounds else None
 
 
-def check_room(need: float, what: str, cure: str) -> None:
+def check_memory(need: float, what: str, cure: str) -> None:
     """Refuse what would be kept, where it takes more memory than there is.
 
     Raises

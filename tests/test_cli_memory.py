@@ -55,7 +55,7 @@ def test_a_library_that_memory_has_no_room_for(monkeypatch, capsys):
     def fail(*args):
         raise ImportError("x.so: failed to map segment from shared object")
 
-    monkeypatch.setattr(evaluate, "_check_room", fail)
+    monkeypatch.setattr(evaluate, "_check_memory", fail)
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "run.csv", "qrels.csv"])
     assert "Memory ran out (x.so: failed to map" in capsys.readouterr().err
@@ -71,7 +71,7 @@ def test_a_file_whose_text_will_not_fit(monkeypatch, capsys):
 
 def test_where_the_system_does_not_say_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: None)
-    _memory.check_room(10**18, "all", "less")
+    _memory.check_memory(10**18, "all", "less")
     assert table.read_table("i.csv").header == ("item", "x")
 
 
@@ -103,7 +103,7 @@ def test_memory_that_runs_out_all_the_same_is_said(monkeypatch, capsys, error, s
     def fail(*args):
         raise MemoryError(*error)
 
-    monkeypatch.setattr(evaluate, "_check_room", fail)
+    monkeypatch.setattr(evaluate, "_check_memory", fail)
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "run.csv", "qrels.csv"])
     wanted = f"Error: Memory ran {said}nothing was written. Give less data.\n"

@@ -21,7 +21,7 @@ from bayesrank.models.label_ranking import (
     conditions,
     label_features,
 )
-from bayesrank.solvers.label_ranking import LabelRankingEP, check_labels_room
+from bayesrank.solvers.label_ranking import LabelRankingEP, check_label_memory
 
 KEY = jax.random.key(0)
 GIVEN = {"scale": 0.8, "zero_noise": 0.5}
@@ -283,6 +283,6 @@ def _wide(data, width):
 
 
 def test_says_what_does_not_fit_into_memory():
-    check_labels_room(1000, 5, 10)
+    check_label_memory(1000, 5, 10)
     with pytest.raises(ValueError, match="there are 1000100 weights .100 labels of 10000 features"):
-        check_labels_room(1000, 100, 10_000)
+        check_label_memory(1000, 100, 10_000)

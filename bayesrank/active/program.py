@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
@@ -251,7 +251,7 @@ def skill_program(
         "make a loop of a few thousand of them, and carry its answers to the others by "
         "PreferenceGP, whose predict takes any features"
     )
-    check_room(_COVARIANCES * 8 * num_items**2, f"the covariances of {num_items:,} items", cure)
+    check_memory(_COVARIANCES * 8 * num_items**2, f"the covariances of {num_items:,} items", cure)
     program = SkillProgram(num_items, features, options)
     if isinstance(hyperparameters, Mapping):
         program.fix(hyperparameters)

@@ -16,7 +16,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from numpyro.util import not_jax_tracer
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition import Acquisition
@@ -241,7 +241,7 @@ def _arguments(
     n, size = beliefs.mean.shape[0], beliefs.covariance.dtype.itemsize
     what = f"the scores of pairs of {n:,} items, {q:,} of them to be chosen,"
     cure = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
-    check_room(6 * size * (q + min(chunk, n**2)), what, cure)  # of a chunk and of the best, twice
+    check_memory(6 * size * (q + min(chunk, n**2)), what, cure)  # of a chunk and of the best, twice
     pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
     excluded = check_pairs(np.zeros((0, 2), int) if exclude is None else exclude, n, "exclude")
     pairs, excluded = jax.tree.map(lambda a: jnp.asarray(a, jnp.int32), (pairs, excluded))

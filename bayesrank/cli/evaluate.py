@@ -40,7 +40,7 @@ def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **opt
     value = _undefined(undefined)
     judgements = read_qrels(qrels, negative=negative_labels)
     scores = read_run(run)
-    _check_room(scores, judgements)
+    _check_memory(scores, judgements)
     evaluation = metrics_of(scores, judgements, undefined=value, **options)
     console = stdout_console()
     console.print(evaluation_table(evaluation))
@@ -48,14 +48,14 @@ def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **opt
         console.print(line, style="dim", markup=False, highlight=False)
 
 
-def _check_room(run: Run, qrels: Qrels) -> None:
+def _check_memory(run: Run, qrels: Qrels) -> None:
     """Scores of all draws, in the order of the file and in that of the ranks."""
-    from bayesrank._memory import check_room
+    from bayesrank._memory import check_memory
 
     draws = len({draw for draw, _, _ in run.scores})
     pairs = len({(query, item) for _, query, item in run.scores} | qrels.labels.keys())
     what = f"{draws:,} draws of the scores of {pairs:,} items in their queries"
-    check_room(16 * draws * pairs, what, "give fewer draws, or divide the queries")
+    check_memory(16 * draws * pairs, what, "give fewer draws, or divide the queries")
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:

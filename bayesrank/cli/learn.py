@@ -42,7 +42,7 @@ def learn(
         learned, judged = _split(train, learned, seed)
     else:
         judged, learned = align(test, read_lists(test), learned)
-    _check_room(method, learned, judged)
+    _check_memory(method, learned, judged)
     with job(out, FILES, (train, test), quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning"):
             model = _fit(train, method, learned, seed)
@@ -55,11 +55,11 @@ def learn(
     run.show(evaluation_table(evaluation), f"{where} {run.where}")
 
 
-def _check_room(method: str, learned: ListData, judged: ListData) -> None:
+def _check_memory(method: str, learned: ListData, judged: ListData) -> None:
     """Refuse matrices of the smaller side, dense features, or differences of pairs, if too many."""
     import numpy as np
 
-    from bayesrank._memory import check_room
+    from bayesrank._memory import check_memory
 
     m, d = learned.X.shape
     query = np.unique(np.array(learned.query, object), return_inverse=True)[1]
@@ -80,7 +80,7 @@ def _check_room(method: str, learned: ListData, judged: ListData) -> None:
         side = min(m, d)
         need += 5 * side**2 if side <= LARGEST_DENSE else _LANCZOS * max(m, d)
     cure = "number the features without gaps, or give fewer items or features"
-    check_room(8 * need, what, cure)
+    check_memory(8 * need, what, cure)
 
 
 def _split(path: Path, data: ListData, seed: int) -> tuple[ListData, ListData]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank.cli import command
 from bayesrank.cli.outputs import OutputError, drawn
 from bayesrank.cli.steps import Steps
@@ -87,7 +87,7 @@ class Analysis(NamedTuple):
 
 def run(data: ComparisonData, settings: Settings) -> None:
     """Do the main job on `data`: print the table, then check the fit and write the results."""
-    _check_room(data)
+    _check_memory(data)
     inputs = settings.inputs
     with command.job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
         with run.steps.running():
@@ -112,7 +112,7 @@ def num_draws(num_items: int) -> int:
     return max(_FEWEST_DRAWS, min(_DRAWS, _NUMBERS_DRAWN // num_items))
 
 
-def _check_room(data: ComparisonData) -> None:
+def _check_memory(data: ComparisonData) -> None:
     """Refuse draws of skills, and what judges and categories take, that will not fit.
 
     Covariances of skills are the engine's, which looks for itself.
@@ -123,7 +123,7 @@ def _check_room(data: ComparisonData) -> None:
         latents = n * (1 + len(data.category_names)) + 2
         need += latents * (4 * latents + 7 * len(data.judge_names))
     what = f"{n:,} items and {data.num_comparisons:,} comparisons"
-    check_room(8 * need, what, "rank fewer items")
+    check_memory(8 * need, what, "rank fewer items")
 
 
 def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:

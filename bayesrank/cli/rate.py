@@ -69,7 +69,7 @@ def rate(
 
     data = read_ratings(ratings, num_levels=levels)
     features = None if items_path is None else _features(items_path, ratings, data)
-    _check_room(len(data.users), len(data.items if features is None else features))
+    _check_memory(len(data.users), len(data.items if features is None else features))
     inputs = (ratings, items_path)
     with job(out, FILES, inputs, quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning what users share"):
@@ -80,11 +80,11 @@ def rate(
     run.show(_table(fitted.items, rows), *fitted.notes, run.where)
 
 
-def _check_room(num_users: int, num_items: int) -> None:
+def _check_memory(num_users: int, num_items: int) -> None:
     """Mean, variance, order and marks of every pair of user and item, and two kernels of items."""
-    from bayesrank._memory import check_room
+    from bayesrank._memory import check_memory
 
-    check_room(
+    check_memory(
         25 * num_users * num_items + 16 * num_items**2,
         f"{num_users:,} users and {num_items:,} items",
         "leave out users or items of few ratings, or fit by bayesrank.CollaborativeOrdinalGP, "

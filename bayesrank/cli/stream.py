@@ -54,7 +54,7 @@ def stream(
 
     standard_input = str(data) == "-"
     layout = _layout(data, levels, features, form)
-    _check_room(layout, **options)
+    _check_memory(layout, **options)
     model = _learner(layout, **options)
     run = StreamRun(
         model,
@@ -120,11 +120,11 @@ def _layout(
     return StreamLayout(form, levels, features)
 
 
-def _check_room(
+def _check_memory(
     layout: "StreamLayout", learner: str, degree: int, num_members: int, every: int, **others: Any
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
-    from bayesrank._memory import check_room
+    from bayesrank._memory import check_memory
     from bayesrank.online.bayes_point import NUM_COMPONENTS
 
     unknowns = layout.num_features + layout.num_levels - 1
@@ -132,7 +132,7 @@ def _check_room(
     if learner == "bayes-point" and degree == 1:
         held = unknowns**2 * NUM_COMPONENTS
     features = count_of(layout.num_features, "feature")
-    check_room(
+    check_memory(
         8 * (held + every * layout.num_features),
         f"{features} and {layout.num_levels:,} levels",
         "see whether the file says what it should, choose another --learner (prank takes least), "

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank._names import plain_name
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.errors import DataError
@@ -103,7 +103,7 @@ def implied(
             if known is not None and name not in index:
                 raise known.unknown(name, path, order.row)
     count = sum(order.voters * _num_pairs(order.groups) for order in orders)
-    check_room(  # two copies are made of them
+    check_memory(  # two copies are made of them
         32 * count,
         f"{path}: its orders make {count:,} comparisons, which",
         "see whether the counts of voters are right, or give fewer orders",

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank._tables import Column, column_names, from_frame
 from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.exports import READERS, annotations
@@ -159,7 +159,7 @@ def _read_bytes(path: Path) -> bytes:
         raise DataError(path, "this is a directory", "give the path of a file")
     try:
         cure = "divide it, or leave out rows or columns"
-        check_room(_SPACE * path.stat().st_size, f"{path}: its text and its cells", cure)
+        check_memory(_SPACE * path.stat().st_size, f"{path}: its text and its cells", cure)
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw
     except (gzip.BadGzipFile, EOFError, zlib.error):

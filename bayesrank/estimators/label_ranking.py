@@ -27,7 +27,7 @@ from bayesrank.estimators.label_targets import read_targets
 from bayesrank.estimators.saved import Saved
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
-from bayesrank.solvers.label_ranking import check_labels_room
+from bayesrank.solvers.label_ranking import check_label_memory
 
 __all__ = ["LabelRanker"]
 
@@ -186,7 +186,7 @@ class LabelRanker(Saved, EPEstimator):
         basis = self._basis(features) if self.kernel == "rbf" else None
         width = features.shape[1] if basis is None else len(basis)
         kept = _MOST_POSTERIORS if self.hyperparameters == "integrate" else 1
-        check_labels_room(len(features), len(targets.labels), width, kept)
+        check_label_memory(len(features), len(targets.labels), width, kept)
         options: dict[str, Any] = {"calibrated": calibrated, "correlated": bool(self.correlated)}
         if basis is not None:
             options["basis"] = basis

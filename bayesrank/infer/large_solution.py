@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank.infer import sites
 from bayesrank.infer.gaussian.low_rank import least_residuals
 from bayesrank.infer.gaussian.sparse import NotPositiveError
@@ -125,7 +125,7 @@ def _prior_of(large: Any) -> HostPrior:
     if large.factor is not None:
         factor = np.asarray(large.factor, float)
         what = f"the {factor.shape[1]} features of {factor.shape[0]:,} latents"
-        check_room(_COPIES * factor.nbytes, what, "give them fewer (a smaller rank)")
+        check_memory(_COPIES * factor.nbytes, what, "give them fewer (a smaller rank)")
         variances = least_residuals(factor, variances)
     links = None if large.links is None else short_rows((large.links,), variances.size)
     return HostPrior(short_rows(large.rows, variances.size), variances, links, factor)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank.ranking._ranks import Array, check_samples, rank_bounds
 
 _BLOCK = 256
@@ -85,7 +85,7 @@ def pairwise_probability(samples: ArrayLike) -> Array:
     """
     low, high = rank_bounds(check_samples(samples))
     draws, n = low.shape
-    check_room(
+    check_memory(
         _COPIES * 8.0 * n**2,
         f"probabilities of all pairs of {n:,} items",
         "pass the draws of fewer items; a result's `difference` tells single pairs",

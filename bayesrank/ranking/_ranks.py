@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank._validate import check_level
 
 Array = NDArray[Any]
@@ -277,7 +277,7 @@ def rank_distribution(samples: ArrayLike) -> Array:
     """
     array = check_samples(samples)
     draws, n = array.shape
-    check_room(
+    check_memory(
         _COPIES * 8.0 * n**2,
         f"probabilities of all ranks of {n:,} items",
         "use expected_rank, rank_interval or prob_top_k, or pass the draws of fewer items",

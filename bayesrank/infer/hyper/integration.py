@@ -32,7 +32,7 @@ import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
 
-from bayesrank._memory import check_room
+from bayesrank._memory import check_memory
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP
@@ -296,7 +296,7 @@ class _Survey:
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
         count = self.round = 2 ** int(np.ceil(np.log2(wanted)))
         latents = sum(int(np.prod(shape)) for shape in self.shapes.values())
-        check_room(
+        check_memory(
             8.0 * count * latents**2,
             f"the covariances of {latents:,} latents at {count} values of the hyperparameters",
             "use maximize_evidence and EP, which keep one",

@@ -15,7 +15,7 @@ from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
 from bayesrank.solvers.comparisons.process import pace_of
 
-__all__ = ["DynamicEP", "check_room"]
+__all__ = ["DynamicEP", "check_memory"]
 
 
 class DynamicEP(OwnPriorEP):
@@ -96,7 +96,7 @@ def _visits(values: Any, columns: Any, times: ArrayLike, period: ArrayLike | Non
     return Visits(order, gaps, values[order], columns[order], moments[-1:] - when[-1])
 
 
-def check_room(num_items: int, num_comparisons: int, process: str) -> None:
+def check_memory(num_items: int, num_comparisons: int, process: str) -> None:
     """Refuse what will not fit into memory, by a `ValueError` that says how much there is."""
     width = num_items * (2 if process == "matern32" else 1)
     need = 8 * (2 * num_comparisons * width + 6 * width**2)

@@ -22,7 +22,7 @@ from bayesrank.models.label_ranking import LEVEL, STEP, calibrated_label_ranking
 from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.label_ranking.elimination import LabelPrior
 
-__all__ = ["LabelRankingEP", "check_labels_room"]
+__all__ = ["LabelRankingEP", "check_label_memory"]
 
 
 class LabelRankingEP(OwnPriorEP):
@@ -108,7 +108,7 @@ def _moments(mean: Array, variance: Array, step: float, power: float) -> TiltedM
     return tilted_moments(lambda f: power * Thurstone(f, step).log_prob(1), mean, variance)
 
 
-def check_labels_room(
+def check_label_memory(
     num_examples: int, num_labels: int, num_features: int, num_fits: int = 1
 ) -> None:
     """Refuse what will not fit into memory.
