@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["check_names", "count_of", "look_alikes", "plain_name", "shown"]
+__all__ = ["check_names", "count_of", "first_spellings", "look_alikes", "shown"]
 
 # Marks and overrides of the direction of writing: they reorder what stands beside them.
 _DIRECTIONS = dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
@@ -44,11 +44,23 @@ def look_alikes(names: Sequence[str]) -> list[tuple[str, ...]]:
     """
     known: dict[str, list[str]] = {}
     for name in names:
-        known.setdefault(plain_name(name), []).append(name)
+        known.setdefault(_plain_name(name), []).append(name)
     return [tuple(each) for each in known.values() if len(each) > 1]
 
 
-def plain_name(name: str) -> str:
+def first_spellings(names: Iterable[str]) -> dict[str, str]:
+    """Each name as it is spelled first, whatever its case, blanks and invisible letters.
+
+    Examples
+    --------
+    >>> first_spellings(["Tea", "Milk", "tea"])
+    {'Tea': 'Tea', 'Milk': 'Milk', 'tea': 'Tea'}
+    """
+    first: dict[str, str] = {}
+    return {name: first.setdefault(_plain_name(name), name) for name in names}
+
+
+def _plain_name(name: str) -> str:
     """A name without what the eye does not see, or takes for the same."""
     plain = unicodedata.normalize("NFC", name.casefold())
     if not plain.isascii():

@@ -133,9 +133,12 @@ BAD_COMPARISONS = {
     "header only": ("winner,loser\n", "c.csv: there is a header but no row below it; "),
     "no header": (
         "Ada,Bob\nAda,Cy\n",
-        "c.csv, row 1: there is no column 'winner' among 'Ada', 'Bob'; the first line holds items",
+        "c.csv, row 1: the columns are called 'Ada', 'Bob': the first line holds items",
     ),
-    "no loser": ("winner\nAda\n", "c.csv, row 1: there is no column 'loser' among 'winner'; "),
+    "no loser": (
+        "winner\nAda\n",
+        "c.csv, row 1: none of the columns 'winner' is recognised as the loser",
+    ),
     "column twice": (
         "winner,loser,Winner\nAda,Bob,Cy\n",
         "c.csv, row 1, column 'Winner': this column is there twice; ",

@@ -12,7 +12,16 @@ from bayesrank import _memory
 from bayesrank._states import read_arrays
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.cli import main
-from bayesrank.datasets import DataError, ReadingNote, read_comparisons, read_lists, read_ratings
+from bayesrank.datasets import (
+    DataError,
+    ReadingNote,
+    read_comparisons,
+    read_label_examples,
+    read_links,
+    read_lists,
+    read_ratings,
+    read_texts,
+)
 from bayesrank.datasets.items import read_items
 from bayesrank.datasets.runs import read_qrels, read_run
 from bayesrank.datasets.stream import BadLine, parse_line, survey
@@ -41,6 +50,11 @@ GOOD = [
     "query,label,price\nq1,1,2.5\nq2,0,1\n",
     "2,0.5,1\n1,0,3\n",
     PREFLIB,
+    "from,to\na,b\nb,c\n",
+    "id,title,text\na,T,they swim\nb,,no\n",
+    "x,rank:sea,rank:hill\n1,1,2\n2,2,1\n",
+    "sep=;\nwinner;loser\na;b\n",
+    "10 1\n0 3 5 0 9\n0 3 0 5 9\n",
     '{"bayesrank":"journal","version":1,"items":3,"names":"a","features":null,"crc":"1b9e0c5a"}\n',
 ]
 LAYOUTS = Path(__file__).parent / "data" / "layouts"
@@ -84,6 +98,12 @@ def _stream(path):
 READERS = {
     "comparisons": ("csv", read_comparisons, DataError),
     "orders": ("toi", read_comparisons, DataError),
+    "numbered orders": ("order", read_comparisons, DataError),
+    "games": ("pgn", read_comparisons, DataError),
+    "arrays": ("json", read_comparisons, DataError),
+    "texts": ("csv", read_texts, DataError),
+    "links": ("csv", lambda path: read_links(path, ("a", "b", "c")), DataError),
+    "labels": ("csv", read_label_examples, DataError),
     "items": ("csv", read_items, DataError),
     "ratings": ("csv", read_ratings, DataError),
     "run": ("csv", read_run, DataError),

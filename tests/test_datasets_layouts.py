@@ -264,14 +264,17 @@ def test_numbers():
 
 
 BAD = {
-    "unknown layout": ("x,y,z\n1,2,3\n", {}, "row 1: there is no column 'winner' among 'x', 'y', "),
+    "unknown layout": ("x,y,z\n1,2,3\n", {}, "row 1: the columns 'x', 'y', 'z' are not recog"),
     "no loser": (
-        "W,L\nx,y\n", {"winner": "W"}, "row 1: there is no column 'loser' among 'W', 'L'"
+        "W,L\nx,y\n", {"winner": "W"}, "row 1: none of the columns 'W', 'L' is recognised as the l"
     ),
     "no second": (
-        "W,L\nx,y\n", {"first": "W"}, "row 1: there is no column 'second' among 'W', 'L'"
+        "W,L\nx,y\n", {"first": "W"}, "row 1: none of the columns 'W', 'L' is recognised as the s"
     ),
-    "no outcome": ("model_a,model_b\nx,y\n", {}, "row 1: there is no column 'winner' among "),
+    "no outcome": (
+        "model_a,model_b\nx,y\n", {}, "row 1: none of the columns 'model_a', 'model_b' is "
+        "recognised as the outcome; say which is, by --outcome, or by --first-score and --sec",
+    ),
     "bad word": (
         "model_a,model_b,winner\nx,y,a\nx,y,perhaps\n", {},
         "row 3, column 'winner': 'perhaps' is no outcome; write model_a, model_b or tie",
@@ -303,8 +306,8 @@ BAD = {
         "winner,loser\na,b\nwinner,loser\n", {}, "row 3: the header is there again; remove",
     ),
     "order": ("order\na > > b\n", {}, "row 2, column 'order': 'a > > b' is no order; "),
-    "item twice": ("order\na > b > a\n", {}, "row 2, column 'order': item 'a' is in the order "),
-    "no better": ("order\na = b\n", {}, "row 2, column 'order': no order puts one item above"),
+    "item twice": ("order\na > b > a\n", {}, "row 2: item 'a' is in the order twice"),
+    "no better": ("order\na = b\n", {}, "no order puts one item above another"),
     "judged orders": (
         "order,j\na > b,x\n", {"judge": "j"}, "--judge does not go with the columns 'order', 'j'",
     ),

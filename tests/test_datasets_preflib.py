@@ -98,7 +98,7 @@ BAD = {
     "words": ("1: 1,2\n1: 1,x\n", "row 10: '1: 1,x' is not an order"),
     "open brace": ("1: 1,{2,3\n", "row 9: '1: 1,{2,3' is not an order"),
     "no such number": ("1: 1,9\n", "row 9: alternative 9 has no name"),
-    "twice": ("1: 1,{2,1}\n", "row 9: alternative 1 is in the order twice"),
+    "twice": ("1: 1,{2,1}\n", "row 9: item 'apple' is in the order twice"),
 }
 
 

@@ -47,6 +47,81 @@ def test_files_as_people_have_them(name):
         assert said(read_comparisons(FOLDER / name, columns=columns)) == answer["says"]
 
 
+SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
+    # Each was once read as something else, or is one letter from what would be.
+    "columns.json": ('{"winner": ["a", "b"], "loser": ["b", "c"]}', {}, "a > b; b > c"),
+    "index.json": ('{"winner": {"0": "a"}, "loser": {"0": "b"}}', {}, "a > b"),
+    "inside.json": ('{"data": [{"winner": "a", "loser": "b"}]}', {}, "a > b"),
+    "teams.jsonl": ('{"winner": ["a", "b"], "loser": ["c"]}', {}, "is a list; write one item a"),
+    "zero_or_one.csv": (
+        "item_1,item_2,preference\na,b,1\nb,c,0\n", {}, "holds the numbers 0, 1, which may mean",
+    ),
+    "season.csv": (
+        "home_team,away_team,home_wins,away_wins,home_score,away_score\nA,B,30,12,99,101\n", {},
+        "'home_wins' counts wins beside home,away,home_score,away_score, which may say another",
+    ),
+    "votes.csv": (
+        "rank_1,rank_2,rank_3\nA,B,undervote\nB,undervote,\nB,overvote,A\n", {}, "A > B; B > A",
+    ),
+    "ties.csv": ('order\n"A,B > C"\nC > A > B\n', {}, "'A,B' may be one item or 2; write a = b"),
+    "names.csv": ('order\n"Li, A > Wu, B"\n"Wu, B > Xi, C"\n', {}, "Li, A > Wu, B; Wu, B > Xi, C"),
+    "forms.csv": (
+        "ID,Drinks,Foods\n1,Tea;Milk;,Pie;Egg;\n2,Milk;Tea;,Egg;Pie;\n", {},
+        "several columns hold orders; name one, as in --order 'Drinks'",
+    ),
+    "quoted.pgn": ('[White "a \\"x\\""]\n[Black "b"]\n[Result "1-0"]\n', {}, 'a "x" > b'),
+    "shared.csv": ("race,car,place\n1,a,1st\n1,b,T2\n1,c,=2\n", {}, "a > b = c"),
+    "points.csv": ("team,opponent,team_score,opp_score\na,b,2,1\nb,c,0,3\n", {}, "a > b; c > b"),
+    "both.csv": ("model_a,model_b,vote\na,b,Both are good\nb,c,A is better\n", {}, "a = b; b > c"),
+    "months.csv": (
+        "winner,loser,t\na,b,202312\nb,a,202401\n", {"time": "t"},
+        "a > b at 2023-12-01; b > a at 2024-01-01",
+    ),
+    "minutes.csv": (
+        "winner,loser,t\na,b,20231231T2359\nb,a,20240101T0000\n", {"time": "t"},
+        "a > b at 2023-12-31T23:59:00.000000; b > a at 2024-01-01",
+    ),
+    "folded.soi": (
+        "# ALTERNATIVE NAME 1: Tea\n# ALTERNATIVE NAME 2: tea\n# ALTERNATIVE NAME 3: Milk\n"
+        "2: 1,3\n1: 3,2\n", {"fold_names": True}, "2 x Tea > Milk; Milk > Tea",
+    ),
+    "folded_twice.soi": (
+        "# ALTERNATIVE NAME 1: Tea\n# ALTERNATIVE NAME 2: tea\n1: 1,2\n", {"fold_names": True},
+        "row 3: item 'Tea' is in the order twice",
+    ),
+    "option.soi": (
+        "# ALTERNATIVE NAME 1: a\n# ALTERNATIVE NAME 2: b\n1: 1,2\n", {"winner": "w"},
+        "files of orders have no columns; leave out --winner",
+    ),
+    "codes.csv": (
+        "winner,loser\na,b\n", {"outcome_codes": ("1", "2")}, "--outcome-codes tells how to",
+    ),
+    "format.csv": ("winner,loser\na,b\n", {"date_format": "%d"}, "name it with --time COLUMN"),
+    "who.csv": (
+        "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUBTLE)
+def test_what_is_close_to_another_layout(tmp_path, name):
+    text, options, answer = SUBTLE[name]
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    try:
+        assert said(read_comparisons(path, columns=ColumnNames(**options))) == answer
+    except DataError as error:
+        assert answer in str(error)
+
+
+def test_numbers_that_stand_for_sides_are_told(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text("home,away,result\na,b,1\nb,c,2\n")
+    assert read_comparisons(path).notes == ("In 'result', 1 is for home and 2 for away.",)
+    path.write_text("winner,loser,n\na,b,3\n")
+    assert read_comparisons(path).unused_column_hints[0].startswith("Column 'n' looks like weights")
+
+
 def test_every_file_of_the_folder_has_an_answer():
     assert {path.name for path in FOLDER.iterdir()} == {*FILES, "answers.toml"}
     assert len(FILES) >= 40 and len(EXAMPLES) == PAGE.count("```text") >= 40

@@ -24,7 +24,8 @@ _NAMED = re.compile(
     r"(?:(\d{1,2})[ -])?([A-Za-z]{3,9})\.?[ -](?:(\d{1,2}),? )?(\d{4})" + _CLOCK, re.ASCII
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAY = re.compile(r"(?:1[5-9]|20)\d{6}", re.ASCII)  # the day 20240531
+_DIGITS = re.compile(r"(?:1[5-9]|20)(?:\d{4}|\d{6}(?:T?\d{4}(?:\d\d)?)?)", re.ASCII)
+_WRITTEN = ("%Y%m", "%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S")  # 202405, 20240531, ...
 
 
 def finite(cell: str) -> float:
@@ -106,11 +107,11 @@ def truth(table: Table, column: Column) -> NDArray[np.bool_]:
 def time(
     table: Table, column: Column, date_format: str | None = None
 ) -> NDArray[np.float64] | NDArray[np.datetime64]:
-    """Dates, or numbers, shape (K,); eight digits that are a day in every row are days."""
+    """Dates, or numbers, shape (K,); digits that are a day or a month in every row are these."""
     said = [cell for cell in column.values if cell]
     numbers = date_format is None and bool(said) and math.isfinite(finite(said[0]))
     days = [_date(cell, date_format, True) for cell in column.values]
-    if numbers and not (all(map(_DAY.fullmatch, said)) and all(days)):
+    if numbers and not (all(map(_DIGITS.fullmatch, said)) and all(days)):
         return number(table, column)
     first = date_format is not None or _day_first(table, column)
     found = [_date(cell, date_format, first) for cell in column.values]
@@ -139,9 +140,9 @@ def _date(cell: str, date_format: str | None, day_first: bool) -> datetime | Non
             if match is not None:
                 part = dict(zip(order, (match[1], match[3], match[4]), strict=True))
                 return _moment(part["y"], int(part["m"]), part["d"], match[5])
-        match = _DAY.fullmatch(cell)
-        if match is not None:
-            return _moment(cell[:4], int(cell[4:6]), cell[6:], None)
+        if _DIGITS.fullmatch(cell) is not None:
+            digits = cell.replace("T", "")
+            return datetime.strptime(digits, _WRITTEN[(len(digits) - 6) // 2 - (len(digits) > 8)])
         match = _NAMED.fullmatch(cell)
         if match is None or match[2][:3].lower() not in _MONTHS:
             return None

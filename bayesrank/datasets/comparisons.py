@@ -1,14 +1,14 @@
 """Comparisons read into arrays, from files and data frames of every layout."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._names import look_alikes, plain_name
+from bayesrank._names import first_spellings, look_alikes
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.data import ComparisonData
@@ -22,6 +22,7 @@ from bayesrank.datasets.layouts import (
     Found,
     find,
     fitting,
+    option,
     unused_column_hints,
 )
 from bayesrank.datasets.orders import implied, read_order_cells
@@ -38,6 +39,7 @@ from bayesrank.datasets.preflib import SUFFIXES, Order, read_orders
 from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
 from bayesrank.datasets.table import Source, Table, read_table
 
+IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
 _BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 
 
@@ -123,16 +125,37 @@ def read_comparisons(
     known = None if items is None else read_items(items)
     path = Path(source) if isinstance(source, str | os.PathLike) else None
     if path is not None and path.suffix.lower() in SUFFIXES:
-        if chosen.time is not None:
-            raise DataError(path, "orders have no column of times", "leave out --time")
-        names, orders = read_orders(path)
-        return implied(path, names, orders, known)
-    table = read_table(source, name="the comparisons").without(chosen.ignore)
-    found = _found(table, chosen)
-    if chosen.fold_names:
-        found = _folded(found, known)
+        _refuse_options(path, chosen)
+        data = implied(path, *read_orders(path), known, chosen.fold_names)
+    else:
+        table = read_table(source, name="the comparisons")
+        try:
+            data = _from_table(table, known, chosen)
+        except DataError as error:
+            if path is None and "--" in error.cure:
+                raise error.with_cure(f"{error.cure} ({IN_PYTHON})") from None
+            raise
+    return replace(data, unused_column_hints=(*data.unused_column_hints, *_alike(data.names)))
+
+
+def _refuse_options(path: Path, chosen: ColumnNames) -> None:
+    """Refuse options that name columns of a file that has none."""
+    usual = ColumnNames(fold_names=chosen.fold_names)
+    for name in (f.name for f in fields(chosen)):
+        if getattr(chosen, name) != getattr(usual, name):
+            cure = f"leave out --{option(name)}"
+            raise DataError(path, "files of orders have no columns", cure)
+
+
+def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> ComparisonData:
+    found = _found(table.without(chosen.ignore), chosen)
+    for name, role in (("outcome_codes", "outcome"), ("date_format", "time")):
+        if getattr(chosen, name) and role not in found.columns:
+            problem = f"--{option(name)} tells how to read {role}s, and no column holds these"
+            raise found.table.error(problem, f"name it with --{role} COLUMN")
     if "order" in found.columns:
         return _from_order_cells(found, known, chosen)
+    found = _folded(found, known) if chosen.fold_names else found
     outcomes = _wins(found) if "winner" in found.columns else _sides(found, chosen)
     return _from_outcomes(found, outcomes, known, chosen)
 
@@ -152,16 +175,13 @@ def _found(table: Table, chosen: ColumnNames) -> Found:
 
 def _folded(found: Found, known: Items | None) -> Found:
     """Names of items that are alike as the one that comes first."""
-    roles = [r for r in ("winner", "loser", "first", "second", "outcome") if r in found.columns]
-    columns = {role: found.columns[role] for role in roles}
-    spelled = {plain_name(name): name for name in reversed(known.names if known else ())}
+    roles = ("winner", "loser", "first", "second", "outcome")
+    columns = {role: found.columns[role] for role in roles if role in found.columns}
     cells_ = [zip(c.first(), c.values, strict=True) for c in columns.values()]
-    for _, name in sorted((each for column in cells_ for each in column), key=lambda e: e[0]):
-        spelled.setdefault(plain_name(name), name)
-    for role, column in columns.items():
-        columns[role] = column.renamed([spelled[plain_name(cell)] for cell in column.values])
-    columns = {**found.columns, **columns}
-    return found._replace(columns=columns)
+    rows = sorted((each for column in cells_ for each in column), key=lambda each: each[0])
+    spelled = first_spellings([*(known.names if known else ()), *(name for _, name in rows)])
+    columns = {r: c.renamed([spelled[cell] for cell in c.values]) for r, c in columns.items()}
+    return found._replace(columns={**found.columns, **columns})
 
 
 @dataclass(frozen=True)
@@ -280,8 +300,12 @@ def _told(
         if by_number is not None:
             cure = f"say which are for {first.name}, {second.name} and ties: --outcome-codes 1,2,0"
         raise found.table.error(problem, cure, column, unclear)
-    strong = any(map(tells_how_much, column.values)) and not np.array_equal(outcome, named)
-    return outcome, (f"How much better one side is in {column.name!r} is not used.",) * strong
+    if np.array_equal(outcome, named):
+        return outcome, ()
+    strong = any(map(tells_how_much, column.values))
+    coded = f"In {column.name!r}, 1 is for {first.name} and 2 for {second.name}."
+    notes = (f"How much better one side is in {column.name!r} is not used.",) * strong
+    return outcome, (*notes, *(coded,) * bool({"1", "2"} & set(column.values)))
 
 
 def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> None:
@@ -365,7 +389,7 @@ def _from_outcomes(
         position_label=said.position_label,
         notes=(*whole.table.notes, *said.notes),
         layout=whole.layout.example,
-        unused_column_hints=(*unused_column_hints(whole.rest), *_alike(names)),
+        unused_column_hints=unused_column_hints(whole.rest),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)
@@ -424,6 +448,10 @@ def _numbered(
     """Numbers of the items of each row, and their names in the order of first appearance."""
     for column in sides:
         cells.refuse_empty(table, column, "the item has no name", "name it")
+        listed = next((name for name in column.values if name.startswith(('["', "[["))), None)
+        if listed is not None:
+            problem, cure = f"{cells.quoted(listed)} is a list", "write one item a cell"
+            raise table.error(problem, cure, column, column.holds(listed))
     names = (
         known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
     )
@@ -447,18 +475,19 @@ def _numbered(
 
 def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) -> ComparisonData:
     table, column = found.table, found.columns["order"]
-    orders, notes = read_order_cells(table, column, chosen.fold_names)
+    orders, notes = read_order_cells(table, column)
     weight = _weight(found)
     weight = np.ones(len(table.rows)) if weight is None else weight
     voters = np.bincount(column.codes, weight, minlength=len(orders))
     if (voters % 1 != 0).any():
         raise table.error("orders have whole numbers as weights", "count people", column)
-    _, first = np.unique(column.codes, return_index=True)
-    rows = table.rows[first].tolist()
+    rows = table.rows[column.first()].tolist()
     said = [Order(*each) for each in zip(rows, voters.astype(int).tolist(), orders, strict=True)]
-    names = tuple(dict.fromkeys(name for order in orders for group in order for name in group))
-    data = implied(table.path, names, said, known)
-    ignored = tuple(column.name for column in found.rest)
-    told = (*unused_column_hints(found.rest), *_alike(data.names))
-    said = {"layout": found.layout.example, "notes": (*table.notes, *notes)}
-    return replace(data, ignored_columns=ignored, unused_column_hints=told, **said)
+    names = dict.fromkeys(name for order in orders for group in order for name in group)
+    return replace(
+        implied(table.path, tuple(names), said, known, chosen.fold_names),
+        ignored_columns=tuple(column.name for column in found.rest),
+        unused_column_hints=unused_column_hints(found.rest),
+        layout=found.layout.example,
+        notes=(*table.notes, *notes),
+    )

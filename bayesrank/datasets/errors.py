@@ -56,6 +56,10 @@ class DataError(ValueError):
             place.append(f"column {_brief(column)!r}")
         super().__init__(" ".join(f"{', '.join(place)}: {_brief(problem)}; {cure}".splitlines()))
 
+    def with_cure(self, cure: str) -> "DataError":
+        """The same with another cure."""
+        return DataError(self.path, self.problem, cure, row=self.row, column=self.column)
+
 
 def _brief(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -58,7 +58,7 @@ def _read_games(path: Path, text: str) -> list[tuple[int, Record]]:
         if tag is not None:
             if not inside:
                 games.append((row, {}))
-            games[-1][1][tag[1].lower()] = tag[2]
+            games[-1][1][tag[1].lower()] = re.sub(r"\\(.)", r"\1", tag[2])
         inside = tag is not None
     ended = [(row, game) for row, game in games if game.get("result") != "*"]
     if len(ended) < len(games):

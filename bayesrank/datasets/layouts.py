@@ -14,7 +14,7 @@ from bayesrank.datasets.table import Column, Table
 
 __all__ = [
     "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "find",
-    "fitting", "unused_column_hints", "sides_of", "two_columns",
+    "fitting", "option", "unused_column_hints", "sides_of", "two_columns",
 ]  # fmt: skip
 
 
@@ -87,7 +87,10 @@ _CATEGORIES = (
     "surface",
 )
 _TIMES = ("time", "date", "datetime", "timestamp", "tstamp", "tourney_date")
-_WEIGHTS = ("weight", "weights", "count", "counts", "votes", "frequency", "num_votes")
+_WEIGHTS = (
+    *("weight", "weights", "count", "counts", "votes", "frequency", "freq", "num_votes"),
+    *("n", "wins", "times"),
+)
 _TIES = ("tie", "ties", "tied", "draw", "draws", "is_tie")
 _SIDES = (
     *(("a", "b"), ("1", "2"), ("home", "away"), ("home", "visitor"), ("white", "black")),
@@ -138,6 +141,11 @@ _SCORES = (
         for what in _POINTS_OF
         for one, other in (*_SIDES, ("h", "a"), ("h", "v"))
         for form in (f"{who}{{}}{what}", f"{what}{who}{{}}")
+    ),
+    *(
+        (f"{one}{what}", f"{other}{what}")
+        for one, other in (*_OPPONENTS, ("team", "opp"), ("", "opponent"), ("", "opp"))
+        for what in _POINTS_OF
     ),
     *(("fthg", "ftag"), ("hg", "ag"), ("pf", "pa"), ("pointsfor", "pointsagainst")),
 )
@@ -352,7 +360,7 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
         column = table.column(chosen)
         if column is None:
             problem = f"there is no column {chosen!r} among {table.quoted}"
-            raise table.error(problem, f"name one of these with --{_option(name)}")
+            raise table.error(problem, f"name one of these with --{option(name)}")
         found[name] = column
     for pair in layout.together:
         if not found.keys() & set(pair):
@@ -382,48 +390,53 @@ def two_columns(table: Table, usual: Sequence[Sequence[str]]) -> tuple[Column, .
     return ()
 
 
-def _option(role: str) -> str:
+def option(role: str) -> str:
+    """The option that names the column of a role, without its dashes."""
     return role.replace("_", "-")
 
 
 def _unused(found: Found, named: Mapping[str, str]) -> DataError:
-    option = next(_option(name) for name in named if name not in _options(found.layout))
-    others = ", ".join(f"--{_option(name)}" for name in sorted(_options(found.layout)))
-    problem = f"--{option} does not go with the columns {found.table.quoted}"
-    return found.table.error(problem, f"which are read by {others}")
+    odd = next(option(name) for name in named if name not in _options(found.layout))
+    problem = f"--{odd} does not go with the columns {found.table.quoted}"
+    cure = f"these are read by {_options_for(sorted(_options(found.layout)))}"
+    return found.table.error(problem, cure)
 
 
 def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, str]) -> DataError:
-    """What is lacking of the layout that comes closest, and how the columns may be called."""
-
-    def needed(layout: Layout) -> list[str]:
-        return [name for name, role in layout.roles.items() if not role.optional]
-
-    there = {layout.example: _columns(table, layout, named) for layout in layouts}
-    closest = max(
-        layouts,
-        key=lambda each: sum(n in there[each.example] for n in needed(each)) / len(needed(each)),
-    )
-    lacking = [name for name in needed(closest) if name not in there[closest.example]]
-    if not closest.options:
-        wanted = " or ".join(map(repr, closest.roles[lacking[0]].usual))
-        cure = f"the first line must name the columns, as in {closest.example}"
-    else:
-        wanted = repr("winner" if lacking[0] == "outcome" else lacking[0])
-        options = " and ".join(f"--{_option(name)} COLUMN" for name in lacking)
-        if lacking == ["outcome"]:
-            options += ", or --first-score COLUMN and --second-score COLUMN"
-        cure = f"name the columns as in {closest.example}, which comes closest, or say {options}"
-        if len(lacking) == len(needed(closest)):
-            examples = "; ".join(layout.example for layout in layouts)
-            cure = (
-                f"name the columns as in {examples}, or say which they are: --winner and --loser, "
-                "or --first, --second and --outcome, or --order"
-            )
-    if closest.options and _is_data(table):
-        cure = f"the first line holds items; write {layouts[0].example} above it"
+    """What is lacking of the layout that comes closest, and the options that would name it."""
+    needed = [[n for n, role in each.roles.items() if not role.optional] for each in layouts]
+    there = [_columns(table, each, named) for each in layouts]
+    shares = [sum(n in own for n in n_) / len(n_) for n_, own in zip(needed, there, strict=True)]
+    best = int(np.argmax(shares))
+    closest = layouts[best]
+    lacking = [name for name in needed[best] if name not in there[best]]
+    wanted = " or ".join(map(repr, closest.roles[lacking[0]].usual))
     problem = f"there is no column {wanted} among {table.quoted}"
-    return DataError(table.path, problem, cure, row=1)
+    cure = f"the first line must name the columns, as in {closest.example}"
+    if not closest.options:
+        return DataError(table.path, problem, cure, row=1)
+    if _is_data(table):
+        problem = f"the columns are called {table.quoted}: the first line holds items"
+        return DataError(table.path, problem, f"write {layouts[0].example} above it", row=1)
+    if not shares[best]:
+        problem = f"the columns {table.quoted} are not recognised as comparisons"
+        ways = "; or ".join(map(_options_for, needed))
+        cure = f"say which they are, by {ways}; or rename them as in {layouts[0].example}"
+        return DataError(table.path, problem, cure, row=1)
+    what = {"first": "first item", "second": "second item"}.get(lacking[0], lacking[0])
+    problem = f"none of the columns {table.quoted} is recognised as the {what.replace('_', ' ')}"
+    cure = f"say which is, by {_options_for(lacking)}"
+    if lacking == ["outcome"]:
+        cure += f", or by {_options_for(('first_score', 'second_score'))}"
+    if lacking == ["loser"]:
+        cure += ", or, if it names the winner of two, by --first and --second"
+    return DataError(table.path, problem, f"{cure}; or rename them as in {closest.example}", row=1)
+
+
+def _options_for(roles: Sequence[str]) -> str:
+    """Options as a sentence has them: `--first, --second and --outcome`."""
+    *others, last = (f"--{option(role)}" for role in roles)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _is_data(table: Table) -> bool:
@@ -447,10 +460,9 @@ def unused_column_hints(rest: Sequence[Column]) -> tuple[str, ...]:
     for name in (column.name for column in rest):
         for role, (_, _, alike, what, _) in _COMPARED.items():
             if name.lower() in alike:
-                option = f"--{_option(role)} {name}"
                 sentences.append(
-                    f"Column {name!r} looks like {what} and is not used: add {option}, or --ignore "
-                    f"{name}."
+                    f"Column {name!r} looks like {what} and is not used: add --{option(role)} "
+                    f"{name}, or --ignore {name}."
                 )
                 break
     return tuple(sentences)

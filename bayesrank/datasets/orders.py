@@ -9,14 +9,14 @@ rest.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bayesrank._memory import check_memory
-from bayesrank._names import plain_name
+from bayesrank._names import first_spellings
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items
@@ -28,36 +28,23 @@ __all__ = ["implied", "read_order_cells"]
 _SAME = re.compile(r"[=~]")
 
 
-def read_order_cells(
-    table: Table, column: Column, fold: bool = False
-) -> tuple[list[NamedOrder], tuple[str, ...]]:
-    """Names of the items of each distinct order, group by group, best first, and what to say.
-
-    With `fold`, names that are alike are the one that comes first.
-    """
+def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tuple[str, ...]]:
+    """Names of the items of each distinct order, group by group, best first, and what to say."""
     orders = []
-    spelled: dict[str, str] = {}
     between = _between(column.values)
     for cell in column.values:
-        where = column.holds(cell)
         groups = _groups(cell, between)
-        if fold and groups is not None:
-            groups = tuple(
-                tuple(spelled.setdefault(plain_name(name), name) for name in group)
-                for group in groups
-            )
         if groups is None or not all(name for group in groups for name in group):
-            problem = f"{cell[:60]!r} is no order"
-            raise table.error(problem, "write it as a > b = c, best first", column, where)
-        names = [name for group in groups for name in group]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            problem = f"item {twice!r} is in the order twice"
-            raise table.error(problem, "correct the order", column, where)
+            problem, cure = f"{cell[:60]!r} is no order", "write it as a > b = c, best first"
+            raise table.error(problem, cure, column, column.holds(cell))
         orders.append(groups)
-    if not any(len(groups) > 1 for groups in orders):
-        cure = "give orders of two or more"
-        raise table.error("no order puts one item above another", cure, column, np.array([True]))
+    names = dict.fromkeys(name for groups in orders for group in groups for name in group)
+    for name in names:
+        parts = [part.strip() for part in re.split("[,;]", name)]
+        if len(parts) > 1 and names.keys() >= set(parts):
+            where = np.array([name in cell for cell in column.values])[column.codes]
+            cure = "write a = b where two are not compared, and a > b where one is better"
+            raise table.error(f"{name!r} may be one item or {len(parts)}", cure, column, where)
     note = f"Items between {between!r} in {column.name!r} are orders, the best first."
     return orders, (note,) * (between != ">")
 
@@ -92,16 +79,23 @@ def _text(value: Any) -> str:
 
 
 def implied(
-    path: Path, names: tuple[str, ...], orders: list[Order], known: Items | None
+    path: Path, names: Sequence[str], orders: list[Order], known: Items | None, fold: bool = False
 ) -> ComparisonData:
-    """Comparisons that orders imply."""
-    if known is not None:
-        names = known.names
-    index = {name: i for i, name in enumerate(names)}
-    for order in orders:
-        for name in (name for group in order.groups for name in group):
-            if known is not None and name not in index:
-                raise known.unknown(name, path, order.row)
+    """Comparisons that orders imply; with `fold`, names that are alike are the first of them."""
+    names = names if known is None else known.names
+    said = [(order.row, [n for group in order.groups for n in group]) for order in orders]
+    spelled = {name: name for name in (*names, *(n for _, own in said for n in own))}
+    spelled = first_spellings(spelled) if fold else spelled
+    index = {name: i for i, name in enumerate(dict.fromkeys(spelled[name] for name in names))}
+    for row, own in said:
+        one = [spelled[name] for name in own]
+        twice = next((name for name in one if one.count(name) > 1), None)
+        if twice is not None:
+            problem = f"item {twice!r} is in the order twice"
+            raise DataError(path, problem, "correct the order", row=row)
+        unknown = next((name for name in one if name not in index), None)
+        if unknown is not None and known is not None:
+            raise known.unknown(unknown, path, row)
     count = sum(order.voters * _num_pairs(order.groups) for order in orders)
     check_memory(  # two copies are made of them
         32 * count,
@@ -109,7 +103,8 @@ def implied(
         "see whether the counts of voters are right, or give fewer orders",
     )
     numbered = [
-        tuple(tuple(index[name] for name in group) for group in order.groups) for order in orders
+        tuple(tuple(index[spelled[name]] for name in group) for group in order.groups)
+        for order in orders
     ]
     blocks = [
         np.tile(np.array([*_pairs(groups)], np.int64).reshape(-1, 2), (order.voters, 1))
@@ -125,7 +120,7 @@ def implied(
     ]
     voters, groups = zip(*said, strict=True)
     return ComparisonData(
-        names,
+        tuple(index),
         comparisons,
         np.zeros(len(comparisons), bool),
         None if known is None else known.features,

@@ -35,6 +35,7 @@ _HOW_MUCH = re.compile(
 _PHRASES = re.compile(r"\ba (?:lot|bit|little)\b")
 _FILLERS = {
     *("is", "are", "was", "the", "much", "far", "slightly", "somewhat", "significantly", "clearly"),
+    "equally",
     *("strongly", "weakly", "marginally", "better", "best", "preferred", "prefer", "preference"),
     *("wins", "won", "win", "winner", "than", "i", "very", "moderately", "for", "good"),
 }
@@ -92,6 +93,8 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
         words = words[: words.index("than")]
     worse = "worse" in words
     rest = [word for word in words if word not in _FILLERS | _THINGS | {"worse"}]
+    if len(rest[0] if rest else "") > 1 and " ".join(rest) in _TIES:
+        return TIE
     if len(rest) != 1 or rest[0] not in sides:
         return None
     meant = sides[rest[0]]

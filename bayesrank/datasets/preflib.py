@@ -17,6 +17,7 @@ the format is described at https://preflib.github.io/PrefLib-Jekyll/format.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,58 +45,75 @@ class Order(NamedTuple):
     groups: NamedOrder
 
 
-def read_orders(path: str | Path) -> tuple[tuple[str, ...], list[Order]]:
+class _Line(NamedTuple):
+    """A line of a file, and where it stands."""
+
+    path: Path
+    row: int
+    text: str
+
+    def error(self, problem: str, cure: str) -> DataError:
+        return DataError(self.path, problem, cure, row=self.row)
+
+    def number(self, text: str) -> int:
+        """A whole number of the line."""
+        if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
+            raise self.error(f"{quoted(text)} is no count or number", "correct it")
+        return int(text)
+
+
+def read_orders(path: Path) -> tuple[tuple[str, ...], list[Order]]:
     """Names of the alternatives, and the orders, of a PrefLib file."""
-    path = Path(path)
     if path.suffix.lower() == ".order":
-        return _read_numbered(path)
-    names: dict[int, str] = {}
-    unnamed: set[int] = set()
-    promised: dict[str, tuple[int, int]] = {}
-    orders: list[Order] = []
-    for row, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.startswith("#"):
-            _read_name(path, row, line, names)
-            _read_count(path, row, line, promised)
-        elif line.strip():
-            orders.append(_read_order(path, row, line, names, promised, unnamed))
+        orders = [_numbered(line) for line in _lines(path) if line.row > 1]
+        names = tuple(dict.fromkeys(name for order in orders for (name,) in order.groups))
+    else:
+        names, orders = _read_preflib(path)
     if not orders:
         raise DataError(path, "there is a header but no order below it", "add the data")
+    return names, orders
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    """Lines that are not blank."""
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    return (_Line(path, row, text.strip()) for row, text in lines if text.strip())
+
+
+def _numbered(line: _Line) -> Order:
+    """An order of the SUSHI data: a set, how many items, and their numbers."""
+    count, *items = (line.number(field) for field in line.text.split()[1:] or ("?",))
+    if count != len(items) or not items:
+        problem = f"{quoted(line.text)} is no order of {count} items"
+        raise line.error(problem, "write 0 3 5 0 9 for items 5, 0 and 9")
+    return Order(line.row, 1, tuple((str(item),) for item in items))
+
+
+def _read_preflib(path: Path) -> tuple[tuple[str, ...], list[Order]]:
+    names: dict[int, str] = {}
+    promised: dict[str, tuple[int, _Line]] = {}
+    orders: list[Order] = []
+    unnamed: set[int] = set()
+    for line in _lines(path):
+        if not line.text.startswith("#"):
+            most = promised["alternatives"][0] if "alternatives" in promised else 0
+            orders.append(_read_order(line, names, most, unnamed))
+            continue
+        _read_name(line, names)
+        match = _COUNT.match(line.text)
+        if match is not None:
+            promised[match[1].lower()] = line.number(match[2].strip()), line
     _refuse_incomplete(path, names, orders)
     if unnamed:
         tell(f"{path.name} names {len(unnamed):,} alternatives by their numbers alone.")
         del promised["alternatives"]
-    held = {
-        "alternatives": len(names),
-        "voters": sum(order.voters for order in orders),
-        "unique orders": len(orders),
-    }
-    for what, (count, row) in promised.items():
+    voters = sum(order.voters for order in orders)
+    held = {"alternatives": len(names), "voters": voters, "unique orders": len(orders)}
+    for what, (count, line) in promised.items() if orders else ():
         if count not in (0, held[what]):  # PrefLib's own tools write 0 where they did not count
-            raise DataError(
-                path,
-                f"the header promises {count:,} {what}, and the file holds {held[what]:,}",
-                "see whether it is whole, or correct the header",
-                row=row,
-            )
+            problem = f"the header promises {count:,} {what}, and the file holds {held[what]:,}"
+            raise line.error(problem, "see whether it is whole, or correct the header")
     return tuple(names.values()), orders
-
-
-def _read_numbered(path: Path) -> tuple[tuple[str, ...], list[Order]]:
-    """Orders of the SUSHI data: in each line a set, how many items, and their numbers."""
-    orders = []
-    for row, line in enumerate(read_text(path).split("\n"), start=1):
-        fields = line.split()
-        if row == 1 or not fields:  # how many items and sets there are
-            continue
-        count, *items = (_whole_number(path, row, field) for field in fields[1:] or ("?",))
-        if count != len(items) or len(set(items)) < count or not items:
-            problem = f"{quoted(line.strip())} is no order of {count} items"
-            raise DataError(path, problem, "write 0 3 5 0 9 for items 5, 0 and 9", row=row)
-        orders.append(Order(row, 1, tuple((str(item),) for item in items)))
-    if not orders:
-        raise DataError(path, "there is no order below the first line", "add the data")
-    return tuple(dict.fromkeys(n for o in orders for (n,) in o.groups)), orders
 
 
 def _refuse_incomplete(path: Path, names: dict[int, str], orders: list[Order]) -> None:
@@ -108,75 +126,35 @@ def _refuse_incomplete(path: Path, names: dict[int, str], orders: list[Order]) -
             raise DataError(path, problem, cure, row=order.row)
 
 
-def _read_name(path: Path, row: int, line: str, names: dict[int, str]) -> None:
-    match = _NAME.match(line)
+def _read_name(line: _Line, names: dict[int, str]) -> None:
+    match = _NAME.match(line.text)
     if match is None:
         return
-    number, name = _whole_number(path, row, match[1]), match[2].strip()
+    number, name = line.number(match[1]), match[2].strip()
     if not name:
-        problem = f"the name of alternative {number} is empty"
-        raise DataError(path, problem, "name it in the header", row=row)
+        raise line.error(f"the name of alternative {number} is empty", "name it in the header")
     if number in names or name in names.values():
-        raise DataError(
-            path, f"alternative {number} ({name!r}) is named twice", "remove one", row=row
-        )
+        raise line.error(f"alternative {number} ({name!r}) is named twice", "remove one")
     names[number] = name
 
 
-def _read_count(path: Path, row: int, line: str, promised: dict[str, tuple[int, int]]) -> None:
-    match = _COUNT.match(line)
-    if match is not None:
-        promised[match[1].lower()] = _whole_number(path, row, match[2].strip()), row
-
-
-def _whole_number(path: Path, row: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
-        raise DataError(path, f"{quoted(text)} is no count or number", "correct it", row=row)
-    return int(text)
-
-
-def _read_order(
-    path: Path,
-    row: int,
-    line: str,
-    names: dict[int, str],
-    promised: dict[str, tuple[int, int]],
-    unnamed: set[int],
-) -> Order:
-    """An order; alternatives that the header counts and does not name go by their numbers."""
-    most = promised.get("alternatives", (0, 0))[0]
+def _read_order(line: _Line, names: dict[int, str], most: int, unnamed: set[int]) -> Order:
+    """An order; of the first `most` alternatives, those without a name go by their numbers."""
     if not names and not most:
-        raise DataError(
-            path,
-            "no line '# ALTERNATIVE NAME 1: ...' stands above the orders",
-            "download the file again: PrefLib's old format, without it, is not read",
-            row=row,
-        )
-    match = _ORDER.fullmatch("".join(line.split()))
+        cure = "download the file again: PrefLib's old format, without it, is not read"
+        raise line.error("no line '# ALTERNATIVE NAME 1: ...' stands above the orders", cure)
+    match = _ORDER.fullmatch("".join(line.text.split()))
     if match is None:
-        raise DataError(
-            path, f"{line.strip()[:40]!r} is not an order", "write it as 2: 3,1,{4,5}", row=row
-        )
+        raise line.error(f"{line.text[:40]!r} is not an order", "write it as 2: 3,1,{4,5}")
     groups = [
-        [_whole_number(path, row, number) for number in (tied or single).split(",")]
+        [line.number(number) for number in (tied or single).split(",")]
         for tied, single in _GROUP.findall(match[2])
     ]
-    seen: set[int] = set()
     for number in (number for group in groups for number in group):
         if number not in names and 0 < number <= most and str(number) not in names.values():
             names[number] = str(number)
             unnamed.add(number)
         if number not in names:
-            raise DataError(
-                path, f"alternative {number} has no name", "name it in the header", row=row
-            )
-        if number in seen:
-            raise DataError(
-                path, f"alternative {number} is in the order twice", "correct the order", row=row
-            )
-        seen.add(number)
-    return Order(
-        row,
-        _whole_number(path, row, match[1]),
-        tuple(tuple(names[n] for n in group) for group in groups),
-    )
+            raise line.error(f"alternative {number} has no name", "name it in the header")
+    named = tuple(tuple(names[number] for number in group) for group in groups)
+    return Order(line.row, line.number(match[1]), named)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.datasets import cells
-from bayesrank.datasets.layouts import WINS, sides_of, two_columns
+from bayesrank.datasets.layouts import COMPARISONS, WINS, fitting, sides_of, two_columns
 from bayesrank.datasets.table import Column, Table, plain_key
 
 __all__ = ["BY_CELLS", "BY_NAMES", "Reshape", "reshaped"]
@@ -46,7 +46,8 @@ _POINTS = ("score", "points")
 _CHOSEN = ("best", "choice", "chosen", "selected", "winner", "mostimportant", "most")
 _WORST = ("worst", "leastimportant", "least")
 _RANK = re.compile(
-    r"(?:rank |place |choice |#)?(\d{1,4})(?:\.0|st|nd|rd|th)?(?: choice| place)?\.?", re.ASCII
+    r"(?:rank |place |choice |[#=t])?(\d{1,4})(?:\.0|st|nd|rd|th)?(?: choice| place)?[.=]?",
+    re.ASCII,
 )
 _TAIL = re.compile(r".*(?: - |\[)([^\[\]]+?)\]?")  # of a survey: its question, then the item
 _MEMBER = re.compile(
@@ -60,6 +61,7 @@ _BESIDE = re.compile(
     r"(?:id|index|name|no|number)?|weight|count|votes|n|age|time|date|progress|finished|status"
 )
 _NOTHING = {"", "-", "–", "—", "x", "na", "nan", "n/a", "."}
+_NOBODY = {"undervote", "overvote", "skipped"}  # in a ballot, where a name may stand
 
 
 def reshaped(table: Table, layouts: Sequence[Reshape]) -> Table:
@@ -127,9 +129,12 @@ def _counts(table: Table) -> Table | None:
         if (counts[1] < 0).any():
             cure = "count games, and those of them that the first side won"
             raise table.error("more were won than played", cure, won, counts[1] < 0)
-    if table.column("weight", "count"):
-        cure = "leave the column of weights out, or name the columns of comparisons"
-        raise table.error("there are weights beside counts of wins", cure)
+    others = [found for found in fitting(table, COMPARISONS, {}) if sides_of(table)]
+    for other in (*others, table.column("weight", "count")):
+        if other is not None:
+            name = other.name if isinstance(other, Column) else other.layout.example
+            problem = f"{used[0].name!r} counts wins beside {name}, which may say another thing"
+            raise table.error(problem, f"leave one of them out, as in --ignore {used[0].name}")
     words = np.repeat(np.array([side.name for side in sides] + ["tie"], object), len(table.rows))
     rest = table.without([c.name for c in (*used, ties) if c])
     much = rest.kept(np.tile(np.arange(len(table.rows)), 3))
@@ -145,14 +150,17 @@ def _one_and_two(table: Table) -> Table | None:
     if not sides or column is None or not sides[0].name.endswith("1"):
         return None
     values = np.array([cells.finite(cell) for cell in column.values])
-    known = np.isnan(values) | (values == 0) | ((values >= 1) & (values <= 2))
+    known = (values == 0) | ((values >= 1) & (values <= 2))
     blank = np.array([not cell or cell.lower() in _NOTHING for cell in column.values])
-    if not known.all() or (np.isnan(values) & ~blank).any() or blank.all():
+    if not (known | blank).all() or not (values > (1 if 0 in values else 0)).any():
         return None
     words = np.where(values < 1.5, sides[0].name, sides[1].name).astype(object)
     words[(values == 1.5) | (values == 0)] = "tie"
     given = ~blank[column.codes]
-    note = "A preference of 1 is for the first side, and 2 for the second; how strong is not used."
+    note = (
+        "A preference below 1.5 is for the first side, above it for the second, and 0 is a tie; "
+        "how strong it is, is not used."
+    )
     if not given.all():
         note += f" Rows without one, left out: {(~given).sum():,}."
     return table.having(note, preference=words[column.codes]).kept(given)
@@ -218,6 +226,7 @@ def _free_for_all(table: Table) -> Table | None:
         (_ranks_of(table, column), "lowest") if place else (-cells.number(table, column), "highest")
     )
     note = f"Each {event.name} is one order of its rows, and the {best} {column.name} is best."
+    note += "" if place else " If the lowest is, call the column place."
     return _events(table, event, item, value, note)
 
 
@@ -280,9 +289,12 @@ def _by_place(table: Table) -> Table | None:
         return None
     if len(set(texts)) == len(texts):  # items come in more than one place
         return None
-    shown = [np.array(c.values, object)[c.codes] for c in columns]
+    named = [c.renamed(["" if v.lower() in _NOBODY else v for v in c.values]) for c in columns]
+    shown = [np.array(c.values, object)[c.codes] for c in named]
     orders = [[[each[k]] for each in shown if each[k]] for k in range(len(table.rows))]
     note = f"The columns {columns[0].name!r} to {columns[-1].name!r} name items, the best first."
+    if _NOBODY & {text.lower() for text in texts}:
+        note += f" Cells such as {min(_NOBODY & {text.lower() for text in texts})!r} name none."
     return _ordered(table.without([c.name for c in columns]), orders, note)
 
 
@@ -314,7 +326,8 @@ def _wide_ranks(table: Table) -> Table | None:
     if not (gaps | ties | blank).all() or 2 * (whole & ~blank)[codes.ravel()].sum() < len(codes):
         return None
     orders = np.array([_order_of(row, names) for row in distinct], object)[codes.ravel()]
-    note = "A column is an item, and its cells are ranks, of which 1 is the best."
+    shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
+    note = f"The columns {shown} are items, and their cells ranks, of which 1 is the best."
     rest = table.without([column.name for column in columns])
     return rest.having(note, order=orders).kept(~blank[codes.ravel()])
 
@@ -369,9 +382,12 @@ def _answers(table: Table) -> Table | None:
         ended = all(cell.endswith(";") for cell in column.values if cell)
         if ended and lists and len(lists[0]) > 1 and len({frozenset(each) for each in lists}) == 1:
             found.append(column)
-    if len(found) != 1:
+    if not found:
         return None
     column = found[0]
+    if len(found) > 1:
+        cure = f"name one, as in --order {column.name!r}"
+        raise table.error("several columns hold orders", cure, column)
     orders = [json.dumps([n.strip() for n in c.rstrip(";").split(";")]) for c in column.values]
     given = np.array([bool(cell) for cell in column.values])[column.codes]
     note = f"Answers to {column.name!r} are orders, the best first."

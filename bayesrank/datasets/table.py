@@ -150,7 +150,10 @@ def plain_key(name: str) -> str:
 
 def read_text(path: str | Path) -> str:
     """Contents of a text file, unpacked if its name ends in .gz, without a byte-order mark."""
-    return _read_bytes(Path(path)).decode()
+    text = _read_bytes(Path(path)).decode()
+    if text.isspace():
+        raise DataError(path, "the file is empty", "give one with rows")
+    return text
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -220,8 +223,9 @@ def read_table(source: Source, text: str | None = None, *, name: str = "the tabl
     if raw.lstrip()[:1] == b"{" or suffix in JSON_SUFFIXES:
         return _read_json(path, raw.decode())
     separator = separator_of(raw)
-    if raw[:4].lower() == b"sep=":  # a spreadsheet's own line; its end stays, and counts
-        separator, raw = raw[4:5].decode(errors="replace"), raw[raw.find(b"\n") :]
+    stated = re.match(rb"sep=([,;\t|])(?=\r?\n)", raw, re.IGNORECASE)
+    if stated is not None:  # a spreadsheet's own line; its end stays, and counts
+        separator, raw = stated[1].decode(), raw[stated.end() :]
     if separator != ",":
         tell(f"The columns of {path.name} are separated by {_SEPARATORS[separator]}.")
     table = _read_plain(path, raw, separator) or _read_strict(path, raw.decode(), separator)
@@ -378,7 +382,9 @@ def _read_sheet(path: Path) -> Table:
 
 def _read_json(path: Path, text: str) -> Table:
     """Read one object a line; or, of a file that ends in .json, one array of objects."""
-    whole = _json(text) if text.lstrip()[0] == "[" and ".json" in path.suffixes else None
+    whole = _json(text) if ".json" in path.suffixes else None
+    whole = _transposed(whole) if isinstance(whole, dict) else whole
+    whole = whole if isinstance(whole, list) else None
     lines = enumerate(text.split("\n") if whole is None else whole, start=1)
     records: list[tuple[int, dict[str, Any]]] = []
     for number, line in lines:
@@ -390,6 +396,18 @@ def _read_json(path: Path, text: str) -> Table:
             raise DataError(path, problem, cure, row=number)
         records += [(number, each) for each in annotations(record)]
     return _from_records(path, records)
+
+
+def _transposed(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of one object that holds columns, as lists or by the rows' names; or a list in it."""
+    held = list(record.values())
+    if len(held) == 1 and isinstance(held[0], list) and all(type(r) is dict for r in held[0]):
+        return held[0]
+    sizes = {len(each) if isinstance(each, list) else (*each,) for each in held if each}
+    if len(held) < 2 or len(sizes) != 1 or not all(isinstance(c, list | dict) for c in held):
+        return [record]
+    columns = [each if isinstance(each, list) else list(each.values()) for each in held]
+    return [dict(zip(record, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _from_records(path: Path, records: Sequence[tuple[int, dict[str, Any]]]) -> Table:

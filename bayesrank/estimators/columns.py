@@ -122,14 +122,18 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
         names: Any = tuple(whole[name] for name in data.names)
         data = replace(data, names=names)
     sentences = [f"comparisons is read as {data.layout}.", *data.notes, *data.unused_column_hints]
-    for name, argument in (
-        ("judges", "judge"),
-        ("categories", "category"),
-        ("position", "position"),
-    ):
-        if getattr(data, name) is not None and argument not in given:
-            sentences.append(f"Its {name} are not used; ArenaRanker learns of them.")
-            data = replace(data, **{name: None})
+    if data.unused_column_hints:
+        sentences.append(
+            "Options are arguments of ColumnNames: read_comparisons(table, columns=...)."
+        )
+    arguments = {"judges": "judge", "categories": "category", "position": "position"}
+    unused = [
+        n for n, own in arguments.items() if own not in given and getattr(data, n) is not None
+    ]
+    if unused:
+        said = " and ".join(unused).replace("position", f"position ({data.position_label})")
+        sentences.append(f"Its {said} are not used here; ArenaRanker learns their effects.")
+        data = replace(data, **dict.fromkeys(unused))
     if data.ignored_columns:
         sentences.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
     warnings.warn(" ".join(sentences), ReadingNote, stacklevel=5)
