@@ -385,7 +385,7 @@ def _read_json(path: Path, text: str) -> Table:
     whole = _json(text) if ".json" in path.suffixes else None
     whole = _transposed(whole) if isinstance(whole, dict) else whole
     whole = whole if isinstance(whole, list) else None
-    lines = enumerate(text.split("\n") if whole is None else whole, start=1)
+    lines: Any = enumerate(text.split("\n") if whole is None else whole, start=1)
     records: list[tuple[int, dict[str, Any]]] = []
     for number, line in lines:
         if whole is None and not line.strip():
@@ -403,8 +403,9 @@ def _transposed(record: dict[str, Any]) -> list[dict[str, Any]]:
     held = list(record.values())
     if len(held) == 1 and isinstance(held[0], list) and all(type(r) is dict for r in held[0]):
         return held[0]
-    sizes = {len(each) if isinstance(each, list) else (*each,) for each in held if each}
-    if len(held) < 2 or len(sizes) != 1 or not all(isinstance(c, list | dict) for c in held):
+    if len(held) < 2 or not all(isinstance(column, list | dict) for column in held):
+        return [record]
+    if len({len(each) if isinstance(each, list) else (*each,) for each in held}) > 1:
         return [record]
     columns = [each if isinstance(each, list) else list(each.values()) for each in held]
     return [dict(zip(record, row, strict=True)) for row in zip(*columns, strict=True)]
