@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesrank import bounds, metrics
+from bayesrank import PairwiseRanker, bounds, metrics
 from bayesrank._tables import column_names, plain_array
-from bayesrank.estimators.checks import check_comparisons, check_pairs, check_ties
+from bayesrank.estimators.checks import check_comparisons, check_pairs
 from bayesrank.estimators.collaborative_data import check_triples
 from bayesrank.online import PRank
 
@@ -76,7 +76,7 @@ def test_cells_that_hold_nothing_are_named_by_their_row():
     with pytest.raises(ValueError, match="comparisons has no item in row 0"):
         check_comparisons([(0, None)], 3)
     with pytest.raises(ValueError, match="ties is nan in row 1; pass True or False"):
-        check_ties(pd.Series([True, None, False], dtype="boolean"), 3)
+        PairwiseRanker().fit(PAIRS, ties=pd.Series([True, None, False], dtype="boolean"))
     with pytest.raises(ValueError, match="`X` is nan in row 1, column 1"):
         PRank(3).partial_fit(gap, [1, 2, 3])
     with pytest.raises(ValueError, match="`y` is nan in row 0"):

@@ -109,14 +109,14 @@ class ComparisonData:
         position = (
             None if self.position is None else np.where(turned, -self.position, self.position)
         )
-        columns = (*pairs.T, self.tied, position, self.times, self.judges, self.categories)
+        whole = replace(self, comparisons=pairs, position=position)
+        said = (getattr(whole, name) for name in _BY_ROW if name not in ("comparisons", "weights"))
         codes = np.zeros(self.num_comparisons, np.int64)
-        for column in (column for column in columns if column is not None):
+        for column in (column for column in (*pairs.T, *said) if column is not None):
             values, own = np.unique(column, return_inverse=True)
             codes = np.unique(codes * len(values) + own, return_inverse=True)[1]
         _, first = np.unique(codes, return_index=True)
         weights = np.bincount(codes, self.weights).astype(np.float64)
-        whole = replace(self, comparisons=pairs, position=position)
         return replace(whole.where(first), weights=weights)
 
     @property

@@ -21,7 +21,6 @@ __all__ = [
     "check_comparisons",
     "check_hyperparameters",
     "check_pairs",
-    "check_ties",
     "graph_laplacian",
     "location_and_scale",
 ]
@@ -121,25 +120,6 @@ def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
         )
     with jax.enable_x64(True):
         return sparse.csr_array(np.asarray(check_laplacian(matrix, len(features))))
-
-
-def check_ties(ties: ArrayLike | None, num_comparisons: int) -> NDArray[np.bool_]:
-    """Which comparisons were tied, shape (K,)."""
-    if ties is None:
-        return np.zeros(num_comparisons, bool)
-    tied = plain_array(ties)
-    if tied.shape != (num_comparisons,) or tied.dtype.kind not in "biuf":
-        raise ValueError(
-            f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({num_comparisons},), True "
-            "or False for each row of comparisons"
-        )
-    unknown = ~np.isin(tied, (0, 1))
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise ValueError(
-            f"ties is {tied[row]} in row {row}; pass True or False for each row of comparisons"
-        )
-    return tied.astype(bool)
 
 
 def check_pairs(pairs: ArrayLike, num_items: int, name: str = "pairs") -> NDArray[np.intp]:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, plain_array
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
-from bayesrank.estimators.checks import check_comparisons, check_ties
+from bayesrank.estimators.checks import check_comparisons
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
+from bayesrank.solvers.comparisons.terms import TERMS, read_weights
 
 __all__ = [
     "in_order",
@@ -28,14 +29,7 @@ __all__ = [
     "time_of",
 ]
 
-_ARGUMENTS = {
-    "tie": "ties",
-    "weight": "sample_weight",
-    "time": "time",
-    "position": "position",
-    "judge": "judge",
-    "category": "category",
-}
+_ARGUMENTS = {term.name: term.argument for term in TERMS} | {"time": "time"}
 """The argument of `fit` that says what a column of this name does."""
 
 
@@ -74,29 +68,19 @@ def read_columns(
     columns = _columns(comparisons, given)
     said = {name: columns.get(name, given.get(argument)) for name, argument in _ARGUMENTS.items()}
     pairs, names = _numbered(comparisons, columns, items, cure)
-    count = len(pairs)
-    weights = _weights(said["weight"], count)
-    whole: Any = tuple(names)
-    data = ComparisonData(
-        whole,
-        pairs,
-        check_ties(said["tie"], count),
-        weights=weights,
-        times=_times(said["time"], count),
-        position=_position(said["position"], count),
-    )
-    kept = np.ones(count, bool) if weights is None else weights > 0.0
+    kept = np.ones(len(pairs), bool)
+    if said["weight"] is not None:
+        kept = read_weights(said["weight"], len(pairs)) > 0.0
     if not kept.any():
         raise ValueError("sample_weight is zero in all rows; pass a positive number for some")
-    data = data if kept.all() else data.where(kept)
-    if data.weights is not None and (data.weights == 1.0).all():
-        data = replace(data, weights=None)
-    labelled: dict[str, Any] = {}
-    for name, many in (("judge", "judges"), ("category", "categories")):
-        if said[name] is not None:
-            labels = _labels(said[name], kept, name)
-            labelled[many], labelled[f"{name}_names"] = labels
-    return replace(data, **labelled)
+    fields: dict[str, Any] = {"tied": np.zeros(kept.sum(), bool)}
+    for term in TERMS:
+        if said[term.name] is not None:
+            fields |= term.read(said[term.name], kept)
+    if said["time"] is not None:
+        fields["times"] = _times(said["time"], len(pairs))[kept]
+    whole: Any = tuple(names)
+    return ComparisonData(whole, pairs[kept], **fields)
 
 
 def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
@@ -126,10 +110,8 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
         sentences.append(
             "Options are arguments of ColumnNames: read_comparisons(table, columns=...)."
         )
-    arguments = {"judges": "judge", "categories": "category", "position": "position"}
-    unused = [
-        n for n, own in arguments.items() if own not in given and getattr(data, n) is not None
-    ]
+    others = [term for term in TERMS if term.in_logs and term.argument not in given]
+    unused = [term.column for term in others if getattr(data, term.column) is not None]
     if unused:
         said = " and ".join(unused).replace("position", f"position ({data.position_label})")
         sentences.append(f"Its {said} are not used here; ArenaRanker learns their effects.")
@@ -221,12 +203,8 @@ def time_of(pairs: Any, time: Any) -> Any:
 
 def refuse_columns(data: ComparisonData) -> None:
     """Refuse a log's columns, or orders, where comparisons by pairs alone are taken."""
-    for name, ranker in (
-        ("judges", "Arena"),
-        ("categories", "Arena"),
-        ("position", "Arena"),
-        ("orders", "Order"),
-    ):
+    others = {term.column: "Arena" for term in TERMS if term.in_logs} | {"orders": "Order"}
+    for name, ranker in others.items():
         if getattr(data, name) is not None:
             raise ValueError(
                 f"comparisons has {name}, which this model does not take; use {ranker}Ranker"
@@ -334,52 +312,10 @@ def _columns(table: Any, arguments: Any) -> dict[str, Any]:
     return {name: table[names[plain.index(name)]] for name in plain}
 
 
-def _times(time: Any, count: int) -> NDArray[Any] | None:
-    if time is None:
-        return None
+def _times(time: Any, count: int) -> NDArray[Any]:
     values = plain_array(time)
     if values.shape != (count,):
         raise ValueError(
             f"time has shape {values.shape}; pass ({count},), a time for each row of comparisons"
         )
     return np.array(values)
-
-
-def _position(position: Any, count: int) -> NDArray[np.float64] | None:
-    if position is None:
-        return None
-    place = np.array(position, float)
-    if place.shape != (count,) or not np.isin(place, (-1, 0, 1)).all():
-        raise ValueError("position has to be 1, 0 or -1 for each row")
-    return place
-
-
-def _labels(
-    column: Any, kept: NDArray[np.bool_], name: str
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-    """Numbers of judges or categories in the rows that are kept, and their names."""
-    labels = np.asarray(column, object)
-    if labels.shape != kept.shape:
-        raise ValueError(f"{name} has shape {labels.shape}; pass a name for each row")
-    codes, values = pd.factorize(labels[kept], sort=False)
-    if (codes < 0).any():
-        raise ValueError(f"{name} is missing in some rows; name it or leave them out")
-    return codes.astype(np.int64), tuple(values)
-
-
-def _weights(weights: Any, count: int) -> NDArray[np.float64] | None:
-    if weights is None:
-        return None
-    values = plain_array(weights)
-    if values.shape != (count,) or values.dtype.kind not in "biuf":
-        raise ValueError(
-            f"sample_weight has shape {values.shape} and dtype {values.dtype}; pass ({count},), a "
-            "number for each row of comparisons"
-        )
-    usable = (values >= 0) & (values < np.inf)
-    if not usable.all():
-        row = int(np.argmin(usable))
-        raise ValueError(
-            f"sample_weight is {values[row]} in row {row}; pass finite numbers from zero on"
-        )
-    return values.astype(np.float64)

@@ -22,14 +22,13 @@ from bayesrank.models import preference_gp
 from bayesrank.models.comparisons import SCALES
 from bayesrank.models.orders import Events
 from bayesrank.solvers.comparisons import ArenaData, EPSkills, JudgedSkills, arena_data, fit_arena
-from bayesrank.solvers.comparisons.judges_state import scale_names
 from bayesrank.solvers.comparisons.skills import (
     ProcessSkills,
     Skills,
     enough_inducing,
     fewer_comparisons,
 )
-from bayesrank.solvers.comparisons.terms import arguments_of
+from bayesrank.solvers.comparisons.terms import arguments_of, scales_of
 
 __all__ = ["FitSettings", "RankerFit", "RankerPosterior", "fit_log", "fit_skills", "posterior_of"]
 
@@ -107,7 +106,7 @@ def fit_log(
     """Learn the scales and skills of a log with whatever columns it has."""
     check_count(settings.num_samples, "num_samples")
     counted = arena_data(data.num_items, data.comparisons, **arguments_of(data))
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(scale_names(counted), ())
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     reason = _not_averaged(counted) if choice == "integrate" else ""
     if choice == "integrate" and not reason:
@@ -143,9 +142,7 @@ def _call(
     of_pairs, of_orders = skills.programs
     if isinstance(data, Events):
         return of_orders, (skills.items, *data), skills.arguments(), skills.shapes(True)
-    shapes = skills.shapes(False)
-    if data.tied.any():
-        shapes["tie_width"] = ()
+    shapes = skills.shapes(False) | dict.fromkeys(scales_of(data), ())
     options = {**skills.arguments(), "likelihood": likelihood, **arguments_of(data)}
     return of_pairs, (skills.items, data.comparisons), options, shapes
 

@@ -1,19 +1,25 @@
-"""Skills of a log with judges, by `fit_arena`, as rankers ask of any posterior of skills.
+"""Skills of a log with judges, by `fit_arena`, as a mixture of Gaussians like any other posterior.
 
-It is one Gaussian, in which reliabilities and the tie width are uncertain by the delta method.
+The fit is one Gaussian, in which reliabilities and the tie width are uncertain by the delta method.
+Given the logarithms of both, which quadrature runs over, margins are normal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from bayesrank.solvers.comparisons.judges_result import ArenaFit
-from bayesrank.solvers.comparisons.posterior import Effects, Judges
-from bayesrank.solvers.comparisons.terms import Asked
+from bayesrank.solvers.comparisons.posterior import (
+    Component,
+    Judges,
+    SkillPosterior,
+    variances_of,
+)
+from bayesrank.solvers.comparisons.terms import MarginRows
 
 __all__ = ["JudgedSkills", "drawn"]
 
@@ -23,7 +29,18 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-class JudgedSkills:
+class _AsJudged(NamedTuple):
+    """Covariances of latents as a judge sees them, each multiplied by a number, shape (N,)."""
+
+    covariance: Floats
+    factors: Floats
+
+    def variances(self, rows: MarginRows) -> Floats:
+        seen = rows.values * self.factors[rows.columns]
+        return variances_of(self.covariance, rows._replace(values=seen))
+
+
+class JudgedSkills(SkillPosterior):
     """The posterior of skills at scales that were learned or fixed.
 
     Parameters
@@ -36,64 +53,42 @@ class JudgedSkills:
         self.result = result
 
     @property
+    def at(self) -> dict[str, NDArray[np.int64]]:
+        """Skills, and behind them the effect of the position."""
+        fit = self.result
+        found = {"f": np.arange(fit.num_items)}
+        return found | ({"position_effect": np.array(fit.num_items)} if fit.with_position else {})
+
+    @property
     def judges(self) -> Judges:
         """As the fit has them."""
         fit = self.result
         spread = fit.log_reliability_variance
         return Judges(fit.log_reliability, spread, fit.bias, fit.bias_variance)
 
-    def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
+    def components(
+        self, category: int | None = None, judge: int | None = None
+    ) -> Iterator[Component]:
+        """Gaussians given the tie width and a judge's reliability, by Gauss-Hermite quadrature."""
         mean, covariance = self._moments(category)
-        n = self.result.num_items
-        return mean[:n], np.sqrt(np.diagonal(covariance)[:n])
+        if judge is not None:
+            self._add_judge(mean, covariance, judge, category)
+        own = self.result.num_items + 1  # then come the log tie width and the log reliability
+        root = _root(covariance[own:, own:])
+        slopes = covariance[:own, own:] @ np.linalg.pinv(root).T
+        left = covariance[:own, :own] - slopes @ slopes.T
+        for weight, t in _grid(root):
+            log_width, log_reliability = mean[own:] + root @ t
+            params = {"tie_width": np.exp(log_width)} if self.result.with_ties else {}
+            factors = np.append(np.full(own - 1, np.exp(log_reliability)), 1.0)
+            seen = factors * (mean[:own] + slopes @ t)
+            yield Component(weight, params, seen, _AsJudged(left, factors))
 
     def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws of the Gaussian, shape (number, n)."""
         mean, covariance = self._moments(category)
         n = self.result.num_items
         return drawn(mean[:n], covariance[:n, :n], number, random)
-
-    def effects(self) -> Effects:
-        """What the position and ties come to."""
-        fit, n = self.result, self.result.num_items
-        mean, covariance = self._moments(None)
-        sd = np.sqrt(np.diagonal(covariance))
-        position = (float(mean[n]), float(sd[n])) if fit.with_position else None
-        width = (float(mean[n + 1]), float(sd[n + 1])) if fit.with_ties else None
-        return Effects(position, width)
-
-    def chances(self, asked: Asked) -> Floats:
-        """Probabilities of a loss, a tie and a win, shape (P, 3).
-
-        Given the log tie width and the log reliability the margin is normal; these two are
-        integrated over by Gauss-Hermite quadrature.
-        """
-        mean, covariance = self._moments(asked.category)
-        if asked.judge is not None:
-            self._add_judge(mean, covariance, asked.judge, asked.category)
-        n, x, (first, second) = len(mean) - 3, asked.position, asked[:2]
-        own = np.diagonal(covariance)
-        root = _root(covariance[n + 1 :, n + 1 :])
-        back = np.linalg.pinv(root).T
-        # Of the difference of skills, with the advantage, the log width and the log reliability.
-        others = covariance[first, n:] - covariance[second, n:]
-        slope, slope_of_first = others[:, 1:] @ back, covariance[n, n + 1 :] @ back
-        left = own[first] + own[second] - 2.0 * covariance[first, second] - (slope**2).sum(1)
-        left_both = others[:, 0] - slope @ slope_of_first
-        left_first = own[n] - slope_of_first @ slope_of_first
-        win, loss = np.zeros(len(first)), np.zeros(len(first))
-        for weight, t in _grid(root):
-            log_width, log_reliability = mean[n + 1 :] + root @ t
-            width, r = np.exp(log_width) if self.result.with_ties else 0.0, np.exp(log_reliability)
-            middle = r * (mean[first] - mean[second] + slope @ t)
-            middle += x * (mean[n] + slope_of_first @ t)
-            variance = r**2 * left + 2.0 * r * x * left_both + x**2 * left_first
-            scale = np.sqrt(2.0 + np.maximum(variance, 0.0))
-            win += weight * ndtr((middle - width) / scale)
-            loss += weight * ndtr((-middle - width) / scale)
-        tie = 1.0 - win - loss if self.result.with_ties else np.zeros_like(win)
-        return np.stack([loss, tie, win], axis=1)
 
     def _moments(self, category: int | None) -> tuple[Floats, Floats]:
         """Moments of n skills, advantage, log tie width, log reliability; known ones have zeros."""

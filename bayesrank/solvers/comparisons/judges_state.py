@@ -15,7 +15,7 @@ from bayesrank.solvers.comparisons.judges_design import Design
 from bayesrank.solvers.comparisons.judges_gaussian import RowVariances
 from bayesrank.solvers.comparisons.judges_sites import Moments, moments
 
-__all__ = ["ArenaState", "initial_state", "scale_names"]
+__all__ = ["ArenaState", "initial_state"]
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ class ArenaState:
         return np.concatenate(parts)
 
 
-def scale_names(data: ArenaData) -> tuple[str, ...]:
+def _scale_names(data: ArenaData) -> tuple[str, ...]:
     """Names of the scales that the model of a log has, the tie width among them."""
     has = {
         "scale": True,
@@ -101,7 +101,7 @@ def initial_state(data: ArenaData, scales: Mapping[str, float]) -> ArenaState:
     zeros = np.zeros(len(data.first))
     state = ArenaState(
         design,
-        {name: SCALES[name].median for name in scale_names(data)},
+        {name: SCALES[name].median for name in _scale_names(data)},
         np.zeros(max(data.num_judges, 1)),
         zeros,
         zeros,

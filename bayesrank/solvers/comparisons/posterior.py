@@ -6,7 +6,7 @@ normal in each part of the posterior, and the likelihood averages over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,10 +26,12 @@ __all__ = [
     "EPSkills",
     "Effects",
     "Judges",
+    "SkillPosterior",
     "chances_by",
     "components_of",
     "moments_of",
     "outcome_chances",
+    "variances_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -68,9 +70,14 @@ class Component(NamedTuple):
         mean = np.sum(rows.values * self.mean[rows.columns], axis=1)
         if not isinstance(self.covariance, np.ndarray):
             return mean, self.covariance.variances(rows)
-        values, columns = rows
-        within = self.covariance[columns[:, :, None], columns[:, None, :]]
-        return mean, np.maximum(np.einsum("pa,pab,pb->p", values, within, values), 0.0)
+        return mean, variances_of(self.covariance, rows)
+
+
+def variances_of(covariance: Floats, rows: MarginRows) -> Floats:
+    """Variances of sums of few latents of a covariance (N, N), shape (P,)."""
+    values, columns = rows
+    within = covariance[columns[:, :, None], columns[:, None, :]]
+    return np.maximum(np.einsum("pa,pab,pb->p", values, within, values), 0.0)
 
 
 class _KeptApart(NamedTuple):
@@ -87,7 +94,61 @@ class _KeptApart(NamedTuple):
         return own
 
 
-class EPSkills:
+class SkillPosterior:
+    """The posterior of skills, by the Gaussians that it is a mixture of."""
+
+    likelihood = "probit"
+
+    @property
+    def at(self) -> dict[str, NDArray[np.int64]]:
+        """Numbers of the latents of each site, in its shape."""
+        raise NotImplementedError
+
+    @property
+    def judges(self) -> Judges:
+        """None."""
+        return Judges(*(np.zeros(0) for _ in range(4)))
+
+    def components(
+        self, category: int | None = None, judge: int | None = None
+    ) -> Iterable[Component]:
+        """The Gaussians, of the latents as they count in a category and for a judge."""
+        raise NotImplementedError
+
+    def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
+        """Draws of skills, overall or in a category."""
+        raise NotImplementedError
+
+    def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
+        at = self.at
+        places = [(1.0, at["f"])]
+        if category is not None and "category_skill" in at:
+            places.append((1.0, at["category_skill"][category]))
+        return moments_of(self.components(category), MarginRows.of(at["f"].size, *places))
+
+    def chances(self, asked: Asked) -> Floats:
+        """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
+        parts = self.components(asked.category, asked.judge)
+        return chances_by(parts, self.at, asked, self.likelihood)
+
+    def effects(self) -> Effects:
+        """What the position and ties come to."""
+        position = width = None
+        parts, at = list(self.components()), self.at
+        if "position_effect" in at:
+            rows = MarginRows.of(1, (1.0, at["position_effect"]))
+            mean, sd = moments_of(parts, rows)
+            position = float(mean[0]), float(sd[0])
+        if "tie_width" in parts[0].params:
+            logs = np.log([float(part.params["tie_width"]) for part in parts])
+            weights = np.array([part.weight for part in parts])
+            mean = float(weights @ logs)
+            width = mean, float(np.sqrt(weights @ (logs - mean) ** 2))
+        return Effects(position, width)
+
+
+class EPSkills(SkillPosterior):
     """The posterior of skills by a result of EP.
 
     Parameters
@@ -103,56 +164,30 @@ class EPSkills:
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:
-        """Numbers of the latents of each site, in its shape."""
+        """As the result lays them out."""
         start, at = 0, {}
         for name, shape in self.result.shapes.items():
             at[name] = np.arange(start, start + int(np.prod(shape, dtype=int))).reshape(shape)
             start += at[name].size
         return at
 
-    def components(self) -> list[Component]:
-        """The Gaussians that the posterior is a mixture of."""
+    def components(self, category: int | None = None, judge: int | None = None) -> list[Component]:
+        """Those of the result: categories are latents, and judges are alike."""
+        if judge is not None:
+            raise ValueError("the log had no judges; leave judge out")
         return components_of(self.result)
 
     def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
-        if category is None:
-            return self.result.mean["f"], self.result.stddev["f"]
-        at = self.at
-        pairs = ((1.0, at["f"]), (1.0, at["category_skill"][category]))
-        return moments_of(self.components(), MarginRows.of(at["f"].size, *pairs))
+        """Those that the result keeps, or those in a category."""
+        if category is not None:
+            return super().skills(category)
+        return self.result.mean["f"], self.result.stddev["f"]
 
     def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws that the result keeps."""
         del number, random
         draws = self.result.get_samples()
         return draws["f"] if category is None else draws["f"] + draws["category_skill"][:, category]
-
-    def chances(self, asked: Asked) -> Floats:
-        """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
-        if asked.judge is not None:
-            raise ValueError("the log had no judges; leave judge out")
-        return chances_by(self.components(), self.at, asked, self.likelihood)
-
-    def effects(self) -> Effects:
-        """What the position and ties come to."""
-        position = width = None
-        parts, at = self.components(), self.at
-        if "position_effect" in at:
-            rows = MarginRows.of(1, (1.0, at["position_effect"]))
-            mean, sd = moments_of(parts, rows)
-            position = float(mean[0]), float(sd[0])
-        if "tie_width" in parts[0].params:
-            logs = np.log([float(part.params["tie_width"]) for part in parts])
-            weights = np.array([part.weight for part in parts])
-            mean = float(weights @ logs)
-            width = mean, float(np.sqrt(weights @ (logs - mean) ** 2))
-        return Effects(position, width)
-
-    @property
-    def judges(self) -> Judges:
-        """None."""
-        return Judges(*(np.zeros(0) for _ in range(4)))
 
 
 def components_of(result: Any) -> list[Component]:
@@ -166,18 +201,16 @@ def components_of(result: Any) -> list[Component]:
     return found
 
 
-def moments_of(parts: Sequence[Component], rows: MarginRows) -> tuple[Floats, Floats]:
+def moments_of(parts: Iterable[Component], rows: MarginRows) -> tuple[Floats, Floats]:
     """Means and standard deviations of sums of latents under a mixture, both of shape (P,)."""
-    weights = np.array([part.weight for part in parts])
-    means, variances = (
-        np.array(each) for each in zip(*(p.margins(rows) for p in parts), strict=True)
-    )
+    found = [(part.weight, *part.margins(rows)) for part in parts]
+    weights, means, variances = (np.array(each) for each in zip(*found, strict=True))
     mean = weights @ means
     return mean, np.sqrt(weights @ (variances + (means - mean) ** 2))
 
 
 def chances_by(
-    parts: Sequence[Component], at: Mapping[str, Any], asked: Asked, likelihood: str
+    parts: Iterable[Component], at: Mapping[str, Any], asked: Asked, likelihood: str
 ) -> Floats:
     """Chances by some components; items beyond those of ``at["f"]`` come from the population."""
     num_items = at["f"].size

@@ -1,4 +1,4 @@
-"""Terms of a comparison: what each column of a log is to the program, and to comparisons to come.
+"""Terms of a comparison: what each column of a log is to a reader, to the program, and to come.
 
 A column that a log does not have is a term that is not there.
 """
@@ -9,11 +9,23 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from bayesrank._tables import plain_array
 from bayesrank.datasets import ComparisonData
+from bayesrank.models.comparisons import SCALES
 
-__all__ = ["TERMS", "Asked", "MarginRows", "Term", "arguments_of", "margin_rows"]
+__all__ = [
+    "TERMS",
+    "Asked",
+    "MarginRows",
+    "Term",
+    "arguments_of",
+    "margin_rows",
+    "read_weights",
+    "scales_of",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -65,18 +77,36 @@ class Term:
     Attributes
     ----------
     column
-        The field of `ComparisonData`; where it says nothing, the term is absent.
+        The field of `ComparisonData`, and the argument of the program.
+    name
+        What the column of a table is called.
+    argument
+        The argument of `fit` that says the same.
+    draws
+        The sites that the program draws where the term is there.
+    in_logs
+        Whether it is `ArenaRanker` alone that learns of it.
     """
 
-    column = ""
+    column = name = argument = ""
+    draws: tuple[str, ...] = ()
+    in_logs = False
+
+    def there(self, data: ComparisonData) -> bool:
+        """Whether the column says anything."""
+        return getattr(data, self.column) is not None
 
     def sites(self, data: ComparisonData) -> tuple[str, ...]:
         """Names of what the program draws for it."""
-        return ()
+        return self.draws if self.there(data) else ()
 
     def arguments(self, data: ComparisonData) -> dict[str, Any]:
         """Arguments of `bayesrank.models.comparisons.compare`."""
-        return {}
+        return {self.column: getattr(data, self.column)} if self.there(data) else {}
+
+    def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
+        """Fields of `ComparisonData` by a column's cells, (K,), in the rows that are kept."""
+        raise NotImplementedError
 
     def rows(self, asked: Asked, at: At) -> Places:
         """Values and columns of its latents in margins; `at` has the latents of each site."""
@@ -91,46 +121,76 @@ class _SkillTerm(Term):
 
 
 class _TieTerm(Term):
-    column = "tied"
+    column, name, argument = "tied", "tie", "ties"
+    draws = ("tie_width",)
 
-    def sites(self, data: ComparisonData) -> tuple[str, ...]:
-        return ("tie_width",) if data.tied.any() else ()
+    def there(self, data: ComparisonData) -> bool:
+        return bool(data.tied.any())
 
     def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        return {"outcomes": np.where(data.tied, 1, 2)} if data.tied.any() else {}
+        return {"outcomes": np.where(data.tied, 1, 2)} if self.there(data) else {}
+
+    def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
+        return {"tied": _read_ties(cells, kept.size)[kept]}
 
 
 class _WeightTerm(Term):
-    column = "weights"
+    column, name, argument = "weights", "weight", "sample_weight"
+
+    def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
+        weights = read_weights(cells, kept.size)[kept]
+        return {} if (weights == 1.0).all() else {"weights": weights}
+
+
+class _LabelTerm(Term):
+    """Numbers of judges or categories, and their names."""
+
+    in_logs = True
+
+    def names(self, data: ComparisonData) -> tuple[str, ...]:
+        """Names of the labels."""
+        return getattr(data, f"{self.name}_names")
 
     def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        return {} if data.weights is None else {"weights": data.weights}
+        number = {f"num_{self.column}": len(self.names(data))}
+        return super().arguments(data) | number if self.there(data) else {}
+
+    def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
+        labels = np.asarray(cells, object)
+        if labels.shape != kept.shape:
+            raise ValueError(
+                f"{self.name} has shape {labels.shape}; pass a name for each row of comparisons"
+            )
+        codes, values = pd.factorize(labels[kept], sort=False)
+        if (codes < 0).any():
+            raise ValueError(f"{self.name} is missing in some rows; name it or leave them out")
+        return {self.column: codes.astype(np.int64), f"{self.name}_names": tuple(values)}
 
 
-class _PositionTerm(Term):
-    column = "position"
+class _JudgeTerm(_LabelTerm):
+    """Reliabilities, which multiply differences of skills, and order biases where there are any."""
+
+    column, name, argument = "judges", "judge", "judge"
+    draws = ("reliability_scale", "reliability")
 
     def sites(self, data: ComparisonData) -> tuple[str, ...]:
-        return () if data.position is None else ("position_effect",)
-
-    def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        return {} if data.position is None else {"position": data.position}
+        biases = () if data.position is None else ("bias_scale", "bias")
+        return (*self.draws, *biases) if self.there(data) else ()
 
     def rows(self, asked: Asked, at: At) -> Places:
-        return [(asked.position, at["position_effect"])] if "position_effect" in at else []
+        if asked.judge is None or "bias" not in at:
+            return []
+        return [(asked.position, at["bias"][asked.judge])]
 
 
-class _CategoryTerm(Term):
+class _CategoryTerm(_LabelTerm):
     """What a category adds to skills; one category alone cannot be told from the overall skill."""
 
-    column = "categories"
+    column, name, argument = "categories", "category", "category"
+    draws = ("category_scale", "category_skill")
 
-    def sites(self, data: ComparisonData) -> tuple[str, ...]:
-        return ("category_scale", "category_skill") if len(data.category_names) > 1 else ()
-
-    def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        number = len(data.category_names)
-        return {"categories": data.categories, "num_categories": number} if number > 1 else {}
+    def there(self, data: ComparisonData) -> bool:
+        return len(data.category_names) > 1
 
     def rows(self, asked: Asked, at: At) -> Places:
         if asked.category is None or "category_skill" not in at:
@@ -139,33 +199,29 @@ class _CategoryTerm(Term):
         return [(1.0, added[asked.first]), (-1.0, added[asked.second])]
 
 
-class _JudgeTerm(Term):
-    """Reliabilities, which multiply differences of skills, and order biases where there are any."""
+class _PositionTerm(Term):
+    column = name = argument = "position"
+    draws = ("position_effect",)
+    in_logs = True
 
-    column = "judges"
-
-    def sites(self, data: ComparisonData) -> tuple[str, ...]:
-        biases = () if data.position is None else ("bias_scale", "bias")
-        return () if data.judges is None else ("reliability_scale", "reliability", *biases)
-
-    def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        number = len(data.judge_names)
-        return {} if data.judges is None else {"judges": data.judges, "num_judges": number}
+    def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
+        place = np.array(cells, float)
+        if place.shape != kept.shape or not np.isin(place, (-1, 0, 1)).all():
+            raise ValueError("position has to be 1, 0 or -1 for each row of comparisons")
+        return {"position": place[kept]}
 
     def rows(self, asked: Asked, at: At) -> Places:
-        if asked.judge is None or "bias" not in at:
-            return []
-        return [(asked.position, at["bias"][asked.judge])]
+        return [(asked.position, at["position_effect"])] if "position_effect" in at else []
 
 
 TERMS: tuple[Term, ...] = (
     _TieTerm(),
     _WeightTerm(),
-    _CategoryTerm(),
     _JudgeTerm(),
+    _CategoryTerm(),
     _PositionTerm(),
 )
-"""All terms, in the order in which the program draws them."""
+"""All terms: what a log may say of a comparison."""
 
 
 def arguments_of(data: ComparisonData) -> dict[str, Any]:
@@ -173,7 +229,46 @@ def arguments_of(data: ComparisonData) -> dict[str, Any]:
     return {k: v for term in TERMS for k, v in term.arguments(data).items()}
 
 
+def scales_of(data: ComparisonData) -> tuple[str, ...]:
+    """Hyperparameters of the terms that there are."""
+    return tuple(name for term in TERMS for name in term.sites(data) if name in SCALES)
+
+
 def margin_rows(asked: Asked, at: At) -> MarginRows:
     """Rows of the margins of comparisons to come; `at` has the numbers of each site's latents."""
     parts = [part for term in (_SkillTerm(), *TERMS) for part in term.rows(asked, at)]
     return MarginRows.of(len(asked.first), *parts)
+
+
+def read_weights(weights: Any, count: int) -> Floats:
+    """How often each of K comparisons counts, from zero on."""
+    values = plain_array(weights)
+    if values.shape != (count,) or values.dtype.kind not in "biuf":
+        raise ValueError(
+            f"sample_weight has shape {values.shape} and dtype {values.dtype}; pass ({count},), a "
+            "number for each row of comparisons"
+        )
+    usable = (values >= 0) & (values < np.inf)
+    if not usable.all():
+        row = int(np.argmin(usable))
+        raise ValueError(
+            f"sample_weight is {values[row]} in row {row}; pass finite numbers from zero on"
+        )
+    return values.astype(np.float64)
+
+
+def _read_ties(ties: Any, count: int) -> NDArray[np.bool_]:
+    """Which of K comparisons were tied."""
+    tied = plain_array(ties)
+    if tied.shape != (count,) or tied.dtype.kind not in "biuf":
+        raise ValueError(
+            f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({count},), True or False "
+            "for each row of comparisons"
+        )
+    unknown = ~np.isin(tied, (0, 1))
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise ValueError(
+            f"ties is {tied[row]} in row {row}; pass True or False for each row of comparisons"
+        )
+    return tied.astype(bool)
