@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from bayesrank.infer import EPResult
 from bayesrank.infer.spi import tilted_moments
@@ -236,11 +236,16 @@ def outcome_chances(
     likelihood: str, params: Mapping[str, Any], mean: Floats, variance: Floats
 ) -> Floats:
     """Probabilities of `OUTCOMES` (P, 3) by normal margins; ties where there is a ``tie_width``."""
+    width, noise = (float(params.get(name, 1.0)) for name in ("tie_width", "noise"))
     ties = "tie_width" in params
-    values = np.array([0, 1, 2]) if ties else np.array([0, 1])
+    if likelihood == "probit":
+        width, scale, far = ties * width, np.sqrt(2.0 * noise**2 + variance), -np.abs(mean)
+        loss, win = ndtr((-mean - width) / scale), ndtr((mean - width) / scale)
+        # Of both tails the lower, where nothing cancels.
+        return np.stack([loss, ndtr((far + width) / scale) - ndtr((far - width) / scale), win], 1)
+    family, scales = PAIR_LIKELIHOODS[likelihood][ties], [width, noise] if ties else [noise]
     with jax.enable_x64(True):
-        family = PAIR_LIKELIHOODS[likelihood][ties]
-        scales = [params[name] for name in ("tie_width", "noise") if name in params]
+        values = np.array([0, 1, 2]) if ties else np.array([0, 1])
         found = np.exp(np.asarray(_log_chances(family, scales, values, mean, variance)))
     return found.T if ties else np.stack([found[0], np.zeros_like(mean), found[1]], axis=1)
 
@@ -256,9 +261,6 @@ def _log_chances(
     """Log probabilities of outcomes, averaged over normal margins, shape (outcomes, P)."""
 
     def of_one(value: jax.Array) -> jax.Array:
-        distribution = family(jnp.zeros(()), *scales)
-        if hasattr(distribution, "tilted_moments"):
-            return distribution.tilted_moments(value, mean, variance).log_z
         return tilted_moments(lambda m: family(m, *scales).log_prob(value), mean, variance).log_z
 
     return jax.lax.map(of_one, values)
