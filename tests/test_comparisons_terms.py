@@ -10,6 +10,7 @@ from numpyro import handlers
 
 from bayesrank.datasets import ComparisonData
 from bayesrank.models import thurstone
+from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons import TERMS, Asked, EPSkills
 from bayesrank.solvers.comparisons.terms import arguments_of, margin_rows
 
@@ -48,18 +49,18 @@ def test_the_program_draws_the_sites_of_a_term_where_its_column_is_there(term):
 
 
 def test_rows_of_comparisons_to_come_are_those_of_the_program():
-    columns: dict[str, Any] = COLUMNS["position"] | COLUMNS["categories"] | COLUMNS["tied"]
-    data = replace(NOTHING, **columns)
-    params: dict[str, Any] = {"scale": 1.2, "category_scale": 0.4, "tie_width": 0.3}
-    shapes = {"f": (4,), "category_skill": (2, 4), "position_effect": ()}
-    skills = EPSkills(SimpleNamespace(shapes=shapes))
-    latents: dict[str, Any] = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
-    joint = np.concatenate([np.ravel(latents[name]) for name in shapes])
-    with handlers.seed(rng_seed=0), handlers.substitute(data=latents | params):
-        trace = handlers.trace(thurstone).get_trace(4, PAIRS, **arguments_of(data))
+    said: dict[str, Any] = {
+        k: v for name in COLUMNS if name != "judges" for k, v in COLUMNS[name].items()
+    }
+    data = replace(NOTHING, **said)
+    trace = handlers.trace(handlers.seed(thurstone, 0)).get_trace(4, PAIRS, **arguments_of(data))
+    drawn = {k: s["value"] for k, s in trace.items() if k not in SCALES and s["type"] == "sample"}
+    latents = {k: np.asarray(value) for k, value in drawn.items() if k != "comparison"}
+    skills = EPSkills(SimpleNamespace(shapes={k: value.shape for k, value in latents.items()}))
+    joint = np.concatenate([value.ravel() for value in latents.values()])
+    at_row = [term for term in TERMS if term.name in Asked._fields and term.there(data)]
     for row, pair in enumerate(PAIRS):
-        first, second = pair[:, None]
-        asked = Asked(first, second, columns["position"][row], columns["categories"][row])
-        values, at = margin_rows(asked, skills.at)
+        here: dict[str, Any] = {term.name: getattr(data, term.column)[row] for term in at_row}
+        values, at = margin_rows(Asked(*pair[:, None], **here), skills.at)
         found = np.sum(values[0] * joint[at[0]])
         np.testing.assert_allclose(found, trace["comparison"]["fn"].margin[row], rtol=1e-5)
