@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bayesrank.solvers.comparisons.judges_result import ArenaFit
 from bayesrank.solvers.comparisons.posterior import (
+    ComparisonPosterior,
     Component,
     Judges,
-    SkillPosterior,
     variances_of,
 )
 from bayesrank.solvers.comparisons.terms import MarginRows
@@ -40,7 +40,7 @@ class _AsJudged(NamedTuple):
         return variances_of(self.covariance, rows._replace(values=seen))
 
 
-class JudgedSkills(SkillPosterior):
+class JudgedSkills(ComparisonPosterior):
     """The posterior of skills at scales that were learned or fixed.
 
     Parameters

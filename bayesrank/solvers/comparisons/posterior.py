@@ -26,7 +26,7 @@ __all__ = [
     "EPSkills",
     "Effects",
     "Judges",
-    "SkillPosterior",
+    "ComparisonPosterior",
     "chances_by",
     "components_of",
     "moments_of",
@@ -94,7 +94,7 @@ class _KeptApart(NamedTuple):
         return own
 
 
-class SkillPosterior:
+class ComparisonPosterior:
     """The posterior of skills, by the Gaussians that it is a mixture of."""
 
     likelihood = "probit"
@@ -148,7 +148,7 @@ class SkillPosterior:
         return Effects(position, width)
 
 
-class EPSkills(SkillPosterior):
+class EPSkills(ComparisonPosterior):
     """The posterior of skills by a result of EP.
 
     Parameters
