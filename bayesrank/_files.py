@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -24,13 +23,28 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["draft_folder", "locked", "ordinary_mode", "published", "remove_stale", "sync"]
+__all__ = [
+    "abandon", "draft_folder", "locked", "ordinary_mode", "published", "remove_stale", "sync",
+    "withdrawn",
+]  # fmt: skip
 
 _PREFIX = ".bayesrank-"
 # As drafts are named, and as `tempfile` named them.
 _DRAFT = re.compile(r"\.bayesrank-([0-9a-f]{16}|[a-z0-9_]{8})")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
+
+_MADE: set[Path] = set()  # drafts and locks of this process
+
+
+def abandon() -> None:
+    """Remove all drafts and locks of this process, which is about to end."""
+    for path in list(_MADE):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 @contextlib.contextmanager
@@ -72,6 +86,7 @@ def published(path: str | Path) -> Iterator[IO[bytes]]:
                 os.replace(draft, place)
         finally:
             draft.unlink(missing_ok=True)
+            _MADE.discard(draft)
         sync(place.parent)
     except OSError as error:
         if error.errno is None:
@@ -103,7 +118,7 @@ def draft_folder(parent: Path) -> Iterator[Path]:
     """
     remove_stale(parent)
     while True:
-        draft = parent / f"{_PREFIX}{secrets.token_hex(8)}"
+        draft = _new_name(parent)
         draft.mkdir(mode=0o700)
         held = _hold(draft)
         if held is not None:
@@ -112,7 +127,25 @@ def draft_folder(parent: Path) -> Iterator[Path]:
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        _MADE.discard(draft)
         _release(held)
+
+
+@contextlib.contextmanager
+def withdrawn(path: Path) -> Iterator[None]:
+    """Take a file away, which is put back if the block fails."""
+    place = Path(os.path.realpath(path))
+    if not place.is_file():
+        yield
+        return
+    with draft_folder(place.parent) as folder:
+        old = folder / place.name
+        os.rename(place, old)
+        try:
+            yield
+        except BaseException:
+            os.rename(old, place)
+            raise
 
 
 @contextlib.contextmanager
@@ -143,10 +176,12 @@ def locked(path: str | Path) -> Iterator[None]:
         if ours:  # else whoever had it removed the file meanwhile
             break
         os.close(handle)
+    _MADE.add(lock)
     try:
         yield
     finally:
         lock.unlink(missing_ok=True)
+        _MADE.discard(lock)
         os.close(handle)
 
 
@@ -196,11 +231,18 @@ def ordinary_mode(mode: int) -> int:
     return mode & ~mask
 
 
+def _new_name(folder: Path) -> Path:
+    """A name for a draft that nobody can foresee; it counts as this process's own."""
+    draft = folder / f"{_PREFIX}{os.urandom(8).hex()}"
+    _MADE.add(draft)
+    return draft
+
+
 def _new_draft(folder: Path) -> tuple[Path, int]:
     """Open a new draft for writing, with a lock on it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
     while True:
-        draft = folder / f"{_PREFIX}{secrets.token_hex(8)}"
+        draft = _new_name(folder)
         handle = os.open(draft, flags, 0o666)
         try:
             if fcntl is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import warnings
 from collections.abc import Callable
@@ -17,6 +19,8 @@ FORGETTERS: list[Callable[[], object]] = []  # what forgets compiled code that J
 # to 65,530 of them by a segmentation fault.
 _MOST_REGIONS = 20_000
 _BETWEEN = 100  # pieces of compiled code between two looks at the regions
+
+_C = ctypes.CDLL(None) if os.name == "posix" else None
 
 _started: int | None = None  # the process that computed first
 _new = 0  # pieces of compiled code since the last look
@@ -76,6 +80,9 @@ def _forget() -> None:
     for forget in FORGETTERS:
         forget()
     jax.clear_caches()
+    gc.collect()
+    if hasattr(_C, "malloc_trim"):  # else the C library keeps what compilers freed, in pieces
+        _C.malloc_trim(0)
     warnings.warn(
         "this process has compiled code for so many shapes of data that Linux would end it; what "
         "is compiled is forgotten, and compiled again when it is needed; data of few shapes, or "

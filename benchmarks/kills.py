@@ -102,61 +102,108 @@ def kill_writers(kind: str, times: int, seed: int = 0) -> int:
     return known
 
 
-def interrupt_rank(times: int, seed: int = 0) -> Counter[str]:
-    """Interrupt real runs of `rank` at random moments; count how they ended.
+_COMMANDS = {
+    "rank": "rank pairs.csv --no-crosscheck --items items.csv --out out",
+    "rate": "rate ratings.csv --out out",
+    "labels": "labels labels.csv --predict labels.csv --out out",
+    "predict": "predict ranked pairs.csv --items new.csv --out out/p.csv --skills out/s.csv",
+}
+_SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
+
+
+def write_inputs(folder: Path) -> None:
+    """Write a small file for each command."""
+    rows = {
+        "pairs.csv": ["winner,loser", "A,B", "B,C", "A,C", "C,D"],
+        "items.csv": ["item,x", "A,3.1", "B,2.2", "C,1.5", "D,0.1"],
+        "new.csv": ["item,x", "E,2.5"],
+        "ratings.csv": ["user,item,rating"]
+        + [f"u{i},v{j},{1 + (i + j) % 3}" for i in range(5) for j in range(4)],
+        "labels.csv": ["x,y,rank:p,rank:q"]
+        + [f"{i},{i % 3},{1 + i % 2},{2 - i % 2}" for i in range(12)],
+    }
+    for name, lines in rows.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+
+def end_command(command: str, times: int, seed: int = 0) -> Counter[str]:
+    """End real runs of a command at random moments by three signals; count what they left.
 
     Raises
     ------
     AssertionError
-        If a run ends without the code that belongs to what it left, or shows a traceback.
+        If results are of two runs, an exit code tells other than what there is, or a traceback or
+        a draft is left.
     """
     rng, ends = random.Random(seed), Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "c.csv").write_text("winner,loser\nA,B\nB,C\nA,C\nC,D\n")
-        command = [sys.executable, "-m", "bayesrank", "rank", "c.csv", "--out", "out"]
+        write_inputs(folder)
+        if command == "predict":
+            _run(folder, f"{_COMMANDS['rank'].removesuffix('out')}ranked")
+        (folder / "out").mkdir()
         start = time.perf_counter()
-        if times:  # how long it takes here, undisturbed
-            subprocess.run(
-                [*command, "--no-crosscheck"], cwd=folder, capture_output=True, check=True
-            )
-        latest = max(3.0, 1.1 * (time.perf_counter() - start))
+        _run(folder, _COMMANDS[command])  # how long it takes here, and what it writes
+        latest = time.perf_counter() - start
+        results = sorted(path.name for path in (folder / "out").iterdir())
         for _ in range(times):
-            (folder / "out").mkdir(exist_ok=True)
-            for path in (folder / "out").iterdir():
-                path.unlink()
-            (folder / "out" / "ranking.csv").write_text("old")
-            number = rng.choice([signal.SIGINT, signal.SIGTERM])
-            process = subprocess.Popen(
-                [*command, "--no-crosscheck"], cwd=folder, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            time.sleep(rng.uniform(2.0, latest))  # Python itself takes some time to start
+            for path in results:
+                (folder / "out" / path).write_text("old")
+            number = rng.choice(list(_SIGNALS))
+            process = _start(folder, _COMMANDS[command])
+            # Python itself takes some time to start.
+            time.sleep(latest * rng.uniform(0.2, 1.0))
             process.send_signal(number)
             err = process.communicate()[1]
-            untouched = [path.read_text() for path in (folder / "out").glob("*.csv")] == ["old"]
-            whole = {path.name for path in (folder / "out").iterdir()} >= {"posterior.nc"}
-            drafts = list(folder.glob(".bayesrank-*"))
-            known = (128 + number, untouched), (128 + number, whole), (0, whole)
-            if "Traceback" in err or drafts or untouched == whole:
-                raise AssertionError(f"{process.returncode}, {drafts}, {err}")
-            if (process.returncode, True) not in known:
-                raise AssertionError(f"ended with {process.returncode}: {err}")
-            ends["untouched" if untouched else "complete"] += 1
+            left = {_left(folder / "out" / path) for path in results}
+            drafts = [*folder.glob(".bayesrank-*"), *(folder / "out").glob(".bayesrank-*")]
+            killed = process.returncode == -signal.SIGKILL
+            # Of files that were asked for one by one, a kill may leave some that are away.
+            halves = [{"old", "away"}, {"new", "away"}] if command == "predict" and killed else []
+            if "Traceback" in err or (drafts and not killed):
+                raise AssertionError(f"{command}: {process.returncode}, {drafts}, {err}")
+            if left not in ({"old"}, {"new"}, *halves):
+                raise AssertionError(f"{command}: ended with {process.returncode}, left {left}")
+            if process.returncode != _SIGNALS[number] and (process.returncode or left != {"new"}):
+                raise AssertionError(f"{command}: ended with {process.returncode}: {err}")
+            if process.returncode == 0 and "Interrupted" in err:
+                raise AssertionError(f"{command}: was interrupted, and ended with 0: {err}")
+            ends["untouched" if left == {"old"} else "complete" if left == {"new"} else "away"] += 1
     return ends
+
+
+def _left(path: Path) -> str:
+    if not path.exists():
+        return "away"
+    return "old" if path.read_bytes() == b"old" else "new"
+
+
+def _start(folder: Path, command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bayesrank", *command.split()],
+        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def _run(folder: Path, command: str) -> None:
+    process = _start(folder, command)
+    err = process.communicate()[1]
+    if process.returncode:
+        raise AssertionError(err)
 
 
 @click.command()
 @click.option("--times", type=click.IntRange(1, 2000), default=100, help="Kills of each writer.")
-@click.option("--commands", type=click.IntRange(0, 200), default=10, help="Interrupts of `rank`.")
+@click.option("--commands", type=click.IntRange(0, 200), default=10, help="Ends of each command.")
 def kills(times: int, commands: int) -> None:
-    """Kill writers of journals, results and states; interrupt `rank`; nothing may be lost."""
+    """Kill writers of journals, results and states; end commands; nothing may be lost."""
     for kind in _WRITERS:
         count = kill_writers(kind, times)
         click.echo(f"{kind:8} {times} kills, {count:,} acknowledged writes, none lost, none half")
-    ends = interrupt_rank(commands)
-    said = ", ".join(f"{count} {how}" for how, count in sorted(ends.items())) or "none"
-    click.echo(f"rank     {commands} interrupts: {said}; no traceback, no draft left")
+    for command in _COMMANDS if commands else ():
+        ends = end_command(command, commands)
+        said = ", ".join(f"{count} {how}" for how, count in sorted(ends.items()))
+        click.echo(f"{command:8} {commands} ends by three signals: {said}; no traceback")
 
 
 COMMANDS = (kills,)

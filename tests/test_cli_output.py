@@ -172,3 +172,44 @@ def test_cells_that_hold_ends_of_lines_are_quoted(tmp_path):
     assert raw.startswith(b'item,x\n"a\rb",1.5\n"c\nd",2\n"e""f",3\n"g,h",4\n=1+1,5\n')
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [[str(cell) for cell in row] for row in rows]
+
+
+def test_two_tables_are_never_of_two_runs_wherever_the_process_dies(tmp_path):
+    """The process ends before each thing that it asks of the disk; the exit tells the last."""
+    code = f"""
+        import os, sys
+        from pathlib import Path
+        from bayesrank.cli.outputs import write_tables
+        left = 0
+        def hook(event, args):
+            global left
+            if event.startswith(("open", "os.", "shutil.")):
+                left -= 1
+                if left == 0:
+                    os._exit(9)
+        sys.addaudithook(hook)
+        root, died, seen = Path({str(tmp_path)!r}), 9, set()
+        for point in range(1, 1000):
+            for name in "ab":
+                (root / name).write_text("old")
+            child = os.fork()
+            if not child:
+                left = point
+                write_tables([(root / name, [["new"]]) for name in "ab"])
+                os._exit(0)
+            died = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            there = [(root / name).read_text().strip() for name in "ab" if (root / name).exists()]
+            seen.add("+".join(there))
+            if died == 0:
+                break
+            assert died == 9
+        print(point, *sorted(seen))
+        print(*sorted(path.name for path in root.iterdir()))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    (points, *seen), left = map(str.split, done.stdout.splitlines())
+    assert int(points) > 10 and seen == ["new", "new+new", "old", "old+old"]
+    assert left == ["a", "b"]  # the last removed the drafts of those that died

@@ -71,7 +71,7 @@ def test_a_draft_is_never_opened_through_a_link_or_an_existing_file(tmp_path, mo
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
     (tmp_path / f".bayesrank-{'0' * 16}").symlink_to(target)
-    monkeypatch.setattr(_files.secrets, "token_hex", lambda size: "0" * 2 * size)
+    monkeypatch.setattr(_files.os, "urandom", lambda size: bytes(size))
     with pytest.raises(FileExistsError), published(tmp_path / "state") as file:
         file.write(b"new")
     assert target.read_bytes() == b"precious"

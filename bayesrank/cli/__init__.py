@@ -1,5 +1,6 @@
 """The command line, ``python -m bayesrank``: comparisons in, a ranking with uncertainty out."""
 
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -18,7 +19,11 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     args
         Arguments; those of the process if not given, which is then taken to end.
     """
-    with watched(to_the_end=args is None):
-        from bayesrank.cli.app import run
+    try:
+        with watched(to_the_end=args is None):
+            from bayesrank.cli.app import run
 
-        run(args)
+            run(args)
+    except KeyboardInterrupt:  # before it was watched for
+        sys.stderr.write("Error: Interrupted; nothing was written.\n")
+        sys.exit(130)

@@ -61,6 +61,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         with warnings.catch_warnings():
             warnings.showwarning = _say
             code = cli.main(args=args, standalone_mode=False)
+        look()  # whoever was told to end, and came to the end, says so
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"
         _fail(f"{error.format_message()} See `{where} --help`.")

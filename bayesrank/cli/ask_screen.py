@@ -13,6 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from bayesrank._names import shown
 from bayesrank.active import Progress
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
@@ -107,7 +108,7 @@ def _screen(view: View, width: int, leaders: int, features: int, spaced: bool) -
     # Where not all features are shown, a line says so.
     blank = [Text("")] if spaced else []
     parts: list[RenderableType] = [
-        Rule(Text(f"{view.items.path.name}: {_count(view)}", style="dim"), align="left"),
+        Rule(Text(f"{shown(view.items.path.name)}: {_count(view)}", style="dim"), align="left"),
         *blank,
         Text(view.question, style="bold"),
         *blank,

@@ -15,13 +15,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from bayesrank._files import abandon
 from bayesrank._names import shown
 
-__all__ = ["Interrupted", "at_the_end", "keep", "look", "undivided", "waiting", "watched"]
+__all__ = ["Interrupted", "keep", "look", "undivided", "waiting", "watched"]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _QUIET, _PATIENCE = 0.5, 4.5  # seconds until it says that it is ending, and then until it does
@@ -50,7 +51,6 @@ class _Watch:
         self.kept = "nothing was written"
         self.waits = False
         self.whole = threading.RLock()  # held while results are put in place
-        self.cleaners: list[Callable[[], object]] = []
 
     def take(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal, in the main thread, once compiled code has returned."""
@@ -83,8 +83,7 @@ class _Watch:
     def end(self) -> None:
         """End the process, whatever the main thread is doing, except putting results in place."""
         with self.whole:
-            for clean in self.cleaners:
-                clean()
+            abandon()
             shows = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which progress hides
             os.write(2, shows + f"\nError: Interrupted; {self.kept}.\n".encode())
             os._exit(128 + self.number)
@@ -107,9 +106,9 @@ def watched(*, to_the_end: bool = False) -> Iterator[None]:
     here, there = socket.socketpair()
     there.setblocking(False)
     thread = threading.Thread(target=watch.attend, args=(here,), daemon=True)
+    thread.start()
     known = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
     try:
-        thread.start()
         for number in before:
             signal.signal(number, watch.take)
         yield
@@ -145,16 +144,6 @@ def undivided() -> Iterator[None]:
     """Let nothing end the process while the block puts results in their place."""
     with _watch.whole:
         yield
-
-
-@contextlib.contextmanager
-def at_the_end(clean: Callable[[], object]) -> Iterator[None]:
-    """Have something cleaned, too, where the process ends before the block does."""
-    _watch.cleaners.append(clean)
-    try:
-        yield
-    finally:
-        _watch.cleaners.remove(clean)
 
 
 def keep(kept: str) -> None:

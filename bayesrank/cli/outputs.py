@@ -13,16 +13,15 @@ import csv
 import ctypes
 import io
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync
+from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync, withdrawn
 from bayesrank._names import shown
-from bayesrank.cli.interrupt import at_the_end, keep, look, undivided
+from bayesrank.cli.interrupt import keep, look, undivided
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 _CRLF = "\r\n"
@@ -49,7 +48,6 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
         with contextlib.ExitStack() as stack:
             remove_stale(place)  # an earlier version had its drafts there
             draft = _draft(place, stack)
-            stack.enter_context(at_the_end(lambda: shutil.rmtree(draft, ignore_errors=True)))
             yield draft
             look()
             with undivided():
@@ -67,7 +65,8 @@ def write(path: Path, thing: Any) -> None:
     if isinstance(thing, str | bytes):
         path.write_bytes(thing if isinstance(thing, bytes) else thing.encode())
     elif hasattr(thing, "itertuples"):
-        write_tables([(path, table_rows(thing))])
+        with path.open("wb") as file:
+            _write_rows(file, table_rows(thing))
     elif hasattr(thing, "to_netcdf"):
         thing.to_netcdf(str(path), engine="h5netcdf")
     elif isinstance(thing, Mapping):
@@ -104,19 +103,42 @@ NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
 def write_tables(tables: NamedTables) -> None:
     """Write tables as comma-separated UTF-8 text, none unless all can be written.
 
-    Every cell is quoted that needs to be. The path ``-`` is standard output.
+    Every cell is quoted that needs to be. The path ``-`` is standard output. Of several files all
+    but the last are taken away before any is put in place: at no moment are there new and old ones.
     """
     printed = io.BytesIO()
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as drafts:
+        paths = []
         for path, rows in tables:
-            file = printed if str(path) == "-" else stack.enter_context(published(path))
-            # Python before 3.13 quotes a carriage return only where lines end with one.
-            csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
-            file.flush()  # what there is no room for is told before any file is put in place
-    text = printed.getvalue().decode()
-    if sys.stdout.isatty():  # names may not command it; elsewhere they are kept as they are
-        text = "".join(f"{shown(line)}\n" for line in text.removesuffix("\n").split("\n"))
-    sys.stdout.write(text if printed.tell() else "")
+            file = printed
+            if str(path) != "-":
+                file = drafts.enter_context(published(path))
+                paths.append(path)
+            _write_rows(file, rows)
+        look()
+        with undivided(), contextlib.ExitStack() as old:
+            for path in paths[:-1]:
+                old.enter_context(withdrawn(path))
+            drafts.close()  # the last is put in place first
+            if paths:
+                keep(f"the results are in {', '.join(map(str, paths))}")
+    _print(printed.getvalue())
+
+
+def _write_rows(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:
+    # Python before 3.13 quotes a carriage return only where lines end with one.
+    csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
+    file.flush()  # what there is no room for is told before any file is put in place
+
+
+def _print(table: bytes) -> None:
+    """Print a table: on a terminal names may not command it, elsewhere they stay as they are."""
+    if sys.stdout.isatty():
+        lines = table.decode().split("\n")
+        sys.stdout.write("\n".join(map(shown, lines)))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(table)
     sys.stdout.flush()
 
 

@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli.interrupt import keep, waiting
+from bayesrank.cli.interrupt import keep, undivided, waiting
 from bayesrank.cli.outputs import OutputError
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.stream import BadLine, Example, StreamLayout, parse_line
@@ -135,7 +135,8 @@ class StreamRun:
                 "tally": self.tally._asdict(),
             }
             try:
-                self.model.save(self.checkpoint, notes=notes)
+                with undivided():
+                    self.model.save(self.checkpoint, notes=notes)
             except OSError as error:
                 problem = f"the checkpoint cannot be written ({_reason(error)})"
                 raise OutputError(f"{self.checkpoint}: {problem}; use --checkpoint") from None

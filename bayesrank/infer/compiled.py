@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from bayesrank._memory import TooLargeError, available, size_of
 from bayesrank._process import FORGETTERS, enter_jax
 from bayesrank.infer.gaussian.sharded import everywhere, global_array
-from bayesrank.infer.reader.freeze import digest
+from bayesrank.infer.reader.freeze import digest, shared_key
 from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
 from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.reader.traced import NEEDS_VALUES, ProgramSource, Traced
@@ -54,6 +54,7 @@ _ENTRIES: OrderedDict[Hashable, _Entry | None] = OrderedDict()
 def _forget() -> None:
     with ONE_AT_A_TIME:
         _ENTRIES.clear()
+        shared_key.cache_clear()
 
 
 FORGETTERS.append(_forget)
