@@ -27,6 +27,5 @@ def compilations() -> Iterator[list[str]]:
 
 def keep_covariances_up_to(size: int, patch: pytest.MonkeyPatch) -> None:
     """Have EP keep covariances of so many latents; code that was compiled before does not count."""
-    for place in ("reader.program", "hyper.hyperparameters"):
-        patch.setattr(f"bayesrank.infer.{place}.MOST_DENSE", size)
+    patch.setattr("bayesrank.infer.reader.structure.MOST_DENSE", size)
     patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())

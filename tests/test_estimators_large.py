@@ -35,7 +35,7 @@ def wins():
 def few_kept():
     """Let more than 30 items count as too many for a covariance matrix."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("infer.reader.program", "solvers.comparisons.skills"):
+        for place in ("infer.reader.structure", "solvers.comparisons.skills"):
             patch.setattr(f"bayesrank.{place}.MOST_DENSE", 30)
         # Code that is kept knows the usual limit.
         patch.setattr("bayesrank.infer.compiled._ENTRIES", OrderedDict())

@@ -243,7 +243,7 @@ def test_groups_beside_a_core_are_the_dense_posterior():
     (posterior, found), (_, wanted) = (jax.jit(partial(figures, x))() for x in (prior, whole))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert_allclose(one, other, rtol=1e-9, atol=1e-11)
-    assert posterior.valid and prior.size == ALL
+    assert posterior.valid and posterior.mean.size == ALL
     draws = np.asarray(jax.jit(partial(posterior.sample, num_samples=20_000))(jax.random.key(0)))
     error = np.sqrt(np.diagonal(posterior.covariance) / len(draws))
     assert (np.abs(draws.mean(0) - posterior.mean) < 4.5 * error).all()

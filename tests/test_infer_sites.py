@@ -184,7 +184,6 @@ def test_prior_times_sites(diagonal):
 
 def test_prior_alone():
     prior = prior_of([0.4, 1.0], diagonal=True)
-    assert (prior.size, prior.dtype) == (2, jnp.float64)
     assert_allclose(prior.alone().covariance, np.diag([0.4, 1.0]))
     assert_allclose(prior.alone().log_normaliser, 0.0)
     assert bool(prior.alone().valid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -257,7 +258,7 @@ def _bytes(variable: Any) -> int:
 
 
 def _count(variable: Any) -> int:
-    return int(np.prod(getattr(variable.aval, "shape", ()), dtype=object))
+    return math.prod(getattr(variable.aval, "shape", ()))
 
 
 def _largest(jaxpr: Any) -> tuple[int, ...]:
@@ -268,4 +269,4 @@ def _largest(jaxpr: Any) -> tuple[int, ...]:
         if equation.primitive.name in _WHOLE:
             variables = [*_read(equation), *equation.outvars]
             shapes += [getattr(x.aval, "shape", ()) for x in variables]
-    return max(shapes, key=lambda shape: int(np.prod(shape, dtype=object)))
+    return max(shapes, key=lambda shape: math.prod(shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -97,7 +98,7 @@ class GaussianMoments:
     def _spans(self) -> dict[str, slice]:
         start, spans = 0, {}
         for name, shape in self.shapes.items():
-            size = int(np.prod(shape, dtype=int))
+            size = math.prod(shape)
             spans[name] = slice(start, start + size)
             start += size
         return spans

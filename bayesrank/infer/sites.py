@@ -143,8 +143,8 @@ def init(problem: Problem) -> EPState:
         tau,
         tau,
         prior,
-        jnp.ones((), problem.prior.dtype),
-        jnp.full((), jnp.inf, problem.prior.dtype),
+        jnp.ones((), prior.mean.dtype),
+        jnp.full((), jnp.inf, prior.mean.dtype),
         none,
         none,
         none,
@@ -291,7 +291,7 @@ def factor_terms(
     differentiable: bool = False,
 ) -> Array:
     """What all factors have over their sites, as the evidence counts them; see `evidence_at`."""
-    total, power = jnp.zeros((), problem.prior.dtype), problem.power
+    total, power = jnp.zeros(()), problem.power
     for block, t, n, margin, seen in zip(problem.blocks, tau, nu, margins, tilted, strict=True):
         if block.gaussian:
             # Its integral costs nothing, and far from the mean it is a difference of large numbers.

@@ -12,10 +12,10 @@ from bayesrank.infer.posterior import DensePosterior as DensePosterior
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
 from bayesrank.infer.reader.precision import without_stale_traces as without_stale_traces
-from bayesrank.infer.reader.program import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.program import Program as Program
 from bayesrank.infer.reader.program import ProgramLayout as ProgramLayout
 from bayesrank.infer.reader.program import read_program as read_program
+from bayesrank.infer.reader.structure import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.traced import Called as Called
 from bayesrank.infer.reader.traced import ProgramSource as ProgramSource
 from bayesrank.infer.reader.traced import readable_arguments as readable_arguments

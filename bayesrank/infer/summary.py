@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
@@ -92,7 +93,7 @@ def shape_in_words(shape: tuple[int, ...]) -> str:
     """How many numbers a site is."""
     if not shape:
         return "a number"
-    return f"{int(np.prod(shape, dtype=int))} numbers, shape {shape}"
+    return f"{math.prod(shape)} numbers, shape {shape}"
 
 
 def shown(value: np.ndarray) -> str:

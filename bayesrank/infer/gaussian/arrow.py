@@ -136,16 +136,6 @@ class ArrowPrior(NamedTuple):
     serves = ()
 
     @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.core.size + self.own.size
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.core.dtype
-
-    @property
     def variances(self) -> Array:
         """Of all latents, shape (n,)."""
         return jnp.concatenate([self.core.variances, self.own])
@@ -157,9 +147,9 @@ class ArrowPrior(NamedTuple):
     def alone(self, terms: Sequence[SiteTerm] = ()) -> ArrowGaussian:
         """The prior as a posterior."""
         core, own = self.core.alone(), self.own[self.groups.latent]
-        spread = own[:, :, None] * jnp.eye(own.shape[1], dtype=self.dtype)
-        loading = jnp.zeros((*own.shape, self.core.size), self.dtype)
-        mean = jnp.zeros(self.size, self.dtype)
+        spread = own[:, :, None] * jnp.eye(own.shape[1], dtype=own.dtype)
+        loading = jnp.zeros((*own.shape, core.mean.size), own.dtype)
+        mean = jnp.zeros(core.mean.size + self.own.size, own.dtype)
         valid = core.valid & jnp.all(jnp.isfinite(own))
         return ArrowGaussian(
             core, mean, spread, loading, self._groups(), core.log_normaliser, valid
@@ -173,9 +163,10 @@ class ArrowPrior(NamedTuple):
         """Multiply by sites: eliminate the groups, then the core."""
         inner, across, within = self._precisions(terms)
         shift = reduce(jnp.add, (term.rows.transpose_apply(term.nu) for term in terms))
-        own_shift = shift[self.core.size :][self.groups.latent]
+        size = len(inner)  # of the core
+        own_shift = shift[size:][self.groups.latent]
         root = jnp.sqrt(self.own)[self.groups.latent]
-        identity = jnp.eye(root.shape[1], dtype=self.dtype)
+        identity = jnp.eye(root.shape[1], dtype=root.dtype)
         factor = jnp.linalg.cholesky(identity + root[:, :, None] * within * root[:, None, :])
         half = jax.scipy.linalg.solve_triangular(
             factor, jnp.broadcast_to(identity, factor.shape) * root[:, None, :], lower=True
@@ -185,7 +176,7 @@ class ArrowPrior(NamedTuple):
         centre = jnp.einsum("nij,nj->ni", spread, own_shift)
         core = self.core.multiply(
             inner + jnp.einsum("nia,nib->ab", across, loading),
-            shift[: self.core.size] + jnp.einsum("nia,ni->a", loading, own_shift),
+            shift[:size] + jnp.einsum("nia,ni->a", loading, own_shift),
         )
         moved = centre + jnp.einsum("nia,a->ni", loading, core.mean)
         pivots = jnp.diagonal(factor, axis1=1, axis2=2)
@@ -198,10 +189,9 @@ class ArrowPrior(NamedTuple):
 
     def _precisions(self, terms: Sequence[SiteTerm]) -> tuple[Array, Array, Array]:
         """Precisions of all sites: in the core, between groups and core, and within groups."""
-        count, size = self.groups.latent.shape
-        inner = jnp.zeros((self.core.size, self.core.size), self.dtype)
-        across = jnp.zeros((count, size, self.core.size), self.dtype)
-        within = jnp.zeros((count, size, size), self.dtype)
+        (count, size), inner = self.groups.latent.shape, jnp.zeros_like(self.core.covariance)
+        across = jnp.zeros((count, size, len(inner)), inner.dtype)
+        within = jnp.zeros((count, size, size), inner.dtype)
         for term in terms:
             values = term.rows.values
             product = term.tau[:, None, None] * values[:, :, None] * values[:, None, :]

@@ -65,16 +65,6 @@ class DensePrior(NamedTuple):
     serves = ()
 
     @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.covariance.shape[0]
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.covariance.dtype
-
-    @property
     def variances(self) -> Array:
         """Shape (n,)."""
         return jnp.diagonal(self.covariance)
@@ -93,13 +83,13 @@ class DensePrior(NamedTuple):
 
     def prepared(self) -> Any:
         """With its inverse; of few latents, compiling that would take longer than all sweeps."""
-        if self.size <= LARGEST_BLOCK:
+        if len(self.covariance) <= LARGEST_BLOCK:
             return self
         return InvertedPrior(self, *_inverted(self.covariance))
 
     def multiply(self, precision: Array, shift: Array) -> DenseGaussian:
         """Multiply by ``exp(psi' x - x' S x / 2)``, ``S`` (n, n) and ``psi`` (n,)."""
-        identity = jnp.eye(self.size, dtype=self.dtype)
+        identity = jnp.eye(len(self.covariance), dtype=self.covariance.dtype)
         factors, swaps, _ = lax.linalg.lu(identity + self.covariance @ precision)
         covariance = jax.scipy.linalg.lu_solve((factors, swaps), self.covariance)
         covariance = 0.5 * (covariance + covariance.T)
@@ -191,16 +181,6 @@ class DiagonalPrior(NamedTuple):
     on_host, keeps_covariances = False, True
     serves = ("factorised", "probes")
 
-    @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.variances.shape[0]
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.variances.dtype
-
     def dense(self) -> DensePrior:
         """The same with all covariances."""
         return DensePrior(jnp.diag(self.variances))
@@ -220,8 +200,8 @@ class DiagonalPrior(NamedTuple):
     def times(self, terms: Sequence[SiteTerm], before: Any = None) -> DenseGaussian:
         """Multiply by sites, by a Cholesky factorisation of ``I + D S D``."""
         precision, shift = summed(terms)
-        identity, root = jnp.eye(self.size, dtype=self.dtype), jnp.sqrt(self.variances)
-        scaled = identity + root[:, None] * precision * root
+        root = jnp.sqrt(self.variances)
+        scaled = jnp.eye(root.size, dtype=root.dtype) + root[:, None] * precision * root
         inverse, pivots = inverse_and_pivots(scaled)
         known = exceeds_rounding(pivots, jnp.diagonal(scaled))
         return product(root[:, None] * inverse * root, shift, pivots, known)
@@ -264,16 +244,6 @@ class InvertedPrior(NamedTuple):
     trusted: Array  # whether the inverse is good enough
 
     on_host, keeps_covariances = False, True
-
-    @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.prior.size
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.prior.dtype
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> DenseGaussian:
         """The prior as a posterior."""

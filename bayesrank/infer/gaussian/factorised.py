@@ -22,7 +22,7 @@ generalized belief propagation algorithms. IEEE Transactions on Information Theo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -111,16 +111,6 @@ class FactorisedPrior(NamedTuple):
     variances: Array  # the diagonal of ``D D``, shape (n,)
 
     on_host, keeps_covariances = False, False
-
-    @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.variances.shape[0]
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.variances.dtype
 
     def prepared(self) -> FactorisedPrior:
         """Itself."""

@@ -53,16 +53,6 @@ class LinkedPrior(NamedTuple):
     serves = ("probes",)
 
     @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.links.size
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.spread.dtype
-
-    @property
     def arrays(self) -> tuple[Array, Array]:
         """The entries of the links, shape (n, r), and `spread`."""
         return self.links.values, self.spread

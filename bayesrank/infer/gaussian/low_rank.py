@@ -82,16 +82,6 @@ class LowRankPrior(NamedTuple):
     serves = ("low_rank",)
 
     @property
-    def size(self) -> int:
-        """Number of latents."""
-        return self.covariance.diagonal.shape[0]
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        return self.covariance.diagonal.dtype
-
-    @property
     def variances(self) -> Array:
         """Prior variances, shape (n,)."""
         return jnp.sum(self.covariance.factor**2, axis=1) + self.covariance.diagonal

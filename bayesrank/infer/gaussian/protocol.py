@@ -83,16 +83,6 @@ class Prior(Protocol):
     """A Gaussian prior ``N(0, K)`` of n latents."""
 
     @property
-    def size(self) -> int:
-        """Number of latents n."""
-        ...
-
-    @property
-    def dtype(self) -> Any:
-        """Type of its numbers."""
-        ...
-
-    @property
     def on_host(self) -> bool:
         """Whether it is multiplied by sites outside of compiled code."""
         ...

@@ -17,10 +17,12 @@ from jax.typing import ArrayLike
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.ep import EP, Limits
+from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
-from bayesrank.infer.reader.program import MOST_DENSE, ProgramLayout
+from bayesrank.infer.reader.program import ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.structure import Wanted
 from bayesrank.infer.reader.traced import ProgramSource, Traced
 from bayesrank.infer.sites import EPState, Sites
 
@@ -271,7 +273,7 @@ def not_integrated(engine: EP, program: Traced, params: Mapping[str, Any]) -> di
 def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Traced) -> None:
     """Refuse at once what would be refused after the search for the mode."""
     count = sum(math.prod(shape) for shape in inventory.latents.values())
-    if engine.structure == "dense" or count <= MOST_DENSE:
+    if not Wanted(engine.structure, engine.power).is_large(count):
         return
     params = inventory.hyperparameters
     prior = jax.eval_shape(lambda: engine.shared_source(program, params).problem.prior)
@@ -298,7 +300,7 @@ def log_hyperprior(
     def densities(latents: Mapping[str, Array], free: Mapping[str, Array]) -> dict[str, Array]:
         known = {**inventory.discrete, **fixed, **latents, **free}
         sites = source.sites(known)
-        return {k: _log_density(sites[k]) for k in (*inventory.sampled, *inventory.given)}
+        return {k: log_density_of(sites[k]) for k in (*inventory.sampled, *inventory.given)}
 
     trace, _ = flat_trace(densities, latents, free)
     inner, outer = trace.inputs[: len(latents)], trace.inputs[len(latents) :]
@@ -309,8 +311,3 @@ def log_hyperprior(
         if used.isdisjoint(inner) and (name in free or not used.isdisjoint(outer)):
             total += values[name]
     return total
-
-
-def _log_density(site: Mapping[str, Any]) -> Array:
-    scale = 1.0 if site["scale"] is None else site["scale"]
-    return jnp.sum(scale * site["fn"].log_prob(site["value"]))

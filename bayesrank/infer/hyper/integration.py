@@ -23,6 +23,7 @@ multiple importance sampling. Scandinavian Journal of Statistics, 39, 798-812.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -280,7 +281,7 @@ class _Survey:
         return Proposal(self.mode.flat, self.root, below, above).widened(_COUNTING)
 
     def _is_dear(self) -> bool:
-        latents = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        latents = sum(math.prod(shape) for shape in self.shapes.values())
         sites = sum(tau.size for tau in self.mode.evaluation.sites[0])
         return latents > _DEAR["latents"] or sites > _DEAR["sites"]
 
@@ -295,7 +296,7 @@ class _Survey:
         proposals = [survey.proposal() for survey in (self, *self.others)]
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
         count = self.round = 2 ** int(np.ceil(np.log2(wanted)))
-        latents = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        latents = sum(math.prod(shape) for shape in self.shapes.values())
         check_memory(
             8.0 * count * latents**2,
             f"the covariances of {latents:,} latents at {count} values of the hyperparameters",

@@ -201,7 +201,7 @@ class NestedEP:
         points: np.ndarray,
         rng_key: Array,
         advance: Callable[[float], None],
-    ) -> _Latents:
+    ) -> _Drawn:
         """Solve EP at each draw of the hyperparameters, and draw the latents there."""
         chains, count, _ = points.shape
         free = walk.free.with_limits(tol=self.engine.tol)
@@ -229,7 +229,7 @@ class NestedEP:
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
         draws = moments.split_sites(stacked)
-        return _Latents(moments, draws, logs, unconverged, layout.eliminated)
+        return _Drawn(moments, draws, logs, unconverged, layout.eliminated)
 
 
 def _check_walk(
@@ -243,7 +243,7 @@ def _check_walk(
         raise ValueError(f"target_accept_prob must be between 0 and 1, got {target_accept_prob}")
 
 
-class _Latents(NamedTuple):
+class _Drawn(NamedTuple):
     """The latents over all draws of the hyperparameters."""
 
     moments: GaussianMoments  # of the mixture

@@ -10,6 +10,7 @@ is taken to mix everything, which is safe.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -78,7 +79,7 @@ def find_components(
     marks: dict[int, np.ndarray] = {}
     total = 0
     for number, shape in shapes.items():
-        size = int(np.prod(shape, dtype=int))
+        size = math.prod(shape)
         marks[number] = total + np.arange(size).reshape(shape)
         total += size
     walker = _Walker(partial(concrete_value, trace), total)

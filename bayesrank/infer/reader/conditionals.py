@@ -7,6 +7,7 @@ and those of several sites may: such sites make one group, and ``z = (I - J)^-1 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ def positions(joint: Joint, names: Sequence[str]) -> np.ndarray:
     """Where the named latents stand in the order in which the trace lays all latents end to end."""
     start, spans = 0, {}
     for name, shape in joint.inventory.latents.items():
-        size = int(np.prod(shape, dtype=int))
+        size = math.prod(shape)
         spans[name] = np.arange(start, start + size)
         start += size
     return np.concatenate([spans[name] for name in names]) if names else np.zeros(0, int)
@@ -95,7 +96,7 @@ def conditional(
     proper = jnp.stack([site.proper for site in locals_]).all()
     if all(site.rows is None for site in locals_):
         return Conditional(loc, None, covariance, proper)
-    size = sum(int(np.prod(shape, dtype=int)) for shape in joint.inventory.latents.values())
+    size = sum(math.prod(shape) for shape in joint.inventory.latents.values())
     every = jnp.concatenate(
         [
             jnp.zeros((site.loc.size, size), loc.dtype) if site.rows is None else site.rows
@@ -193,7 +194,7 @@ def grouped_latents(
     for plate in dict.fromkeys(frame[0] for name in core for frame in plates[name]):
         names = tuple(n for n in core if _belongs(joint, n, plate, core, stated.get(n)))
         axes = [_axis(joint, name, plate) for name in names]
-        sizes = [int(np.prod(joint.inventory.latents[name])) for name in names]
+        sizes = [math.prod(joint.inventory.latents[name]) for name in names]
         count = max((size for _, size in axes), default=0)
         total = sum(sizes)
         if total > most and len(names) < len(core) and total <= _MOST_EACH * count:

@@ -32,6 +32,12 @@ class SiteDensity(NamedTuple):
     parts: Any = None
 
 
+def log_density_of(site: Mapping[str, Any]) -> Array:
+    """The summed, scaled log density of a site's value."""
+    scale = 1.0 if site["scale"] is None else site["scale"]
+    return jnp.sum(scale * site["fn"].log_prob(site["value"]))
+
+
 def has_log_density(fn: dist.Delta) -> bool:
     """Whether a point mass may have a log density; an array that is zero here need not stay so."""
     return not (isinstance(fn.log_density, (int, float)) and fn.log_density == 0)

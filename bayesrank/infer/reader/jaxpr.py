@@ -8,7 +8,7 @@ chosen with care.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -151,21 +151,21 @@ def evaluated(
     return [read(x) for x in outputs]
 
 
+def computed(
+    equations: Iterable[Equation], outputs: Sequence[int | Constant], known: Mapping[int, Any]
+) -> list[Any]:
+    """Evaluate variables by the equations that they need, once some are known."""
+    return evaluated(needed_equations(equations, outputs, known), outputs, dict(known))
+
+
 def concrete_value(trace: FlatTrace, number: int) -> np.ndarray:
     """Value of a variable that depends on constants only, else an `UnknownValueError`."""
-    constants = {k: v for k, v in trace.constants.items() if not isinstance(v, Tracer)}
+    known = {k: v for k, v in trace.constants.items() if not isinstance(v, Tracer)}
     with jax.ensure_compile_time_eval():
-        known = dict(constants)
-        for equation in needed_equations(trace.equations, [number], constants):
-            operands = [
-                x.value if isinstance(x, Constant) else known.get(x) for x in equation.inputs
-            ]
-            if any(x is None for x in operands):
-                raise UnknownValueError
-            known.update(zip(equation.outputs, bind(equation, operands), strict=True))
-        if number not in known:
-            raise UnknownValueError
-        return np.asarray(known[number])
+        try:
+            return np.asarray(computed(trace.equations, [number], known)[0])
+        except KeyError:
+            raise UnknownValueError from None
 
 
 def needed_equations(

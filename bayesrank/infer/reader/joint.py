@@ -16,6 +16,7 @@ from bayesrank.infer.reader.densities import (
     SiteDensity,
     elementwise,
     latent_density,
+    log_density_of,
     observed_density,
     validates,
     with_trailing_axes,
@@ -171,9 +172,7 @@ class _SitesAt(NamedTuple):
         """The summed, scaled log densities of named sites."""
         sites, total = self.at({**self.inventory.discrete, **latents}), jnp.zeros(())
         for name in names:
-            site = sites[name]
-            scale = 1.0 if site["scale"] is None else site["scale"]
-            total += jnp.sum(scale * site["fn"].log_prob(site["value"]))
+            total += log_density_of(sites[name])
         return total
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ def linked_prior(joint: Joint, core: Sequence[str]) -> Linked | None:
     shapes, starts, start = joint.inventory.latents, {}, 0
     for name, shape in shapes.items():
         starts[name] = start
-        start += int(np.prod(shape, dtype=int))
+        start += math.prod(shape)
     sites, found = joint.sites_at_zero(), []
     for name in core:
         if joint.inventory.families[name].startswith(("masked ", "scaled ")):
@@ -60,9 +61,7 @@ def linked_prior(joint: Joint, core: Sequence[str]) -> Linked | None:
     if not 0 < width <= _MOST_PARENTS:
         return None
     place = np.zeros(start, np.int32)
-    kept = np.concatenate(
-        [starts[name] + np.arange(int(np.prod(shapes[name], dtype=int))) for name in core]
-    )
+    kept = np.concatenate([starts[name] + np.arange(math.prod(shapes[name])) for name in core])
     place[kept] = np.arange(kept.size, dtype=np.int32)
     more = [((0, 0), (0, width - given.values.shape[1])) for given in found]
     pairs = list(zip(found, more, strict=True))
@@ -104,7 +103,7 @@ def _elementwise(form: GaussianForm) -> _Given | None:
 
 def _walk(scale: Any, shape: tuple[int, ...], start: int) -> _Given:
     spread = jnp.broadcast_to(jnp.asarray(scale, jnp.result_type(float))[..., None] ** 2, shape)
-    own = start + np.arange(int(np.prod(shape, dtype=int)), dtype=np.int32).reshape(shape)
+    own = start + np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     before = np.where(np.arange(shape[-1]) > 0, own - 1, own).reshape(-1, 1)
     step = np.broadcast_to(np.arange(shape[-1]) > 0, shape).reshape(-1, 1)
     values = jnp.asarray(step, spread.dtype)
@@ -114,7 +113,7 @@ def _walk(scale: Any, shape: tuple[int, ...], start: int) -> _Given:
 class Shared(NamedTuple):
     """The prior of latents and tables."""
 
-    names: tuple[str, ...]  # latent sites, then tables, in the order of their elements
+    tables: tuple[str, ...]  # their names; their elements stand behind those of the latents
     mean: Array  # prior means, shape (n,)
     prior: LowRankPrior  # the Gaussian about it
 
@@ -161,7 +160,7 @@ def shared_prior(
     mean, factor, diagonal = (jnp.concatenate(x) for x in zip(*parts, strict=True))
     if any(own.shape[1] for own in own_factors):
         factor = jnp.concatenate([factor, jax.scipy.linalg.block_diag(*own_factors)], axis=1)
-    return Shared((*names, *tables.seen), mean, LowRankPrior(LowRank(factor, diagonal)))
+    return Shared(tables.seen, mean, LowRankPrior(LowRank(factor, diagonal)))
 
 
 def _shared_sites(joint: Joint, tables: Tables, names: tuple[str, ...]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,13 +13,12 @@ from jax import Array
 
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.reader.affine import Affine, Degree, Value
+from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components, find_components
-from bayesrank.infer.reader.jaxpr import UnknownValueError, needed_equations
+from bayesrank.infer.reader.jaxpr import UnknownValueError, computed, needed_equations
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.predictors import (
     Predictors,
-    evaluate,
     gaussian_moments,
     moments_of_mixture,
     predictors_of,
@@ -123,7 +123,7 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
     fixed = jax.tree.unflatten(
         structure, [leaf.offset if isinstance(leaf, Affine) else leaf for leaf in leaves]
     )
-    size = int(np.prod(shape, dtype=int))
+    size = math.prod(shape)
     flat = predictor.broadcast(shape).reshape((size,))
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
@@ -229,14 +229,14 @@ def nonlinear_part(joint: Joint, name: str, output: int, parts: int | None = Non
         components = find_components(joint.trace, equations, shapes, output)
     except UnknownValueError as error:
         raise Refusal("traced_structure", name).error() from error
-    fixed: dict[int, Value] = {
+    fixed: dict[int, Any] = {
         k: v for k, v in joint.env.items() if not isinstance(v, (Affine, Degree))
     }
 
     def evaluated(number: int) -> Callable[[Sequence[Array]], Array]:
         def at(values: Sequence[Array]) -> Array:
-            given = dict(zip(arrays, values, strict=True))
-            return evaluate(equations, fixed, given, number)
+            known = fixed | dict(zip(arrays, values, strict=True))
+            return computed(equations, [number], known)[0]
 
         return at
 

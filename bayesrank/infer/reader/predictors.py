@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -15,9 +16,8 @@ from bayesrank.distributions import BradleyTerry, OrderedLogit, TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.missed import QuadratureMoments
 from bayesrank.infer.quadrature import tilted_moments
-from bayesrank.infer.reader.affine import Affine, Value
+from bayesrank.infer.reader.affine import Affine
 from bayesrank.infer.reader.components import Components
-from bayesrank.infer.reader.jaxpr import Constant, Equation, bind
 
 ElementwiseFunction = Callable[[Array], Array]
 
@@ -44,24 +44,13 @@ class Predictors(NamedTuple):
     collinear: Array  # whether a component's rows have one direction, (G,)
 
 
-def evaluate(
-    equations: Sequence[Equation], env: dict[int, Value], given: dict[int, Array], output: int
-) -> Array:
-    """Evaluate one output of a trace with some of its variables given."""
-    known = {**env, **given}
-    for equation in equations:
-        operands = [x.value if isinstance(x, Constant) else known[x] for x in equation.inputs]
-        known.update(zip(equation.outputs, bind(equation, operands), strict=True))
-    return known[output]
-
-
 def predictors_of(arrays: Sequence[Affine], components: Components, spread: Array) -> Predictors:
     """One predictor for each component, and the others by it; `spread` (n,) scales latents.
 
     Elements of a component see one direction: row ``a_j`` is ``c_j`` times the component's row.
     """
     shapes = [a.shape for a in arrays]
-    flat = [a.reshape((int(np.prod(a.shape, dtype=int)),)) for a in arrays]
+    flat = [a.reshape((math.prod(a.shape),)) for a in arrays]
     if len(flat) == 1 and components.elementwise:
         (only,) = flat
         rows = Rows(only.values, only.columns, only.size)
@@ -81,7 +70,7 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
     # Of a norm, this is the power 3/4 of rounding: 2e-12, or 6e-6 in single precision.
     straight = ~used | (residual <= jnp.finfo(values.dtype).eps ** 1.5 * squared)
     collinear = jnp.ones(components.size, bool).at[owner].min(straight)
-    cuts = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])[:-1]
+    cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
 
     def expand(eta: Array) -> list[Array]:
         moved = offsets + scale * (eta[owner] - offsets[of_component])

@@ -16,6 +16,7 @@ known, the effects beside it are seen alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -264,7 +265,7 @@ def _affine_inputs(
 
 
 def _parts(array: np.ndarray, shapes: dict[int, tuple[int, ...]]) -> list[np.ndarray]:
-    cuts = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes.values()])[:-1]
+    cuts = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
     return np.split(array, cuts)
 
 

@@ -24,8 +24,8 @@ from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
     FlatTrace,
-    bind,
     body_of,
+    computed,
     flat_trace,
     needed_equations,
     propagated,
@@ -230,14 +230,12 @@ class _Parts:
             known |= zip(carries, carry, strict=True)
             known |= x
             known |= self.body.constants
-            needed_outputs = [x for x in (*new, *wanted) if isinstance(x, int)]
-            known = _evaluated(self.body.equations, needed_outputs, known)
-            after = [x.value if isinstance(x, Constant) else known[x] for x in new]
+            found = computed(self.body.equations, [*new, *wanted], known)
             same = [
                 jnp.asarray(a, b.dtype) if _is_number(b) else a
-                for a, b in zip(after, carry, strict=True)
+                for a, b in zip(found, carry, strict=False)
             ]
-            return same, [known[x] for x in wanted]
+            return same, found[len(new) :]
 
         return lax.scan(step, list(init), used, self.params["length"], self.params["reverse"])
 
@@ -257,9 +255,7 @@ class _Parts:
 
         def all_steps(x: int | Constant, dtype: Any) -> Array:
             def step(_: Array, known: dict[int, Array]) -> Array:
-                if isinstance(x, Constant):
-                    return jnp.asarray(x.value, dtype)
-                return jnp.asarray(_evaluated(self.body.equations, [x], same | known)[x], dtype)
+                return jnp.asarray(computed(self.body.equations, [x], same | known)[0], dtype)
 
             read = {k: stacks[k] for k in self._read([x]) if k in stacks}
             return jax.vmap(step)(jnp.arange(self.params["length"]), read)
@@ -283,8 +279,7 @@ class _Parts:
 
         def step(borders: Sequence[Array]) -> list[Array]:
             known = dict(self.body.constants) | dict(zip(self.borders, borders, strict=True))
-            known = _evaluated(self.rough, names, known)
-            return [known[x] for x in names]
+            return computed(self.rough, names, known)
 
         mapped = jax.vmap(step)([traced[x] for x in self.borders])
         return dict(zip(names, mapped, strict=True))
@@ -292,12 +287,3 @@ class _Parts:
 
 def _is_number(x: Any) -> bool:
     return not jnp.issubdtype(x.dtype, jax.dtypes.extended)
-
-
-def _evaluated(
-    equations: Sequence[Equation], wanted: Sequence[int], known: dict[int, Any]
-) -> dict[int, Any]:
-    for equation in needed_equations(equations, wanted, known):
-        operands = [x.value if isinstance(x, Constant) else known[x] for x in equation.inputs]
-        known.update(zip(equation.outputs, bind(equation, operands), strict=True))
-    return known

@@ -36,6 +36,7 @@ from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
     FlatTrace,
+    computed,
     evaluated,
     flat,
     needed_equations,
@@ -212,8 +213,7 @@ class Traced:
         # A site of a scan may have a prior that depends on the site itself.
         known = {own.number: jnp.ones(own.shape, own.dtype), **known}
         number = self.initial[name]
-        equations = needed_equations(self.equations, [number], known)
-        return jnp.broadcast_to(evaluated(equations, [number], known)[0], own.shape)
+        return jnp.broadcast_to(computed(self.equations, [number], known)[0], own.shape)
 
     def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
         """Domains of parameters that no latent reaches, and whether they hold."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from numpyro import validation_enabled
 
 from bayesrank.infer.compiled import ONE_AT_A_TIME, jit
+from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
 from bayesrank.infer.reader.traced import readable_arguments, run_with
 from bayesrank.infer.white.importance import pareto_k
@@ -159,7 +161,7 @@ def importance_check_of_draws(
         def log_joint(values: dict[str, Array]) -> Array:
             sites = run_with(model, *called, {**fixed, **values})
             given = {**params, **values}
-            parts = [_log_density(s) for k, s in sites.items() if _counts(s, k in given)]
+            parts = [log_density_of(s) for k, s in sites.items() if _counts(s, k in given)]
             return jnp.sum(jnp.stack(parts))
 
         mapped = jit(lambda draws: lax.map(log_joint, draws, batch_size=_CHUNK))
@@ -177,11 +179,6 @@ def _counts(site: dict[str, Any], has_value: bool) -> bool:
     if site["type"] != "sample":
         return False
     return site["is_observed"] or has_value or isinstance(site["fn"], dist.Delta)
-
-
-def _log_density(site: dict[str, Any]) -> Array:
-    scale = 1.0 if site["scale"] is None else site["scale"]
-    return jnp.sum(scale * site["fn"].log_prob(site["value"]))
 
 
 def _draws(mean: Numbers, covariance: Numbers, rng_key: Array) -> tuple[Numbers, Numbers]:
@@ -224,7 +221,7 @@ def _judge(
     # The draws' own mean and spread are taken for EP's: what chance does to both cancels.
     shift = np.abs(weighted - plain) / stddev
     spread = np.abs(np.sqrt(weights @ (points - weighted) ** 2) / points.std(0) - 1.0)
-    names = [name for name, shape in shapes.items() for _ in range(int(np.prod(shape, dtype=int)))]
+    names = [name for name, shape in shapes.items() for _ in range(math.prod(shape))]
     return ImportanceCheck(
         pareto_k(logs),
         float(1.0 / np.sum(weights**2)),

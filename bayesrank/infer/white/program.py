@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -137,7 +138,7 @@ def white_program(
             traced = handlers.trace(chosen).get_trace(*args, **kwargs)
         return jnp.concatenate([traced[name]["value"].reshape(-1) for name in shapes])
 
-    zeros = jnp.zeros(sum(map(_size, white_shapes.values())))
+    zeros = jnp.zeros(sum(map(math.prod, white_shapes.values())))
     loc, root = jit(lambda z: (latents(z), jax.jacfwd(latents)(z)))(zeros)
     program = WhiteProgram(lambda z: z, np.asarray(loc), _diagonal_if_so(np.asarray(root)), shapes)
 
@@ -172,17 +173,13 @@ def _is_latent(site: dict[str, Any]) -> bool:
     return not isinstance(site["fn"], dist.Delta)
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=int))
-
-
 def split(vectors: Any, shapes: Shapes) -> dict[str, Any]:
     """Values of the sites from vectors (..., n) of all of them laid end to end."""
     start, values = 0, {}
     for name, shape in shapes.items():
-        part = vectors[..., start : start + _size(shape)]
+        part = vectors[..., start : start + math.prod(shape)]
         values[name] = part.reshape((*vectors.shape[:-1], *shape))
-        start += _size(shape)
+        start += math.prod(shape)
     return values
 
 

@@ -1,0 +1,192 @@
+"""The latents of a program in order, and their joint Gaussian as the program states it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from bayesrank.infer.gaussian.arrow import ArrowPrior
+from bayesrank.infer.reader.affine import Degree
+from bayesrank.infer.reader.conditionals import (
+    Grouped,
+    Local,
+    conditional,
+    gaussian_local,
+    grouped,
+    grouped_latents,
+    parents_of,
+    positions,
+)
+from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.many import linked_prior
+from bayesrank.infer.reader.observed import Factors
+from bayesrank.infer.reader.own_prior import own_prior
+from bayesrank.infer.reader.prior import Conditional, GaussianForm, joint_prior
+from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.structure import Wanted
+
+# Of more latents than this no joint covariance is made, where some of them are of groups.
+_MOST_TOGETHER = 4000
+
+SiteGroups = list[list[str]]
+
+
+class Latents(NamedTuple):
+    """The core, latents that the data touch, and its Gaussian; and the leaves.
+
+    Attributes
+    ----------
+    groups
+        Sites of the core, those that depend on one another together.
+    conditionals, leaves
+        The Gaussians that make the core's; and those of the leaves, given these.
+    leaf_names, dropped
+        Sites of the leaves; and those on which nothing depends and that are not Gaussian.
+    own
+        Factors that mend priors that are not Gaussian, by site.
+    behind
+        Latents of the core that can be eliminated group by group.
+    mean, prior
+        Of the core, laid end to end; of tables behind it, where there are some.
+    proper
+        For each site, whether its prior is.
+    tables
+        What follows from the core and stands behind it, see `bayesrank.infer.reader.tables`.
+    """
+
+    groups: SiteGroups
+    conditionals: list[Conditional]
+    leaves: tuple[Conditional, ...]
+    leaf_names: list[str]
+    dropped: tuple[str, ...]
+    own: dict[str, Factors]
+    behind: Grouped | None
+    mean: Array
+    prior: Any
+    proper: dict[str, Array]
+    tables: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Sites of the core in order."""
+        return _flat(self.groups)
+
+    @property
+    def columns(self) -> list[str]:
+        """Sites and tables whose elements the prior is of, in order."""
+        return [*self.names, *self.tables]
+
+    @property
+    def eliminated(self) -> tuple[str, ...]:
+        """Latents of groups that are too many for a joint covariance."""
+        many = self.behind is not None and self.mean.size > _MOST_TOGETHER and not self.leaves
+        return self.behind.names if many and self.behind else ()
+
+    def together(self) -> Latents:
+        """With one Gaussian of all, that knows all covariances."""
+        mean, prior = joint_prior(self.conditionals)
+        prior = prior.dense() if prior.on_host else prior
+        return self._replace(behind=None, mean=mean, prior=prior)
+
+    def spread(self, joint: Joint) -> Array:
+        """Prior standard deviations of all of a trace's latents; of those not in the core, one."""
+        count = sum(math.prod(shape) for shape in joint.inventory.latents.values())
+        variances, places = self.prior.variances, positions(joint, self.columns)
+        return jnp.ones(count, variances.dtype).at[places].set(jnp.sqrt(variances))
+
+
+def stated_latents(joint: Joint, wanted: Wanted) -> Latents:
+    """The latents, and what the program states of them; of many, with links to few others."""
+    groups, leaf_groups, dropped = _split_latents(joint)
+    core, leaves = _flat(groups), _flat(leaf_groups)
+    stated = {name: _local(joint, name, wanted.power) for name in core + leaves}
+    own = {name: factors for name, (_, factors) in stated.items() if factors is not None}
+    locals_ = {name: local for name, (local, _) in stated.items() if name not in own}
+    behind = grouped_latents(joint, core, locals_)
+    if behind is not None:
+        last = behind.names
+        groups.sort(key=lambda group: group[0] in last)
+    conditionals, order = [], []
+    for group in groups + leaf_groups:
+        conditionals.append(conditional(joint, group, order, [stated[k][0] for k in group]))
+        order += group
+    found = Latents(
+        groups,
+        conditionals[: len(groups)],
+        tuple(conditionals[len(groups) :]),
+        leaves,
+        dropped,
+        own,
+        behind,
+        *_gaussian(conditionals[: len(groups)], behind),
+        {name: local.proper for name, (local, _) in stated.items()},
+    )
+    linkable = wanted.takes("probes") and wanted.is_large(found.mean.size)
+    if not linkable or behind is not None or found.prior.serves or own:
+        return found
+    linked = linked_prior(joint, core + leaves)
+    if linked is None:
+        return found
+    # A leaf is one latent more; as the last slope of a trend.
+    all_groups = groups + leaf_groups
+    return found._replace(
+        groups=all_groups, conditionals=conditionals, leaves=(), leaf_names=[], **linked._asdict()
+    )
+
+
+def _flat(groups: SiteGroups) -> list[str]:
+    return [name for group in groups for name in group]
+
+
+def _gaussian(conditionals: list[Conditional], behind: Grouped | None) -> tuple[Array, Any]:
+    """Mean (n,) of the core latents, and the Gaussian about it."""
+    if behind is None:
+        return joint_prior(conditionals)
+    first = conditionals[: -len(behind.names)]
+    rest = conditionals[-len(behind.names) :]
+    mean, inner = joint_prior(first)
+    variances = jnp.concatenate([c.covariance for c in rest])
+    mean = jnp.concatenate([mean, *(c.loc for c in rest)])
+    return mean, ArrowPrior(inner.dense(), variances, behind.groups)
+
+
+def _split_latents(joint: Joint) -> tuple[SiteGroups, SiteGroups, tuple[str, ...]]:
+    """Core latents, Gaussian leaves, and unobserved sites that can be dropped."""
+    parents = {name: parents_of(joint, name) for name in joint.inventory.latents}
+    queue = [joint.reach(joint.observed_numbers[name].log_prob) for name in joint.observed]
+    needed: set[str] = set()
+    while queue:
+        new = queue.pop() - needed
+        needed |= new
+        queue += [parents[name] for name in new if name in parents]
+    for name in joint.inventory.discrete:
+        if name in needed:
+            raise Refusal("discrete", name).error()
+    groups = grouped(list(parents), parents.__getitem__)
+    core = [group for group in groups if needed.issuperset(group)]
+    known, leaves = {name for group in core for name in group}, []
+    dropped = [*joint.inventory.discrete, *joint.inventory.childless]
+    for group in groups:
+        if known.issuperset(group):
+            continue
+        gaussian = all(isinstance(joint.latent[name], GaussianForm) for name in group)
+        if gaussian and all(parents[name] <= known | set(group) for name in group):
+            leaves.append(group)
+            known |= set(group)
+        else:
+            dropped += group
+    # With no data on any latent, the posterior of all of them is their prior.
+    return (core, leaves, tuple(dropped)) if core else (leaves, [], tuple(dropped))
+
+
+def _local(joint: Joint, name: str, power: float) -> tuple[Local, Factors | None]:
+    """A latent site given all others, with the factors that mend a prior that is not Gaussian."""
+    for how in ("masked", "scaled"):
+        if joint.inventory.families[name].startswith(f"{how} "):
+            raise Refusal(f"{how}_latent", name).error()
+    if joint.latent[name] is Degree.NONLINEAR:
+        return own_prior(joint, name, power)
+    return gaussian_local(joint, name), None
