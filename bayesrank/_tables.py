@@ -94,7 +94,7 @@ def from_frame(frame: Any) -> tuple[Column, ...]:
     if isinstance(frame, dict):
         return tuple(Column.of(str(name), cells) for name, cells in frame.items())
     table = nw.from_native(frame, eager_only=True)
-    return tuple(Column.of(str(name), table[name].to_list()) for name in table.columns)
+    return tuple(Column.of(str(column.name), column.to_list()) for column in table.iter_columns())
 
 
 def _text(cell: Any) -> str:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -341,8 +342,40 @@ def test_a_frame_reads_as_its_file_does(tmp_path):
     assert in_battles(read_comparisons(frame.to_dict("list"))) == BATTLES
     with pytest.raises(DataError, match="the comparisons, row 3, column 'FTHG': the number is"):
         read_comparisons(frame.drop(columns="FTR").assign(FTHG=[1, 2, None, 0]))
+    with pytest.raises(DataError, match=r"by --winner.* \(options are arguments of ColumnNames: "):
+        read_comparisons(pd.DataFrame([["a", "b", 1]]))
     with pytest.raises(DataError, match="the comparisons: int is neither the path of a file nor"):
         read_comparisons(3)
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
+def test_frames_of_every_library_read_the_same(library):
+    module = pytest.importorskip(library, reason=f"frames of {library} are read where it is there")
+    make = module.table if library == "pyarrow" else module.DataFrame
+    log = make(
+        {
+            "model_a": ["Ada", "Cy", "Bob", "Bob"],
+            "model_b": ["Bob", "Ada", "Cy", "Ada"],
+            "winner": ["model_a", "model_b", "tie", "model_a"],
+            "day": [datetime(2024, 1, day, 10, 30) for day in (1, 2, 3, 4)],
+        }
+    )
+    data = read_comparisons(log.lazy() if library == "polars" else log, time="day")
+    assert in_battles(data) == BATTLES and data.times is not None
+    assert data.times[1] == np.datetime64("2024-01-02T10:30")
+    ranks = read_comparisons(make({"Tea": [1, 2], "Milk": [2, 3], "Water": [3, 1]}))
+    assert ranks.orders is not None and ranks.orders.groups[1] == ((2,), (0,), (1,))
+    lists = read_comparisons(make({"ranking": [["a", "b"], ["b", "a"]]}))
+    assert lists.orders is not None and lists.orders.groups == (((0,), (1,)), ((1,), (0,)))
+
+
+def test_a_square_frame_may_name_its_rows_by_the_index():
+    wins = pd.DataFrame([[0, 3], [1, 0]], index=["Ada", "Bob"], columns=["Ada", "Bob"])
+    with pytest.raises(DataError, match="the first line holds items"):
+        read_comparisons(wins.set_axis([0, 1], axis=0).set_axis([0, 1], axis=1))
+    data = read_comparisons(wins)
+    assert data.comparisons.tolist() == [[0, 1], [1, 0]] and data.weights is not None
+    assert data.weights.tolist() == [3, 1]
 
 
 BAD_FILES = {

@@ -17,7 +17,7 @@ TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes"), True),
 }
 LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
-_CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
+_CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 _YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)
 _PARTS = re.compile(r"(\d{1,2})([-./])(\d{1,2})\2(\d{4})" + _CLOCK, re.ASCII)
 _NAMED = re.compile(

@@ -168,7 +168,8 @@ def _found(table: Table, chosen: ColumnNames) -> Found:
         if not fitting(table, COMPARISONS, named):
             table = reshaped(table, BY_CELLS)
         if not fitting(table, COMPARISONS, named) and fitting(table, (RATINGS,), {}):
-            cure = f"rate it: bayesrank rate {table.path.name}"
+            file = table.path.name if table.path.suffix else "FILE"
+            cure = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
             raise table.error("this looks like ratings and not like comparisons", cure)
     return find(table, COMPARISONS, named)
 

@@ -474,8 +474,13 @@ def _loaded(path: Path, read: Callable[[Path], Any], kind: str, package: str) ->
 
 def _framed(path: Path, frame: Any) -> Table:
     """A data frame as a table; its rows are counted from 1."""
+    if type(frame).__name__ == "LazyFrame":
+        frame = frame.collect()
     names = column_names(frame) if not isinstance(frame, dict) else list(frame)
     _refuse_again(path, None, [str(name).strip() for name in names or ()])
+    # A square table may name its rows by the index; one without names counts both from 0.
+    if names and 0 not in names and {*getattr(frame, "index", ())} == {*names}:
+        frame = frame.reset_index(names="")
     try:
         columns = from_frame(frame)
     except TypeError:

@@ -113,8 +113,8 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     others = [term for term in TERMS if term.in_logs and term.argument not in given]
     unused = [term.column for term in others if getattr(data, term.column) is not None]
     if unused:
-        said = " and ".join(unused).replace("position", f"position ({data.position_label})")
-        sentences.append(f"Its {said} are not used here; ArenaRanker learns their effects.")
+        said = ", ".join(unused).replace("position", f"position ({data.position_label})")
+        sentences.append(f"Not used here: {said}; ArenaRanker learns their effects.")
         data = replace(data, **dict.fromkeys(unused))
     if data.ignored_columns:
         sentences.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
