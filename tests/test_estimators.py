@@ -14,7 +14,6 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
 
 import bayesrank
@@ -297,22 +296,6 @@ def test_data_frames_keep_their_names(data, fitted):
 
 
 # ---------------------------------------------------------------- refusals
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda e: e.predict(),
-        lambda e: e.predict([[1.0, 2.0]]),
-        lambda e: e.predict_proba([(0, 1)]),
-        lambda e: e.rank(),
-        lambda e: e.query(),
-        lambda e: e.result,
-    ],
-)
-def test_asked_before_fit(ask):
-    with pytest.raises(NotFittedError, match="PreferenceGP instance is not fitted yet"):
-        ask(PreferenceGP())
 
 
 BAD_QUESTIONS = {

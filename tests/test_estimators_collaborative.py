@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
@@ -259,10 +258,6 @@ def test_what_a_fit_does_not_know_is_refused(fitted):
     with pytest.raises(ValueError, match="likelihood is 'cauchit'"):
         wrong: Any = "cauchit"
         CollaborativeOrdinalGP(likelihood=wrong).fit(["a", "b"], ["x", "y"], [1, 2])
-    with pytest.raises(NotFittedError):
-        CollaborativeOrdinalGP().with_users(["a"], ["Dill"], [1])
-    with pytest.raises(NotFittedError):
-        CollaborativeOrdinalGP().predict(["a"], ["Dill"])
 
 
 @pytest.mark.parametrize("ask", ["recommend", "similar"])

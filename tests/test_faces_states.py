@@ -14,6 +14,7 @@ from bayesrank.estimators import (
     LinkLearn,
     OrderRanker,
     PairwiseRanker,
+    PreferenceGP,
     load_ranker,
 )
 
@@ -33,6 +34,13 @@ FRESH: dict[str, Any] = {
 }  # fmt: skip
 SHARED = ("paired", "featured", "moving", "ordered", "logged", "labelled")
 ALL = [*SHARED, *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged", *FRESH))]
+
+
+@pytest.fixture
+def unsaved():
+    X = pd.DataFrame(np.eye(3), index=list("abc"))
+    pairs: Any = [("a", "b"), ("b", "c")]
+    return PreferenceGP(hyperparameters="prior").fit(X, pairs)
 
 
 @pytest.fixture
@@ -81,6 +89,19 @@ def test_a_ranker_answers_from_a_file_as_before(fitted, tmp_path):
             _ = again.result
 
 
+SLOW = ("featured", "moving", "ordered", "logged", "labelled", "unsaved")
+
+
+@pytest.mark.parametrize(
+    "fitted", ["paired", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)], indirect=True
+)
+def test_draws_for_arviz_have_the_names_of_what_is_ranked(fitted):
+    posterior = fitted.to_arviz()["posterior"]
+    labels = isinstance(fitted, LabelRanker)
+    axes = [posterior[axis].values.tolist() for axis in posterior.coords]
+    assert list(map(str, fitted.labels_ if labels else fitted.names_)) in axes
+
+
 @pytest.mark.parametrize("fitted", ["featured", "logged", "labelled"], indirect=True)
 def test_a_ranker_answers_from_a_pickle_as_before(fitted):
     assert answers(pickle.loads(pickle.dumps(fitted))) == answers(fitted)
@@ -106,8 +127,9 @@ def test_a_seed_is_kept_and_a_generator_is_not(fitted, seed, kept, tmp_path):
 
 def test_links_keep_their_seed(tmp_path):
     counts = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1], [0, 1, 1, 1]])
+    links = np.array([(0, 1), (2, 3)])
     engine = LinkLearn(query_side="document", num_unlinked=2, num_epochs=1, random_state=5)
-    engine.fit(counts, [(0, 1), (2, 3)]).save(tmp_path / "links.npz")
+    engine.fit(counts, links).save(tmp_path / "links.npz")
     again = LinkLearn.load(tmp_path / "links.npz")
     assert again.get_params() == engine.get_params()
     assert str(again.search(counts[:2], k=2)) == str(engine.search(counts[:2], k=2))

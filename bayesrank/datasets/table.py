@@ -476,11 +476,12 @@ def _framed(path: Path, frame: Any) -> Table:
     """A data frame as a table; its rows are counted from 1."""
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
-    names = column_names(frame) if not isinstance(frame, dict) else list(frame)
+    names = list(frame) if isinstance(frame, dict) else column_names(frame)
     _refuse_again(path, None, [str(name).strip() for name in names or ()])
     # A square table may name its rows by the index; one without names counts both from 0.
-    if names and 0 not in names and {*getattr(frame, "index", ())} == {*names}:
-        frame = frame.reset_index(names="")
+    square = getattr(frame, "reset_index", None)
+    if square is not None and names and 0 not in names and {*frame.index} == {*names}:
+        frame = square(names="")
     try:
         columns = from_frame(frame)
     except TypeError:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesrank._process import enter_jax
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.spi import inventory_of
+from bayesrank.inferencedata import to_arviz
 from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
@@ -21,6 +22,7 @@ from bayesrank.solvers.label_ranking import LabelRankingEP
 __all__ = ["EPEstimator", "ScaleChoice", "engine_of", "integrator_of", "prior_medians"]
 
 ScaleChoice = Literal["integrate", "map", "prior"] | Mapping[str, Any]
+_MOST_NUMBERS = 10_000_000  # of the log likelihood of each comparison
 _ENGINES = {dynamic_thurstone: DynamicEP, calibrated_label_ranking: LabelRankingEP}
 
 
@@ -62,6 +64,29 @@ class EPEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         return self.result_
+
+    def to_arviz(self) -> Any:
+        """Draws of the posterior as ArviZ's object, with the names of items, labels and features.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            ``InferenceData`` before ArviZ 1.0, else ``DataTree``. The log likelihood of each
+            comparison is left out where it would take more than 80 MB.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        result: Any = self.result
+        coords, dims = self._axes()
+        small = result.num_samples * len(result.model_args[1]) <= _MOST_NUMBERS
+        return to_arviz(result, coords=coords, dims=dims, num_predictive=0, log_likelihood=small)
+
+    def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Names along the axes of sites, and what these axes are called."""
+        return {}, {}
 
     def _check_features(self, X: Any, **options: Any) -> NDArray[np.float64]:
         enter_jax()

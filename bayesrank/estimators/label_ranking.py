@@ -260,6 +260,11 @@ class LabelRanker(Saved, EPEstimator):
             raise ValueError("files do not keep the result of a fit; use posterior_, or fit again")
         return self.result_
 
+    def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """The labels' names."""
+        dims = {"bias": ["label"], "w": ["label", "basis"]}
+        return {"label": list(map(str, self.labels_))}, dims
+
     def decision_function(self, X: ArrayLike) -> Array:
         """Posterior mean of the utility of each label; the zero's is zero.
 

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
+from bayesrank._tables import column_names
 from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import EPEstimator
@@ -25,7 +26,6 @@ from bayesrank.estimators.columns import numbers_of, read_columns
 from bayesrank.estimators.saved import Saved
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
-from bayesrank.inferencedata import to_arviz
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
@@ -40,7 +40,6 @@ __all__ = ["NamedRanker", "Outcome", "SkillRanker", "by_gap", "refuse_one"]
 
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
-_MOST_NUMBERS = 10_000_000  # of the log likelihood of each comparison
 Callback = Callable[[int, float], None] | None
 
 
@@ -155,6 +154,18 @@ class SkillRanker(EPEstimator):
         """Names of the items of `fit`, if they have any."""
         return None
 
+    def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Names of items and features, and the sites that have them."""
+        features = self.feature_mean_ is not None
+        item, names = "item" if features else "items", self._names()  # without, a plate's name
+        coords = {} if names is None else {item: list(map(str, names))}
+        dims = {"f": ["item"]} if features else {}
+        if features and np.ndim(self.params_["lengthscale"]):
+            dims["lengthscale"] = ["feature"]
+            named = getattr(self, "feature_names_in_", None)
+            coords |= {} if named is None else {"feature": list(named)}
+        return coords, dims
+
     def _settings(self) -> FitSettings:
         enter_jax()
         seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -237,32 +248,6 @@ class NamedRanker(Saved, SkillRanker):
     names_: list[Hashable]
     feature_names_in_: NDArray[Any] | None = None
 
-    def to_arviz(self) -> Any:
-        """Skills and hyperparameters as ArviZ's object, with the names of items and features.
-
-        Returns
-        -------
-        InferenceData or DataTree
-            What the installed ArviZ works with. The log likelihood of each comparison is left out
-            where it would take more than 80 MB.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
-        check_is_fitted(self)
-        result: Any = self.result
-        features = self.feature_mean_ is not None
-        coords: dict[str, Any] = {"item" if features else "items": list(map(str, self.names_))}
-        dims = {"f": ["item"]} if features else {}
-        if features and np.ndim(self.params_["lengthscale"]):
-            dims["lengthscale"] = ["feature"]
-            if self.feature_names_in_ is not None:
-                coords["feature"] = list(self.feature_names_in_)
-        small = self.num_samples * len(result.model_args[1]) <= _MOST_NUMBERS
-        return to_arviz(result, coords=coords, dims=dims, num_predictive=0, log_likelihood=small)
-
     def _state(self) -> dict[str, Any]:
         return ranker_state(self)
 
@@ -277,7 +262,8 @@ class NamedRanker(Saved, SkillRanker):
         """Numbers of named items, or of all."""
         if items is None:
             return np.arange(len(self.names_))
-        if any(_is_pair(item) and item not in self.names_ for item in items):
+        table = getattr(items, "ndim", 1) > 1 or column_names(items) is not None
+        if table or any(_is_pair(item) and item not in self.names_ for item in items):
             raise ValueError("items has pairs; predict_proba gives the chances of pairs")
         return numbers_of([id_list(items, "items")], self.names_, cure)[:, 0]
 

@@ -1,0 +1,48 @@
+"""Every public estimator and learner says that it was not fitted, whatever it is asked."""
+
+import inspect
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import bayesrank
+from bayesrank import online
+
+NEEDED = {"num_levels": 3, "num_labels": 3, "users": [0], "items": [0], "levels": [1]}
+LEARNS = ("fit", "partial_fit", "prequential", "prequential_proba")
+PLAIN = ("get_params", "set_params", "get_metadata_routing", "load")
+PUBLIC = [getattr(room, name) for room in (bayesrank, online) for name in room.__all__]
+KINDS = [kind for kind in PUBLIC if hasattr(kind, "get_params")]
+
+
+def required(call):
+    """Values of the arguments that a call cannot do without."""
+    found = [p for p in inspect.signature(call).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = [p.name for p in found if p.default is p.empty or p.name in NEEDED]
+    return {name: NEEDED.get(name, np.ones((2, 2))) for name in names}
+
+
+def questions(kind):
+    """Names of what is asked of it: methods, and what fit leaves, if it is a property."""
+    public = [name for name in dir(kind) if not name.startswith(("_", "set_"))]
+    return [name for name in public if name not in (*LEARNS, *PLAIN)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_nothing_is_answered_before_fit(kind, tmp_path):
+    learner = kind(**required(kind))
+    asked = 0
+    for name in questions(kind):
+        if (kind, name) == (online.WidrowHoff, "thresholds_"):  # midpoints, whatever it learned
+            continue
+        if isinstance(inspect.getattr_static(kind, name), property):
+            with pytest.raises(NotFittedError):
+                getattr(learner, name)
+        elif inspect.isfunction(inspect.getattr_static(kind, name)):
+            call = getattr(learner, name)
+            given = {"path": tmp_path / "r.npz"} if name == "save" else required(call)
+            with pytest.raises(NotFittedError):
+                call(**given)
+        asked += 1
+    assert asked >= 2
