@@ -479,9 +479,9 @@ def _framed(path: Path, frame: Any) -> Table:
     names = list(frame) if isinstance(frame, dict) else column_names(frame)
     _refuse_again(path, None, [str(name).strip() for name in names or ()])
     # A square table may name its rows by the index; one without names counts both from 0.
-    square = getattr(frame, "reset_index", None)
-    if square is not None and names and 0 not in names and {*frame.index} == {*names}:
-        frame = square(names="")
+    index = getattr(frame, "index", ())
+    if names and 0 not in names and not callable(index) and {*index} == {*names}:
+        frame = frame.reset_index(names="")  # pyright: ignore[reportAttributeAccessIssue]
     try:
         columns = from_frame(frame)
     except TypeError:
