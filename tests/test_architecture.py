@@ -145,3 +145,25 @@ def test_one_name_is_one_class():
     for name, meaning in names_of_types():
         meanings.setdefault(name.strip("_"), set()).add(meaning)
     assert {name: where for name, where in meanings.items() if len(where) > 1} == {}
+
+
+def longest_bodies(path):
+    """Functions of a file, and how many lines of code their bodies have, docstrings left out."""
+    source = path.read_text().splitlines()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = set(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant):
+                    lines -= set(range(inner.lineno, (inner.end_lineno or 0) + 1))
+            code = [text for line in lines if (text := source[line - 1].strip())]
+            yield node.name, sum(not text.startswith("#") for text in code)
+
+
+def test_no_function_needs_a_second_screen():
+    bodies = (
+        (f"{path.relative_to(ROOT)}: {name}", length)
+        for path in sorted(HOUSE.rglob("*.py"))
+        for name, length in longest_bodies(path)
+    )
+    assert [each for each in bodies if each[1] > 40] == []

@@ -14,9 +14,9 @@ from scipy.special import logsumexp
 
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
+from bayesrank.diagnostics.full_program import full_program
 from bayesrank.infer import IntegratedEP, IntegratedEPResult
 from bayesrank.infer.spi import DensePosterior
-from bayesrank.infer.white.full import full_program
 from bayesrank.plots import plot_crosscheck
 
 Y = np.array([-2.1, -0.4, 0.3, 1.7, 2.6, 0.9, -1.2, 0.1])

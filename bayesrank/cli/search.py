@@ -58,12 +58,7 @@ def search(
     from bayesrank.datasets import DataError, read_links, read_texts
     from bayesrank.retrieval import links_of
 
-    if method == "link-learn" and links is None:
-        raise click.UsageError("--method link-learn needs --links, a file of linked documents.")
-    if link_weight is not None and links is None:
-        raise click.UsageError("--link-weight needs --links, a file of linked documents.")
-    if judged is not None and (links is None or link_weight is not None):
-        raise click.UsageError("--judged needs --links, and takes the place of --link-weight.")
+    _check_links(method, links, link_weight, judged)
     refuse_to_replace({"--out": out}, (documents, queries, links, judged))
     data, asked = read_texts(documents), read_texts(queries)
     pairs = None
@@ -92,6 +87,18 @@ def search(
     if relevant is not None:
         message += f" Links count {weight:g}, as the judged queries have it."
     click.echo(shown(message), err=str(out) == "-")
+
+
+def _check_links(
+    method: str, links: Path | None, link_weight: float | None, judged: Path | None
+) -> None:
+    """Refuse options that need a file of links."""
+    if method == "link-learn" and links is None:
+        raise click.UsageError("--method link-learn needs --links, a file of linked documents.")
+    if link_weight is not None and links is None:
+        raise click.UsageError("--link-weight needs --links, a file of linked documents.")
+    if judged is not None and (links is None or link_weight is not None):
+        raise click.UsageError("--judged needs --links, and takes the place of --link-weight.")
 
 
 def _counter(language: str) -> Any:

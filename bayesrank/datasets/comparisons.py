@@ -288,25 +288,31 @@ def _told(
     if isinstance(by_number, list):
         return outcome, _rule(column, first, second, chosen)
     outcome = np.where(outcome >= 0, outcome, named)
-    unclear = outcome < 0
-    if unclear.any():
-        cell = column.values[column.codes[int(np.argmax(unclear))]]
-        problem = f"{cell!r} is no outcome" if cell else "the outcome is missing"
-        if by_number is not None:
-            problem = f"it {by_number}, which may mean several things"
-        cure = (
-            f"write {sides}, the name of the winner, 'A is better', or numbers from -2 to 2; or "
-            "say what cells mean: --outcome-codes FIRST,SECOND,TIE"
-        )
-        if by_number is not None:
-            cure = f"say which are for {first.name}, {second.name} and ties: --outcome-codes 1,2,0"
-        raise found.table.error(problem, cure, column, unclear)
+    _refuse_unclear(found, column, outcome < 0, by_number)
     if np.array_equal(outcome, named):
         return outcome, ()
     strong = any(map(tells_how_much, column.values))
     coded = f"In {column.name!r}, 1 is for {first.name} and 2 for {second.name}."
     notes = (f"How much better one side is in {column.name!r} is not used.",) * strong
     return outcome, (*notes, *(coded,) * bool({"1", "2"} & set(column.values)))
+
+
+def _refuse_unclear(found: Found, column: Column, unclear: Any, by_number: str | None) -> None:
+    """Refuse cells that mean no outcome, or numbers that may mean several things."""
+    if not unclear.any():
+        return
+    first, second = found.columns["first"].name, found.columns["second"].name
+    cell = column.values[column.codes[int(np.argmax(unclear))]]
+    if by_number is not None:
+        problem = f"it {by_number}, which may mean several things"
+        cure = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
+    else:
+        problem = f"{cell!r} is no outcome" if cell else "the outcome is missing"
+        cure = (
+            f"write {first}, {second} or tie, the name of the winner, 'A is better', or numbers "
+            "from -2 to 2; or say what cells mean: --outcome-codes FIRST,SECOND,TIE"
+        )
+    raise found.table.error(problem, cure, column, unclear)
 
 
 def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> None:

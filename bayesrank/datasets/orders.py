@@ -82,20 +82,7 @@ def implied(
     path: Path, names: Sequence[str], orders: list[Order], known: Items | None, fold: bool = False
 ) -> ComparisonData:
     """Comparisons that orders imply; with `fold`, names that are alike are the first of them."""
-    names = names if known is None else known.names
-    said = [(order.row, [n for group in order.groups for n in group]) for order in orders]
-    spelled = {name: name for name in (*names, *(n for _, own in said for n in own))}
-    spelled = first_spellings(spelled) if fold else spelled
-    index = {name: i for i, name in enumerate(dict.fromkeys(spelled[name] for name in names))}
-    for row, own in said:
-        one = [spelled[name] for name in own]
-        twice = next((name for name in one if one.count(name) > 1), None)
-        if twice is not None:
-            problem = f"item {twice!r} is in the order twice"
-            raise DataError(path, problem, "correct the order", row=row)
-        unknown = next((name for name in one if name not in index), None)
-        if unknown is not None and known is not None:
-            raise known.unknown(unknown, path, row)
+    spelled, index = _places(path, names if known is None else known.names, orders, known, fold)
     count = sum(order.voters * _num_pairs(order.groups) for order in orders)
     check_memory(  # two copies are made of them
         32 * count,
@@ -127,6 +114,26 @@ def implied(
         () if known is None else known.feature_names,
         orders=OrderEvents(groups, np.array(voters, np.int64)),
     )
+
+
+def _places(
+    path: Path, names: Sequence[str], orders: list[Order], known: Items | None, fold: bool
+) -> tuple[Any, dict[str, int]]:
+    """How each name is spelled, and the numbers of the items, each once in an order."""
+    said = [(order.row, [n for group in order.groups for n in group]) for order in orders]
+    spelled = {name: name for name in (*names, *(n for _, own in said for n in own))}
+    spelled = first_spellings(spelled) if fold else spelled
+    index = {name: i for i, name in enumerate(dict.fromkeys(spelled[name] for name in names))}
+    for row, own in said:
+        one = [spelled[name] for name in own]
+        twice = next((name for name in one if one.count(name) > 1), None)
+        if twice is not None:
+            problem = f"item {twice!r} is in the order twice"
+            raise DataError(path, problem, "correct the order", row=row)
+        unknown = next((name for name in one if name not in index), None)
+        if unknown is not None and known is not None:
+            raise known.unknown(unknown, path, row)
+    return spelled, index
 
 
 def _num_pairs(order: NamedOrder) -> int:

@@ -24,6 +24,7 @@ from bayesrank._memory import TooLargeError
 from bayesrank.diagnostics.comparison import Comparison, compared, references_of
 from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
+from bayesrank.diagnostics.svi import run_svi
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
 from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import (
@@ -32,7 +33,6 @@ from bayesrank.infer.spi import (
     WhiteProgram,
     importance_sampler,
     run_nuts,
-    run_svi,
     split,
     white_posterior,
     without_stale_traces,

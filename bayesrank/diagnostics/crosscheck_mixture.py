@@ -18,11 +18,10 @@ from bayesrank.diagnostics.comparison import (
     references_of,
 )
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
+from bayesrank.diagnostics.full_program import FullProgram, full_program
 from bayesrank.diagnostics.verdict import Sizes, judge
 from bayesrank.infer.spi import (
-    FullProgram,
     MixtureResult,
-    full_program,
     run_nuts,
     split,
     without_stale_traces,

@@ -11,6 +11,7 @@ from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
 from bayesrank.infer.posterior import DensePosterior as DensePosterior
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
+from bayesrank.infer.reader.precision import as_working_dtype as as_working_dtype
 from bayesrank.infer.reader.precision import without_stale_traces as without_stale_traces
 from bayesrank.infer.reader.program import Program as Program
 from bayesrank.infer.reader.program import ProgramLayout as ProgramLayout
@@ -19,6 +20,7 @@ from bayesrank.infer.reader.structure import MOST_DENSE as MOST_DENSE
 from bayesrank.infer.reader.traced import Called as Called
 from bayesrank.infer.reader.traced import ProgramSource as ProgramSource
 from bayesrank.infer.reader.traced import readable_arguments as readable_arguments
+from bayesrank.infer.reader.traced import run_with as run_with
 from bayesrank.infer.sites import Block as Block
 from bayesrank.infer.sites import Problem as Problem
 from bayesrank.infer.sites import cavity as cavity
@@ -30,12 +32,9 @@ from bayesrank.infer.sites import propose as propose
 from bayesrank.infer.state import posterior_from as posterior_from
 from bayesrank.infer.state import posterior_state as posterior_state
 from bayesrank.infer.white.accuracy import ImportanceCheck as ImportanceCheck
-from bayesrank.infer.white.engines import run_nuts as run_nuts
-from bayesrank.infer.white.engines import run_svi as run_svi
-from bayesrank.infer.white.full import FullProgram as FullProgram
-from bayesrank.infer.white.full import full_program as full_program
 from bayesrank.infer.white.importance import Importance as Importance
 from bayesrank.infer.white.importance import importance_sampler as importance_sampler
+from bayesrank.infer.white.nuts import run_nuts as run_nuts
 from bayesrank.infer.white.program import WhiteProgram as WhiteProgram
 from bayesrank.infer.white.program import split as split
 from bayesrank.infer.white.program import white_posterior as white_posterior

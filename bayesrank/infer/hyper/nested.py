@@ -42,10 +42,10 @@ from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments
-from bayesrank.infer.running import ConvergenceWarning
+from bayesrank.infer.running import ConvergenceWarning, check_run
 from bayesrank.infer.sites import Sites
-from bayesrank.infer.white.engines import run_nuts
 from bayesrank.infer.white.importance import importance_sampler
+from bayesrank.infer.white.nuts import run_nuts
 
 LARGEST_R_HAT = 1.05
 # The search and NUTS need no more of the sites than this. The evidence is stationary in them: with
@@ -130,6 +130,8 @@ class NestedEP:
             If the program is not one that EP can take, or has no hyperparameter to integrate over,
             or a number of draws or chains is not positive, or `target_accept_prob` is not between
             0 and 1.
+        TypeError
+            If `rng_key` is not a random key, or an argument is being traced.
 
         Warns
         -----
@@ -138,6 +140,7 @@ class NestedEP:
             disagree.
         """
         _check_walk(num_warmup, num_samples, num_chains, target_accept_prob)
+        check_run(rng_key, num_samples, (params, args, kwargs))
         advance = callback or (lambda share: None)
         walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
         # Factorisations are small and many: threads inside one of them only get in the way.

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from numpyro.infer.util import initialize_model, unconstrain_fn
 
-from bayesrank.infer.compiled import jit
-from bayesrank.infer.reader.precision import as_working_dtype
-from bayesrank.infer.reader.traced import readable_arguments, run_with
-from bayesrank.infer.white.reparam import whiten
+from bayesrank.infer import whiten
+from bayesrank.infer.spi import as_working_dtype, jit, readable_arguments, run_with
 
 Draws = Mapping[str, NDArray[np.float64]]
 
