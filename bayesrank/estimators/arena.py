@@ -131,15 +131,13 @@ class ArenaRanker(NamedRanker):
             ``category``; or names of winner and loser.
         y : None
             Not used; scikit-learn passes it.
-        ties : array-like of shape (K,), optional
-            True where the two were judged equal. If any is, a tie is a third outcome.
+        ties, sample_weight : array-like of shape (K,), optional
+            As for `bayesrank.PairwiseRanker.fit`.
         position : array-like of shape (K,), optional
             1 where the winner (of a tie, the item named first) was shown first or at home, -1 where
             the loser was, 0 where neither.
         judge, category : array-like of shape (K,), optional
             Names of judge and category.
-        sample_weight : array-like of shape (K,), optional
-            How often each comparison counts, from zero on.
         callback : callable, optional
             Called as the fit goes on: where scales are averaged over, with the number of values
             that were tried and the best objective; else after each round, with its number and its
@@ -186,8 +184,7 @@ class ArenaRanker(NamedRanker):
         Returns
         -------
         ndarray of shape (num_samples, n)
-            Their averages are the posterior means: what chance put between the two is taken off,
-            so that items of the same evidence come out alike.
+            Their averages are the posterior means.
         """
         self._posterior()
         return self._draws(self._category(category))
@@ -200,18 +197,14 @@ class ArenaRanker(NamedRanker):
         level: float = 0.9,
         k: int | None = None,
     ) -> RankSummary:
-        """Rank the items, with uncertainty; arguments as for `bayesrank.PairwiseRanker.rank`.
+        """Rank the items, with uncertainty.
 
         Parameters
         ----------
-        names : sequence, optional
-            One name for each item, in place of those of `fit`.
+        names, level, k
+            As for `bayesrank.PairwiseRanker.rank`.
         category : hashable, optional
             A category, to rank by the skills in it.
-        level : float, default 0.9
-            Probability of the intervals of skills and ranks.
-        k : int, optional
-            Report the probability of being among the best `k`.
         """
         records = self.records_ if category is None else None
         return self._ranked(self.samples(category), records, names, level, k)
@@ -230,10 +223,8 @@ class ArenaRanker(NamedRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an item or a category is not known.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an item or a category is not known.
         """
         mean, sd = self._posterior().skills(self._category(category))
         at = self._numbers(items, "it was not in fit")
@@ -298,26 +289,16 @@ class ArenaRanker(NamedRanker):
         For the position it is how often the item shown first wins, in 100 comparisons of equal
         items that one of them wins; for the tie width, how often equal items tie.
 
-        Parameters
-        ----------
-        level : float, default 0.9
-            Probability of the intervals.
+        `level` is the probability of the intervals.
         """
         return effects_of(self._posterior(), self.position_label_, level)
 
     def judges(self, level: float = 0.9) -> pd.DataFrame:
         """Reliability and order bias of each judge, with intervals.
 
-        Parameters
-        ----------
-        level : float, default 0.9
-            Probability of the intervals.
-
-        Returns
-        -------
-        DataFrame
-            A row for each judge, the least reliable first. Reliability 1 is the typical judge's, 0
-            that of one who answers without regard to the items; biases are on the scale of skill.
+        The least reliable stands first. Reliability 1 is the typical judge's, 0 that of one who
+        answers without regard to the items; biases are on the scale of skill. `level` is the
+        probability of the intervals.
         """
         return judges_of(self._posterior(), self.judge_names_, self.num_judged_, level)
 

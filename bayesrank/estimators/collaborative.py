@@ -142,10 +142,6 @@ class CollaborativeOrdinalGP(Collaborative):
         callback : callable, optional
             Called after each iteration with its number and the objective per rating.
 
-        Returns
-        -------
-        Same class
-
         Raises
         ------
         ValueError
@@ -239,13 +235,10 @@ class CollaborativeOrdinalGP(Collaborative):
 
         Parameters
         ----------
-        users, items : array-like of shape (K,)
-            Ids, a pair a row.
+        users, items, unknown
+            As for `predict_proba`.
         kind : {"median", "mode"}, default "median"
             The median makes the mean absolute error smallest, the mode the zero-one error.
-        unknown : {"error", "population"}, default "error"
-            What users and items are that were not in `fit`: refused, or as the population is. Where
-            there are features of items, further items are added by `with_items`.
 
         Returns
         -------
@@ -347,10 +340,6 @@ class CollaborativeGP(Collaborative):
         levels : array-like of shape (K,)
             Ratings, finite numbers, higher is better.
 
-        Returns
-        -------
-        Same class
-
         Raises
         ------
         ValueError
@@ -391,11 +380,8 @@ class CollaborativeGP(Collaborative):
 
         Parameters
         ----------
-        users, items : array-like of shape (K,)
-            Ids, a pair a row.
-        unknown : {"error", "population"}, default "error"
-            What users and items are that were not in `fit`: refused, or as the population is. Where
-            there are features of items, further items are added by `with_items`.
+        users, items, unknown
+            As for `CollaborativeOrdinalGP.predict_proba`.
 
         Returns
         -------

@@ -239,10 +239,6 @@ class Collaborative(BaseEstimator):
         item_features : DataFrame, mapping, or array-like of shape (k, d)
             Their features: by id as in `fit`, or an array with a row for each of `items`.
 
-        Returns
-        -------
-        Same class
-
         Raises
         ------
         ValueError
@@ -269,18 +265,13 @@ class Collaborative(BaseEstimator):
     ) -> Self:
         """Return an estimator of new users, from what they say and the shared prior as it is.
 
-        Like the users of `fit` they have their own thresholds, or scale and noise, near the shared
-        ones where they say little.
+        It knows these users only. Like those of `fit` they have their own thresholds, or scale and
+        noise, near the shared ones where they say little.
 
         Parameters
         ----------
         users, items, levels : array-like of shape (K,)
             As in `fit`, also in one table; the items must be known.
-
-        Returns
-        -------
-        Same class
-            Knows these users only.
 
         Raises
         ------

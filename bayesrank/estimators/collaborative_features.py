@@ -132,15 +132,10 @@ def _no_number(value: Any) -> bool:
 
 
 class BaseKernels:
-    """Base kernels of items with features: a constant, one of these, and one of each item alone.
+    """Base kernels by features (m, d): a constant, one of these, and one of each item alone.
 
-    The kernel of the features is squared exponential, with a lengthscale at which items at the
-    root mean square distance are correlated by ``exp(-1/2)``.
-
-    Parameters
-    ----------
-    features
-        Of the items that are known, shape (m, d).
+    The second is squared exponential, and correlates items at the root mean square distance by
+    ``exp(-1/2)``.
     """
 
     def __init__(self, features: Array) -> None:

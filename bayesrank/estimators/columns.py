@@ -39,25 +39,10 @@ def read_columns(
     given: Mapping[str, Any],
     cure: str | None = None,
 ) -> ComparisonData:
-    """Read comparisons; those that count zero times are left out.
+    """Read comparisons of `items` (names, how many, or None), each counted once or more.
 
-    Parameters
-    ----------
-    comparisons
-        `ComparisonData`; or a table with the columns ``winner`` and ``loser``, and perhaps others;
-        or K pairs (winner, loser).
-    items
-        How many items there are, which go by their numbers then; or their names; or None, and they
-        are those in the data.
-    given
-        Arguments by name, of those in the values of ``_ARGUMENTS``; a table may have these columns.
-    cure
-        What to do about a name that is none of `items`; if None, such names are numbered on.
-
-    Raises
-    ------
-    ValueError
-        If these are no comparisons of two different items, or a column has no meaning.
+    A table may have the columns that `given` names by the arguments of `fit`; names that are none
+    of `items` are refused with the `cure`, or numbered on if that is None.
     """
     if isinstance(comparisons, ComparisonData):
         if any(value is not None for value in given.values()):
@@ -96,10 +81,7 @@ def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
 
 
 def recognised(table: Any, given: Collection[str]) -> ComparisonData:
-    """Comparisons of a table in any layout that files may have, and one line on what it is.
-
-    Columns that are no argument of `given` are left out, and named.
-    """
+    """Comparisons of a table in any layout of a file, and a line that says how it is read."""
     data = read_comparisons(table)
     whole = {str(number): number for number in _whole_numbers(table)}
     if whole.keys() >= set(data.names):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -125,29 +125,7 @@ class ConeRank(ListEstimator):
         self.sums = sums
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
-        """Learn the cone, and choose the ridge.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-            Features of the items.
-        y : array-like of shape (m,)
-            Grades, any finite numbers; they compare within a query only.
-        query : array-like of shape (m,), optional
-            Names of the items' queries, in any order; without it all items are one list.
-
-        Returns
-        -------
-        ConeRank
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If an argument or an option cannot be used; the message names it.
-        """
-        rows, grades, lists = self._check_lists(X, y, query)
+    def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
         self._check_options()
         scale = _scales(rows) if self.standardize else np.ones(rows.shape[1])
         rows = _scaled(rows, scale)
@@ -155,9 +133,10 @@ class ConeRank(ListEstimator):
         pairs = ordered_pairs(rows, grades, lists, float(rho), float(self.alpha))
         self.feature_scale_ = scale
         if not pairs.z.any():
-            return self._without_differences(rows.shape[1])
+            self._learn_nothing(rows.shape[1])
+            return
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        cone = self._learn(pairs, rho, seed)
+        cone = self._cone(pairs, rho, seed)
         if isinstance(self.ridge, str):
             share = self._held_out_share(rows, grades, lists, pairs, rho, seed)
             self.ridge_ = float(share * _mean_eigenvalue(cone.atoms))
@@ -165,21 +144,9 @@ class ConeRank(ListEstimator):
             self.ridge_ = float(self.ridge)
         self.atoms_, self.objective_ = cone.atoms, cone.objective
         self.coef_ = direction(cone.atoms, self.ridge_) / scale
-        return self
 
     def predict(self, X: Any) -> Array:
-        """Scores of items, ``coef_ . x``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Features of the items.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Scores, higher is better; in no unit.
-        """
+        """Scores of items, shape (n,), by their features X, (n, d): ``X @ coef_``, in no unit."""
         check_is_fitted(self)
         return np.asarray(self._check_features(X) @ self.coef_)
 
@@ -207,7 +174,7 @@ class ConeRank(ListEstimator):
             votes[start : start + size] = (mine[:, None] > mine).sum(axis=1)
         return lists.unsort(votes)
 
-    def _without_differences(self, num_features: int) -> Self:
+    def _learn_nothing(self, num_features: int) -> None:
         """Score items 0, since none differs from another of its query."""
         warnings.warn(
             "X is the same within every list, so that every score is 0; give features that differ",
@@ -216,9 +183,8 @@ class ConeRank(ListEstimator):
         )
         self.atoms_, self.coef_ = np.zeros((self.num_atoms, num_features)), np.zeros(num_features)
         self.ridge_, self.objective_ = 0.0, 0.0
-        return self
 
-    def _learn(self, pairs: Pairs, rho: float, seed: int) -> Cone:
+    def _cone(self, pairs: Pairs, rho: float, seed: int) -> Cone:
         rng = np.random.default_rng(seed)
         bound = 2.0 * rho if self.bound is None else float(self.bound)
         atoms = random_atoms(self.num_atoms, pairs.z.shape[1], bound, rng)
@@ -248,7 +214,7 @@ class ConeRank(ListEstimator):
         folds = np.random.default_rng(seed).permutation(len(judged)) % _FOLDS
         codes, errors = lists.codes, np.zeros(len(_RIDGES))
         for fold in range(_FOLDS):
-            atoms = self._learn(pairs.of_lists(judged[folds != fold]), rho, seed).atoms
+            atoms = self._cone(pairs.of_lists(judged[folds != fold]), rho, seed).atoms
             mine = np.isin(codes, judged[folds == fold])
             unit = _mean_eigenvalue(atoms)
             for k, share in enumerate(_RIDGES):

@@ -24,11 +24,7 @@ def inferred(
     search: Mapping[str, Any],
     **learning: Any,
 ) -> tuple[EPResult | IntegratedEPResult, dict[str, Any]]:
-    """The posterior by a choice of `check_hyperparameters`, and what hyperparameters it has.
-
-    `names` are those of the means that an average has; `search` goes to either search for
-    hyperparameters, and `learning` to that of their maximum alone.
-    """
+    """The posterior by a choice of `check_hyperparameters`, and its hyperparameters `names`."""
     if choice == "integrate":
         average = integrator_of(program).run(rng_key, *args, params=fixed, **search, **options)
         return average, {name: average.mean[name] for name in names} | dict(fixed)

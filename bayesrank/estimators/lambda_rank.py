@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_count
+from bayesrank.datasets import QueryLists
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.infer import EP, EPResult
 from bayesrank.models import weighted_preferences
@@ -42,8 +43,9 @@ class LambdaRank(ListEstimator):
         "ranknet", the default, and "margin" count all pairs of a list alike, and are the slopes of
         convex costs; the others weigh pairs by ranks, see `bayesrank.solvers.lambda_rank.Field`.
         With few queries, hundreds, rank weights hurt linear models; with thousands, or trees, try
-        "ndcg". A function takes ``(scores, labels, where)`` of one padded list, in JAX, and
-        returns ``(lam, curvature)``.
+        "ndcg". Fields with gains ("ndcg", "loss2", "loss2++") take grades that are whole numbers
+        from 0 on; above 0 is relevant for "mrr" and "wta". A function takes ``(scores, labels,
+        where)`` of one padded list, in JAX, and returns ``(lam, curvature)``.
     model : {"linear", "network", "trees"}, default "linear"
         Linear scores; a network with tanh layers; gradient-boosted trees of LightGBM, which is an
         extra (``pip install 'bayesrank[trees]'``).
@@ -122,32 +124,7 @@ class LambdaRank(ListEstimator):
         self.tree_params = tree_params
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
-        """Train along the field.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-            Features of the items; made dense but for trees.
-        y : array-like of shape (m,)
-            Grades; whole numbers from 0 on for the fields with gains
-            ("ndcg", "loss2", "loss2++"); above 0 is relevant for "mrr" and "wta".
-        query : array-like of shape (m,), optional
-            Names of the items' queries, in any order; without it all items are one list.
-
-        Returns
-        -------
-        LambdaRank
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If an argument or an option cannot be used; the message names it.
-        ImportError
-            If LightGBM is needed and not installed.
-        """
-        rows, grades, lists = self._check_lists(X, y, query)
+    def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
         field = self._check_options()
         if isinstance(field, Field):
             field.check_labels(lists.unsort(grades))
@@ -160,11 +137,14 @@ class LambdaRank(ListEstimator):
             )
         self._grades, self._lists = grades, lists
         if self.model == "trees":
-            self.booster_ = fit_trees(
-                rows, grades, lists, field, num_trees=self.num_trees, params=self.tree_params or {}
-            )
-            return self
-        dense = _dense(rows)
+            params = self.tree_params or {}
+            trees = {"num_trees": self.num_trees, "params": params}
+            self.booster_ = fit_trees(rows, grades, lists, field, **trees)
+        else:
+            self._learn_network(_dense(rows), field)
+
+    def _learn_network(self, dense: Array, field: LambdaField) -> None:
+        """Learn the weights of a network, or of a linear score."""
         sd = dense.std(axis=0)
         self.feature_mean_ = dense.mean(axis=0)
         self.feature_scale_ = np.where(sd > 0.0, sd, 1.0)
@@ -173,8 +153,8 @@ class LambdaRank(ListEstimator):
         self._rows = self._standard(dense)
         self._layers = fit_differentiable(
             self._rows,
-            grades,
-            lists,
+            self._grades,
+            self._lists,
             field,
             init_network(np.random.default_rng(seed), dense.shape[1], hidden),
             num_steps=self.num_steps,
@@ -183,21 +163,9 @@ class LambdaRank(ListEstimator):
         )
         if self.model == "linear":
             self.coef_ = self._layers[0][0][:, 0] / self.feature_scale_
-        return self
 
     def predict(self, X: Any) -> Array:
-        """Scores of items.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Features of the items.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Scores, higher is better, in units of the logistic.
-        """
+        """Scores of items, shape (n,), by their features X, (n, d), in units of the logistic."""
         check_is_fitted(self)
         enter_jax()
         rows = self._check_features(X)

@@ -147,11 +147,6 @@ class LinkLearn(Saved, SearchEngine):
         callback : callable, optional
             Called after each epoch with its number and the average precision.
 
-        Returns
-        -------
-        LinkLearn
-            This estimator.
-
         Raises
         ------
         ValueError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +23,43 @@ _LARGEST = 1e100
 class ListEstimator(BaseEstimator):
     """An estimator with ``fit(X, y, query)`` and ``predict(X)``."""
 
+    def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
+        """Learn to score items by their features.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            Features of the items.
+        y : array-like of shape (m,)
+            Grades, finite numbers; they compare within a query only.
+        query : array-like of shape (m,), optional
+            Names of the items' queries, in any order; without it all items are one list.
+
+        Raises
+        ------
+        ValueError
+            If an argument or an option cannot be used; the message names it.
+        """
+        self._learn(*self._check_lists(X, y, query))
+        return self
+
+    def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
+        """Learn from features (m, d) and grades (m,), list after list."""
+        raise NotImplementedError
+
     def predict(self, X: Any) -> Array:
-        """Scores of items, higher is better."""
+        """Scores of items.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of the items.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Scores, higher is better.
+        """
         raise NotImplementedError
 
     def score(self, X: Any, y: ArrayLike, query: Any = None) -> float:

@@ -56,14 +56,8 @@ class OrderRanker(NamedRanker):
     ----------
     names_ : list
         Names of the items, in the order of the result's entries.
-    result_ : EPResult or IntegratedEPResult
-        The posterior of the skills, site ``f``; also as `result`.
-    params_ : dict
-        Values of the hyperparameters that were used; their means if they were integrated over.
-    hyperparameters_ : str
-        What was done about them: "integrate", "map" or "prior", where nothing is learned.
-    log_evidence_ : float
-        EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
+    result_, params_, hyperparameters_, log_evidence_
+        As for `bayesrank.PairwiseRanker`.
 
     Examples
     --------
@@ -119,11 +113,6 @@ class OrderRanker(NamedRanker):
             How many people gave each order, a positive whole number: so many events.
         callback : callable, optional
             As for `bayesrank.PairwiseRanker`.
-
-        Returns
-        -------
-        OrderRanker
-            This estimator.
 
         Raises
         ------
@@ -184,26 +173,19 @@ class OrderRanker(NamedRanker):
     def predict(
         self, items: Sequence[Hashable] | None = None, *, return_std: bool = True
     ) -> Array | tuple[Array, Array]:
-        """Skills and how well they are known.
+        """Skills and how well they are known: posterior means and standard deviations.
 
         Parameters
         ----------
         items : sequence of shape (m,), optional
             Names of items; without it, all in the order of ``names_``.
         return_std : bool, default True
-            Whether to return the standard deviations.
-
-        Returns
-        -------
-        ndarray of shape (m,), or two of them
-            Posterior means of the skills, and posterior standard deviations.
+            Whether to return the standard deviations, too.
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an item is not known.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an item is not known.
         """
         mean, stddev = self._posterior().skills()
         at = self._numbers(items, _CURE)
@@ -220,14 +202,11 @@ class OrderRanker(NamedRanker):
         Returns
         -------
         ndarray of shape (P,)
-            Probabilities.
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an item is not known.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an item is not known.
         """
         posterior = self._posterior()
         numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, _CURE, "pairs")

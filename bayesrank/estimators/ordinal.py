@@ -54,11 +54,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         All levels from the lowest to the highest; by default those in `y`, sorted, or the
         categories of `y` if they are ordered.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        "integrate" averages over what the data leave open about them, by some dozens of fits at
-        different values. "map" takes those under which the data are most probable, their priors
-        included: quicker, with intervals that are too narrow where the data are few. "prior" takes
-        the medians of their priors. A mapping fixes those that it names (``amplitude``,
-        ``lengthscale``, ``stretch``, ``gaps``) and learns the others by "map".
+        As for `bayesrank.PairwiseRanker`, of ``amplitude``, ``lengthscale``, ``stretch`` and
+        ``gaps``.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`,
         as the priors suppose.
@@ -75,12 +72,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     classes_ : ndarray of shape (r,)
         The levels, from the lowest to the highest. scikit-learn's ``log_loss`` and the scorers made
         of it suppose labels in sorted order: there, give numbers, or names that sort like levels.
-    result_ : EPResult or IntegratedEPResult
-        The posterior of the function at the items of `fit`, site ``f``; also as `result`.
-    params_ : dict
-        Values of the hyperparameters that were used; their means if they were integrated over.
-    log_evidence_ : float
-        EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
+    result_, params_, log_evidence_
+        As for `bayesrank.PairwiseRanker`, of the function at the items of `fit`, site ``f``.
     thresholds_ : ndarray of shape (r - 1,)
         Edges between the levels, on the scale of the function and in units of the noise.
     lengthscales_ : ndarray of shape (d,)
@@ -89,11 +82,6 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         What features are centred and divided by.
     n_features_in_, feature_names_in_ : int, ndarray
         As everywhere in scikit-learn.
-
-    Notes
-    -----
-    All estimators of this class share compiled code, so that a fit to data of a shape that came
-    before is quick. Computations are in double precision, of order n cubed for n items.
 
     References
     ----------
@@ -142,11 +130,6 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         y : array-like of shape (n,)
             Their levels: numbers, pandas' ordered categories, or anything else if ``levels`` gives
             the order.
-
-        Returns
-        -------
-        OrdinalGP
-            This estimator.
 
         Raises
         ------

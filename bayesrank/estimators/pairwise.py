@@ -86,7 +86,7 @@ class PairwiseRanker(NamedRanker):
     hyperparameters_ : str
         What was done about them: "integrate", "map" or "prior", where nothing is learned.
     log_evidence_ : float
-        EP's log evidence at them, in nats.
+        EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
     clock_ : Clock
         With `time`: the times ``first`` and ``last`` of the comparisons in `fit`, and whether they
         are ``dates``, which are in days since 1970.
@@ -175,11 +175,6 @@ class PairwiseRanker(NamedRanker):
             Called as the search for hyperparameters goes on, with the number of values that were
             tried and the best objective.
 
-        Returns
-        -------
-        PairwiseRanker
-            This estimator.
-
         Raises
         ------
         ValueError
@@ -261,10 +256,8 @@ class PairwiseRanker(NamedRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an item is not known, or the time is too early.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an item is not known, or the time is too early.
         """
         posterior = self._posterior()
         at = self._numbers(items, self._cure("error"))
@@ -370,10 +363,8 @@ class PairwiseRanker(NamedRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an argument does not fit.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an argument does not fit.
         """
         self._posterior()
         pairs = None

@@ -40,15 +40,8 @@ class PreferenceGP(SkillRanker):
     ----------
     ard : bool, default False
         Whether each feature has a lengthscale of its own, so that some can turn out not to matter.
-    likelihood : {"probit", "logit"}, default "probit"
-        Normal noise (Thurstone) or logistic noise (Bradley-Terry).
-    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        "map" learns them as those under which the data are most probable, their priors
-        included: intervals are then too narrow where the data are few. "integrate" averages over
-        them, which takes some dozens of fits and widens the intervals by what is not known of them.
-        "prior" takes the medians of their priors. A mapping fixes those that it names
-        (``amplitude``, ``lengthscale``, ``noise``, ``tie_width``, ``graph_weight``) and learns the
-        others by "map".
+    likelihood, hyperparameters, num_restarts, num_samples, random_state
+        As for `bayesrank.PairwiseRanker`.
     laplacian : int, matrix of shape (n, n), callable or None, default None
         A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
         compared help to rank the others. An integer joins each item with so many nearest ones, by
@@ -58,23 +51,11 @@ class PreferenceGP(SkillRanker):
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`.
         The priors, and any ``lengthscale`` in `hyperparameters`, suppose features on that scale.
-    num_restarts : int, default 0
-        Number of further starts of the search for hyperparameters, from random points.
-    num_samples : int, default 2000
-        Number of posterior draws that `rank` is computed from.
-    random_state : int, RandomState instance or None, default 0
-        Seed of these draws and starts.
 
     Attributes
     ----------
-    result_ : EPResult or IntegratedEPResult
-        The posterior of the skills, site ``f``; also as `result`.
-    params_ : dict
-        Values of the hyperparameters that were used; their means if they were integrated over.
-    hyperparameters_ : str
-        What was done about them: "integrate", "map" or "prior", where nothing is learned.
-    log_evidence_ : float
-        EP's log evidence at them, in nats.
+    result_, params_, hyperparameters_, log_evidence_
+        As for `bayesrank.PairwiseRanker`.
     laplacian_ : csr_array of shape (n, n) or None
         The Laplacian that was used.
     feature_mean_, feature_scale_ : ndarray of shape (d,)
@@ -86,14 +67,11 @@ class PreferenceGP(SkillRanker):
 
     Notes
     -----
-    More than 3,000 items, without a graph, are fitted by inducing points
-    (`bayesrank.gp.inducing_point_prior`): hyperparameters are learned from 10,000 of the
-    comparisons and not integrated over, and as many points are taken, up to 800, as leave little
-    for the data to see; ``result_.approximation`` tells how much they leave open.
-
-    All estimators of this class share compiled code, so that a fit to data of a shape that came
-    before is quick. Computations are in double precision; `fit` takes memory of order n squared for
-    n items and time of order n cubed, and little for each comparison.
+    More than 3,000 items, without a graph, are fitted by inducing points (`bayesrank.gp.features`):
+    hyperparameters are learned from 10,000 of the comparisons and not integrated over, and as many
+    points are taken, up to 800, as leave little for the data to see; ``result_.approximation``
+    tells how much they leave open. `fit` takes memory of order n squared for n items and time of
+    order n cubed, and little for each comparison.
 
     Examples
     --------
@@ -149,19 +127,10 @@ class PreferenceGP(SkillRanker):
             Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. Or the
             items' names, if `X` is a table whose index holds text. The columns of a table are told
             apart by these names if they have them; ``tie`` and ``weight`` may be among them.
-        ties : array-like of shape (K,), optional
-            True where the two were judged equal and their order means nothing. If any is, a tie
-            is a third outcome, with a width of its own to be learned.
-        sample_weight : array-like of shape (K,), optional
-            How often each comparison counts, from zero on.
+        ties, sample_weight : array-like of shape (K,), optional
+            As for `bayesrank.PairwiseRanker.fit`.
         callback : callable, optional
-            Called as the search for hyperparameters goes on, see `bayesrank.infer`'s
-            ``maximize_evidence``.
-
-        Returns
-        -------
-        PreferenceGP
-            This estimator.
+            As there.
 
         Raises
         ------
@@ -211,10 +180,8 @@ class PreferenceGP(SkillRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If `X` does not fit the items of `fit`.
+        NotFittedError, ValueError
+            If `fit` has not been called; if `X` does not fit the items of `fit`.
         """
         posterior = self._posterior()
         if X is None:
@@ -234,9 +201,6 @@ class PreferenceGP(SkillRanker):
     ) -> Array:
         """Probability that the first item of each pair wins a comparison with the second.
 
-        It allows for all that is uncertain: the skills, and the noise of a comparison. For the
-        probability that the first item's skill is higher, see `bayesrank.ranking`.
-
         Parameters
         ----------
         pairs : array-like of shape (P, 2)
@@ -244,20 +208,17 @@ class PreferenceGP(SkillRanker):
         X : array-like of shape (m, d), optional
             Features of items.
         outcome : {"win", "tie", "loss"}, default "win"
-            What the first item is to do. The probabilities of the three add up to one; those of a
-            win and a loss do where the estimator was fitted without ties.
+            As for `bayesrank.PairwiseRanker.predict_proba`.
 
         Returns
         -------
         ndarray of shape (P,)
-            Probabilities.
+            Probabilities, which allow for what is not known of the skills.
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If `X` or `pairs` do not fit, or `outcome` is not possible.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an argument does not fit, or an outcome is impossible.
         """
         parts = self._posterior().components() if X is None else self._at(X)
         pairs = check_pairs(pairs, len(parts[0].mean))
@@ -296,14 +257,10 @@ class PreferenceGP(SkillRanker):
     def query(self, n: int = 1, *, candidates: ArrayLike | None = None) -> NDArray[np.intp]:
         """Pairs of items whose comparison is expected to tell most about the skills (BALD).
 
-        For a loop of questions, with a journal, see `bayesrank.active.QueryLoop`.
-
         Parameters
         ----------
-        n : int, default 1
-            Number of pairs, chosen jointly: each for what it tells beyond those before it.
-        candidates : array-like of shape (m, 2), optional
-            Pairs to choose from; without it, all pairs of the items of `fit`.
+        n, candidates
+            As for `bayesrank.PairwiseRanker.query`, with row numbers of items.
 
         Returns
         -------
@@ -313,10 +270,8 @@ class PreferenceGP(SkillRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an argument does not fit.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an argument does not fit.
         """
         self._posterior()
         return self._questions(n, candidates)

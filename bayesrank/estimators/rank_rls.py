@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -119,29 +119,7 @@ class RankRLS(ListEstimator):
         self.num_landmarks = num_landmarks
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
-        """Choose the regularisation, then solve.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-            Features of the items.
-        y : array-like of shape (m,)
-            Grades, any finite numbers; they compare within a query only.
-        query : array-like of shape (m,), optional
-            Names of the items' queries, in any order; without it all items are one list.
-
-        Returns
-        -------
-        RankRLS
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If an argument or an option cannot be used; the message names it.
-        """
-        rows, grades, lists = self._check_lists(X, y, query)
+    def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         self._fit: RankRLSFit = fit_rank_rls(
             self._dense(rows),
@@ -160,7 +138,6 @@ class RankRLS(ListEstimator):
         self.log_evidence_ = self._fit.log_evidence
         if self._is_linear and self._fit.root is None:
             self.coef_ = self._fit.weights
-        return self
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...

@@ -89,10 +89,8 @@ class SkillRanker(EPEstimator):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an argument does not fit.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an argument does not fit.
         """
         return self._ranked(self.samples(), self.records_, names, level, k)
 

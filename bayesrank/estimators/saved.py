@@ -31,10 +31,8 @@ class Saved:
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If a name or an option cannot be written.
+        NotFittedError, ValueError
+            If `fit` has not been called; if a name or an option cannot be written.
         OSError
             If the file cannot be written.
         """

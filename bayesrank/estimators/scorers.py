@@ -14,7 +14,7 @@ __all__ = ["absolute_error_score", "log_score"]
 
 
 def log_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-    """Mean log probability of the levels of items, in nats.
+    """Mean log probability of the levels of items, in nats, at most zero.
 
     Parameters
     ----------
@@ -24,11 +24,6 @@ def log_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         Features of items.
     y : array-like of shape (m,)
         Their levels.
-
-    Returns
-    -------
-    float
-        At most zero.
 
     Raises
     ------
@@ -45,15 +40,8 @@ def absolute_error_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
 
     Parameters
     ----------
-    estimator : fitted estimator
-        With ``classes_`` from the lowest level to the highest, and ``predict``.
-    X, y
-        As for `log_score`.
-
-    Returns
-    -------
-    float
-        At most zero.
+    estimator, X, y
+        As for `log_score`, with ``predict``.
 
     Raises
     ------

@@ -79,11 +79,6 @@ class OnlineRanker(SavedLearner):
         y : array-like of shape (n,)
             Levels, whole numbers from 1 to ``num_levels``.
 
-        Returns
-        -------
-        OnlineRanker
-            This estimator.
-
         Raises
         ------
         ValueError
@@ -106,11 +101,6 @@ class OnlineRanker(SavedLearner):
             Features; n may be anything, 0 included.
         y : array-like of shape (n,)
             Levels, whole numbers from 1 to ``num_levels``.
-
-        Returns
-        -------
-        OnlineRanker
-            This estimator.
 
         Raises
         ------
@@ -162,10 +152,8 @@ class OnlineRanker(SavedLearner):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
+        NotFittedError, ValueError
+            If nothing has been learned; if the examples cannot be used.
         """
         predictions = self._foresee(self._known_rows(X))
         return self._round(predictions) if rounded else predictions
@@ -188,10 +176,8 @@ class OnlineRanker(SavedLearner):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
+        NotFittedError, ValueError
+            If nothing has been learned; if the examples cannot be used.
         """
         return self._score(self._known_rows(X))
 

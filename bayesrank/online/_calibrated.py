@@ -103,11 +103,6 @@ class CalibratedPerceptron(SavedLearner):
         ----------
         X, y
             As for `partial_fit`.
-
-        Returns
-        -------
-        CalibratedPerceptron
-            This estimator.
         """
         copy: Any = clone(self)
         fresh = copy.partial_fit(X, y)
@@ -126,11 +121,6 @@ class CalibratedPerceptron(SavedLearner):
             is a target, too. As an array of integers (n, l), -1 stands for no label. Or of each a
             `LabelConstraints`: then the loss is the share of its constraints that do not hold,
             `constraint_loss`, and `pairs`, `relevant` and `loss` do not matter.
-
-        Returns
-        -------
-        CalibratedPerceptron
-            This estimator.
 
         Raises
         ------
@@ -173,10 +163,8 @@ class CalibratedPerceptron(SavedLearner):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
+        NotFittedError, ValueError
+            If nothing has been learned; if the examples cannot be used.
         """
         check_is_fitted(self, "state_")
         self._check_options()

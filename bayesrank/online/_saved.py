@@ -54,10 +54,8 @@ class SavedLearner(BaseEstimator, ABC):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        OSError
-            If the file cannot be written.
+        NotFittedError, OSError
+            If nothing has been learned; if the file cannot be written.
         """
         check_is_fitted(self, "state_")
         names = self.feature_names_in_
@@ -77,11 +75,6 @@ class SavedLearner(BaseEstimator, ABC):
         ----------
         path : str or Path
             A file that `save` wrote for a learner with the same options.
-
-        Returns
-        -------
-        SavedLearner
-            This estimator.
 
         Raises
         ------

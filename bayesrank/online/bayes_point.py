@@ -194,10 +194,8 @@ class OnlineBayesPoint(KernelRanker):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
+        NotFittedError, ValueError
+            If nothing has been learned; if the examples cannot be used.
         """
         return self._foresight(self._known_rows(X))[0]
 
@@ -217,10 +215,8 @@ class OnlineBayesPoint(KernelRanker):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
+        NotFittedError, ValueError
+            If nothing has been learned; if the examples cannot be used.
         """
         return decide(self.predict_proba(X), rounded)
 
@@ -243,10 +239,8 @@ class OnlineBayesPoint(KernelRanker):
 
         Raises
         ------
-        NotFittedError
-            If nothing has been learned.
-        ValueError
-            If the examples cannot be used.
+        NotFittedError, ValueError
+            If nothing has been learned; if the examples cannot be used.
         """
         return self._foresight(self._known_rows(X), with_scores=True)[1]
 
