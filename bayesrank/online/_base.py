@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Self
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
@@ -46,11 +45,11 @@ class OnlineRanker(SavedLearner):
 
     @abstractmethod
     def _met(self, state: Any, records: Any) -> Array:
-        """Unrounded predictions for recorded examples, made before each was learned; (n,)."""
+        """Unrounded predictions for recorded examples, made before each was learned; (n, ...)."""
 
     @abstractmethod
     def _foresee(self, X: Array) -> Array:
-        """Unrounded predictions of the present state, shape (n,)."""
+        """Unrounded predictions of the present state, (n,), or what `_decide` makes them of."""
 
     def _expand(self, X: Array) -> Array:
         """Explicit features of examples, row by row."""
@@ -64,30 +63,15 @@ class OnlineRanker(SavedLearner):
         """What predictions are decided by, shape (n,)."""
         return self._foresee(X)
 
-    def _round(self, predictions: Array) -> NDArray[np.int64]:
-        return round_levels(predictions, self.num_levels)
+    def _decide(self, predictions: Array, rounded: bool) -> NDArray[Any]:
+        """Levels (n,), or the real numbers that they are rounded from."""
+        return round_levels(predictions, self.num_levels) if rounded else predictions
+
+    def _nothing(self) -> Array:
+        """Unrounded predictions for no example."""
+        return np.zeros(0)
 
     # What a person calls.
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Forget everything, then learn these examples in their order, as `partial_fit` does.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-        y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``num_levels``.
-
-        Raises
-        ------
-        ValueError
-            As for `partial_fit`; then nothing is forgotten.
-        """
-        copy: Any = clone(self)
-        fresh = copy.partial_fit(X, y)
-        self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
-        return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the next examples of the stream.
@@ -115,12 +99,10 @@ class OnlineRanker(SavedLearner):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            Features.
-        y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``num_levels``.
+        X, y
+            As for `partial_fit`.
         rounded : bool, default True
-            Whether to predict levels, or the real numbers that they are rounded from.
+            As for `predict`.
 
         Returns
         -------
@@ -132,8 +114,8 @@ class OnlineRanker(SavedLearner):
         ValueError
             As for `partial_fit`.
         """
-        predictions = np.concatenate([np.zeros(0), *self._stream(X, y, self._met)])
-        return self._round(predictions) if rounded else predictions
+        predictions = np.concatenate([self._nothing(), *self._stream(X, y, self._met)])
+        return self._decide(predictions, rounded)
 
     def predict(self, X: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
         """Predict levels.
@@ -155,8 +137,7 @@ class OnlineRanker(SavedLearner):
         NotFittedError, ValueError
             If nothing has been learned; if the examples cannot be used.
         """
-        predictions = self._foresee(self._known_rows(X))
-        return self._round(predictions) if rounded else predictions
+        return self._decide(self._foresee(self._known_rows(X)), rounded)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of each example: a real number by which its level is decided.
@@ -180,12 +161,6 @@ class OnlineRanker(SavedLearner):
             If nothing has been learned; if the examples cannot be used.
         """
         return self._score(self._known_rows(X))
-
-    @property
-    def n_seen_(self) -> int:
-        """Number of examples learned."""
-        check_is_fitted(self, "state_")
-        return int(self.state_.seen)
 
     # How a stream is learned.
 

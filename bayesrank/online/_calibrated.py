@@ -10,7 +10,6 @@ import numpy as np
 from jax import Array as JaxArray
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
@@ -63,10 +62,8 @@ class CalibratedPerceptron(SavedLearner):
     ----------
     coef_ : ndarray of shape (c, d)
         Weights of each label.
-    n_seen_ : int
-        Number of examples learned.
-    n_updates_ : int
-        Number of those that changed the weights.
+    n_seen_, n_updates_ : int
+        Number of examples learned, and of those that changed the weights.
 
     References
     ----------
@@ -95,19 +92,6 @@ class CalibratedPerceptron(SavedLearner):
         self.pairs = pairs
         self.relevant = relevant
         self.loss = loss
-
-    def fit(self, X: ArrayLike, y: Iterable[_LabelTarget]) -> Self:
-        """Forget everything, then learn these examples in their order, as `partial_fit` does.
-
-        Parameters
-        ----------
-        X, y
-            As for `partial_fit`.
-        """
-        copy: Any = clone(self)
-        fresh = copy.partial_fit(X, y)
-        self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
-        return self
 
     def partial_fit(self, X: ArrayLike, y: Iterable[_LabelTarget]) -> Self:
         """Learn the next examples of the stream; a chunk that cannot be used changes nothing.
@@ -194,12 +178,6 @@ class CalibratedPerceptron(SavedLearner):
         """Weights of each label, shape (c, d)."""
         check_is_fitted(self, "state_")
         return self.state_.weights
-
-    @property
-    def n_seen_(self) -> int:
-        """Number of examples learned."""
-        check_is_fitted(self, "state_")
-        return int(self.state_.seen)
 
     @property
     def n_updates_(self) -> int:

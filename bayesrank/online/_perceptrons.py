@@ -211,8 +211,7 @@ class OAPBPM(_OneRule, _Ensemble):
         Whether a member is shown an example once or not at all, as in the paper, or as often as a
         Poisson variable of mean `tau` says; Oza's online bagging is "poisson" with ``tau=1.0``.
     kernel : Kernel, optional
-        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
-        monomials than `budget` is used through explicit features, which is exact and cheaper.
+        As for `PRank`.
     budget : int, default 1000
         Number of examples that the kernel form may store, for all members together.
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
@@ -40,6 +40,34 @@ class SavedLearner(BaseEstimator, ABC):
     @abstractmethod
     def _check_options(self) -> Any:
         """Refuse options that cannot be used."""
+
+    @abstractmethod
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn the next examples of a stream."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Forget everything, then learn these examples in their order, as `partial_fit` does.
+
+        Parameters
+        ----------
+        X, y
+            As for `partial_fit`.
+
+        Raises
+        ------
+        ValueError
+            As for `partial_fit`; then nothing is forgotten.
+        """
+        fresh: Any = clone(self)
+        fresh.partial_fit(X, y)
+        self._take(fresh.n_features_in_, fresh.feature_names_in_, fresh.state_)
+        return self
+
+    @property
+    def n_seen_(self) -> int:
+        """Number of examples learned."""
+        check_is_fitted(self, "state_")
+        return int(self.state_.seen)
 
     def save(self, path: str | Path, *, notes: Any = None) -> None:
         """Write the state to a file, complete or not at all.

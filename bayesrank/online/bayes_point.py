@@ -85,7 +85,8 @@ class OnlineBayesPoint(KernelRanker):
 
     Notes
     -----
-    Arithmetic is in double precision. `query_score` says what there is to be learned from asking
+    `predict` gives the median of `predict_proba`, which has the least expected rank loss, or with
+    ``rounded=False`` the mean. `query_score` says what there is to be learned from asking
     for the level of an example.
 
     References
@@ -197,28 +198,7 @@ class OnlineBayesPoint(KernelRanker):
         NotFittedError, ValueError
             If nothing has been learned; if the examples cannot be used.
         """
-        return self._foresight(self._known_rows(X))[0]
-
-    def predict(self, X: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
-        """Predict levels: the median of `predict_proba`, which has the least expected rank loss.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-        rounded : bool, default True
-            Whether to return the median, a level, or the mean, a real number.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If nothing has been learned; if the examples cannot be used.
-        """
-        return decide(self.predict_proba(X), rounded)
+        return self._foresee(self._known_rows(X))
 
     def query_score(self, X: ArrayLike) -> Array:
         """Score how much the level of each example would teach.
@@ -249,10 +229,8 @@ class OnlineBayesPoint(KernelRanker):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            Features.
-        y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``num_levels``.
+        X, y
+            As for `partial_fit`.
 
         Returns
         -------
@@ -264,31 +242,7 @@ class OnlineBayesPoint(KernelRanker):
         ValueError
             As for `partial_fit`.
         """
-        met = self._stream(X, y, lambda _, probs: probs)
-        return np.concatenate([np.zeros((0, self.num_levels)), *met])
-
-    def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
-        """Predict each example before learning it, then learn it, as `partial_fit` does.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-        y : array-like of shape (n,)
-            Levels, whole numbers from 1 to ``num_levels``.
-        rounded : bool, default True
-            As for `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-
-        Raises
-        ------
-        ValueError
-            As for `partial_fit`.
-        """
-        return decide(self.prequential_proba(X, y), rounded)
+        return np.concatenate([self._nothing(), *self._stream(X, y, self._met)])
 
     # How it learns.
 
@@ -386,10 +340,16 @@ class OnlineBayesPoint(KernelRanker):
         return after._replace(**state.basis._asdict()), probs
 
     def _met(self, state: Belief, records: Array) -> Array:
-        return decide(records, rounded=False)
+        return records
 
     def _foresee(self, X: Array) -> Array:
-        return decide(self._foresight(X)[0], rounded=False)
+        return self._foresight(X)[0]
+
+    def _decide(self, predictions: Array, rounded: bool) -> NDArray[Any]:
+        return decide(predictions, rounded)
+
+    def _nothing(self) -> Array:
+        return np.zeros((0, self.num_levels))
 
     def _foresight(self, X: Array, *, with_scores: bool = False) -> tuple[Array, Array]:
         """Probabilities (n, k) and query scores (n,), computed in blocks of two shapes."""
