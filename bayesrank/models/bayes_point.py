@@ -134,13 +134,7 @@ def ordinal_version_space(
 
 
 def _check_levels(y: ArrayLike, num_examples: int, num_levels: int) -> Array:
-    """Return the levels as an integer array of shape (n,); values are checked where known.
-
-    Raises
-    ------
-    ValueError
-        If there is not one level from 1 to ``num_levels`` for each example.
-    """
+    """Integer levels from 1 to `num_levels`, shape (n,); values are checked where known."""
     values: Any = np.asarray(y) if not_jax_tracer(y) else y
     if values.shape != (num_examples,) or values.dtype.kind not in "iu":
         raise ValueError(

@@ -140,37 +140,25 @@ def collaborative_ordinal_gp(
     ================= ============================= ============================================
     site              prior                         meaning
     ================= ============================= ============================================
-    ``h``             param, shape (m,)             shared mean
-    ``Sigma``         param, shape (m, m)           shared kernel
-    ``level``         param (with a strength)       level of the base process
-    ``scales``        param (with a strength), (C,) scales of the base kernels
     ``gaps``          param, shape (r - 2,)         distances of neighbouring thresholds
     ``gap_factor``    LogNormal(0, s), (n, r - 2)   a user's gaps, relative to these
     ``noise_factor``  LogNormal(0, s), (n,)         a user's noise, relative to one
-    ``prior``         factor (with a strength)      Normal-Inverse-Wishart prior
-    ``f``             MVN(h, Sigma), shape (n, m)   users' functions of the items
     ``rating``        observed, shape (K,)          levels
     ================= ============================= ============================================
 
+    ``h``, ``Sigma``, ``level``, ``scales``, ``prior`` and ``f`` are those of
+    `collaborative_rating_gp`.
+
     Parameters
     ----------
-    users, items : ArrayLike
-        Who rated what: whole numbers from 0, shape (K,).
+    users, items, num_users, num_items, kernel, strength, mean_strength
+        As for `collaborative_rating_gp`.
     levels : ArrayLike
         Whole numbers from 0 to ``num_levels - 1``, shape (K,).
-    num_users, num_items : int
-        Numbers n of users and m of items.
     num_levels : int, optional
         Number r of levels; one more than the largest if not given.
     likelihood : {"probit", "logit"}
         Normal or logistic noise.
-    kernel : ArrayLike, optional
-        Base kernel of the items, or several, as for ``collaborative_rating_gp``.
-    strength : float or KernelPrior, default 0.0
-        How many users the prior of ``Sigma`` is worth; 0 for none. A prior with tiers may say that
-        only its core has a free kernel, ``Sigma``, which other items follow by the base kernels.
-    mean_strength : float, default 0.0
-        How many users the prior of ``h`` is worth; 0 for none.
     user_thresholds : float, default 0.0
         Spread ``s`` of users' gaps and noise; 0 gives all users the same.
 
@@ -216,24 +204,18 @@ def collaborative_preference_gp(
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
-    ``h``            param, shape (m,)              shared mean
-    ``Sigma``        param, shape (m, m)            shared kernel
-    ``level``        param (with a strength)        level of the base process
-    ``scales``       param (with a strength), (C,)  scales of the base kernels
-    ``prior``        factor (with a strength)       Normal-Inverse-Wishart prior
-    ``f``            MVN(h, Sigma), shape (n, m)    users' functions of the items
     ``comparison``   observed, shape (K,)           1: the winner wins, by the logistic of
                                                     ``f[winner] - f[loser]``
     ================ ============================== ============================================
+
+    The other sites are those of `collaborative_rating_gp`.
 
     Parameters
     ----------
     users, winners, losers : ArrayLike
         Who prefers what to what: whole numbers from 0, shape (K,).
-    num_users, num_items : int
-        Numbers n of users and m of items.
-    kernel, strength, mean_strength
-        As for ``collaborative_rating_gp``.
+    num_users, num_items, kernel, strength, mean_strength
+        As for `collaborative_rating_gp`.
 
     Raises
     ------

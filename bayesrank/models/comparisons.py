@@ -157,10 +157,8 @@ def judged_comparisons(
 
     Parameters
     ----------
-    num_items, comparisons
+    num_items, comparisons, **columns
         As for `thurstone`.
-    **columns
-        What else is known of each comparison, see `compare`.
 
     Raises
     ------

@@ -135,10 +135,9 @@ def _moving_skills(num_items: int, times: Array, process: str) -> Array:
 
 
 def _covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple[Array, Array]:
-    """Prior covariances of a skill at all times, (T, T), and with what is drawn at the last one.
+    """Prior covariances of a skill at all times, (T, T), and of earlier ones with the last.
 
-    The latter, (T - 1, 1), or (T - 1, 2) with a rate of change, are of the times before it; what
-    is drawn at the last time is independent of one another, each of that time's variance.
+    The latter, (T - 1, 1), or (T - 1, 2) with a rate of change, are with independent draws.
     """
     if process == "walk":
         since = times - times[0]

@@ -232,25 +232,11 @@ def _padded(found: NDArray[np.int64], count: int) -> LabelConditions:
 
 
 def label_features(X: Array, basis: Array | None, lengthscale: ArrayLike | None) -> Array:
-    r"""Features that utilities are linear in.
+    r"""Features that utilities are linear in: `X`, (n, d), or those of a basis, (n, m).
 
-    Without a basis they are `X` itself. With one they are those of a Gaussian process with a
-    squared-exponential kernel of amplitude one, seen through its values at the points of the basis:
+    With a basis Z, (m, d), they are those of a Gaussian process with a squared-exponential kernel
+    of amplitude one and this lengthscale, seen through its values at the points of the basis:
     :math:`\phi(x) = L^{-1} k(Z, x)` with :math:`L L' = k(Z, Z)`.
-
-    Parameters
-    ----------
-    X : Array
-        Features of the examples, shape (n, d).
-    basis : Array, optional
-        Points Z, shape (m, d).
-    lengthscale : ArrayLike, optional
-        Distance over which utilities vary; needed with a basis.
-
-    Returns
-    -------
-    Array
-        Shape (n, d) or (n, m).
     """
     if basis is None or lengthscale is None:
         return X
@@ -360,8 +346,7 @@ def calibrated_label_ranking(
 def _at(performance: Array, alternatives: Array, spare: int) -> Array:
     """Performances of alternatives in each example, and of a spare one where there is none.
 
-    The spare ones of the two sides differ: of a margin that is nothing, EP would see a variance
-    that is rounding.
+    The spare ones of the two sides differ: a margin of nothing would have the variance of rounding.
     """
     places = jnp.where(alternatives >= 0, alternatives, spare)
     return jnp.take_along_axis(performance, places, axis=1, mode="clip")

@@ -39,22 +39,7 @@ LEVEL_VARIANCE = 4.0
 def ordinal_kernel(
     amplitude: ArrayLike, lengthscale: ArrayLike, stretch: ArrayLike = 1.0
 ) -> Kernel:
-    """Covariance of the function, its mean level included.
-
-    Parameters
-    ----------
-    amplitude : ArrayLike
-        Prior standard deviation about the mean level.
-    lengthscale : ArrayLike
-        Distance over which the function varies.
-    stretch : ArrayLike, default 1.0
-        A feature's own lengthscale relative to it, shape (d,).
-
-    Returns
-    -------
-    Kernel
-        A kernel of tinygp.
-    """
+    """Kernel of the function, its level included; `stretch` is of lengthscales, (d,) or ()."""
     own = jnp.asarray(lengthscale) * jnp.asarray(stretch)
     return gp.rbf(amplitude, own) + Constant(jnp.asarray(LEVEL_VARIANCE, own.dtype))
 

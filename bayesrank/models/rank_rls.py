@@ -125,7 +125,7 @@ def _contrasts(query: Any, num_rows: int, weights: str) -> tuple[np.ndarray, np.
     lists = group_queries(query, num_rows)
     weight_of = {"query": lambda n: 2.0 / (n - 1), "center": lambda n: 1.0, "pairs": float}
     if weights not in weight_of:
-        raise ValueError(f"`weights` is {weights!r}; choose 'query', 'centre' or 'pairs'.")
+        raise ValueError(f"`weights` is {weights!r}; choose 'query', 'center' or 'pairs'.")
     T = np.zeros((num_rows - len(lists.sizes), num_rows))
     root_delta, row = np.ones(len(T)), 0
     for start, size in zip(lists.starts, lists.sizes, strict=True):

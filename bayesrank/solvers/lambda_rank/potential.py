@@ -8,7 +8,7 @@ integrated piece by piece between the places where scores cross.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -86,6 +86,7 @@ def circulation(
     return total + float(whole.sum())
 
 
+@cache
 def _lobatto(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Nodes and weights on [0, 1]; the ends are nodes, so that no jump hides beside them."""
     legendre = np.polynomial.Legendre.basis(count - 1)
@@ -94,15 +95,13 @@ def _lobatto(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return (nodes + 1) / 2, 1.0 / (count * (count - 1) * legendre(nodes) ** 2)
 
 
-_NODES, _WEIGHTS = _lobatto(12)
-
-
 def _line_integrals(field: LambdaField, pieces: NDArray, labels: Any) -> NDArray[np.float64]:
     """Integral of lambda along each straight piece, shape (pieces,)."""
     start, step = pieces[:, 0], pieces[:, 1] - pieces[:, 0]
-    points = start[:, None] + _NODES[:, None] * step[:, None]
+    nodes, weights = _lobatto(12)
+    points = start[:, None] + nodes[:, None] * step[:, None]
     lam = _evaluate(field, points.reshape(-1, points.shape[-1]), labels).reshape(points.shape)
-    return np.einsum("pqn,pn,q->p", lam, step, _WEIGHTS)
+    return np.einsum("pqn,pn,q->p", lam, step, weights)
 
 
 def is_conservative(
