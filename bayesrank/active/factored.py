@@ -103,10 +103,6 @@ def best_pair(
     max_scored : int, default 20000000
         Number of pairs after which to stop without a proof.
 
-    Returns
-    -------
-    BestPair
-
     Raises
     ------
     ValueError

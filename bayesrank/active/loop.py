@@ -390,10 +390,6 @@ class QueryLoop(Session):
         ----------
         judge : str, optional
             Who would answer the next question: what is left to be asked differs by judge.
-
-        Returns
-        -------
-        Progress
         """
         _check_judge(judge)
         history, best = self._history, self._questions(1, judge)

@@ -67,20 +67,9 @@ def answered(
 ) -> None:
     """`bayesrank.models.preference_gp` or `thurstone`, with answers noisier than others.
 
-    Parameters
-    ----------
-    about
-        Features (n, d), or the number of items.
-    comparisons, outcomes, counted, ard, laplacian
-        As for those programs.
-    noise_factor
-        What the noise is multiplied with in each comparison, shape (K,).
-    judge
-        Whose noise it is multiplied with, too: 1 to `num_judges`, or 0 for that of nobody
-        named, which is 1, shape (K,).
-    num_judges
-        Length of the site ``judge_noise``, with the prior LogNormal(0.25, 0.5), whose mode is
-        1: until the answers say otherwise, nobody is noisier than the others.
+    The noise is multiplied by `noise_factor`, (K,), and by that of `judge`, (K,): 1 to
+    `num_judges`, or 0 for nobody named. The site ``judge_noise`` has the prior LogNormal(0.25,
+    0.5), whose mode is 1: until the answers say otherwise, nobody is noisier than the others.
     """
     noise: Any = noise_factor
     if judge is not None:

@@ -81,9 +81,8 @@ class Question(NamedTuple):
 class QuestionChooser:
     """Chooses questions among given pairs, or so many that are drawn for each choice.
 
-    The pairs that are scored always have the same number of rows: those that are out of question
-    become ``(0, 0)``, which the selection passes over, so that nothing compiles anew. `has_scale`
-    says whether the acquisition's scores tend to zero as questions tell less.
+    Always as many pairs are scored, those out of question as ``(0, 0)``, so that nothing compiles
+    anew. `has_scale` says whether scores tend to zero as questions tell less.
     """
 
     def __init__(

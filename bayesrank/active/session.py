@@ -114,21 +114,11 @@ class Session:
         return self._summary(self.result, level, k)
 
     def final_ranking(self, *, level: float = 0.9, k: int | None = None) -> RankSummary:
-        """Rank the items once the answers are in.
+        """Rank the items once the answers are in, as `ranking` does.
 
-        `ranking` is quick, and takes the hyperparameters in use as known. This averages over them,
-        unless the loop was told otherwise, which takes some seconds and widens the intervals by
-        what the answers leave open about them.
-
-        Parameters
-        ----------
-        level, k
-            As for `bayesrank.ranking.summarize`.
-
-        Returns
-        -------
-        RankSummary
-            As of `ranking`.
+        That takes the hyperparameters in use as known. This averages over them, unless the loop was
+        told otherwise, which takes some seconds and widens the intervals by what the answers leave
+        open about them.
 
         Warns
         -----

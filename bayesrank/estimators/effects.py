@@ -14,26 +14,14 @@ __all__ = ["Effect", "effects_of", "judges_of", "sentences_on"]
 
 
 class Effect(NamedTuple):
-    """What something other than skill does to comparisons, with its interval.
+    """What something other than skill does to comparisons, with its interval."""
 
-    Attributes
-    ----------
-    name
-        As in `bayesrank.models.judged_comparisons`.
-    label
-        In words.
-    mean, lower, upper
-        On the scale of skill.
-    percent, percent_lower, percent_upper
-        What it comes to between items of equal skill, in 100 comparisons.
-    """
-
-    name: str
-    label: str
-    mean: float
+    name: str  # as in `bayesrank.models.judged_comparisons`
+    label: str  # in words
+    mean: float  # on the scale of skill, with its interval
     lower: float
     upper: float
-    percent: float
+    percent: float  # what it comes to between items of equal skill, in 100 comparisons
     percent_lower: float
     percent_upper: float
 

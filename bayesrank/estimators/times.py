@@ -20,19 +20,11 @@ _CURE = "pass numbers, or dates (datetime64, datetime, or text such as 2024-05-3
 
 
 class Clock(NamedTuple):
-    """What the time of a fit is measured by.
+    """What the time of a fit is measured by."""
 
-    Attributes
-    ----------
-    first, last
-        Times of the first and the last comparison; of dates, in days since 1970.
-    dates
-        Whether times are dates.
-    """
-
-    first: float
-    last: float
-    dates: bool
+    first: float  # time of the first comparison; of dates, in days since 1970
+    last: float  # time of the last comparison
+    dates: bool  # whether times are dates
 
     @property
     def unit(self) -> float:

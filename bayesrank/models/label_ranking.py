@@ -100,10 +100,6 @@ def conditions(
     implied : bool, default False
         Whether to keep those that follow as well: all pairs that a target tells apart.
 
-    Returns
-    -------
-    LabelConditions
-
     Raises
     ------
     ValueError

@@ -77,10 +77,6 @@ def events(
         How many events each order is: as many as were given by different people, whose noise is
         not the same. Without it, one.
 
-    Returns
-    -------
-    Events
-
     Raises
     ------
     ValueError

@@ -43,10 +43,6 @@ def synthetic_stream(num_examples: int, seed: int, noise: float = 0.125) -> Synt
     noise : float, default 0.125
         Standard deviation of the noise.
 
-    Returns
-    -------
-    SyntheticStream
-
     References
     ----------
     .. [1] Herbrich, R., Graepel, T. and Obermayer, K. (2000). Large margin rank boundaries for

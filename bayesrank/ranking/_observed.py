@@ -50,10 +50,6 @@ def count_records(
     weights
         How often each comparison counts, shape ``(K,)``; by default once.
 
-    Returns
-    -------
-    ItemRecords
-
     Raises
     ------
     ValueError

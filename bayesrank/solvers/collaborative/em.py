@@ -190,10 +190,6 @@ class EM:
         callback
             Called after each iteration with its number and the objective per observation.
 
-        Returns
-        -------
-        EMResult
-
         Raises
         ------
         ValueError

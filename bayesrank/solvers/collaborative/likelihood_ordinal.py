@@ -54,9 +54,8 @@ class OrdinalStatistics(NamedTuple):
 class Ordinal(Likelihood):
     """Levels between thresholds.
 
-    At EP's fixed point the evidence is stationary in the sites, so that its gradient in the
-    parameters is the sum of those of the observations' ``log Z`` at their cavities. The information
-    is what these would be expected to have, by the predictions of the cavities.
+    At EP's fixed point the evidence is stationary in the sites: its gradient in the parameters is
+    that of the ``log Z`` at the cavities, whose predictions give the information to be expected.
     """
 
     distribution: ClassVar[type[OrderedProbit] | type[OrderedLogit]]

@@ -123,17 +123,12 @@ class EMResult:
         return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
-        """Posterior mean and variance of users' functions at every item.
+        """Posterior mean and variance of users' functions at every item, (u, m) each.
 
         Parameters
         ----------
         users
             Numbers of users, shape (u,); all if not given.
-
-        Returns
-        -------
-        tuple
-            Arrays of shape (u, m).
         """
         n = self.observations.num_users
         who = np.arange(n) if users is None else self._known(users, n, "user")
@@ -144,7 +139,9 @@ class EMResult:
         return mean[place], variance[place]
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
-        """Draw users' functions at every item from their posteriors.
+        """Draw users' functions at every item from their posteriors, shape (num_samples, u, m).
+
+        It takes time of order ``m**3`` for each user.
 
         Parameters
         ----------
@@ -152,11 +149,6 @@ class EMResult:
             Different users, shape (u,).
         num_samples, seed
             Number of draws, and the seed of NumPy's generator.
-
-        Returns
-        -------
-        ndarray
-            Shape (num_samples, u, m). Takes time of order ``m**3`` for each user.
 
         Raises
         ------
@@ -175,17 +167,12 @@ class EMResult:
         return draws
 
     def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
-        """Posterior mean and variance of ``f_j(i)``, a pair (user, item) a row.
+        """Posterior mean and variance, (K,) each, of ``f_j(i)``, a pair (user, item) a row.
 
         Parameters
         ----------
         users, items
             Numbers of users and items, shape (K,).
-
-        Returns
-        -------
-        tuple
-            Arrays of shape (K,).
 
         Raises
         ------
@@ -207,22 +194,17 @@ class EMResult:
         return mean, variance
 
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
-        """Mean and variance of the numbers that users would give, noise included.
+        """Mean and variance, (K,) each, of the numbers that users would give, noise included.
 
         Parameters
         ----------
         users, items
-            Numbers of users and items, shape (K,).
-
-        Returns
-        -------
-        tuple
-            Arrays of shape (K,).
+            As for `predict_latent`.
 
         Raises
         ------
         ValueError
-            As `predict_latent`; and if the observations are not numbers.
+            As there; and if the observations are not numbers.
         """
         likelihood = self.setting.likelihood
         if not isinstance(likelihood, GaussianNoise):
@@ -236,22 +218,17 @@ class EMResult:
         return anchor + scale * (mean - anchor), scale**2 * variance + np.exp(2.0 * log_noise)
 
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
-        """Probability of each level, a pair (user, item) a row.
+        """Probability of each level, shape (K, r), a pair (user, item) a row.
 
         Parameters
         ----------
         users, items
-            Numbers of users and items, shape (K,).
-
-        Returns
-        -------
-        ndarray
-            Shape (K, r).
+            As for `predict_latent`.
 
         Raises
         ------
         ValueError
-            As `predict_latent`; and if the observations are not levels.
+            As there; and if the observations are not levels.
         """
         likelihood = self._need_levels()
         moments = self.predict_latent(users, items)
@@ -272,11 +249,6 @@ class EMResult:
         users, items, levels
             As in `EM.run`; the users are other ones, numbered from 0.
 
-        Returns
-        -------
-        EMResult
-            Of these users.
-
         Raises
         ------
         ValueError
@@ -296,7 +268,7 @@ class EMResult:
         return replace(self, observations=observations, state=state, trace=np.zeros(0), **figures)
 
     def extend_items(self, across: ArrayLike, own: ArrayLike) -> EMResult:
-        """Add items that nobody has rated, by their base kernels with those that were.
+        """Add k items that nobody has rated behind the m known ones, by their base kernels.
 
         Parameters
         ----------
@@ -304,11 +276,6 @@ class EMResult:
             Base kernels between known and new items, shape (C, m, k), or (m, k) if there is one.
         own
             Base kernels of the new items, (C, k, k) or (k, k).
-
-        Returns
-        -------
-        EMResult
-            With ``m + k`` items, the new ones last.
 
         Raises
         ------

@@ -63,10 +63,6 @@ def fit_arena(
     -----
     ConvergenceWarning
         If it has not converged after `max_rounds`.
-
-    Returns
-    -------
-    ArenaFit
     """
     state, change, rounds = initial_state(data, scales or {}), np.inf, 0
     state.update_sites()

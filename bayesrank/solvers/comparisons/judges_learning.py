@@ -19,9 +19,8 @@ _LONGEST = 0.5  # of a step, in the logarithm
 def learn_reliabilities(state: ArenaState, cavity: tuple[Floats, Floats, Moments]) -> Floats:
     """Take a Newton step for each judge's log reliability; return the posterior precisions.
 
-    The level that all share is the skills' scale, and the prior puts their mean at zero; it is put
-    there in one go, since step by step it would be reached very slowly. Where a scale of the skills
-    is held fixed, the level is not free, and finds its place by the steps.
+    The level that all share is the skills' scale; its prior mean of zero would be reached slowly,
+    and is set in one go. Where a scale of the skills is fixed, the steps find the level.
     """
     design, count = state.design, state.design.data.counts
     _, difference, _ = state.margins()

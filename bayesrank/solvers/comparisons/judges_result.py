@@ -88,8 +88,8 @@ class ArenaFit(NamedTuple):
 def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
     """Covariances in which reliabilities and the tie width are uncertain, too.
 
-    They are latents here, of which the margins are linear functions near what was learned (the
-    delta method): judges' log reliabilities are eliminated with their order biases.
+    They are latents here, of which margins are linear functions near what was learned (the delta
+    method); judges' log reliabilities are eliminated with their order biases.
     """
     design, data = state.design, state.design.data
     n, judges = data.num_items, data.num_judges

@@ -104,22 +104,12 @@ class _Eliminated(NamedTuple):
 
 
 class LabelPrior(NamedTuple):
-    """Weights and performances before anything is seen.
+    """Weights and performances of q alternatives before anything is seen.
 
-    Attributes
-    ----------
-    phi
-        Features times prior standard deviations, the constant first, shape (n, p).
-    scales
-        These standard deviations, shape (p,).
-    root
-        Cholesky factor of the correlation of labels, shape (c, c); None where there is none.
-    noise
-        Standard deviation of each alternative's noise, shape (q,).
-    num_labels
-        Number of labels c; q is c, or c + 1 with a zero.
-    better, worse
-        The alternatives of each site, shape (n, M); -1 for no site.
+    `phi` are features times the prior standard deviations `scales`, the constant first, (n, p) and
+    (p,); `root` the Cholesky factor of labels' correlation, (c, c), or None; `noise` the standard
+    deviation of each alternative's, (q,); `better`, `worse` the alternatives of each site, (n, M),
+    -1 for no site. q is `num_labels`, or one more with a zero.
     """
 
     phi: Array

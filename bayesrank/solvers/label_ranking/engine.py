@@ -111,14 +111,9 @@ def _moments(mean: Array, variance: Array, step: float, power: float) -> TiltedM
 def check_label_memory(
     num_examples: int, num_labels: int, num_features: int, num_fits: int = 1
 ) -> None:
-    """Refuse what will not fit into memory.
+    """Refuse so many examples, labels and features (n, c and p) as will not fit into memory.
 
-    Parameters
-    ----------
-    num_examples, num_labels, num_features
-        n, c and p.
-    num_fits
-        How many posteriors of the weights are kept.
+    `num_fits` is how many posteriors of the weights are kept.
 
     Raises
     ------

@@ -87,12 +87,7 @@ class Field:
         return self.at(scores, labels, where, *self.prepared(labels, where))
 
     def check_labels(self, labels: Any) -> None:
-        """Refuse grades that the field has no use for.
-
-        Parameters
-        ----------
-        labels
-            Grades, shape (m,).
+        """Refuse grades, shape (m,), that the field has no use for.
 
         Raises
         ------

@@ -30,18 +30,11 @@ _SHORTEST = 8
 
 
 class Buckets(NamedTuple):
-    """Lists padded to a few lengths, and what a field needs of their grades.
+    """Lists padded to a few lengths n, and what a field needs of their grades.
 
-    Attributes
-    ----------
-    rows
-        An array (lists, n) for each length n: places in the sorted order, -1 where there is none.
-    place
-        Shape (m,): where each row stands in these arrays, laid end to end; -1 if nowhere.
-    labels
-        Grades, as `rows`.
-    known
-        For each length what `Field.prepared` says of the grades; nothing for other fields.
+    `rows` are places in the sorted order, an array (lists, n) for each length, -1 where there is
+    none, and `labels` grades likewise; `place`, (m,), says where each row stands in these arrays,
+    laid end to end, -1 if nowhere; `known` is what `Field.prepared` says of each length's grades.
     """
 
     rows: tuple[Any, ...]

@@ -116,21 +116,18 @@ def is_conservative(
 ) -> FieldVerdict:
     """Whether the field has a potential, by its Jacobian and its circulation around loops.
 
+    It is true if no counterexample was found.
+
     Parameters
     ----------
     field
         Of one list.
     scores, labels
-        Shape (n,): where to look, and the grades.
+        Where to look, and the grades, shape (n,).
     num_loops, spread, seed
         Triangles with normal corners around the scores, and their standard deviation.
     tol
         What counts as zero.
-
-    Returns
-    -------
-    FieldVerdict
-        True in a condition if no counterexample was found.
     """
     rng = np.random.default_rng(seed)
     centre = np.asarray(scores, np.float64)

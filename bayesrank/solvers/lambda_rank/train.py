@@ -118,12 +118,9 @@ def fit_trees(
 
     Raises
     ------
-    ImportError
-        If LightGBM is not installed.
-    ValueError
-        If LightGBM refuses the data or the parameters.
-    RuntimeError
-        In a process that was forked after its parent had computed with JAX.
+    ImportError, ValueError, RuntimeError
+        If LightGBM is not installed; if it refuses data or parameters; in a process that was
+        forked after its parent had computed with JAX.
     """
     enter_jax()
     try:

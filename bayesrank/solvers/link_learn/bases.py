@@ -23,7 +23,10 @@ Values = NDArray[np.float64]
 
 
 def basis_scores(queries: Any, counts: Any, documents: Collection) -> list[Any]:
-    """BM25's scores, and those of each function of the basis, all sparse.
+    """BM25's scores, and those of each function of the basis: 17 arrays (queries, documents).
+
+    With draws of ``gain`` and ``theta`` of `bayesrank.models.link_bm25` a draw's scores are
+    ``gain * first + sum(theta * others)``.
 
     Parameters
     ----------
@@ -31,12 +34,6 @@ def basis_scores(queries: Any, counts: Any, documents: Collection) -> list[Any]:
         Counts of terms, shapes (queries, terms) and (documents, terms).
     documents
         What the collection says of the terms.
-
-    Returns
-    -------
-    list of sparse arrays of shape (queries, documents)
-        Of length 17; with draws of ``gain`` and ``theta`` of `bayesrank.models.link_bm25` a
-        draw's scores are ``gain * first + sum(theta * others)``.
     """
     weights, functions = _weights(counts, documents)
 
@@ -54,24 +51,19 @@ def margin_features(
     pairs: NDArray[np.int64],
     unlinked: NDArray[np.int64],
 ) -> tuple[Values, Values]:
-    """Margins of linked pairs by BM25, and how each function of the basis changes them.
+    """Margins of linked pairs by BM25, (L, U), and how each function changes them, (L, U, 16).
+
+    They are the arguments of `bayesrank.models.link_bm25`.
 
     Parameters
     ----------
-    queries
-        Counts of what stands for each document as a query, shape (documents, terms).
-    counts, documents
-        Counts of the documents' terms, and what they say.
+    queries, counts, documents
+        Counts of what stands for each document as a query, and of its terms, (documents, terms);
+        and what the documents say of these.
     pairs
         Query and linked document, shape (L, 2).
     unlinked
         Unlinked documents of each, shape (L, U).
-
-    Returns
-    -------
-    tuple of ndarray
-        Margins, shape (L, U), and features, shape (L, U, 16), for
-        `bayesrank.models.link_bm25`.
     """
     linked = _similarities(queries, counts, documents, pairs[:, 0], pairs[:, 1])
     others = _similarities(

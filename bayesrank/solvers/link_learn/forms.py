@@ -155,17 +155,7 @@ def _as_it_is(values: Array) -> Array:
 
 
 def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collection) -> Any:
-    """Return what a form sees of elements: `Scales`, and `Codes` of the elements.
-
-    Parameters
-    ----------
-    tf, term
-        Count and number of the term of each element, shape (E,).
-    length
-        Length of the text of each element, shape (E,).
-    documents
-        The collection whose frequencies and mean length count.
-    """
+    """What a form sees of elements, (E,) each: `Scales` and `Codes` by the collection."""
     df = np.maximum(documents.document_frequency[term], 1.0)
     kinds, numbers = zip(
         *(np.unique(part, return_inverse=True) for part in (tf, df, length)), strict=True

@@ -97,20 +97,11 @@ def fit_link_learn(
     ----------
     form, loss
         The weight, and one of `LOSSES`.
-    texts
-        Counts of the queries and the documents, in the order of the links' numbers.
-    links
-        Links between the documents.
-    documents
-        What the documents say of their terms.
-    num_unlinked
-        Documents that each linked pair is set against.
-    num_epochs, patience
-        Passes over all links at the most, and how many without a better average precision.
-    batch_size
-        Linked pairs a step.
-    learning_rate
-        Of Adam.
+    texts, links, documents
+        Counts of the queries and the documents, in the order of the links' numbers; links between
+        the documents; and what the documents say of their terms.
+    num_unlinked, num_epochs, patience, batch_size, learning_rate
+        As for `bayesrank.LinkLearn`.
     rng
         Source of chance.
     callback

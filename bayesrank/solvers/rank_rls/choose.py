@@ -33,7 +33,7 @@ def scale_of(system: Any, lam: float) -> float:
 
 
 def log_evidence(system: Any, lam: Any) -> Any:
-    """Log density of the contrasts of the targets, at the best scale.
+    """Log density of the contrasts of the targets, at the best scale, in nats, for each constant.
 
     It is that of the n - 1 contrasts of each list (restricted maximum likelihood): the level of a
     list is no observation.
@@ -44,11 +44,6 @@ def log_evidence(system: Any, lam: Any) -> Any:
         A spectrum or a factor.
     lam
         One constant, or an array of them.
-
-    Returns
-    -------
-    ndarray or float
-        In nats, one for each constant.
     """
     count = system.contrasts.num_contrasts
     variance = system.quadratic(lam) / count

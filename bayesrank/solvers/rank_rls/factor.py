@@ -20,13 +20,7 @@ Array = NDArray[np.float64]
 class KernelFactor:
     """Answers for one constant what a `KernelSpectrum` answers for all, in a tenth of the time.
 
-    Attributes
-    ----------
-    contrasts, target, means
-        As in `KernelSpectrum`.
-    inverse
-        Inverse of the Cholesky factor of ``S K S + lam I``, lower triangular: the one matrix that
-        is kept.
+    What is kept is the inverse of the Cholesky factor of ``S K S + lam I``, lower triangular.
     """
 
     contrasts: Contrasts

@@ -144,10 +144,6 @@ def fit_rank_rls(
     rng
         For landmarks and the traces of iterative evidence.
 
-    Returns
-    -------
-    RankRLSFit
-
     Raises
     ------
     ValueError

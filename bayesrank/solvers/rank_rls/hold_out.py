@@ -32,7 +32,7 @@ def held_out_errors(system: Any, lam: float) -> Array:
 
 
 def leave_query_out(system: Any, lam: float, folds: Folds | None = None) -> Array:
-    """Scores of each list's rows by RankRLS trained on the lists that are not of its fold.
+    """Scores of each list's rows, (m,), by RankRLS trained on the lists that are not of its fold.
 
     Parameters
     ----------
@@ -42,11 +42,6 @@ def leave_query_out(system: Any, lam: float, folds: Folds | None = None) -> Arra
         The regularisation constant.
     folds
         See `Contrasts.folds`; each list is held out alone without them.
-
-    Returns
-    -------
-    ndarray
-        Shape (m,), levels of the lists included: what training again would predict.
     """
     contrasts: Contrasts = system.contrasts
     folds = contrasts.folds() if folds is None else folds
@@ -60,25 +55,18 @@ def leave_query_out(system: Any, lam: float, folds: Folds | None = None) -> Arra
 def leave_pair_out(
     system: Any, y: Array, lam: float, pairs: NDArray[np.intp], weights: str
 ) -> Array:
-    """Differences of score of pairs that training has not seen, neither of the two rows.
+    """Differences of score, (P,), of pairs by training that has seen neither of the two rows.
 
     Parameters
     ----------
-    system
-        A spectrum or a factor.
+    system, lam
+        As for `leave_query_out`.
     y
-        Shape (m,): targets.
-    lam
-        The regularisation constant.
+        Targets, shape (m,).
     pairs
-        Shape (P, 2): rows of the same list.
+        Rows of the same list, shape (P, 2).
     weights
         How lists are weighted; a list that has lost two rows is weighted as one of n - 2.
-
-    Returns
-    -------
-    ndarray
-        Shape (P,): score of the first minus score of the second.
     """
     contrasts: Contrasts = system.contrasts
     lists = contrasts.spread(np.arange(len(contrasts.sizes)))[pairs[:, 0]]

@@ -53,16 +53,8 @@ class Spectrum:
 class LinearSpectrum(Spectrum):
     """The linear kernel, through the features' own matrix ``Z'Z`` of shape (d, d), ``Z = S X``.
 
-    Attributes
-    ----------
-    Z
-        Whitened features, shape (m, d); of sparse features, they themselves, which stay sparse.
-    means
-        Mean features of each list, shape (q, d).
-    rotation
-        Shape (d, d): eigenvectors of ``Z'Z``.
-    all_values
-        Shape (d,): eigenvalues of all of them; `values` leaves out those that are zero.
+    `Z` are whitened features, (m, d); sparse ones stay as they are. `means` are those of each list,
+    (q, d), and `all_values` eigenvalues, of which `values` leaves out those that are zero.
     """
 
     Z: Any

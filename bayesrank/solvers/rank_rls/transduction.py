@@ -39,27 +39,18 @@ def transduce(
     gamma: float,
     folds: Folds | None = None,
 ) -> Array:
-    """Scores of the rows of new lists.
+    """Scores of the rows of new lists, shape (m_new,).
 
     Parameters
     ----------
     K
         Gram matrix of all rows, list after list, shape (m, m).
-    contrasts
-        Their contrasts.
-    y
-        Shape (m,): targets; those of new rows are not read.
-    new
-        Shape (m,): which rows are of new lists.
+    contrasts, folds
+        Contrasts of the rows, and the folds of cross-validation; each list is one without them.
+    y, new
+        Targets, which are not read of new rows, and which rows these are, shape (m,).
     lam, gamma
         Regularisation constant, and pull towards the prediction from the training rows; positive.
-    folds
-        Of cross-validation, see `Contrasts.folds`; each list is one without them.
-
-    Returns
-    -------
-    ndarray
-        Shape (m_new,).
 
     Raises
     ------
