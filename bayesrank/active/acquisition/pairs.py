@@ -99,10 +99,8 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
     Parameters
     ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : ArrayLike
-        Pairs of items, integers of shape (..., 2).
+    beliefs, pairs
+        As for `entropy_gain`.
 
     Returns
     -------
@@ -148,10 +146,8 @@ def margin_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
     Parameters
     ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : ArrayLike
-        Pairs of items, integers of shape (..., 2).
+    beliefs, pairs
+        As for `entropy_gain`.
 
     Returns
     -------
@@ -169,10 +165,8 @@ def eubo(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
     Parameters
     ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : ArrayLike
-        Pairs of items, integers of shape (..., 2).
+    beliefs, pairs
+        As for `entropy_gain`.
 
     Returns
     -------

@@ -58,10 +58,8 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
 
     Parameters
     ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : ArrayLike
-        Candidates, integers of shape (..., 2).
+    beliefs, pairs
+        Beliefs about n skills, and candidates, integers of shape (..., 2).
     pool : ArrayLike, optional
         Comparisons that are not known yet, integers of shape (m, 2): then the sum is of the
         entropies of their answers. Without it, of the entropies
@@ -109,10 +107,8 @@ def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
 
     Parameters
     ----------
-    beliefs : Beliefs
-        Beliefs about n skills.
-    pairs : ArrayLike
-        Candidates, integers of shape (..., 2).
+    beliefs, pairs
+        Beliefs about n skills, and candidates, integers of shape (..., 2).
     pool : ArrayLike
         Pairs whose order matters, integers of shape (m, 2): all pairs of items, or a random sample
         of them. As an acquisition, pass ``jax.tree_util.Partial(pool_error, pool=pool)``.
