@@ -49,6 +49,9 @@ _RENAMED = {
     "group_skill": "category_skill",
     "groups": "categories",
     "num_groups": "num_categories",
+    "free_params": "defaulted_params",
+    "eliminated_sites": "marginalized_sites",
+    "given_factors": "conditioned_sites",
 }
 _CHOICES = {"hyperparameters", "hyperparameters_", "choice"}
 # What zipfile, NumPy and the owners of states raise for files that are damaged or of another kind.
