@@ -1,9 +1,9 @@
 """Inference engines for plain NumPyro programs."""
 
 from bayesrank.infer.ep import EP as EP
-from bayesrank.infer.hyper.evidence import EvidenceMaximum as EvidenceMaximum
-from bayesrank.infer.hyper.evidence import maximize_evidence as maximize_evidence
 from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
+from bayesrank.infer.hyper.maximum import EvidenceMaximum as EvidenceMaximum
+from bayesrank.infer.hyper.maximum import maximize_evidence as maximize_evidence
 from bayesrank.infer.hyper.mixture import IntegratedEPResult as IntegratedEPResult
 from bayesrank.infer.hyper.mixture import NestedEPResult as NestedEPResult
 from bayesrank.infer.hyper.nested import NestedEP as NestedEP

@@ -20,7 +20,6 @@ from bayesrank.infer.ep import EP, Limits
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
-from bayesrank.infer.reader.program import ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Wanted
 from bayesrank.infer.reader.traced import ProgramSource, Traced
@@ -147,12 +146,10 @@ class Hyperparameters(Vector):
         (evaluation, gradient), _ = compiled_call(_differentiated, self.engine, self.program, point)
         return evaluation, np.asarray(gradient, float)
 
-    def component(
-        self, flat: ArrayLike, init_sites: Sites
-    ) -> tuple[ConditionalPosterior, ProgramLayout]:
-        """EP's posterior at a vector, compiled once; and what is the same for all vectors."""
+    def component(self, flat: ArrayLike, init_sites: Sites) -> ConditionalPosterior:
+        """EP's posterior at a vector, compiled once."""
         point = _Point(flat, self.fixed, init_sites, self.limits)
-        return compiled_call(_component, self.engine, self.program, point)
+        return compiled_call(_component, self.engine, self.program, point)[0]
 
 
 class _Point(NamedTuple):
@@ -207,7 +204,7 @@ def _differentiated(
 
 def _component(
     engine: EP, source: ProgramSource, point: _Point
-) -> tuple[ConditionalPosterior, ProgramLayout]:
+) -> tuple[ConditionalPosterior, None]:
     flat = jnp.asarray(point.flat)
     inventory = take_inventory(source, point.fixed)
     vector = Vector(inventory)
@@ -219,7 +216,7 @@ def _component(
     evaluation = _evaluation(source, inventory, vector, flat, params, found, end, 1.0)
     converged = (end.delta <= point.limits.tol) & (end.skipped == 0)
     posterior = ConditionalPosterior(evaluation, mean, covariance, converged, program.ends)
-    return posterior, program.layout
+    return posterior, None
 
 
 def inventory_of(

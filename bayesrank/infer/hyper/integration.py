@@ -37,13 +37,13 @@ from bayesrank._memory import check_memory
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.evidence import Mode, find_mode
 from bayesrank.infer.hyper.hyperparameters import (
     ConditionalPosterior,
     engine_from,
     not_integrated,
 )
 from bayesrank.infer.hyper.mixture import IntegratedEPResult
+from bayesrank.infer.hyper.modes import Mode, find_mode
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
@@ -171,6 +171,9 @@ class IntegratedEP:
                 rng_key=rng_key,
                 callback=callback,
             )
+            for name in mode.free.names:
+                if name in mode.start.conditioned_sites:
+                    raise Refusal("not_integrated", name).error()
             survey = _Survey(mode, fixed, args, kwargs)
             weighted, components = survey.integrate(seed, num_points)
             result = self._result(survey, weighted, components, seed, num_samples)
@@ -242,8 +245,7 @@ class _Survey:
         self.size = mode.flat.size
         self.count = mode.num_evaluations + self.size
         self.round = 0
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.eliminated: tuple[str, ...] = ()
+        self.shapes, self.eliminated = mode.start.shapes, mode.start.marginalized_sites
         self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
         self.solved = [(np.zeros(self.size), mode.evaluation.sites)]
         self.others = [_Survey(other, fixed, args, kwargs) for other in mode.others]
@@ -256,11 +258,7 @@ class _Survey:
         # EP starts from the sites of the nearest point that was solved.
         white = np.linalg.solve(self.root, flat - self.mode.flat)
         start = min(self.solved, key=lambda known: float(np.sum((known[0] - white) ** 2)))[1]
-        component, layout = self.free.component(flat, start)
-        self.shapes, self.eliminated = layout.shapes, layout.eliminated
-        for name in self.free.names:
-            if name in layout.conditioned_sites:
-                raise Refusal("not_integrated", name).error()
+        component = self.free.component(flat, start)
         self.count += 1
         if component.evaluation.usable:
             self.solved.append((white, component.evaluation.sites))

@@ -31,17 +31,17 @@ from threadpoolctl import threadpool_limits
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.evidence import find_mode
 from bayesrank.infer.hyper.hyperparameters import (
     Hyperparameters,
     engine_from,
     not_integrated,
 )
 from bayesrank.infer.hyper.mixture import NestedEPResult
+from bayesrank.infer.hyper.modes import find_mode
 from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.result import GaussianMoments
+from bayesrank.infer.result import EPResult, GaussianMoments
 from bayesrank.infer.running import ConvergenceWarning, check_run
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.white.importance import importance_sampler
@@ -170,7 +170,7 @@ class NestedEP:
             converged=not divergent and not latents.num_unconverged and r_hat < LARGEST_R_HAT,
             num_divergent=divergent,
             num_unconverged=latents.num_unconverged,
-            marginalized_sites=latents.eliminated,
+            marginalized_sites=walk.start.marginalized_sites,
             hyperparameters=hyperparameters,
             draws=latents.draws,
             log_proposals=latents.log_proposals,
@@ -196,7 +196,7 @@ class NestedEP:
 
         root = whitening_root(gradient, mode.flat, gradient(mode.flat))
         walked = free.with_limits(tol=max(self.engine.tol, _WALK_TOL))
-        return _Walk(walked, fixed, mode.flat, root, first)
+        return _Walk(walked, fixed, mode.flat, root, first, mode.start)
 
     def _latents(
         self,
@@ -209,10 +209,9 @@ class NestedEP:
         chains, count, _ = points.shape
         free = walk.free.with_limits(tol=self.engine.tol)
         means, draws, logs, spread, unconverged = [], [], [], 0.0, 0
-        layout: Any = None
         for number in range(chains * count):
             at = divmod(number, count)
-            component, layout = free.component(points[at], walk.sites)
+            component = free.component(points[at], walk.sites)
             mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
@@ -227,12 +226,12 @@ class NestedEP:
         between = np.stack(means) - centre
         spread = spread + between.T @ between / len(means)
         moments = GaussianMoments(
-            shapes=layout.shapes, joint_mean=centre, posterior=DensePosterior(spread)
+            shapes=walk.start.shapes, joint_mean=centre, posterior=DensePosterior(spread)
         )
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
         draws = moments.split_sites(stacked)
-        return _Drawn(moments, draws, logs, unconverged, layout.eliminated)
+        return _Drawn(moments, draws, logs, unconverged)
 
 
 def _check_walk(
@@ -253,7 +252,6 @@ class _Drawn(NamedTuple):
     draws: dict[str, np.ndarray]  # one of the latents at each draw, for each site
     log_proposals: np.ndarray  # logs of the densities that they are from, shape (chains, draws)
     num_unconverged: int  # at how many draws EP did not converge
-    eliminated: tuple[str, ...]  # latents of groups, which have no draws
 
 
 class _Walk(NamedTuple):
@@ -264,6 +262,7 @@ class _Walk(NamedTuple):
     centre: np.ndarray  # shapes (d,) and (d, d), on the unconstrained scale
     root: np.ndarray
     sites: Sites  # EP's sites at the centre, where EP starts from
+    start: EPResult  # EP's result where the search for the centre started
 
     @property
     def size(self) -> int:
