@@ -74,21 +74,51 @@ def names_in(folder):
     return {path.name for path in Path(folder).iterdir()}
 
 
-def test_no_command_runs_the_demo(folder, seen, capsys):
-    assert run() == 0
+def test_the_demo_has_a_folder_of_its_own(folder, seen, capsys):
+    assert run("demo") == 0
     data, settings = seen[0]
     assert data.num_items == 139 and settings.crosscheck == "quick"
-    assert names_in("bayesrank-out") == RESULTS
+    assert names_in("bayesrank-demo") == RESULTS
     printed = capsys.readouterr()
     assert printed.out.startswith("A conclusion.\n\nRank  Item")
     for said in ("Right? yes. By all means.", "90% ranks", "... 124 more ...", "A note."):
         assert said in printed.out
     assert "Drawing: " in printed.err and "Drawing: " not in printed.out
-    assert names_in(folder) == {"c.csv", "i.csv", "bayesrank-out"}
+    assert names_in(folder) == {"c.csv", "i.csv", "bayesrank-demo"}
 
 
-def test_options_without_a_command_are_those_of_the_demo(folder, seen, capsys):
-    assert run("--out", "deep/er", "--seed", "7", "--no-crosscheck", "--quiet", "--rows", "0") == 0
+def test_no_command_prints_help_in_groups(folder, seen, capsys):
+    assert run() == 0
+    printed = capsys.readouterr()
+    assert printed.err == "" and not seen and names_in(folder) == {"c.csv", "i.csv"}
+    lines = printed.out.splitlines()
+    assert max(map(len, lines)) <= 80 and "\n          " not in printed.out
+    groups = ["Options:", "Rank:", "Collect:", "Predict:", "Evaluate:", "Other learners:"]
+    assert [line for line in lines[1:] if line.endswith(":") and line[0] != " "] == groups
+    assert run("-h") == 0 and capsys.readouterr().out == printed.out
+
+
+@pytest.mark.parametrize(
+    "head, answer",
+    [
+        ("model_a,model_b,winner", "rank"),
+        ("user;item;rating", "rate"),
+        ("query,label,x", "learn"),
+        ("item,price", "ask"),
+    ],
+)
+def test_a_file_without_a_command_is_answered_with_the_command(folder, capsys, head, answer):
+    Path("my file.csv").write_text(f"{head}\n")
+    assert run("my file.csv") == 2
+    call = f"Run: bayesrank {answer} 'my file.csv'"
+    assert capsys.readouterr().err == f"Error: my file.csv is a file, not a command. {call}\n"
+
+
+def test_options_of_the_demo(folder, seen, capsys):
+    assert (
+        run("demo", "--out", "deep/er", "--seed", "7", "--no-crosscheck", "--quiet", "--rows", "0")
+        == 0
+    )
     _, settings = seen[0]
     assert settings._asdict() == {
         **{"out": Path("deep/er"), "rows": 0, "seed": 7, "crosscheck": "none", "quiet": True},
@@ -191,7 +221,7 @@ def test_warnings_are_one_line_on_standard_error(folder, seen, monkeypatch, caps
 
 FILES_IN_HELP = ("winner,loser\n    Espresso,Filter\n", "\n    Instant,0.4,4\n")
 HELP = {
-    "--help": ("demo", "rank", "posterior.nc"),
+    "--help": ("demo", "rank", "bayesrank rank battles.csv"),
     "demo --help": ("--out", "--seed", "--no-crosscheck", "--quiet", "[default: "),
     "rank -h": (*FILES_IN_HELP, "--items", "PrefLib", "tie"),
     "--version": (f"bayesrank, version {bayesrank.__version__}",),

@@ -76,7 +76,7 @@ def test_the_program_gives_what_laplace_gives_nearly():
 
 
 def test_the_two_commands_are_where_continuous_integration_looks():
-    assert _block_after("ci: main") == "pip install . && python -m bayesrank"
+    assert _block_after("ci: main") == "pip install . && bayesrank demo"
     assert _block_after("ci: tests") == 'pip install -e ".[test]" && python -m pytest'
 
 

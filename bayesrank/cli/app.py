@@ -4,32 +4,40 @@ import errno
 import importlib
 import io
 import os
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from bayesrank._names import shown
 from bayesrank._version import __version__
+from bayesrank.cli.command import first_line
 from bayesrank.cli.interrupt import Interrupted, kept, look
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
-_COMMANDS = ("ask", "demo", "evaluate", "labels", "learn", "predict", "rank", "rate", "search")
-_COMMANDS += ("stream",)
+_GROUPS = {
+    "Rank": ("rank", "demo"),
+    "Collect": ("ask",),
+    "Predict": ("predict", "rate"),
+    "Evaluate": ("evaluate",),
+    "Other learners": ("labels", "learn", "search", "stream"),
+}
+_COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
 _AT = {"demo": "rank"}  # modules of commands that have none of their own
+_COLUMNS_OF = {"rate": {"user", "item", "rating"}, "learn": {"query", "label"}, "ask": {"item"}}
 
 
 class _Commands(click.Group):
-    """Loads a command when it is named; where none is, runs `demo` with the options given."""
+    """Loads a command when it is named, and shows all of them in groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {option for param in self.get_params(ctx) for option in param.opts}
-        if not args or (args[0].startswith("-") and args[0] not in own):
-            args = ["demo", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args or ["--help"])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -40,14 +48,40 @@ class _Commands(click.Group):
         module = importlib.import_module(f"bayesrank.cli.{_AT.get(cmd_name, cmd_name)}")
         return getattr(module, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; a file in its place is answered with the command for it."""
+        if args[0] not in _COMMANDS and Path(args[0]).is_file():
+            call = shlex.join(["bayesrank", _command_for(Path(args[0])), args[0]])
+            _fail(f"{args[0]} is a file, not a command. Run: {call}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List commands by what they are for, without loading them."""
+        for group, names in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, first_line(name)) for name in names])
+
+
+def _command_for(path: Path) -> str:
+    """The command that reads a file, by the names of its columns."""
+    with path.open("rb") as file:
+        head = file.readline(10_000).decode(errors="replace").strip().lower()
+    columns = set(re.split(r"[,;\t|]", head))
+    return next((name for name, own in _COLUMNS_OF.items() if own <= columns), "rank")
+
 
 @click.group(cls=_Commands, context_settings=_HELP)
 @click.version_option(__version__, prog_name="bayesrank")
 def cli() -> None:
-    """Rank items from comparisons, with honest uncertainty.
+    """Rank items from comparisons, with a credible interval for every rank.
 
-    With no command it runs `demo`: the whole job on data that come with the package. Results are
-    printed as a table, and written as ranking.csv, posterior.nc (NetCDF, for ArviZ) and PNG plots.
+    \b
+    bayesrank demo                    see what a ranking looks like
+    bayesrank rank battles.csv        rank your own comparisons
+    bayesrank rank battles.csv --elo  show Elo ratings
+    bayesrank COMMAND --help          see the options of a command
     """
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bayesrank.cli.steps import Steps
 
 __all__ = [
-    "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "job", "level",
-    "option",
+    "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "first_line", "job",
+    "level", "option",
 ]  # fmt: skip
 
 Option = Callable[[Mapping[str, str]], click.Option]
@@ -41,6 +41,11 @@ FILE = _File(path_type=Path, allow_dash=True)
 @cache
 def _book() -> dict[str, Any]:
     return tomllib.loads(files("bayesrank.cli").joinpath("pages/commands.toml").read_text("utf-8"))
+
+
+def first_line(name: str) -> str:
+    """First line of the help of a command."""
+    return _book()[name]["help"].strip().splitlines()[0]
 
 
 def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], click.Command]:

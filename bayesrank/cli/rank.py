@@ -30,7 +30,6 @@ _DEMO_NOTE = (
     "took, and those of the others were computed. Part of what looks like taste is that difference."
 )
 _FRAME = (
-    OUT,
     count("--rows", 15, least=0),
     SEED,
     choice("--crosscheck", "quick", "full", "none"),
@@ -40,7 +39,7 @@ _FRAME = (
 )
 
 
-@command("demo", *_FRAME)
+@command("demo", file("--out", "bayesrank-demo", metavar="FOLDER"), *_FRAME)
 def demo(**options: Any) -> None:
     """Do the main job on data that come with the package."""
     from bayesrank.cli.pipeline import Settings, run
@@ -91,6 +90,7 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
     option("--fold-names", is_flag=True),
     option("--home/--no-home", default=None),
     option("--by-category", is_flag=True),
+    OUT,
     *_FRAME,
 )
 def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:
