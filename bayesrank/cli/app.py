@@ -16,7 +16,7 @@ import click
 
 from bayesrank._names import shown
 from bayesrank._version import __version__
-from bayesrank.cli.command import first_line
+from bayesrank.cli.command import help_of
 from bayesrank.cli.interrupt import Interrupted, kept, look
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -61,7 +61,7 @@ class _Commands(click.Group):
         """List commands by what they are for, without loading them."""
         for group, names in _GROUPS.items():
             with formatter.section(group):
-                formatter.write_dl([(name, first_line(name)) for name in names])
+                formatter.write_dl([(name, help_of(name).splitlines()[0]) for name in names])
 
 
 def _command_for(path: Path) -> str:
@@ -72,17 +72,10 @@ def _command_for(path: Path) -> str:
     return next((name for name, own in _COLUMNS_OF.items() if own <= columns), "rank")
 
 
-@click.group(cls=_Commands, context_settings=_HELP)
+@click.group(cls=_Commands, context_settings=_HELP, help=help_of("bayesrank"))
 @click.version_option(__version__, prog_name="bayesrank")
 def cli() -> None:
-    """Rank items from comparisons, with a credible interval for every rank.
-
-    \b
-    bayesrank demo                    see what a ranking looks like
-    bayesrank rank battles.csv        rank your own comparisons
-    bayesrank rank battles.csv --elo  show Elo ratings
-    bayesrank COMMAND --help          see the options of a command
-    """
+    """Do what a command says."""
 
 
 def run(args: Sequence[str] | None = None) -> NoReturn:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bayesrank.cli.steps import Steps
 
 __all__ = [
-    "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "first_line", "job",
+    "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "help_of", "job",
     "level", "option",
 ]  # fmt: skip
 
@@ -43,9 +43,9 @@ def _book() -> dict[str, Any]:
     return tomllib.loads(files("bayesrank.cli").joinpath("pages/commands.toml").read_text("utf-8"))
 
 
-def first_line(name: str) -> str:
-    """First line of the help of a command."""
-    return _book()[name]["help"].strip().splitlines()[0]
+def help_of(name: str) -> str:
+    """What `--help` says of a command."""
+    return _book()[name]["help"]
 
 
 def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], click.Command]:
@@ -63,7 +63,7 @@ def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], c
             parameters.append(part(said))
 
     def declare(run: Callable[..., Any]) -> click.Command:
-        return click.Command(name, callback=run, params=parameters, help=_book()[name]["help"])
+        return click.Command(name, callback=run, params=parameters, help=help_of(name))
 
     return declare
 
