@@ -180,7 +180,7 @@ def test_times_need_a_column_and_a_table(tmp_path):
         read_comparisons(path, time="day")
     orders = tmp_path / "orders.soc"
     orders.write_text("# NUMBER ALTERNATIVES: 2\n# ALTERNATIVE NAME 1: a\n1: 1,2\n")
-    with pytest.raises(DataError, match="orders have no column of times"):
+    with pytest.raises(DataError, match="files of orders have no columns; leave out --time"):
         read_comparisons(orders, time="day")
     ran = CliRunner().invoke(cli, ["rank", "x.csv", "--items", "y.csv", "--time", "day"])
     assert ran.exit_code == 2 and "leave out --items or --time" in ran.output
