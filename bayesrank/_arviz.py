@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-__all__ = ["import_arviz"]
-
 
 def import_arviz() -> Any:
     """Import ArviZ where it is needed; 0.23 announces its successor then."""

@@ -23,11 +23,6 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = [
-    "abandon", "draft_folder", "locked", "ordinary_mode", "published", "remove_stale", "sync",
-    "withdrawn",
-]  # fmt: skip
-
 _PREFIX = ".bayesrank-"
 # As drafts are named, and as `tempfile` named them.
 _DRAFT = re.compile(r"\.bayesrank-([0-9a-f]{16}|[a-z0-9_]{8})")

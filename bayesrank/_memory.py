@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TooLargeError", "available", "check_memory", "check_start", "size_of"]
-
-
 _START = 3 * 2**29  # bytes of addresses that JAX takes on a small machine
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from bayesrank._stack import outside
 
-__all__ = ["FORGETTERS", "enter_jax"]
-
 FORGETTERS: list[Callable[[], object]] = []  # what forgets compiled code that JAX does not keep
 
 # Each piece of compiled code takes some ten regions of memory, and Linux ends a process that comes

@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["outside"]
-
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 

@@ -25,16 +25,6 @@ from scipy import sparse
 from bayesrank._files import published
 from bayesrank._version import __version__
 
-__all__ = [
-    "check_axes",
-    "check_covariances",
-    "no_state",
-    "read_arrays",
-    "read_state",
-    "write_arrays",
-    "write_state",
-]
-
 T = TypeVar("T")
 
 _FORMAT = 3

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Column", "column_names", "from_frame", "missing", "no_rank", "numbered", "plain_array"]
-
 
 class Column(NamedTuple):
     """One column of a table.

@@ -21,27 +21,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jax.typing import ArrayLike
 
-__all__ = [
-    "check_base_kernels",
-    "check_comparisons",
-    "check_count",
-    "check_different",
-    "check_features",
-    "check_laplacian",
-    "check_level",
-    "check_levels",
-    "check_likelihood",
-    "check_not_negative",
-    "check_numbers",
-    "check_outcomes",
-    "check_pairs",
-    "check_pairs_of_items",
-    "check_positive_values",
-    "check_weight",
-    "check_weights",
-    "known",
-]
-
 _NUMBERS, _WHOLE = "biuf", "iu"
 
 

@@ -27,8 +27,6 @@ from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
 from bayesrank.active.acquisition.pairs import bald_of_margin
 
-__all__ = ["BestPair", "FactoredBeliefs", "best_pair", "best_pair_batch"]
-
 Array = NDArray[Any]
 
 _BLOCK = 512

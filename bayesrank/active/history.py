@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from bayesrank.active.store import JournalError
 
-__all__ = ["Answer", "Event", "History", "replay"]
-
 
 class Answer(NamedTuple):
     """Who won, by name, and who said so; of a tie, the two items in no order."""

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["NamedItems", "as_items"]
-
 
 class NamedItems(NamedTuple):
     """Items by name and by number."""

@@ -8,8 +8,6 @@ from numbers import Real
 
 from bayesrank.active.history import History
 
-__all__ = ["JudgeNoise"]
-
 
 class JudgeNoise:
     """How many times as noisy as nobody named each judge is: given by name (else 1) or learned."""

@@ -19,8 +19,6 @@ from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
 from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
 from bayesrank.infer.spi import DensePosterior
 
-__all__ = ["SkillPosterior", "now"]
-
 _DRAWS = 1000
 
 Array = NDArray[np.float64]

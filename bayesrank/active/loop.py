@@ -30,8 +30,6 @@ from bayesrank.active.session import Session
 from bayesrank.active.stopping import Progress, StoppingRule, check_rule, top_settled
 from bayesrank.active.store import JournalError, MemoryLog
 
-__all__ = ["Answer", "Question", "QueryLoop"]
-
 
 class QueryLoop(Session):
     """Which pair to compare next, and what follows from the answers.

@@ -11,8 +11,6 @@ from bayesrank.active.history import History, replay
 from bayesrank.active.items import NamedItems, as_items
 from bayesrank.active.store import Journal, JournalError, read_journal
 
-__all__ = ["open_journal", "read_history"]
-
 PathLike = str | os.PathLike[str]
 
 

@@ -33,8 +33,6 @@ from bayesrank.models.comparisons import (
     process_skills,
 )
 
-__all__ = ["SkillProgram", "Told", "answered", "bucket_of", "skill_program"]
-
 _SMALLEST_BUCKET = 64
 # Covariances of all items that a loop holds at a time: before and after the answers, and in JAX.
 _COVARIANCES = 4

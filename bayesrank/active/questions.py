@@ -27,8 +27,6 @@ from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.history import History
 from bayesrank.active.selection import best_batch, best_pairs
 
-__all__ = ["Question", "QuestionChooser", "acquisition_for"]
-
 ItemNumbers = NDArray[np.int32]
 ItemPairs = NDArray[np.int32]
 

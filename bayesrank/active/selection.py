@@ -23,8 +23,6 @@ from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
 from bayesrank.active.acquisition.blocks import block_form
 
-__all__ = ["best_batch", "best_pairs"]
-
 _CHUNK = 65_536
 # Items whose pairs with all others make a block: few, so that its arrays stay in the cache.
 _HEIGHT = 32

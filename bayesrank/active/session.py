@@ -19,8 +19,6 @@ from bayesrank.active.store import Journal, MemoryLog
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.ranking import RankSummary, summarize
 
-__all__ = ["Session"]
-
 
 class Session:
     """The answers in a log, and what they say of the skills of its items."""

@@ -49,8 +49,6 @@ from bayesrank.infer.spi import (
     propose,
 )
 
-__all__ = ["Answers", "Settled", "SkillPrior", "settle"]
-
 Array = NDArray[np.float64]
 PairIndices = NDArray[np.intp]
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Progress", "StoppingRule", "check_rule", "top_settled"]
-
 
 @dataclass(frozen=True)
 class Progress:

@@ -34,8 +34,6 @@ from bayesrank.infer.spi import Called, take_inventory, without_stale_traces
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ModelComparison", "compare"]
-
 Array = NDArray[np.float64]
 
 _TOO_MANY = 0.02

@@ -11,16 +11,6 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from bayesrank.infer.spi import split
 
-__all__ = [
-    "Comparison",
-    "Contrast",
-    "Reference",
-    "compared",
-    "contrast_of",
-    "reference_of",
-    "references_of",
-]
-
 _MOST_PAIRS = 1000
 _AT_ONCE = 250
 

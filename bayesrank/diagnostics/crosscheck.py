@@ -38,8 +38,6 @@ from bayesrank.infer.spi import (
     without_stale_traces,
 )
 
-__all__ = ["crosscheck"]
-
 ShareReport = Callable[[str, float], None]
 
 _ENGINES = ("ep", "nuts", "svi")

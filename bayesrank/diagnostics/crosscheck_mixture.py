@@ -27,8 +27,6 @@ from bayesrank.infer.spi import (
     without_stale_traces,
 )
 
-__all__ = ["crosscheck_mixture"]
-
 _COMPLAINT = "has not converged: its warning says what to do."
 
 

@@ -16,8 +16,6 @@ from bayesrank.infer.spi import Importance, MixtureResult
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CrossCheck", "EngineRun", "NUTSResult"]
-
 
 @dataclass(frozen=True, eq=False)
 class NUTSResult:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["randomized_pit"]
-
 
 def randomized_pit(
     probability: ArrayLike, levels: ArrayLike, *, seed: int = 0

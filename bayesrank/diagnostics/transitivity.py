@@ -23,8 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-__all__ = ["Transitivity", "transitivity"]
-
 Array = NDArray[Any]
 
 _FEWEST = 10

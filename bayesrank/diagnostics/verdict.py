@@ -13,8 +13,6 @@ from scipy.stats import norm
 from bayesrank.diagnostics.comparison import Comparison, Reference
 from bayesrank.infer.spi import Importance
 
-__all__ = ["Sizes", "Status", "Verdict", "judge", "judge_alone", "rms"]
-
 Status = Literal["agrees", "close", "differs", "unclear"]
 
 _LARGEST_R_HAT = 1.05

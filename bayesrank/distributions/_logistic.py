@@ -33,8 +33,6 @@ from jax.typing import ArrayLike
 
 from bayesrank.distributions._moments import TiltedMoments
 
-__all__ = ["logistic_interval_moments"]
-
 Edges = tuple[Array, ...]  # the lower one, or both
 
 _NODES = 56

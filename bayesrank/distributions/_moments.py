@@ -33,8 +33,6 @@ from jax import Array
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
 
-__all__ = ["TiltedMoments", "half_line", "interval"]
-
 SQRT_HALF = math.sqrt(0.5)
 DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
 

@@ -10,8 +10,6 @@ from numpyro.distributions import Distribution, constraints
 
 from bayesrank.distributions._moments import TiltedMoments
 
-__all__ = ["Outcomes"]
-
 
 class Outcomes(Distribution):
     """Base of the distributions over the outcomes ``0, ..., num_outcomes - 1``.

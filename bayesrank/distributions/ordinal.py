@@ -33,8 +33,6 @@ from bayesrank.distributions._logistic import logistic_interval_moments
 from bayesrank.distributions._moments import TiltedMoments
 from bayesrank.distributions._outcomes import Outcomes
 
-__all__ = ["LIKELIHOODS", "OrderedLogit", "OrderedProbit", "centred_thresholds", "threshold_prior"]
-
 # Of thresholds, in units of what lies between them: how far their middle may be from zero, how much
 # wider or narrower than a normal's quantiles they may lie, and each for itself.
 _MIDDLE_SD, _WIDTH_SD, _OWN_SD = 1.0, 0.5, 0.25

@@ -18,8 +18,6 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-__all__ = ["PlackettLuce"]
-
 
 class PlackettLuce(dist.Distribution):
     r"""Orders of items, best first, or the best of them.

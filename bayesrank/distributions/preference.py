@@ -34,8 +34,6 @@ from bayesrank.distributions._logistic import logistic_interval_moments
 from bayesrank.distributions._moments import TiltedMoments
 from bayesrank.distributions._outcomes import Outcomes
 
-__all__ = ["BradleyTerry", "BradleyTerryTies", "Thurstone", "ThurstoneTies"]
-
 SQRT_2 = math.sqrt(2.0)
 
 

@@ -23,8 +23,6 @@ from bayesrank.solvers.comparisons import ArenaFit, Asked
 from bayesrank.solvers.comparisons.judges import drawn
 from bayesrank.solvers.comparisons.skills import Independent
 
-__all__ = ["ArenaRanker", "Effect"]
-
 Array = NDArray[np.float64]
 
 _LONGEST_LIKELIHOOD = 10_000_000  # numbers, 80 MB

@@ -19,8 +19,6 @@ from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
 
-__all__ = ["EPEstimator", "ScaleChoice", "engine_of", "integrator_of", "prior_medians"]
-
 ScaleChoice = Literal["integrate", "map", "prior"] | Mapping[str, Any]
 _MOST_NUMBERS = 10_000_000  # of the log likelihood of each comparison
 _ENGINES = {dynamic_thurstone: DynamicEP, calibrated_label_ranking: LabelRankingEP}

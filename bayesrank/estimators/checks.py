@@ -17,14 +17,6 @@ from bayesrank._validate import check_comparisons as check_program_comparisons
 from bayesrank._validate import check_laplacian, check_positive_values
 from bayesrank._validate import check_pairs as check_program_pairs
 
-__all__ = [
-    "check_comparisons",
-    "check_hyperparameters",
-    "check_pairs",
-    "graph_laplacian",
-    "location_and_scale",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -15,8 +15,6 @@ from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
 from bayesrank.solvers.collaborative import EMState
 
-__all__ = ["CollaborativeGP", "CollaborativeOrdinalGP"]
-
 Array = NDArray[np.float64]
 
 

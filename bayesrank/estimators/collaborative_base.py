@@ -26,8 +26,6 @@ from bayesrank.estimators.collaborative_features import (
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.solvers.collaborative import EM, EMResult
 
-__all__ = ["Collaborative", "Recommendation", "SimilarItem"]
-
 Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
 

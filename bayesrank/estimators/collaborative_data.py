@@ -13,8 +13,6 @@ from bayesrank._tables import column_names, missing, plain_array
 from bayesrank._validate import check_count
 from bayesrank.datasets.layouts import RATINGS
 
-__all__ = ["Labels", "check_triples", "id_list", "level_numbers"]
-
 
 def id_list(column: Any, name: str) -> list[Hashable]:
     """Ids as Python has them."""

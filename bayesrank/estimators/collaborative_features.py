@@ -10,15 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.estimators.collaborative_data import Labels, id_list
 
-__all__ = [
-    "BaseKernels",
-    "ItemTable",
-    "correlation_kernel",
-    "exchangeable",
-    "new_rows",
-    "read_item_table",
-]
-
 Array = NDArray[np.float64]
 
 

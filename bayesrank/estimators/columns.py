@@ -18,17 +18,6 @@ from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
 from bayesrank.solvers.comparisons.terms import TERMS, read_weights
 
-__all__ = [
-    "in_order",
-    "numbers_of",
-    "read_columns",
-    "read_pairs",
-    "recognised",
-    "refuse_columns",
-    "refuse_times",
-    "time_of",
-]
-
 _ARGUMENTS = {term.name: term.argument for term in TERMS} | {"time": "time"}
 """The argument of `fit` that says what a column of this name does."""
 

@@ -27,8 +27,6 @@ from bayesrank.solvers.cone_rank import (
     random_atoms,
 )
 
-__all__ = ["ConeRank"]
-
 Array = NDArray[np.float64]
 _FOLDS = 3
 _RIDGES = np.concatenate([[0.0], 10.0 ** np.arange(-3.0, 4.0)])  # in units of the mean eigenvalue

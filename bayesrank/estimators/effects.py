@@ -10,8 +10,6 @@ from scipy.special import ndtr, ndtri
 
 from bayesrank.estimators.skills import RankerPosterior
 
-__all__ = ["Effect", "effects_of", "judges_of", "sentences_on"]
-
 
 class Effect(NamedTuple):
     """What something other than skill does to comparisons, with its interval."""

@@ -10,8 +10,6 @@ import jax
 from bayesrank.estimators.base import engine_of, integrator_of, prior_medians
 from bayesrank.infer import EPResult, IntegratedEPResult, maximize_evidence
 
-__all__ = ["inferred", "learned"]
-
 
 def inferred(
     program: Callable[..., Any],

@@ -29,8 +29,6 @@ from bayesrank.solvers.lambda_rank import (
     init_network,
 )
 
-__all__ = ["LambdaRank"]
-
 Array = NDArray[np.float64]
 
 

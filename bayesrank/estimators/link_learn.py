@@ -31,8 +31,6 @@ from bayesrank.solvers.link_learn import (
     weigh,
 )
 
-__all__ = ["LinkLearn"]
-
 _FOLDS = 3
 
 

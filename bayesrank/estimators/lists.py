@@ -14,8 +14,6 @@ from bayesrank._tables import plain_array
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.metrics import pairwise_error
 
-__all__ = ["ListEstimator"]
-
 Array = NDArray[np.float64]
 _LARGEST = 1e100
 

@@ -9,8 +9,6 @@ from bayesrank.estimators.arena import ArenaRanker
 from bayesrank.estimators.orders import OrderRanker
 from bayesrank.estimators.pairwise import PairwiseRanker
 
-__all__ = ["load_ranker"]
-
 _RANKERS = (ArenaRanker, OrderRanker, PairwiseRanker)
 
 

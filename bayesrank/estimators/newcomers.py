@@ -12,8 +12,6 @@ from bayesrank.solvers.comparisons.posterior import OUTCOMES, Component, chances
 from bayesrank.solvers.comparisons.skills import above_average, with_new_items
 from bayesrank.solvers.comparisons.terms import MarginRows
 
-__all__ = ["Newcomers", "newcomers", "outcome_chances"]
-
 Array = NDArray[np.float64]
 
 

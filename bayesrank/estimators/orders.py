@@ -19,8 +19,6 @@ from bayesrank.models.orders import events
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.skills import Independent
 
-__all__ = ["OrderRanker"]
-
 Array = NDArray[np.float64]
 
 _CURE = "rank it in an order, or give it among items or item_features"

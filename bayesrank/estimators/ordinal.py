@@ -25,8 +25,6 @@ from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 from bayesrank.solvers.comparisons.posterior import components_of
 from bayesrank.solvers.comparisons.skills import prior_covariances
 
-__all__ = ["OrdinalGP"]
-
 Array = NDArray[np.float64]
 
 # A step of the search that gains less than this share of the evidence, some thousandths of a nat,

@@ -28,8 +28,6 @@ from bayesrank.solvers.comparisons.posterior import chances_by, moments_of
 from bayesrank.solvers.comparisons.skills import Independent, Moving, Skills, at_later_times
 from bayesrank.solvers.comparisons.terms import MarginRows
 
-__all__ = ["PairwiseRanker"]
-
 Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
 

@@ -20,8 +20,6 @@ from bayesrank.solvers.comparisons.posterior import Component, chances_by, momen
 from bayesrank.solvers.comparisons.skills import at_new_items
 from bayesrank.solvers.comparisons.terms import MarginRows
 
-__all__ = ["PreferenceGP"]
-
 Array = NDArray[np.float64]
 
 _CURE = "the index of X holds the items' names"

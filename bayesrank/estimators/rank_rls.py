@@ -27,8 +27,6 @@ from bayesrank.solvers.rank_rls import (
     transduce,
 )
 
-__all__ = ["RankRLS"]
-
 Array = NDArray[np.float64]
 
 

@@ -36,8 +36,6 @@ from bayesrank.ranking import (
 from bayesrank.solvers.comparisons.posterior import OUTCOMES
 from bayesrank.solvers.comparisons.skills import ProcessSkills
 
-__all__ = ["NamedRanker", "Outcome", "SkillRanker", "by_gap", "refuse_one"]
-
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
 Callback = Callable[[int, float], None] | None

@@ -10,8 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._states import read_state, write_state
 
-__all__ = ["Saved", "kept_seed"]
-
 
 class Saved:
     """An estimator that is kept in a file; derived classes say what of it."""

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["absolute_error_score", "log_score"]
-
 
 def log_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     """Mean log probability of the levels of items, in nats, at most zero.

@@ -30,8 +30,6 @@ from bayesrank.solvers.comparisons.skills import (
 )
 from bayesrank.solvers.comparisons.terms import arguments_of, scales_of
 
-__all__ = ["FitSettings", "RankerFit", "RankerPosterior", "fit_log", "fit_skills", "posterior_of"]
-
 _CHOICES = ("integrate", "map", "prior")
 # Beyond these, a few dozen runs of EP take minutes, and scales are known well.
 _MOST_LATENTS, _MOST_ROWS = 600, 20_000

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Ranker = TypeVar("Ranker", bound=NamedRanker)
     LogRanker = TypeVar("LogRanker", bound=ArenaRanker)
 
-__all__ = ["log_ranker_state", "ranker_state", "restored", "restored_log_ranker"]
-
 _PROGRAMS = {
     each.__name__: each
     for each in (

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from bayesrank._tables import missing, plain_array
 
-__all__ = ["Clock", "read_times"]
-
 Array = NDArray[np.float64]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?")

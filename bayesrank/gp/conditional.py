@@ -7,8 +7,6 @@ from tinygp.kernels import Kernel
 
 from bayesrank.gp.kernels import gram
 
-__all__ = ["conditional"]
-
 
 def conditional(
     kernel: Kernel,

@@ -40,8 +40,6 @@ from tinygp.kernels import Kernel
 from bayesrank._validate import check_laplacian, check_weight
 from bayesrank.gp.kernels import gram
 
-__all__ = ["GraphKernel", "graph_log_normalizer", "graph_kernel", "graph_prior"]
-
 
 class GraphKernel(Kernel):
     r"""The kernel of a process warped by a graph; build it by `graph_kernel`.

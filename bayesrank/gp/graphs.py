@@ -29,8 +29,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from bayesrank._validate import check_count
 
-__all__ = ["knn_graph", "laplacian"]
-
 _SYMMETRY = 1e-8
 
 

@@ -25,8 +25,6 @@ from tinygp.kernels import Kernel
 
 from bayesrank.gp.kernels import JITTER, gram
 
-__all__ = ["choose_num_inducing", "inducing_point_prior", "inducing_points"]
-
 _MOST_CLUSTERED = 20_000
 _STEPS = 15
 _RANKS = (50, 100, 200, 400, 600, 800)

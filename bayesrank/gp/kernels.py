@@ -13,8 +13,6 @@ from jax.typing import ArrayLike
 from tinygp import transforms
 from tinygp.kernels import ExpSquared, Kernel
 
-__all__ = ["JITTER", "gram", "rbf"]
-
 JITTER = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
 """Default jitter by precision, as a fraction of the prior variance."""
 

@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["spectral_pieces"]
-
 _ROUNDING = 1e-8
 
 

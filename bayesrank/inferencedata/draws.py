@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.inferencedata._convert import _assemble
 
-__all__ = ["draws_to_arviz"]
-
 Named = Mapping[str, tuple[tuple[str, ...], NDArray[Any]]]
 
 

@@ -38,8 +38,6 @@ from bayesrank._validate import check_count, check_features
 from bayesrank.distributions import Thurstone
 from bayesrank.distributions.ordinal import threshold_prior
 
-__all__ = ["ordinal_version_space"]
-
 
 def ordinal_version_space(
     X: ArrayLike,

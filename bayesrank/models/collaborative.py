@@ -48,8 +48,6 @@ from bayesrank.distributions import BradleyTerry
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.gp import KernelPrior
 
-__all__ = ["collaborative_ordinal_gp", "collaborative_preference_gp", "collaborative_rating_gp"]
-
 
 def collaborative_rating_gp(
     users: ArrayLike,

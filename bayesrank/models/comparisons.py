@@ -57,21 +57,6 @@ from bayesrank._validate import (
 )
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
-__all__ = [
-    "PAIR_LIKELIHOODS",
-    "SCALES",
-    "ComparisonColumns",
-    "ScalePrior",
-    "compare",
-    "draw_scale",
-    "feature_kernel",
-    "independent_skills",
-    "judged_comparisons",
-    "preference_gp",
-    "process_skills",
-    "thurstone",
-]
-
 PAIR_LIKELIHOODS = {"probit": (Thurstone, ThurstoneTies), "logit": (BradleyTerry, BradleyTerryTies)}
 """Distributions of an outcome without ties and with them."""
 

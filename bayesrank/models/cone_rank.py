@@ -19,8 +19,6 @@ from jax.typing import ArrayLike
 
 from bayesrank._validate import check_count, check_features
 
-__all__ = ["cone_of_differences"]
-
 
 def cone_of_differences(
     z: ArrayLike,

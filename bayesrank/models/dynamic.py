@@ -43,8 +43,6 @@ from bayesrank import gp
 from bayesrank._validate import check_count, known
 from bayesrank.models.comparisons import ComparisonColumns, compare, draw_scale
 
-__all__ = ["PROCESSES", "Process", "dynamic_thurstone"]
-
 Process = Literal["walk", "matern12", "matern32"]
 
 PROCESSES = ("walk", "matern12", "matern32")

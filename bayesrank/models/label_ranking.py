@@ -36,15 +36,6 @@ from bayesrank import gp
 from bayesrank._validate import check_count, check_features
 from bayesrank.distributions import Thurstone
 
-__all__ = [
-    "LEVEL",
-    "STEP",
-    "LabelConditions",
-    "conditions",
-    "calibrated_label_ranking",
-    "label_features",
-]
-
 STEP = 0.02
 """Standard deviation of the small noise of each of two performances that are compared."""
 

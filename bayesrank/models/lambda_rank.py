@@ -18,8 +18,6 @@ from numpyro.handlers import scale as scale_handler
 
 from bayesrank._validate import check_comparisons, check_features
 
-__all__ = ["weighted_preferences"]
-
 
 def weighted_preferences(
     X: ArrayLike,

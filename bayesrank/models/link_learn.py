@@ -23,8 +23,6 @@ from jax.typing import ArrayLike
 
 from bayesrank.distributions import Thurstone
 
-__all__ = ["link_bm25"]
-
 _NOISE = 0.5**0.5  # of a document, so that the noise of a margin has standard deviation one
 
 

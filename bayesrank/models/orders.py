@@ -36,8 +36,6 @@ from bayesrank._validate import check_features
 from bayesrank.distributions import Thurstone
 from bayesrank.models.comparisons import feature_kernel, independent_skills, process_skills
 
-__all__ = ["Events", "events", "preference_orders", "thurstone_orders"]
-
 STEP = 0.02
 """Standard deviation of the noise of each of two performances that neighbouring groups compare."""
 

@@ -30,8 +30,6 @@ from bayesrank import gp
 from bayesrank._validate import check_features, check_levels, check_likelihood, check_numbers
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 
-__all__ = ["ordinal_gp", "ordinal_kernel"]
-
 LEVEL_VARIANCE = 4.0
 """Prior variance of the level about which the function varies."""
 

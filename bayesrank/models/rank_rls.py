@@ -33,8 +33,6 @@ from bayesrank import gp
 from bayesrank._validate import check_features
 from bayesrank.datasets import group_queries
 
-__all__ = ["rank_rls_gp"]
-
 
 def rank_rls_gp(
     X: ArrayLike,

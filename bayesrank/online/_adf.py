@@ -42,17 +42,6 @@ from tinygp.kernels import Kernel
 from bayesrank.distributions import Thurstone
 from bayesrank.online._basis import Basis, enter, features, leave, leaver
 
-__all__ = [
-    "Belief",
-    "ThresholdMargins",
-    "absorb",
-    "drift",
-    "level_probs",
-    "margins",
-    "take_block",
-    "with_lapse",
-]
-
 # Probability that a level is drawn at random, whatever the score: no noise level of a mixture is
 # ever ruled out by a single example.
 LAPSE = 1e-6

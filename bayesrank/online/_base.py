@@ -14,8 +14,6 @@ from bayesrank.online._loss import round_levels
 from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_levels, check_names, check_rows
 
-__all__ = ["ExampleBlock", "OnlineRanker"]
-
 Array = NDArray[np.float64]
 
 # Sizes of the blocks that a chunk is cut into, each compiled once, so that a few examples need not

@@ -36,8 +36,6 @@ from tinygp.kernels import Kernel
 
 from bayesrank.online._store import Store, kernel_row, put
 
-__all__ = ["Basis", "empty_basis", "enter", "features", "feature_block", "leave", "leaver"]
-
 # Share of an example's variance that has to be its own, or it is not new.
 NEW = 1e-6
 

@@ -17,8 +17,6 @@ from bayesrank.online._constraints import LabelConstraints, tabulate
 from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_names, check_rows
 
-__all__ = ["CalibratedPerceptron"]
-
 Array = NDArray[np.float64]
 _LabelTarget = Sequence[int] | NDArray[Any] | LabelConstraints
 

@@ -9,8 +9,6 @@ from scipy import sparse
 
 from bayesrank.online._validate import check_rows
 
-__all__ = ["LabelConstraints", "constraint_loss", "expand_constraints"]
-
 Array = NDArray[np.float64]
 
 

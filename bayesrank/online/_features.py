@@ -10,8 +10,6 @@ from tinygp.kernels import DotProduct, Kernel, Polynomial
 
 from bayesrank._validate import check_count
 
-__all__ = ["FeatureMap", "feature_map", "polynomial_features"]
-
 
 class FeatureMap(NamedTuple):
     """Monomials up to a degree, weighted so that their scalar product is a polynomial kernel."""

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins, with_lapse
 from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK
 
-__all__ = ["decide", "foresee_block", "padded"]
-
 # Equally spaced nodes over a standard normal: what is integrated is smooth or, where the noise is
 # small, a few narrow bumps that hardly count, and for both this rule is better than Gauss-Hermite.
 _NODES = np.linspace(-5.0, 5.0, 129)

@@ -13,8 +13,6 @@ from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._store import Store, kernel_rows
 from bayesrank.online._validate import check_kernel
 
-__all__ = ["KernelRanker"]
-
 
 class KernelRanker(OnlineRanker):
     """Learns in explicit features where they are cheaper, else in the kernel form."""

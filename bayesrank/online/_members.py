@@ -30,8 +30,6 @@ from tinygp.kernels import Kernel
 from bayesrank.online._prank import Change, prank_change
 from bayesrank.online._store import Store, empty_store, kernel_row, oldest, put
 
-__all__ = ["Members", "Records", "init_members", "learn_block"]
-
 
 class Members(NamedTuple):
     """All that N members have learned."""

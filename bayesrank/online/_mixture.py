@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from bayesrank.distributions.ordinal import threshold_prior
 
-__all__ = ["NOISES", "NUM_COMPONENTS", "Mixture", "given_noises", "mixture"]
-
 Array = NDArray[np.float64]
 
 NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -12,8 +12,6 @@ from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, Records, init_members, learn_block
 from bayesrank.online._validate import check_share
 
-__all__ = ["OAPBPM", "OAPBagging", "OAPVoted", "PRank", "PerceptronRanker"]
-
 
 class PerceptronRanker(KernelRanker):
     """Perceptrons with thresholds, N of them side by side."""

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["Change", "level_of", "prank_change"]
-
 
 class Change(NamedTuple):
     """What one perceptron learns from one example."""

@@ -15,8 +15,6 @@ from tinygp.kernels import Kernel
 
 from bayesrank._states import no_state, read_state, write_state
 
-__all__ = ["SavedLearner"]
-
 _OWNER, _KIND = "an online ranker", "OnlineLearner"
 _FIELDS = ("learner", "num_features", "feature_names", "notes")
 

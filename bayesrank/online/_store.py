@@ -17,8 +17,6 @@ from tinygp.kernels import Kernel
 
 from bayesrank.online._base import SMALL_BLOCK
 
-__all__ = ["Store", "empty_store", "kernel_row", "kernel_rows", "oldest", "put"]
-
 
 class Store(NamedTuple):
     """Stored examples."""

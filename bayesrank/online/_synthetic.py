@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SyntheticStream", "synthetic_stream"]
-
 EDGES = np.array([-1.0, -0.1, 0.25, 1.0])
 
 

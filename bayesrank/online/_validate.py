@@ -10,16 +10,6 @@ from tinygp.kernels import Kernel
 from bayesrank._process import enter_jax
 from bayesrank._tables import column_names, plain_array
 
-__all__ = [
-    "LARGEST",
-    "check_kernel",
-    "check_levels",
-    "check_names",
-    "check_positive",
-    "check_rows",
-    "check_share",
-]
-
 # Beyond this, squares and cubes of features would soon leave the range of double precision.
 LARGEST = 1e30
 

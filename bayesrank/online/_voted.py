@@ -15,8 +15,6 @@ from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, init_members, learn_block
 from bayesrank.online._store import Store, kernel_rows
 
-__all__ = ["VotedPRank"]
-
 
 class Ballots(NamedTuple):
     """The rule at work, and those that it replaced; without weights (D = 0) in the kernel form."""

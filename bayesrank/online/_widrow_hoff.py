@@ -16,8 +16,6 @@ from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._store import Store, empty_store, kernel_row, oldest, put
 from bayesrank.online._validate import check_positive
 
-__all__ = ["WidrowHoff"]
-
 
 class Regression(NamedTuple):
     """What the regression has learned."""

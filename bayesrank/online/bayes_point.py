@@ -18,10 +18,9 @@ from bayesrank.online._basis import empty_basis, feature_block
 from bayesrank.online._features import FeatureMap, feature_map
 from bayesrank.online._foresight import decide, foresee_block, padded
 from bayesrank.online._kernel_form import KernelRanker
-from bayesrank.online._mixture import NUM_COMPONENTS, Mixture, given_noises, mixture
+from bayesrank.online._mixture import NUM_COMPONENTS as NUM_COMPONENTS
+from bayesrank.online._mixture import Mixture, given_noises, mixture
 from bayesrank.online._validate import check_positive, check_share
-
-__all__ = ["NUM_COMPONENTS", "OnlineBayesPoint"]
 
 EXPLICIT = 1000
 """Number of monomials up to which a polynomial kernel is always explicit, and so exact."""

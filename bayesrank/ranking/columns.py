@@ -13,16 +13,6 @@ from bayesrank._names import shown
 if TYPE_CHECKING:
     from bayesrank.ranking._summary import RankSummary
 
-__all__ = [
-    "ELO_MEAN",
-    "RankingColumn",
-    "columns_of",
-    "file_columns",
-    "html_table",
-    "percent",
-    "text_table",
-]
-
 ELO_MEAN = 1500.0  # of the average item
 
 

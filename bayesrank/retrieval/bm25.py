@@ -25,8 +25,6 @@ from scipy import sparse
 from bayesrank.retrieval.counts import Collection
 from bayesrank.retrieval.engine import SearchEngine
 
-__all__ = ["BM25"]
-
 Array = NDArray[np.float64]
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Collection", "check_counts", "collection"]
-
 
 def check_counts(counts: Any, name: str = "counts", *, num_terms: int | None = None) -> Any:
     """Return counts as a sparse array by rows, without stored zeros.

@@ -13,8 +13,6 @@ from bayesrank._stack import outside
 from bayesrank.retrieval.counts import Collection, check_counts, collection
 from bayesrank.retrieval.index import Hits, Index
 
-__all__ = ["SearchEngine"]
-
 
 class SearchEngine(BaseEstimator):
     """An index of documents whose scores are sums of products of terms' weights.

@@ -10,8 +10,6 @@ from scipy import sparse
 
 from bayesrank._validate import check_count
 
-__all__ = ["Hits", "Index"]
-
 Array = NDArray[np.float64]
 
 

@@ -11,8 +11,6 @@ from scipy import sparse
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval.links import Links, with_linked
 
-__all__ = ["LINK_WEIGHTS", "LinkWeight", "learn_link_weight"]
-
 Array = NDArray[np.float64]
 
 LINK_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)

@@ -12,8 +12,6 @@ from scipy import sparse
 from bayesrank._tables import plain_array
 from bayesrank._validate import check_pairs
 
-__all__ = ["Links", "links_of", "with_linked"]
-
 Integers = NDArray[np.int64]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import snowballstemmer
 from sklearn.feature_extraction.text import CountVectorizer
 
-__all__ = ["term_counter"]
-
 _WORD = re.compile(r"\w\w+")
 
 

@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Self
 from bayesrank.infer import EP
 from bayesrank.infer.spi import Program, ProgramSource, take_inventory
 
-__all__ = ["OwnPriorEP"]
-
 
 class OwnPriorEP(EP):
     """EP on one program; derived classes build its factors from the program's arguments.

@@ -17,15 +17,6 @@ from jax.typing import ArrayLike
 
 from bayesrank.distributions import Thurstone, ThurstoneTies
 
-__all__ = [
-    "Beliefs",
-    "PossibleAnswer",
-    "anticipate",
-    "expected_shrinkage",
-    "margins",
-    "possible_answers",
-]
-
 
 class Beliefs(NamedTuple):
     r"""A Gaussian over skills, and the noise of an answer.

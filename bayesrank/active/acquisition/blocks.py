@@ -21,8 +21,6 @@ from bayesrank.active.acquisition.beliefs import (
 )
 from bayesrank.active.acquisition.pool import FACTORS, pool_entropy, pool_variance
 
-__all__ = ["BlockForm", "block_form", "log_of_product"]
-
 
 class BlockForm(NamedTuple):
     """An acquisition as a function of blocks of pairs."""

@@ -30,8 +30,6 @@ from jax.typing import ArrayLike
 
 from bayesrank.active.acquisition.beliefs import Beliefs, margins, possible_answers
 
-__all__ = ["Acquisition", "bald", "entropy_gain", "eubo", "margin_variance", "random_gain"]
-
 Acquisition = Callable[[Beliefs, ArrayLike], Array]
 """Scores (...) of pairs (..., 2) under beliefs."""
 

@@ -38,13 +38,6 @@ from bayesrank.active.acquisition.beliefs import (
 )
 from bayesrank.active.acquisition.pairs import answer_entropy, outcome_entropy
 
-__all__ = [
-    "FACTORS",
-    "pool_entropy",
-    "pool_error",
-    "pool_variance",
-]
-
 # Candidates that are passed over the pool together.
 _TOGETHER = 64
 # Factors that are multiplied before a logarithm is taken, which costs more than the rest.  Each is

@@ -21,8 +21,6 @@ from jax.typing import ArrayLike
 from bayesrank.active.acquisition.beliefs import Beliefs, margins
 from bayesrank.active.acquisition.pairs import Acquisition
 
-__all__ = ["top_gain"]
-
 _TOGETHER = 64  # candidates at once
 _CONTENDERS = 64  # items, besides the k best, that may come to the top
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(7)

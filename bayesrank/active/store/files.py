@@ -13,8 +13,6 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["failed", "open_locked", "read_all", "sync_folder", "what_changed", "write_all"]
-
 
 def open_locked(path: Path) -> int:
     """Open a file to append to, begun if it does not exist, and lock it; return its descriptor."""

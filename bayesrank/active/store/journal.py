@@ -46,8 +46,6 @@ from bayesrank.active.store.lines import (
     sealed,
 )
 
-__all__ = ["Journal", "JournalContents", "JournalError", "read_journal"]
-
 
 class Journal:
     """An open journal, locked against every other process and every other `Journal`.

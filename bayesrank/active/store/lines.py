@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["FORMAT", "JournalContents", "JournalError", "check_header", "parse", "sealed"]
-
 FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 2}
 _SEAL = b',"crc":"'
 _BEGINNING = b'{"bayesrank":"journal",'

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MemoryLog"]
-
 
 class MemoryLog:
     """Stands in for a journal where nothing is to be kept."""

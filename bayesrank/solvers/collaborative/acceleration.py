@@ -21,8 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Anderson"]
-
 
 class Anderson:
     """The last iterations (`depth` at most), and what they propose from the `plain_steps`-th on."""

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from bayesrank.solvers.collaborative.types import Observations, UserBlock
 
-__all__ = ["make_blocks", "restore", "take"]
-
 _MAX_BLOCKS = 6
 # Sum of cubes of a sweep that takes as long, in some fifty sweeps, as compiling for another block.
 _BLOCK_COST = 1e8

@@ -28,15 +28,6 @@ from bayesrank.solvers.collaborative.likelihoods import Likelihood, Pairwise
 from bayesrank.solvers.collaborative.state import EMState
 from bayesrank.solvers.collaborative.types import Observations
 
-__all__ = [
-    "LIKELIHOODS",
-    "ItemOrder",
-    "check_kernels",
-    "check_observations",
-    "check_run",
-    "check_settings",
-]
-
 LIKELIHOODS: dict[str, Likelihood] = {
     likelihood.name: likelihood for likelihood in (GaussianNoise(), Probit(), Logit(), Pairwise())
 }

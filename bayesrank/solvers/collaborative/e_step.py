@@ -25,8 +25,6 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["expect", "place"]
-
 AXIS = "users"
 
 

@@ -49,8 +49,6 @@ from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.state import EMState, initial_state
 from bayesrank.solvers.collaborative.types import Observations, Setting
 
-__all__ = ["EM"]
-
 # Sweeps over the sites alone, before the first iteration and, at most, after the last.
 _FIRST_SWEEPS, _LAST_SWEEPS = 6, 30
 _EP_TOL = 1e-3

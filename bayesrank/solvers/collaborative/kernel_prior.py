@@ -25,19 +25,6 @@ from bayesrank.gp import KernelPrior, Tier
 from bayesrank.solvers.collaborative.newton import ascent_step
 from bayesrank.solvers.collaborative.types import SharedPrior
 
-__all__ = [
-    "CoreConditional",
-    "CoreKernels",
-    "FunctionMoments",
-    "all_items",
-    "columns",
-    "condition_on_core",
-    "inverse_product",
-    "mix",
-    "multiply",
-    "update_scales",
-]
-
 # No kernel's variance is below this part of the largest one's: what keeps the mixture positive
 # definite may be a kernel that the data have no use for.
 _SMALLEST = 1e-6

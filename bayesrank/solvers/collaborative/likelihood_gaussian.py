@@ -29,8 +29,6 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["GaussianNoise", "GaussianStatistics"]
-
 _NEWTON_STEPS, _NEWTON_STEPS_ALONE = 4, 30
 
 

@@ -31,8 +31,6 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["Logit", "Ordinal", "OrdinalStatistics", "Probit", "thresholds"]
-
 # In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
 # what is too much goes to single items, the part of the base that is like noise.
 _BASE_VARIANCE = 4.0

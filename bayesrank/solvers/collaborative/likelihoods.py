@@ -40,8 +40,6 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["Inferred", "Likelihood", "Pairwise", "Start", "Users", "join", "split"]
-
 Users = tuple[UserState, ...]
 Inferred = tuple[UserState, UserFit, Any]
 

@@ -33,8 +33,6 @@ from bayesrank.solvers.collaborative.state import (
 )
 from bayesrank.solvers.collaborative.types import EStep, Observations, Setting, State
 
-__all__ = ["Loop"]
-
 # Iterations that together change the objective by little: single ones do so again and again on the
 # way, where acceleration pauses.
 _QUIET = 10

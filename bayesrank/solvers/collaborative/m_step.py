@@ -35,8 +35,6 @@ from bayesrank.solvers.collaborative.types import (
     UserStatistics,
 )
 
-__all__ = ["log_prior", "log_prior_of_shared", "maximize"]
-
 
 def log_prior(
     setting: Setting, state: State, conditional: CoreConditional, blocks: tuple[UserBlock, ...]

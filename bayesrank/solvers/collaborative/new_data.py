@@ -44,8 +44,6 @@ from bayesrank.solvers.collaborative.types import (
     UserState,
 )
 
-__all__ = ["extend_prior", "fit_users"]
-
 _STEPS = 200
 _TOL = 1e-4
 

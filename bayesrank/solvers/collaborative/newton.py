@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-__all__ = ["ascent_step", "newton"]
-
 _LONGEST_STEP = 1.0
 _LENGTHS = (0.0, 0.125, 0.25, 0.5, 1.0)
 _RIDGE = 1e-12

@@ -32,8 +32,6 @@ from bayesrank.solvers.collaborative.types import (
     UserState,
 )
 
-__all__ = ["condition", "sweep", "user_data", "user_posterior"]
-
 
 def user_data(
     prior: SharedPrior, items: Array, weights: Array, levels: Array, state: UserState

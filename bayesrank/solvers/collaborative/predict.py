@@ -24,8 +24,6 @@ from bayesrank.solvers.collaborative.types import (
     UserState,
 )
 
-__all__ = ["draws_of", "functions_of", "level_probabilities"]
-
 _NUMBERS_IN_PIECE = 10_000_000
 _BLOCKS = 3
 

@@ -22,8 +22,6 @@ from bayesrank.solvers.collaborative.predict import draws_of, functions_of, leve
 from bayesrank.solvers.collaborative.state import EMState
 from bayesrank.solvers.collaborative.types import Observations, Setting
 
-__all__ = ["EMResult"]
-
 Array = NDArray[np.float64]
 
 

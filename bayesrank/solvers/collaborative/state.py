@@ -23,16 +23,6 @@ from bayesrank.solvers.collaborative.types import (
     UserState,
 )
 
-__all__ = [
-    "EMState",
-    "fingerprint",
-    "from_coordinates",
-    "initial_state",
-    "pack",
-    "to_coordinates",
-    "unpack",
-]
-
 _AXES = {
     "mean": "m",
     "kernel": "mm",

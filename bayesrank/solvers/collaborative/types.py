@@ -15,23 +15,6 @@ from bayesrank.gp import KernelPrior
 if TYPE_CHECKING:
     from bayesrank.solvers.collaborative.likelihoods import Likelihood
 
-__all__ = [
-    "Base",
-    "EStep",
-    "LikelihoodParams",
-    "Observations",
-    "Setting",
-    "SharedPrior",
-    "State",
-    "Sums",
-    "UserBlock",
-    "UserData",
-    "UserFit",
-    "UserPosterior",
-    "UserState",
-    "UserStatistics",
-]
-
 
 class Observations(NamedTuple):
     """Observations of all users, an entry each, in any order."""

@@ -37,8 +37,6 @@ from jax import Array, lax
 from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, log_sites
 from bayesrank.solvers.comparisons.process import Transitions, move, steps_of
 
-__all__ = ["ChainGaussian", "ChainPrior", "Visits"]
-
 
 class Visits(NamedTuple):
     """When K sites look at which items' skills, in the order of time."""

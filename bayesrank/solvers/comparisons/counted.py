@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ArenaData", "arena_data"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -15,8 +15,6 @@ from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
 from bayesrank.solvers.comparisons.process import pace_of
 
-__all__ = ["DynamicEP", "check_memory"]
-
 
 class DynamicEP(OwnPriorEP):
     """EP on `bayesrank.models.dynamic_thurstone`: the same fixed point, by chains in time.

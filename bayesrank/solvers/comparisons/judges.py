@@ -21,8 +21,6 @@ from bayesrank.solvers.comparisons.posterior import (
 )
 from bayesrank.solvers.comparisons.terms import MarginRows
 
-__all__ = ["JudgedSkills", "drawn"]
-
 Floats = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)

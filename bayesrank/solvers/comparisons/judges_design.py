@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from bayesrank.solvers.comparisons.counted import ArenaData
 
-__all__ = ["Design"]
-
 Floats = NDArray[np.float64]
 
 

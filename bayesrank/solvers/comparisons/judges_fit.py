@@ -22,8 +22,6 @@ from bayesrank.solvers.comparisons.judges_learning import (
 from bayesrank.solvers.comparisons.judges_result import ArenaFit, arena_fit
 from bayesrank.solvers.comparisons.judges_state import ArenaState, initial_state
 
-__all__ = ["fit_arena"]
-
 Floats = NDArray[np.float64]
 
 _STEPS = 30  # of one round, at most

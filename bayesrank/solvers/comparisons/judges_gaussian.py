@@ -10,8 +10,6 @@ from scipy.linalg import LinAlgError, cholesky, get_blas_funcs, get_lapack_funcs
 
 from bayesrank.solvers.comparisons.judges_design import Design
 
-__all__ = ["Posterior", "RowVariances", "posterior", "row_variances", "solve"]
-
 Floats = NDArray[np.float64]
 
 

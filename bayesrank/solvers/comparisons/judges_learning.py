@@ -9,8 +9,6 @@ from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons.judges_sites import Moments
 from bayesrank.solvers.comparisons.judges_state import ArenaState
 
-__all__ = ["learn_reliabilities", "learn_scale", "learn_tie_width"]
-
 Floats = NDArray[np.float64]
 
 _LONGEST = 0.5  # of a step, in the logarithm

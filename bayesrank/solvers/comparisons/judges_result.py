@@ -11,8 +11,6 @@ from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons.judges_gaussian import posterior
 from bayesrank.solvers.comparisons.judges_state import ArenaState
 
-__all__ = ["ArenaFit", "arena_fit"]
-
 Floats = NDArray[np.float64]
 
 # Beyond this number, covariances of judges' own latents with skills are not kept. They are of

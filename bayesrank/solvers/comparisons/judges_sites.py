@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-__all__ = ["Moments", "moments"]
-
 Floats = NDArray[np.float64]
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)

@@ -15,8 +15,6 @@ from bayesrank.solvers.comparisons.judges_design import Design
 from bayesrank.solvers.comparisons.judges_gaussian import RowVariances
 from bayesrank.solvers.comparisons.judges_sites import Moments, moments
 
-__all__ = ["ArenaState", "initial_state"]
-
 Floats = NDArray[np.float64]
 
 

@@ -20,20 +20,6 @@ from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.comparisons import PAIR_LIKELIHOODS
 from bayesrank.solvers.comparisons.terms import Asked, MarginRows, margin_rows
 
-__all__ = [
-    "OUTCOMES",
-    "Component",
-    "EPSkills",
-    "Effects",
-    "Judges",
-    "ComparisonPosterior",
-    "chances_by",
-    "components_of",
-    "moments_of",
-    "outcome_chances",
-    "variances_of",
-]
-
 Floats = NDArray[np.float64]
 
 OUTCOMES = ("loss", "tie", "win")

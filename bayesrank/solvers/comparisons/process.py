@@ -8,8 +8,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["Transitions", "move", "pace_of", "steps_of"]
-
 
 class Transitions(NamedTuple):
     """How each item's state of r entries (skill, and rate in "matern32") moves over K gaps."""

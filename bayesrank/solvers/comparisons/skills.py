@@ -39,20 +39,6 @@ from bayesrank.solvers.comparisons.posterior import Component, EPSkills
 from bayesrank.solvers.comparisons.process import move, pace_of, steps_of
 from bayesrank.solvers.comparisons.terms import MarginRows
 
-__all__ = [
-    "Independent",
-    "Moving",
-    "ProcessSkills",
-    "Skills",
-    "above_average",
-    "at_later_times",
-    "at_new_items",
-    "enough_inducing",
-    "fewer_comparisons",
-    "prior_covariances",
-    "with_new_items",
-]
-
 Floats = NDArray[np.float64]
 Shapes = dict[str, tuple[int, ...]]
 

@@ -16,17 +16,6 @@ from bayesrank._tables import plain_array
 from bayesrank.datasets import ComparisonData
 from bayesrank.models.comparisons import SCALES
 
-__all__ = [
-    "TERMS",
-    "Asked",
-    "MarginRows",
-    "Term",
-    "arguments_of",
-    "margin_rows",
-    "read_weights",
-    "scales_of",
-]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -21,8 +21,6 @@ from bayesrank.solvers.cone_rank.fold_in import (
 )
 from bayesrank.solvers.cone_rank.pairs import Pairs
 
-__all__ = ["Cone", "direction", "fit_exact", "fit_gradient", "objective", "random_atoms"]
-
 Array = NDArray[np.float64]
 _INNER = 40  # steps of folding in between two updates of the atoms
 

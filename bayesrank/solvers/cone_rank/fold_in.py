@@ -14,15 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-__all__ = [
-    "eg_fold_in",
-    "linear_eg_fold_in",
-    "printed_fold_in",
-    "project_cone",
-    "project_simplex",
-    "projection_fold_in",
-]
-
 Array = NDArray[np.float64]
 SumRange = tuple[float, float]
 

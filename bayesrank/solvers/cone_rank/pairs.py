@@ -11,8 +11,6 @@ from scipy import sparse
 
 from bayesrank.datasets import QueryLists
 
-__all__ = ["Pairs", "normalised", "ordered_pairs"]
-
 Array = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["risk_bound", "stability_bound"]
-
 
 def stability_bound(
     atoms: NDArray[np.float64],

@@ -32,8 +32,6 @@ from jax import Array, lax
 
 from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, exceeds_rounding
 
-__all__ = ["LabelGaussian", "LabelPrior"]
-
 
 class LabelGaussian(NamedTuple):
     """Posterior of c labels' p weights each, and of the G margins that the sites see."""

@@ -22,8 +22,6 @@ from bayesrank.models.label_ranking import LEVEL, STEP, calibrated_label_ranking
 from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.label_ranking.elimination import LabelPrior
 
-__all__ = ["LabelRankingEP", "check_label_memory"]
-
 
 class LabelRankingEP(OwnPriorEP):
     """EP on `bayesrank.models.label_ranking`: the same fixed point, for many examples.

@@ -31,8 +31,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-__all__ = ["FIELDS", "Field", "Regularized"]
-
 FIELDS = ("ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta")
 # Fields without gains: all pairs of unlike grades count alike.
 _ALIKE = ("ranknet", "margin")

@@ -14,8 +14,6 @@ from bayesrank.datasets import QueryLists
 from bayesrank.solvers.lambda_rank.fields import Field
 from bayesrank.solvers.lambda_rank.lists import padded_rows
 
-__all__ = ["frozen_pairs"]
-
 
 def frozen_pairs(
     field: Field, scores: Any, labels: Any, lists: QueryLists

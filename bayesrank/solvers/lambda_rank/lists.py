@@ -14,16 +14,6 @@ from jax import Array, lax
 from bayesrank.datasets import QueryLists
 from bayesrank.solvers.lambda_rank.fields import Field
 
-__all__ = [
-    "Buckets",
-    "LambdaField",
-    "bucketed",
-    "field_of_lists",
-    "field_of_rows",
-    "padded_count",
-    "padded_rows",
-]
-
 LambdaField = Callable[[Array, Array, Array], tuple[Array, Array]]
 _PAIRS = 2**22  # of items in memory at once
 _SHORTEST = 8

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from bayesrank.solvers.lambda_rank.lists import LambdaField
 
-__all__ = ["FieldVerdict", "circulation", "is_conservative", "is_convex"]
-
 
 class FieldVerdict(NamedTuple):
     """What was found.

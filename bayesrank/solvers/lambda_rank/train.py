@@ -24,8 +24,6 @@ from bayesrank.solvers.lambda_rank.lists import (
     padded_count,
 )
 
-__all__ = ["apply_network", "fit_differentiable", "fit_trees", "init_network"]
-
 
 def init_network(rng: np.random.Generator, num_features: int, hidden: tuple[int, ...]) -> Any:
     """Weights and biases of the layers; with no hidden layer zero weights, a linear score."""

@@ -17,8 +17,6 @@ from bayesrank.retrieval import Collection, Index
 from bayesrank.solvers.link_learn.forms import KNOTS, TermWeight, hats, scales_of
 from bayesrank.solvers.link_learn.overlaps import overlaps
 
-__all__ = ["basis_scores", "margin_features"]
-
 Values = NDArray[np.float64]
 
 

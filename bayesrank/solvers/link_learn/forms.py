@@ -35,8 +35,6 @@ from scipy import sparse
 
 from bayesrank.retrieval import Collection
 
-__all__ = ["FORMS", "KNOTS", "TermWeight", "Scales", "hats", "weigh"]
-
 Values = NDArray[np.float64]
 
 FORMS = ("mlp", "printed", "okapi", "basis")

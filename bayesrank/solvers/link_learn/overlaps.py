@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Overlaps", "overlaps"]
-
 
 class Overlaps(NamedTuple):
     """One entry for each term that the two texts of a pair share, ordered by the pair.

@@ -32,8 +32,6 @@ from bayesrank.retrieval import Collection, Index, Links
 from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, scales_of, weigh
 from bayesrank.solvers.link_learn.overlaps import overlaps
 
-__all__ = ["LOSSES", "Training", "fit_link_learn"]
-
 LOSSES = ("hinge", "softmax", "probit")
 
 # Entries of shared terms that are prepared at once: some 200 MB with what is made of them.

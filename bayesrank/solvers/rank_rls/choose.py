@@ -11,15 +11,6 @@ from scipy.optimize import minimize_scalar
 
 from bayesrank.solvers.rank_rls.hold_out import held_out_errors
 
-__all__ = [
-    "best_by_evidence",
-    "best_by_hold_out",
-    "equal_shares",
-    "log_evidence",
-    "refine",
-    "scale_of",
-]
-
 Array = NDArray[np.float64]
 
 # Variance of log lambda in the program, whose log scale and log noise have variance one each.

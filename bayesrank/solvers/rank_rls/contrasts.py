@@ -11,8 +11,6 @@ from scipy import sparse
 
 from bayesrank.datasets import QueryLists
 
-__all__ = ["Contrasts", "Folds", "contrasts_of", "weights_of"]
-
 Array = NDArray[np.float64]
 
 

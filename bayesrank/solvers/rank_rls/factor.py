@@ -11,8 +11,6 @@ from scipy import linalg
 from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
 from bayesrank.solvers.rank_rls.spectrum import kernel_levels, solve_each_block
 
-__all__ = ["KernelFactor"]
-
 Array = NDArray[np.float64]
 
 

@@ -30,8 +30,6 @@ from bayesrank.solvers.rank_rls.factor import KernelFactor
 from bayesrank.solvers.rank_rls.iterative import IterativeSystem
 from bayesrank.solvers.rank_rls.spectrum import KernelSpectrum, LinearSpectrum
 
-__all__ = ["RankRLSFit", "cross_gram", "fit_rank_rls", "gram_of"]
-
 Array = NDArray[np.float64]
 
 LARGEST_DENSE = 5000

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds, weights_of
 
-__all__ = ["held_out_errors", "leave_pair_out", "leave_query_out"]
-
 Array = NDArray[np.float64]
 
 

@@ -25,8 +25,6 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 
 from bayesrank.solvers.rank_rls.contrasts import Contrasts
 
-__all__ = ["IterativeSystem"]
-
 Array = NDArray[np.float64]
 
 

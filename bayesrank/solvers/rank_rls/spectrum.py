@@ -18,8 +18,6 @@ from scipy import linalg, sparse
 
 from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
 
-__all__ = ["KernelSpectrum", "LinearSpectrum", "Spectrum"]
-
 Array = NDArray[np.float64]
 _FOLDS = 64  # whose levels are found at once
 _THIN = 0.07  # share of entries below which a sparse product is faster than a dense one

@@ -25,8 +25,6 @@ from scipy import linalg
 
 from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
 
-__all__ = ["transduce"]
-
 Array = NDArray[np.float64]
 
 
