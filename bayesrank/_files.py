@@ -44,25 +44,10 @@ def abandon() -> None:
 
 @contextlib.contextmanager
 def published(path: str | Path) -> Iterator[IO[bytes]]:
-    """Give a file to write to, and put it in the place of `path` in one step if all went well.
+    """Give a file to write bytes to, and put it in the place of `path` at once if all went well.
 
-    Whoever is killed at any moment, or runs out of room, leaves what was there before.
-
-    Parameters
-    ----------
-    path
-        The file. A file that is there is replaced; of a link, the file that it leads to. What is
-        there and is no regular file, a device or a pipe, and standard output are written to.
-
-    Yields
-    ------
-    file
-        Open for writing bytes.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; the error names `path`.
+    Whoever is killed at any moment leaves what was there before; links, devices and pipes are
+    written to. An `OSError` names `path`.
     """
     place = Path(os.path.realpath(path))
     try:
@@ -104,13 +89,7 @@ def _stream(path: str | Path) -> IO[bytes] | None:
 
 @contextlib.contextmanager
 def draft_folder(parent: Path) -> Iterator[Path]:
-    """Give a new hidden folder in `parent`, and remove what is left of it at the end.
-
-    Raises
-    ------
-    OSError
-        If it cannot be made.
-    """
+    """Give a new hidden folder in `parent`, and remove what is left of it at the end."""
     remove_stale(parent)
     while True:
         draft = _new_name(parent)
@@ -145,17 +124,9 @@ def withdrawn(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    """Hold a lock on what `path` names, against every other process that asks for it.
+    """Hold a lock on what `path` names, by a hidden file beside it, until the process ends.
 
-    The lock is on a hidden file beside it, since the file itself may be replaced. It ends with the
-    process, however that ends. Where the system has no locks, there is none.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process holds it, or this one does already.
-    OSError
-        If the hidden file cannot be made.
+    A `BlockingIOError` where another holds it, or this process; systems without locks have none.
     """
     place = Path(os.path.realpath(path))
     lock = place.with_name(f".{place.name}.lock")
@@ -202,13 +173,7 @@ def remove_stale(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Force a file or a folder, of which the names are meant, to the disk.
-
-    Raises
-    ------
-    OSError
-        If that fails.
-    """
+    """Force a file or a folder, of which the names are meant, to the disk."""
     folder = path.is_dir()
     if folder and not hasattr(os, "O_DIRECTORY"):  # Windows cannot
         return

@@ -52,24 +52,10 @@ _UNREADABLE = (
 
 
 def write_state(path: str | Path, kind: str, state: Mapping[str, Any]) -> None:
-    """Write a state to a file, at once or not at all.
+    """Write a state to a file, at once or not at all; `kind` is the name of its class.
 
-    Parameters
-    ----------
-    path
-        The file.
-    kind
-        What it is a state of: the name of a class.
-    state
-        Named values: None, text, numbers, arrays, sparse arrays, and lists, tuples, named tuples
-        and mappings of them.
-
-    Raises
-    ------
-    ValueError
-        If a value is of another kind.
-    OSError
-        If the file cannot be written.
+    It has named values: None, text, numbers, arrays, sparse ones too, and lists, (named) tuples and
+    mappings of them. Others raise a `ValueError`.
     """
     arrays: dict[str, NDArray[Any]] = {}
     header: dict[str, Any] = {"bayesrank": kind, "format": _FORMAT, "version": __version__}
@@ -84,21 +70,8 @@ def read_state(
 ) -> T:
     """Read a file of `write_state`, or one of version 0.1, and return what it restores.
 
-    Parameters
-    ----------
-    path
-        The file.
-    owner
-        Whose states these are, for the message: "an online ranker".
-    restore
-        For each kind that may be there, what makes its object of the state.
-
-    Raises
-    ------
-    ValueError
-        If it is no such file, or damaged, or `restore` refuses it. The message names the file.
-    FileNotFoundError
-        If there is no file.
+    `owner` says whose states these are ("an online ranker"), and `restore` makes the object of each
+    kind. A file that is none or damaged, or that `restore` refuses, raises a `ValueError`.
     """
     arrays = read_arrays(path, owner)
     try:
@@ -169,10 +142,7 @@ def check_axes(
 
 
 def check_covariances(arrays: Mapping[str, Any], *names: str) -> None:
-    """Refuse what cannot be covariances, shapes (..., n, n); None is passed over.
-
-    They are symmetric, variances are positive, and no correlation is beyond one.
-    """
+    """Refuse what is no covariance, (..., n, n): not symmetric, variances below 0; None passes."""
     for name in names:
         if (covariance := arrays.get(name)) is None:
             continue

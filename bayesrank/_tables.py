@@ -16,22 +16,13 @@ from numpy.typing import NDArray
 
 
 class Column(NamedTuple):
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes
-    ----------
-    name
-        As the table spells it.
-    values
-        The distinct cells in the order of their first appearance, blanks around them removed; a
-        cell that holds nothing is "".
-    codes
-        Which of them each row holds, shape (K,).
-    """
-
-    name: str
+    name: str  # as the table spells it
+    # The distinct cells in the order of their first appearance, blanks around them removed; a cell
+    # that holds nothing is "".
     values: tuple[str, ...]
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # which of them each row holds, shape (K,)
 
     @classmethod
     def of(cls, name: str, cells: Iterable[Any]) -> "Column":

@@ -19,22 +19,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """The quantities of one site that are compared: its elements, or differences of pairs of them.
-
-    Attributes
-    ----------
-    site
-        The site.
-    first, second
-        Positions of the elements in the flattened site, shape (q,); `second` is None for elements.
-    labels
-        Name of each quantity, such as ``f[3]`` or ``f[3] - f[7]``.
-    """
+    """Quantities of one site that are compared: its elements, or differences of pairs of them."""
 
     site: str
+    # Positions of the elements in the flattened site, shape (q,); `second` is None for elements.
     first: NDArray[np.intp]
     second: NDArray[np.intp] | None
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # name of each quantity, such as ``f[3]`` or ``f[3] - f[7]``
 
     def apply(self, values: Array) -> Array:
         """Quantities (..., q) from flattened values of the site (..., m)."""
@@ -72,27 +63,15 @@ def contrast_of(site: str, shape: tuple[int, ...], pairs: bool) -> Contrast:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What NUTS says of the quantities of one site; all arrays have shape (q,).
-
-    Attributes
-    ----------
-    contrast
-        The quantities.
-    mean, sd
-        Their posterior means and standard deviations.
-    mean_error
-        Monte Carlo standard errors of the means, in posterior standard deviations.
-    sd_error
-        Monte Carlo standard errors of the standard deviations, relative to them.
-    r_hat, ess
-        Split R-hat, and the effective sample size of the mean.
-    """
+    """What NUTS says of the quantities of one site; all arrays have shape (q,)."""
 
     contrast: Contrast
+    # Their posterior means and standard deviations.
     mean: Array
     sd: Array
-    mean_error: Array
-    sd_error: Array
+    mean_error: Array  # Monte Carlo standard errors of the means, in posterior standard deviations
+    sd_error: Array  # Monte Carlo standard errors of the standard deviations, relative to them
+    # Split R-hat, and the effective sample size of the mean.
     r_hat: Array
     ess: Array
 
@@ -123,20 +102,11 @@ def _summarise(draws: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """An engine against NUTS on one site; all arrays have shape (q,).
+    """An engine against NUTS on one site; all arrays have shape (q,)."""
 
-    Attributes
-    ----------
-    engine
-        Name of the engine.
-    reference
-        What NUTS says.
-    mean, sd
-        What the engine says.
-    """
-
-    engine: str
-    reference: Reference
+    engine: str  # name of the engine
+    reference: Reference  # what NUTS says
+    # What the engine says.
     mean: Array
     sd: Array
 

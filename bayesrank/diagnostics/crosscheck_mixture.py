@@ -38,11 +38,7 @@ def crosscheck_mixture(
     tolerance: float,
     report: Callable[[str, float], None],
 ) -> CrossCheck:
-    """Compare a mixture with draws of latents and hyperparameters together.
-
-    `lengths` are NUTS's warm-up, draws kept of each chain and number of chains; `pairs` is whether
-    differences of latents within each site are compared.
-    """
+    """Compare a mixture with draws of all; `lengths` are warm-up, draws and chains."""
     start = time.perf_counter()
     report("nuts", 0.0)
     drawn = {**result.draws, **result.hyperparameters}

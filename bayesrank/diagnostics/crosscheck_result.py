@@ -63,27 +63,13 @@ class NUTSResult:
 
 @dataclass(frozen=True, eq=False)
 class EngineRun:
-    """One engine's run.
+    """One engine's run."""
 
-    Attributes
-    ----------
-    engine
-        "ep", "nuts" or "svi".
-    seconds
-        Time it took, compilation included; NaN where it was run before.
-    log_evidence
-        EP's log evidence, SVI's ELBO; NaN for NUTS.
-    weights
-        Importance sampling from its posterior; None for NUTS.
-    warning
-        What the engine itself says is wrong with its result, if anything.
-    """
-
-    engine: str
-    seconds: float
-    log_evidence: float = np.nan
-    weights: Importance | None = None
-    warning: str | None = None
+    engine: str  # "ep", "nuts" or "svi"
+    seconds: float  # time it took, compilation included; NaN where it was run before
+    log_evidence: float = np.nan  # EP's log evidence, SVI's ELBO; NaN for NUTS
+    weights: Importance | None = None  # importance sampling from its posterior; None for NUTS
+    warning: str | None = None  # what the engine itself says is wrong with its result, if anything
 
 
 @dataclass(frozen=True, eq=False)

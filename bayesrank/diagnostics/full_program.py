@@ -25,26 +25,14 @@ class FullProgram(NamedTuple):
 
     Gaussian latents are white; all other sites are on their unconstrained scale, measured from
     where given draws of them are, in these draws' standard deviations.
-
-    Attributes
-    ----------
-    log_joint
-        Log density of such a vector, shape (size,).
-    size
-        Its length.
-    constrained
-        From vectors (N, size) to `sites` laid end to end, on their own scales.
-    sites
-        Shapes of the latents and hyperparameters.
-    unconstrained
-        From draws of hyperparameters by name, shapes (N,) + their own, to their unconstrained
-        scale.
     """
 
-    log_joint: Callable[[Array], Array]
+    log_joint: Callable[[Array], Array]  # log density of such a vector, shape (size,)
     size: int
+    # From vectors (N, size) to `sites` laid end to end, on their own scales.
     constrained: Callable[[Any], Any]
-    sites: dict[str, tuple[int, ...]]
+    sites: dict[str, tuple[int, ...]]  # shapes of the latents and hyperparameters
+    # From draws of hyperparameters by name, shapes (N,) + their own, to their unconstrained scale.
     unconstrained: Callable[[Draws], dict[str, NDArray[np.float64]]]
 
     def colour(self, white: Any) -> Any:

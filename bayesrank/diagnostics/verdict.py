@@ -25,23 +25,14 @@ Array = NDArray[np.float64]
 
 
 class Verdict(NamedTuple):
-    """What to think of an engine's posterior.
-
-    Attributes
-    ----------
-    engine
-        The engine.
-    status
-        "agrees": no difference from NUTS beyond Monte Carlo error. "close": a difference, but
-        within the tolerance. "differs": a difference beyond the tolerance, or the engine has not
-        converged. "unclear": NUTS has not converged, or its Monte Carlo error is too large to tell.
-    sentence
-        The same in words, with what to do.
-    """
+    """What to think of an engine's posterior."""
 
     engine: str
+    # "agrees": no difference from NUTS beyond Monte Carlo error. "close": a difference, but within
+    # the tolerance. "differs": a difference beyond the tolerance, or the engine has not converged.
+    # "unclear": NUTS has not converged, or its Monte Carlo error is too large to tell.
     status: Status
-    sentence: str
+    sentence: str  # the same in words, with what to do
 
 
 class Sizes(NamedTuple):
@@ -93,11 +84,7 @@ def rms(values: Array) -> float:
 def judge(
     comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float, warning: str | None
 ) -> Verdict:
-    """Judge one engine by its comparisons with NUTS, one for each latent site.
-
-    `tolerance` is the largest error that does not matter, in posterior standard deviations for
-    means and relative for standard deviations; `warning` is what the engine itself says is wrong.
-    """
+    """Judge one engine by its comparisons with NUTS, one a latent site; `tolerance` is in sds."""
     engine = comparisons[0].engine
     name = engine.upper()
     if warning is not None:
@@ -141,11 +128,7 @@ def judge(
 
 
 def judge_alone(engine: str, weights: Importance, tolerance: float, warning: str | None) -> Verdict:
-    """Judge an engine without NUTS, by its importance weights.
-
-    Two Gaussians with one covariance and means `tolerance` standard deviations apart, in whatever
-    direction, have a divergence of half its square.
-    """
+    """Judge an engine by importance weights: as if by a shift of `tolerance` sds."""
     name = engine.upper()
     if warning is not None:
         return Verdict(engine, "differs", f"{name} {warning}")

@@ -142,20 +142,7 @@ def half_line(edge: ArrayLike) -> TiltedMoments:
 def interval(
     lower: ArrayLike, upper: ArrayLike, mean: ArrayLike, variance: ArrayLike
 ) -> TiltedMoments:
-    """Restrict a normal variable to ``lower < x < upper``.
-
-    Parameters
-    ----------
-    lower, upper : ArrayLike
-        Ends with ``lower < upper``. One of the two may be infinite. They broadcast with the rest.
-    mean, variance : ArrayLike
-        Mean and variance of the variable before it is restricted.
-
-    Returns
-    -------
-    TiltedMoments
-        Derivatives are with respect to ``mean``.
-    """
+    """Restrict a normal variable to ``lower < x < upper``; one end may be infinite."""
     sd = jnp.sqrt(variance)
     sign, x = _standardise(jnp.asarray(lower), jnp.asarray(upper), jnp.asarray(mean), sd)
     piece = _choose(x.narrow, _narrow(x), _wide(x))

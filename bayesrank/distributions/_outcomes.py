@@ -29,21 +29,7 @@ class Outcomes(Distribution):
     def tilted_moments(
         self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
     ) -> TiltedMoments:
-        """Integrate an outcome's probability over a normal predictor; its own value is ignored.
-
-        Parameters
-        ----------
-        value : ArrayLike
-            Outcomes, from 0 to ``num_outcomes - 1``.
-        mean, variance : ArrayLike
-            Mean and variance of the predictor.
-
-        Returns
-        -------
-        TiltedMoments
-            ``log_z`` and its first two derivatives in ``mean``. All arguments and the other
-            parameters broadcast (``cutpoints`` without its last axis).
-        """
+        """Integrate an outcome's probability over a normal predictor, of mean and variance."""
         raise NotImplementedError
 
     @property

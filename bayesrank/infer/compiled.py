@@ -180,11 +180,7 @@ _CURE = (
 
 
 def check_trace(jaxpr: Any) -> None:
-    """Refuse a traced function that needs far more memory than there is, by a `TooLargeError`.
-
-    XLA fuses elementwise operations, whose results never are arrays. Only what it does not fuse is
-    counted, which tells the need to about a third before any code is made.
-    """
+    """Refuse a trace that needs far more memory than there is; what XLA fuses is not counted."""
     need = bytes_at_once(jaxpr.jaxpr)
     need += sum(_bytes(x) for x in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.constvars))
     _refuse_above(need / _MARGIN, jaxpr)

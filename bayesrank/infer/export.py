@@ -97,15 +97,7 @@ def nuts_settings(result: EPResult) -> dict[str, Any]:
 
 
 class EPGuide(AutoMultivariateNormal):
-    """NumPyro's `AutoMultivariateNormal` whose location and scale start at EP's posterior.
-
-    Parameters
-    ----------
-    result
-        EP's result.
-    prefix
-        Put before the names of its parameters.
-    """
+    """NumPyro's `AutoMultivariateNormal` whose location and scale start at EP's posterior."""
 
     def __init__(self, result: EPResult, prefix: str = "auto") -> None:
         self.start = _unconstrained(result)

@@ -73,11 +73,7 @@ def without_covariance(
     tol: float,
     max_sweeps: int,
 ) -> tuple[Solution, Kept]:
-    """The factorised posterior as it is, or what EP comes to from there with probes.
-
-    A `TooWideError` where data see what the algebra adds to a prior of low rank, a `NotProperError`
-    where probes are asked for and a likelihood is not log-concave.
-    """
+    """The factorised posterior as it is, or what EP comes to from there with probes."""
     solution: Any = jax.tree.map(np.asarray, solved)
     large = solution.large
     tau, nu = (np.concatenate(x).astype(float) for x in (solution.tau, solution.nu))

@@ -43,14 +43,9 @@ _LEAST_FOUND, _FURTHEST = 0.98, 5.0
 
 @dataclass(frozen=True, eq=False)
 class QuadratureMoments:
-    """Tilted moments of any factors, by quadrature.
+    """Tilted moments of any factors, by quadrature."""
 
-    Attributes
-    ----------
-    log_likelihood
-        Of the factors, raised to the power of EP; elementwise, as `tilted_moments` takes it.
-    """
-
+    # Of the factors, raised to the power of EP; elementwise, as `tilted_moments` takes it.
     log_likelihood: LogLikelihood
 
     def __call__(self, mean: Array, variance: Array) -> TiltedMoments:

@@ -198,15 +198,7 @@ class SparseSites(NamedTuple):
 
 
 class FactorisedPosterior(_LargePosterior):
-    """Latents that are independent of each other.
-
-    Parameters
-    ----------
-    variances
-        Of each latent, shape (n,).
-    sites
-        The sites and the prior.
-    """
+    """Latents that are independent of each other, of variances (n,)."""
 
     structure = "factorised"
 
@@ -243,15 +235,7 @@ class FactorisedPosterior(_LargePosterior):
 
 
 class ProbedPosterior(_LargePosterior):
-    """Latents whose sparse precision is kept, or what they share beside one.
-
-    Parameters
-    ----------
-    gaussian, probes
-        The Gaussian, and draws that know its variances.
-    size
-        Number of its latents, which come first; what follows from them comes after. By default all.
-    """
+    """Latents whose sparse precision is kept, or what they share beside one, and draws of these."""
 
     def __init__(
         self, gaussian: SparseGaussian | LowRankGaussian, probes: Probes, size: int | None = None

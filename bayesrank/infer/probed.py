@@ -31,10 +31,7 @@ _SEED = 0
 
 
 class Matched(NamedTuple):
-    """Sites (G,) that given margins call for, the number of those kept, and terms of the evidence.
-
-    The terms are what the old sites and the cavities contribute.
-    """
+    """Sites (G,) for given margins, how many were kept, and what the old add to the evidence."""
 
     tau: Numbers
     nu: Numbers

@@ -37,21 +37,13 @@ class AccuracyWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GaussianMoments:
-    """Mean and covariance of the latents of a program.
+    """Mean and covariance of the latents of a program."""
 
-    Attributes
-    ----------
-    shapes
-        Shape of every latent site, in the order of the joint posterior.
-    joint_mean
-        Of all latents laid end to end, shape (n,), float64.
-    posterior
-        Their covariances, or what stands for these.
-    """
-
+    # Shape of every latent site, in the order of the joint posterior.
     shapes: dict[str, tuple[int, ...]]
+    # Of all latents laid end to end, shape (n,), float64.
     joint_mean: np.ndarray = field(repr=False)
-    posterior: KeptPosterior = field(repr=False)
+    posterior: KeptPosterior = field(repr=False)  # their covariances, or what stands for these
 
     @property
     def structure(self) -> str:

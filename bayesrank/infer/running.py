@@ -74,10 +74,7 @@ def sources_of(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 class SweepCallback:
-    """What compiled sweeps call: it passes on to whom a run names.
-
-    Compiled code keeps the object, so that runs with different functions share the code.
-    """
+    """What compiled sweeps call: it passes on to whom a run names, so that runs share the code."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -51,20 +51,9 @@ _LOOKS = (-5.0, -3.0, -1.5, 1.5, 3.0, 5.0)
 def trapezoid_moments(
     log_likelihood: LogLikelihood, mean: Array, variance: Array
 ) -> tuple[TiltedMoments, Array]:
-    """Integrate a likelihood against Gaussian cavities, where the products have one smooth peak.
+    """Moments, (G,), of likelihoods over cavities (G,) where the products have one smooth peak.
 
-    Parameters
-    ----------
-    log_likelihood
-        Elementwise: maps predictors (G,) to log likelihoods (G,), element k at its own predictor.
-    mean, variance
-        Of the cavities, shape (G,).
-
-    Returns
-    -------
-    tuple
-        The moments, of which `log_z` is differentiable in mean, variance and whatever
-        `log_likelihood` closes over; and whether they are right to about 1e-8, a scalar for all.
+    ``log_z`` is differentiable in all; whether they are right to about 1e-8 is one bool for all.
     """
     given = mean, variance
     mean, variance = lax.stop_gradient(given)

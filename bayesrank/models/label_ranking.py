@@ -52,15 +52,10 @@ LabelOrder = Sequence[Group] | Set[tuple[int, int]]
 
 
 class LabelConditions(NamedTuple):
-    """What examples say, as pairs of alternatives; what an example does not need is -1.
+    """What examples say, as pairs of alternatives; what an example does not need is -1."""
 
-    Attributes
-    ----------
-    better, worse
-        Numbers of the better and the worse alternative of each condition, shape (n, M). Labels are
-        ``0..c-1``, and the zero is ``c``.
-    """
-
+    # Numbers of the better and the worse alternative of each condition, shape (n, M). Labels are
+    # ``0..c-1``, and the zero is ``c``.
     better: NDArray[np.int64]
     worse: NDArray[np.int64]
 

@@ -41,17 +41,10 @@ STEP = 0.02
 
 
 class Events(NamedTuple):
-    """Orders as arrays; what an event does not need is -1.
+    """Orders as arrays; what an event does not need is -1."""
 
-    Attributes
-    ----------
-    items
-        Numbers of the items of each event, shape (N, L).
-    better, worse
-        Places in ``items`` of the two sides of each condition, shape (N, M).
-    """
-
-    items: NDArray[np.int64]
+    items: NDArray[np.int64]  # numbers of the items of each event, shape (N, L)
+    # Places in ``items`` of the two sides of each condition, shape (N, M).
     better: NDArray[np.int64]
     worse: NDArray[np.int64]
 

@@ -10,13 +10,7 @@ from bayesrank.infer.spi import Program, ProgramSource, take_inventory
 
 
 class OwnPriorEP(EP):
-    """EP on one program; derived classes build its factors from the program's arguments.
-
-    Parameters
-    ----------
-    **settings
-        Those of `bayesrank.infer.EP`.
-    """
+    """EP on one program; derived classes build its factors from the program's arguments."""
 
     program: ClassVar[Callable[..., Any]]
     reads_arguments = True

@@ -29,19 +29,13 @@ from bayesrank.infer.gaussian.rows import Rows
 
 
 class Groups(NamedTuple):
-    """Which latents belong to which group; they stand behind the core, which belongs to none.
+    """Which latents belong to which group; they stand behind the core, which belongs to none."""
 
-    Attributes
-    ----------
-    group, place
-        Number of each such latent's group, and its place among those of the group, shape (N k,).
-    latent
-        The other way round: the latent at each place of each group, counted from the first that
-        belongs to one, shape (N, k).
-    """
-
+    # Number of each such latent's group, and its place among those of the group, shape (N k,).
     group: Any
     place: Any
+    # The other way round: the latent at each place of each group, counted from the first that
+    # belongs to one, shape (N, k).
     latent: Any
 
     @classmethod

@@ -31,22 +31,11 @@ _SEED = 1
 
 
 class LinkedPrior(NamedTuple):
-    """``N(0, K)`` by its sparse precision, see `bayesrank.infer.gaussian.protocol.LargePrior`.
+    """``N(0, K)`` by its sparse precision: a `LargePrior`; `LinkedGaussian` multiplies it."""
 
-    It is multiplied by sites outside of compiled code, by `LinkedGaussian`.
-
-    Attributes
-    ----------
-    links
-        The rows of ``I - J``, sparse.
-    spread
-        ``q``, shape (n,).
-    variances
-        Of the latents, shape (n,); of one that depends on several, as if these were independent.
-    """
-
-    links: Rows
-    spread: Array
+    links: Rows  # the rows of ``I - J``, sparse
+    spread: Array  # ``q``, shape (n,)
+    # Of the latents, shape (n,); of one that depends on several, as if these were independent.
     variances: Array
 
     on_host, keeps_covariances = True, False
@@ -72,17 +61,7 @@ class LinkedPrior(NamedTuple):
 
 
 class LinkedGaussian(SparseGaussian):
-    """The posterior that latents drawn given few others, and sites of short rows, make.
-
-    Parameters
-    ----------
-    pattern
-        Of the links, and below them the rows of the sites.
-    links
-        The prior.
-    tau, nu
-        Sites, shape (G,).
-    """
+    """The posterior that latents drawn given few others and sites of short rows, (G,), make."""
 
     has_slopes = True
 

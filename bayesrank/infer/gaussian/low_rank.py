@@ -71,10 +71,7 @@ class LowRank(NamedTuple):
 
 
 class LowRankPrior(NamedTuple):
-    """``N(0, Phi Phi' + diag(d))``, see `bayesrank.infer.gaussian.protocol.LargePrior`.
-
-    It is multiplied by sites outside of compiled code, by `LowRankGaussian`; or made dense.
-    """
+    """``N(0, Phi Phi' + diag(d))``: a `LargePrior`, which `LowRankGaussian` multiplies by sites."""
 
     covariance: LowRank  # ``Phi`` and ``d``
 
@@ -112,32 +109,10 @@ class LowRankPrior(NamedTuple):
 class LowRankGaussian:
     """The posterior that a prior of low rank plus diagonal and sites of short rows make.
 
-    Parameters
-    ----------
-    pattern
-        Of the sites.
-    factor, variances
-        ``Phi`` (n, M) and the variances of the residuals (n,).
-    tau, nu
-        Sites, shape (G,).
-    before
-        `explained` of a posterior at sites that are near, from which to start; shape (n, M).
-    tol
-        That of the conjugate gradients; see `SparseGaussian.solve`.
-
-    Raises
-    ------
-    NotPositiveError
-        If a site has a negative precision.
-
-    Attributes
-    ----------
-    residuals
-        The residuals given ``w``.
-    explained
-        ``Phi - Y``, shape (n, M).
-    root, root_of_w
-        ``B``, shape (n, M), and the same of ``w``, shape (M, M).
+    `factor` is ``Phi`` (n, M), `variances` (n,) are of the residuals, `tau` and `nu` (G,) sites.
+    `explained`, ``Phi - Y`` (n, M), is where conjugate gradients start at sites that are near
+    (`before`); `root` is ``B`` (n, M), `root_of_w` the same of ``w`` (M, M), and `residuals` are
+    those given ``w``. A negative site raises a `NotPositiveError`.
     """
 
     structure = "low_rank"

@@ -35,13 +35,7 @@ class Preconditioner(Protocol):
 
 
 class Diagonal:
-    """``M`` is diagonal.
-
-    Parameters
-    ----------
-    diagonal
-        Shape (n,).
-    """
+    """``M`` is diagonal, (n,)."""
 
     def __init__(self, diagonal: Numbers) -> None:
         self.diagonal = diagonal
@@ -62,14 +56,8 @@ class Diagonal:
 class Forest:
     """``M = F' Q^-1 F + R``: latents drawn given one other at most, and a diagonal ``R``.
 
-    Parameters
-    ----------
-    rows
-        ``F``, a sparse matrix (n, n).
-    spread
-        The diagonal of ``Q``, shape (n,).
-    diagonal
-        That of ``M``, shape (n,); where that of ``F' Q^-1 F`` is larger, this is taken.
+    `rows` are ``F`` (n, n), `spread` the diagonal of ``Q`` (n,); `diagonal` that of ``M`` (n,), or
+    that of ``F' Q^-1 F`` where this is larger.
     """
 
     def __init__(self, rows: Any, spread: Numbers, diagonal: Numbers) -> None:

@@ -100,13 +100,7 @@ class Linkage(NamedTuple):
 
 
 class SparsePattern:
-    """Where the precision has entries, and how sites add up to them.
-
-    Parameters
-    ----------
-    rows
-        Rows of all sites.
-    """
+    """Where the precision has entries, and how sites with these rows add up to them."""
 
     def __init__(self, rows: ShortRows) -> None:
         self.rows, size = rows, rows.size
@@ -151,23 +145,9 @@ class Probes(NamedTuple):
 
 
 class SparseGaussian:
-    """The posterior that independent latents and sites of short rows make.
+    """The posterior of precision `precision` (n, n) that independent latents and short sites make.
 
-    Parameters
-    ----------
-    pattern
-        Of the sites.
-    variances
-        Of the prior, shape (n,).
-    tau, nu
-        Sites, shape (G,).
-    links
-        Of a prior that is among the sites, whose `variances` are infinite.
-
-    Attributes
-    ----------
-    precision
-        ``P``, a sparse matrix (n, n).
+    `variances` (n,) are the prior's, infinite where its `links` are among the sites `tau`, `nu`.
     """
 
     structure = "probes"

@@ -57,11 +57,7 @@ class ConditionalPosterior(NamedTuple):
 
 
 class Vector:
-    """Free hyperparameters of an inventory, end to end on their unconstrained scale.
-
-    Positive ones are on the scale of their logarithm, and so on, see `numpyro`'s ``biject_to``.
-    Its transforms are those of the supports that the program has now; compiled code makes its own.
-    """
+    """Free hyperparameters end to end on their unconstrained scale, by their supports now."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.names = tuple(inventory.supports)
@@ -94,23 +90,8 @@ class Vector:
 class Hyperparameters(Vector):
     """Hyperparameters that `fixed` does not hold fixed, and the evidence as their function.
 
-    Parameters
-    ----------
-    engine
-        The engine of the program.
-    program
-        The program.
-    fixed
-        Values of sites to be held fixed, by name.
-    limits
-        When EP stops; the engine's if not given.
-
-    Attributes
-    ----------
-    inventory
-        The program's sites.
-    by_slopes
-        Whether gradients are estimates, and so not those of the values.
+    `inventory` has the program's sites; where `by_slopes`, gradients are estimates, and not those
+    of the values.
     """
 
     by_slopes = False

@@ -43,10 +43,7 @@ def find_mode(
     tol: float = 0.0,
     jacobian: bool = True,
 ) -> Mode:
-    """The mode of evidence times prior on the unconstrained scale, where an integration starts.
-
-    With `jacobian` False it is the mode of the density on the hyperparameters' own scale.
-    """
+    """The mode of evidence times prior, of unconstrained values where `jacobian`."""
     check_settings(num_restarts)
     given: dict[str, Any] = dict(params)
     search = Search(engine, program, called, given, {}, callback, tol=tol, jacobian=jacobian)

@@ -41,14 +41,8 @@ class SearchEnd(NamedTuple):
 class Search:
     """One maximisation: what is searched, and what has been evaluated.
 
-    Attributes
-    ----------
-    free
-        The hyperparameters that are searched.
-    first, result
-        The unconstrained vector that the search starts from, and EP's result there.
-    sites, count
-        EP's sites at the last point that was usable; how often the evidence was computed.
+    `free` are the hyperparameters, `first` and `result` where it starts and EP's result there,
+    `sites` EP's at the last usable point, and `count` how often the evidence was computed.
     """
 
     def __init__(

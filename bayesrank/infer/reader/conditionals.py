@@ -185,10 +185,7 @@ class Grouped(NamedTuple):
 def grouped_latents(
     joint: Joint, core: Sequence[str], stated: Mapping[str, Local]
 ) -> Grouped | None:
-    """Latents to be eliminated by groups; None where they are few.
-
-    They are independent, no latent depends on them, and one plate holds all sites they reach.
-    """
+    """Independent latents, of which one plate holds all sites, for elimination; or None."""
     plates = joint.inventory.plates
     best, most = None, _MANY - 1
     for plate in dict.fromkeys(frame[0] for name in core for frame in plates[name]):

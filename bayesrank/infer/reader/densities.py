@@ -17,18 +17,11 @@ from bayesrank.infer.reader.prior import is_gaussian, unwrap
 
 
 class SiteDensity(NamedTuple):
-    """Log densities of a site's elements.
-
-    Attributes
-    ----------
-    log_prob
-        The logs.
-    parts
-        Of mixtures, the logs of their weighted parts, with the number of the part as last axis;
-        `log_prob` is computed from them. None for other distributions.
-    """
+    """Log densities of a site's elements."""
 
     log_prob: Any
+    # Of mixtures, the logs of their weighted parts, with the number of the part as last axis;
+    # `log_prob` is computed from them. None for other distributions.
     parts: Any = None
 
 

@@ -41,51 +41,32 @@ class ObservedOutputs(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """A program's densities as functions of its latents.
+    """A program's densities as functions of its latents."""
 
-    Attributes
-    ----------
-    inventory
-        The program's sites.
-    trace
-        Inputs: latents, then discrete latents.  Outputs: `latent` and `observed`, flattened.
-    env
-        Value of every variable of the trace, see `walk`.
-    latent, observed
-        For each site its outputs' values; `GaussianForm` or the log density of a latent,
-        `ObservedOutputs`.  Sites whose value is held fixed are observed if a latent reaches their
-        density.
-    latent_numbers, observed_numbers
-        Variable numbers of these outputs.
-    latent_parts
-        Of latents whose density is a mixture, the variable number of its parts, see `SiteDensity`.
-    reach
-        For each variable, which inputs reach it.
-    scanned
-        Sites that a scan sees, whose elements may depend on their own earlier ones.
-    in_order
-        For latents of a scan, whether the elements of the site are those of the latent, one by one.
-    log_densities
-        The summed, scaled log densities of named sites as a function of all latents.
-    sites_at_zero
-        NumPyro's trace of the program where all latents are zero.
-    tables
-        Those that keep rows short, which then count among the inventory's latents; else None.
-    """
-
-    inventory: Inventory
+    inventory: Inventory  # the program's sites
+    # Inputs: latents, then discrete latents.  Outputs: `latent` and `observed`, flattened.
     trace: FlatTrace
-    env: dict[int, Value]
+    env: dict[int, Value]  # value of every variable of the trace, see `walk`
+    # For each site its outputs' values; `GaussianForm` or the log density of a latent,
+    # `ObservedOutputs`.  Sites whose value is held fixed are observed if a latent reaches their
+    # density.
     latent: dict[str, Any]
     observed: dict[str, ObservedOutputs]
+    # Variable numbers of these outputs.
     latent_numbers: dict[str, Any]
     observed_numbers: dict[str, ObservedOutputs]
+    # Of latents whose density is a mixture, the variable number of its parts, see `SiteDensity`.
     latent_parts: dict[str, Any]
-    reach: Callable[[Any], frozenset[str]]
+    reach: Callable[[Any], frozenset[str]]  # for each variable, which inputs reach it
+    # Sites that a scan sees, whose elements may depend on their own earlier ones.
     scanned: frozenset[str]
+    # For latents of a scan, whether the elements of the site are those of the latent, one by one.
     in_order: dict[str, Array]
+    # The summed, scaled log densities of named sites as a function of all latents.
     log_densities: Callable[[tuple[str, ...], Mapping[str, Array]], Array]
+    # NumPyro's trace of the program where all latents are zero.
     sites_at_zero: Callable[[], dict[str, Any]]
+    # Those that keep rows short, which then count among the inventory's latents; else None.
     tables: Tables | None
 
 

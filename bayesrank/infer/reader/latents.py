@@ -35,38 +35,22 @@ SiteGroups = list[list[str]]
 
 
 class Latents(NamedTuple):
-    """The core, latents that the data touch, and its Gaussian; and the leaves.
+    """The core, latents that the data touch, and its Gaussian; and the leaves."""
 
-    Attributes
-    ----------
-    groups
-        Sites of the core, those that depend on one another together.
-    conditionals, leaves
-        The Gaussians that make the core's; and those of the leaves, given these.
-    leaf_names, dropped
-        Sites of the leaves; and those on which nothing depends and that are not Gaussian.
-    own
-        Factors that mend priors that are not Gaussian, by site.
-    behind
-        Latents of the core that can be eliminated group by group.
-    mean, prior
-        Of the core, laid end to end; of tables behind it, where there are some.
-    proper
-        For each site, whether its prior is.
-    tables
-        What follows from the core and stands behind it, see `bayesrank.infer.reader.tables`.
-    """
-
-    groups: SiteGroups
+    groups: SiteGroups  # sites of the core, those that depend on one another together
+    # The Gaussians that make the core's; and those of the leaves, given these.
     conditionals: list[Conditional]
     leaves: tuple[Conditional, ...]
+    # Sites of the leaves; and those on which nothing depends and that are not Gaussian.
     leaf_names: list[str]
     dropped: tuple[str, ...]
-    own: dict[str, Factors]
-    behind: Grouped | None
+    own: dict[str, Factors]  # factors that mend priors that are not Gaussian, by site
+    behind: Grouped | None  # latents of the core that can be eliminated group by group
+    # Of the core, laid end to end; of tables behind it, where there are some.
     mean: Array
     prior: Any
-    proper: dict[str, Array]
+    proper: dict[str, Array]  # for each site, whether its prior is
+    # What follows from the core and stands behind it, see `bayesrank.infer.reader.tables`.
     tables: tuple[str, ...] = ()
 
     @property

@@ -129,11 +129,7 @@ class _SitePrior(NamedTuple):
 def shared_prior(
     joint: Joint, tables: Tables, core: Sequence[Sequence[str]], most: int
 ) -> Shared | None:
-    """The prior of latents and of seen tables; None where none, all, or too many are shared.
-
-    What is shared has a root ``R``; the rest is normal or of low rank about a mean affine in it.
-    Together that is low rank plus diagonal, with rows of ``T R`` for what follows from it.
-    """
+    """The prior of latents and of seen tables; None where none, all, or too many are shared."""
     names = tuple(name for group in core for name in group)
     shared = _shared_sites(joint, tables, names)
     some = shared and (tables.seen or shared < set(names))

@@ -71,10 +71,7 @@ def refuse_stale(closed: Any) -> None:
 
 
 def _is_stale(value: Any) -> bool:
-    """Whether an array has another precision than JAX gives it now, as far as one can see.
-
-    JAX keeps a copy of an array in the precision of the trace, and nobody else refers to that.
-    """
+    """Whether JAX keeps the array in another precision; nobody else refers to such a copy."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc":
         return False
     if value.dtype != jax.dtypes.canonicalize_dtype(value.dtype):

@@ -45,10 +45,7 @@ class Predictors(NamedTuple):
 
 
 def predictors_of(arrays: Sequence[Affine], components: Components, spread: Array) -> Predictors:
-    """One predictor for each component, and the others by it; `spread` (n,) scales latents.
-
-    Elements of a component see one direction: row ``a_j`` is ``c_j`` times the component's row.
-    """
+    """One predictor a component, ``c_j`` times whose row is ``a_j``; `spread` (n,) scales."""
     shapes = [a.shape for a in arrays]
     flat = [a.reshape((math.prod(a.shape),)) for a in arrays]
     if len(flat) == 1 and components.elementwise:

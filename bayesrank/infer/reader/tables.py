@@ -46,19 +46,8 @@ class LongRows(NamedTuple):
 class Tables:
     """A walk through a trace that keeps rows short, and the tables that it makes.
 
-    Parameters
-    ----------
-    shapes
-        Of the latent sites, in the order in which their columns are laid end to end.
-
-    Attributes
-    ----------
-    found
-        The tables by name.
-    shapes
-        Of latent sites, then of tables.
-    seen
-        Names of the tables that the trace's likelihoods, priors and outputs see.
+    `found` are the tables by name, `shapes` those of latent sites and then of tables, and `seen`
+    the names of tables that likelihoods, priors and outputs see.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -127,47 +127,26 @@ class _Input(NamedTuple):
 
 @dataclass(frozen=True)
 class Traced:
-    """A traced program.
+    """A traced program."""
 
-    Attributes
-    ----------
-    equations
-        In order of evaluation.
-    inputs
-        Number, shape and type of each unobserved site's value, in order of the program.
-    numbers, constants
-        Of the arrays that the program read; arrays, or stand-ins for them in compiled code.
-    outputs, tree
-        Variables, or values, from which `tree` makes the messages' distributions and values.
-    initial
-        Variable of each initial value; a site without one starts at zero.
-    messages
-        What is static in NumPyro's messages, by site.
-    domains
-        Which parameters of distributions have to be looked at when their values are known.
-    validates
-        Whether NumPyro validates distributions that do not say so themselves.
-    key
-        Equal for programs that can share compiled code.
-    called
-        Variables, or values, and the structure of the arguments; None where these are not kept.
-    as_numpy
-        Whether the program was given its arguments as NumPy's arrays.
-    """
-
-    equations: tuple[Equation, ...]
+    equations: tuple[Equation, ...]  # in order of evaluation
+    # Number, shape and type of each unobserved site's value, in order of the program.
     inputs: dict[str, _Input]
+    # Of the arrays that the program read; arrays, or stand-ins for them in compiled code.
     numbers: tuple[int, ...]
     constants: tuple[Any, ...]
+    # Variables, or values, from which `tree` makes the messages' distributions and values.
     outputs: tuple[Any, ...]
     tree: Any
-    initial: dict[str, Any]
-    messages: dict[str, dict[str, Any]]
+    initial: dict[str, Any]  # variable of each initial value; a site without one starts at zero
+    messages: dict[str, dict[str, Any]]  # what is static in NumPyro's messages, by site
+    # Which parameters of distributions have to be looked at when their values are known.
     domains: tuple[tuple[Domain, Any], ...]
-    validates: bool
-    key: Hashable
+    validates: bool  # whether NumPyro validates distributions that do not say so themselves
+    key: Hashable  # equal for programs that can share compiled code
+    # Variables, or values, and the structure of the arguments; None where these are not kept.
     called: tuple[tuple[Any, ...], Any] | None
-    as_numpy: bool
+    as_numpy: bool  # whether the program was given its arguments as NumPy's arrays
 
     def at(self, constants: Sequence[Any]) -> Traced:
         """The same equations, of other constants."""
@@ -256,10 +235,7 @@ def trace(
     *,
     keep_arguments: bool = False,
 ) -> Traced:
-    """Run a program once, and keep what it computes; `keep_arguments` for engines that read them.
-
-    It is given JAX's arrays; where it looks at values, it runs again with NumPy's.
-    """
+    """Run a program once, with NumPy's arrays where it looks at values; keep what it computes."""
     called: Any = as_working_dtype((args, dict(kwargs)))
     given = as_working_dtype(dict(params))
     traced = partial(_trace, model, params=given, keep_arguments=keep_arguments)

@@ -138,11 +138,7 @@ class ChainPrior(NamedTuple):
         return ChainGaussian(core, means, variances, log_normaliser, valid)
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: ChainGaussian) -> Array:
-        """The normaliser of prior times sites, differentiable in `scales`.
-
-        Forwards, scale by scale: on the way back from the end to the scales, the covariances at all
-        sites would have to be kept.
-        """
+        """The normaliser of prior times sites, differentiable in `scales`, forwards."""
         [(_, tau, nu)] = terms
         data = lax.stop_gradient((self.visits, tau, nu, posterior.log_normaliser))
         return _normaliser((self.process, self.num_items), self.scales, data)

@@ -16,10 +16,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class KernelFactor:
-    """Answers for one constant what a `KernelSpectrum` answers for all, in a tenth of the time.
-
-    What is kept is the inverse of the Cholesky factor of ``S K S + lam I``, lower triangular.
-    """
+    """Answers for one constant by the inverse Cholesky factor of ``S K S + lam I``."""
 
     contrasts: Contrasts
     target: Array
