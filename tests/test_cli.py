@@ -77,7 +77,7 @@ def names_in(folder):
 def test_the_demo_has_a_folder_of_its_own(folder, seen, capsys):
     assert run("demo") == 0
     data, settings = seen[0]
-    assert data.num_items == 139 and settings.crosscheck == "quick"
+    assert data.num_items == 32 and settings.crosscheck == "quick"
     assert names_in("bayesrank-demo") == RESULTS
     printed = capsys.readouterr()
     assert printed.out.startswith("A conclusion.\n\nRank  Item")

@@ -25,10 +25,6 @@ _LEFT_OUT = {
     "categories": ("category", "categories"),
     "position": ("home", "the position (who was shown first or at home)"),
 }
-_DEMO_NOTE = (
-    "Mind where the numbers come from: travellers reported the hours and fares of the trips they "
-    "took, and those of the others were computed. Part of what looks like taste is that difference."
-)
 _FRAME = (
     count("--rows", 15, least=0),
     SEED,
@@ -41,11 +37,11 @@ _FRAME = (
 
 @command("demo", file("--out", "bayesrank-demo", metavar="FOLDER"), *_FRAME)
 def demo(**options: Any) -> None:
-    """Do the main job on data that come with the package."""
+    """Do the main job on results that come with the package."""
     from bayesrank.cli.pipeline import Settings, run
-    from bayesrank.datasets import load_modechoice
+    from bayesrank.datasets import load_nfl
 
-    run(load_modechoice(), Settings(**options, notes=(_DEMO_NOTE,)))
+    run(load_nfl(), Settings(**options))
 
 
 def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:

@@ -1,6 +1,7 @@
 """Files in, plain arrays out: items ``0 .. n - 1`` and comparisons ``(winner, loser)``."""
 
 from bayesrank.datasets._modechoice import load_modechoice
+from bayesrank.datasets._nfl import load_nfl
 from bayesrank.datasets.comparisons import read_comparisons
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.documents import TextData, read_links, read_texts
@@ -25,6 +26,7 @@ __all__ = [
     "align",
     "group_queries",
     "load_modechoice",
+    "load_nfl",
     "read_comparisons",
     "read_label_examples",
     "read_links",
