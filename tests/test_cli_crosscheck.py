@@ -1,12 +1,13 @@
 """The cross-check of the command line: equal rows as one, within its budget, and what is said."""
 
+from collections import Counter
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from bayesrank import PairwiseRanker
+from bayesrank import ArenaRanker, PairwiseRanker
 from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
 from bayesrank.diagnostics import quick
@@ -49,6 +50,24 @@ def test_equal_rows_as_one_are_the_same_posterior(data, weighted, features):
         for z in np.random.default_rng(2).normal(size=(5, 4)):
             np.testing.assert_allclose(one(z), other(z), rtol=1e-10)
     np.testing.assert_array_equal(distinct.joint_mean, result.joint_mean)
+
+
+@pytest.mark.slow
+def test_equal_rows_keep_their_positions(data):
+    pairs, tied = data
+    position = np.random.default_rng(3).choice([-1, 0, 1], len(pairs))
+    result: Any = ArenaRanker().fit(pairs, ties=tied, position=position).result
+    distinct: Any = with_distinct_rows(result)
+    rows = [
+        (*sorted(pair), 1, place if pair[0] < pair[1] else -place) if tie else (*pair, 2, place)
+        for pair, tie, place in zip(pairs.tolist(), tied, position.tolist(), strict=True)
+    ]
+    counts = Counter(rows)
+    kwargs = distinct.model_kwargs
+    named = zip(
+        *distinct.model_args[1].T.tolist(), kwargs["outcomes"], kwargs["position"], strict=True
+    )
+    assert dict(zip(named, kwargs["weights"], strict=True)) == counts
 
 
 def test_distinct_rows_are_left_as_they_are():

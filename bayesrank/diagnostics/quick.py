@@ -115,11 +115,13 @@ def with_distinct_rows(result: EPResult | IntegratedEPResult) -> EPResult | Inte
     kwargs = dict(result.model_kwargs)
     outcomes = kwargs.get("outcomes")
     tied = np.zeros(len(pairs), bool) if outcomes is None else np.asarray(outcomes) == TIE
-    every = ComparisonData((), np.array(pairs), tied, weights=kwargs.get("weights"))
+    columns = ("weights", "position", "judges", "categories")
+    said = {name: np.array(kwargs[name]) for name in columns if kwargs.get(name) is not None}
+    every = ComparisonData((), np.array(pairs), tied, **said)
     data = every.distinct()
     if data.num_comparisons == every.num_comparisons:
         return result
-    kwargs["weights"] = data.weights
+    kwargs |= {name: getattr(data, name) for name in (*said, "weights")}
     if outcomes is not None:
         kwargs["outcomes"] = np.where(data.tied, TIE, WIN)
     return replace(result, model_args=(items, data.comparisons), model_kwargs=kwargs)
