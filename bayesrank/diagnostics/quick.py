@@ -116,7 +116,9 @@ def with_distinct_rows(result: EPResult | IntegratedEPResult) -> EPResult | Inte
     outcomes = kwargs.get("outcomes")
     tied = np.zeros(len(pairs), bool) if outcomes is None else np.asarray(outcomes) == TIE
     columns = ("weights", "position", "judges", "categories")
-    said = {name: np.array(kwargs[name]) for name in columns if kwargs.get(name) is not None}
+    said: dict[str, Any] = {
+        name: np.array(kwargs[name]) for name in columns if kwargs.get(name) is not None
+    }
     every = ComparisonData((), np.array(pairs), tied, **said)
     data = every.distinct()
     if data.num_comparisons == every.num_comparisons:
