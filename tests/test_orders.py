@@ -306,7 +306,11 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
     ({}, "abc", "orders is a str; pass a list of orders"),
     ({}, ["abc"], "orders has 'abc' in row 0; pass a list of names"),
     ({}, [["a", "b"], ["a", {"b": 1}]], "the order in row 1 has a dict in row 0; an id is one"),
-    ({}, pd.DataFrame({"first": ["a"], "second": ["b"]}), "there is no column"),
+    (
+        {},
+        pd.DataFrame({"first": ["a"], "second": ["b"]}),
+        "none of the columns .first., .second. is",
+    ),
     ({}, [], "orders has no rows"),
     ({}, [["a"]], "there is one item, 'a'"),
     ({"items": ["tea", "milk"]}, [["tea", "water"]], "names 'water', which is not among the items"),
