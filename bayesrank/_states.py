@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 _FORMAT = 3
 _DEEPEST = 32  # levels of a tree
+_LEAST_SYMMETRIC = 16  # smaller symmetric arrays are written whole
 _HEADER = "header"
 # Names that files had before.
 _RENAMED = {
@@ -214,7 +215,10 @@ def _encoded(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
             f"a {type(value).__name__} cannot be written: {value!r}; names and options have to be "
             "text, numbers or arrays"
         )
-    name = str(len(arrays))
+    name, n = str(len(arrays)), array.shape[-1] if array.ndim > 1 else 0
+    if n >= _LEAST_SYMMETRIC and np.array_equal(array, np.swapaxes(array, -2, -1)):
+        arrays[name] = array[..., *np.tril_indices(n)]
+        return {"symmetric": [name, n]}
     arrays[name] = array
     return {"array": name}
 
@@ -224,10 +228,13 @@ def _decoded(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int = 0) -> A
     if not isinstance(tree, dict):
         return tree
     [(kind, value)] = tree.items()
-    if depth > _DEEPEST or kind not in ("array", "sparse", "csr", "dict", "list", "tuple"):
+    kinds = ("array", "symmetric", "sparse", "csr", "dict", "list", "tuple")
+    if depth > _DEEPEST or kind not in kinds:
         raise ValueError(f"its header has a {kind!r} in depth {depth}")
     if kind == "array":
         return arrays[value]
+    if kind == "symmetric":
+        return _symmetric(arrays[value[0]], value[1])
     if kind == "sparse":  # of version 0.1
         return sparse.csr_array(_decoded(value, arrays, depth + 1))
     if kind == "dict":
@@ -237,6 +244,17 @@ def _decoded(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int = 0) -> A
         rows, columns, *parts = values
         return _sparse(rows, columns, parts, sum(array.nbytes for array in arrays.values()))
     return values if kind == "list" else tuple(values)
+
+
+def _symmetric(triangle: NDArray[Any], n: int) -> NDArray[Any]:
+    """Symmetric arrays (..., n, n) of their lower triangles, a row of numbers each."""
+    if triangle.shape[-1] != n * (n + 1) // 2:
+        raise ValueError(f"a symmetric array of side {n} has {triangle.shape[-1]} numbers")
+    array = np.empty((*triangle.shape[:-1], n, n), triangle.dtype)
+    rows, columns = np.tril_indices(n)
+    array[..., rows, columns] = triangle
+    array[..., columns, rows] = triangle
+    return array
 
 
 def _sparse(rows: int, columns: int, parts: Sequence[Any], room: int) -> Any:

@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and how it ends."""
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from bayesrank.cli.trust import Check
 from bayesrank.ranking import summarize
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = {"posterior.nc", "ranker.npz", "ranking.csv", "ranking.png", "report.html"}
+RESULTS = {"ranker.npz", "ranking.csv", "ranking.json", "report.html"}
+ALL = RESULTS | {"posterior.nc", "ranking.png"}
 
 
 class _Posterior:
@@ -115,15 +117,14 @@ def test_a_file_without_a_command_is_answered_with_the_command(folder, capsys, h
 
 
 def test_options_of_the_demo(folder, seen, capsys):
-    assert (
-        run("demo", "--out", "deep/er", "--seed", "7", "--no-crosscheck", "--quiet", "--rows", "0")
-        == 0
-    )
+    options = "--out deep/er --seed 7 --no-crosscheck --quiet --rows 0"
+    assert run("demo", *options.split()) == 0
     _, settings = seen[0]
     assert settings._asdict() == {
         **{"out": Path("deep/er"), "rows": 0, "seed": 7, "crosscheck": "none", "quiet": True},
         **{"elo": False, "hyperparameters": "integrate", "by_category": False},
-        **{"notes": settings.notes, "inputs": ()},
+        **{"notes": settings.notes, "inputs": (), "save": "report", "force": False, "title": ""},
+        "command": f"bayesrank demo {options}",
     }
     printed = capsys.readouterr()
     assert printed.err == "" and "more ..." not in printed.out
@@ -173,27 +174,64 @@ def test_nothing_is_left_behind_when_the_work_fails(folder, monkeypatch, capsys,
 
 
 def test_a_failure_while_writing_leaves_earlier_results_alone(folder, seen, monkeypatch, capsys):
-    assert run("rank", "c.csv", "--out", "o") == 0
+    assert run("rank", "c.csv", "--out", "o", "--save", "all") == 0
+    assert names_in("o") == ALL
     before = {path: path.read_bytes() for path in Path("o").iterdir()}
 
     def full(self, filename, engine):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_Posterior, "to_netcdf", full)
-    assert run("rank", "c.csv", "--out", "o", "--seed", "5", "--quiet") == 2
+    assert run(*"rank c.csv --out o --save all --seed 5 --quiet".split()) == 2
     assert "cannot be written (No space left on device)" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in Path("o").iterdir()} == before
 
 
 def test_results_of_earlier_runs_are_replaced_and_other_files_stay(folder, seen):
-    Path("o").mkdir()
-    for name in ("ranking.csv", "crosscheck.png", "mine.png"):
-        Path("o", name).write_text("of other data")
+    assert run("rank", "c.csv", "--out", "o", "--save", "all") == 0
+    Path("o/mine.png").write_text("mine")
+    Path("c.csv").write_text("winner,loser\nA,B\n")  # the log has changed, and is the same log
     assert run("rank", "c.csv", "--out", "o", "--no-crosscheck") == 0
     assert names_in("o") == {"mine.png"} | RESULTS
-    assert Path("o/mine.png").read_text() == "of other data"
-    assert Path("o/ranking.csv").read_text().startswith("rank,item")
+    assert Path("o/mine.png").read_text() == "mine"
+    assert len(Path("o/ranking.csv").read_text().splitlines()) == 3
     assert names_in(".") == {"c.csv", "i.csv", "o"}
+
+
+@pytest.mark.parametrize("other", ["another input", "no document", "damaged"])
+def test_results_of_another_input_are_replaced_by_force_alone(folder, seen, capsys, other):
+    Path("d.csv").write_text("winner,loser\nX,Y\n")
+    assert run("rank", "c.csv", "--out", "o") == 0
+    if other == "no document":
+        Path("o/ranking.json").unlink()
+    elif other == "damaged":
+        Path("o/ranking.json").write_text("[1, 2")
+    before = {path: path.read_bytes() for path in Path("o").iterdir()}
+    called = len(seen)
+    assert run("rank", "d.csv" if other == "another input" else "c.csv", "--out", "o") == 2
+    assert "o: it holds results of another input; give another --out, or" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path("o").iterdir()} == before
+    assert len(seen) == called
+    assert run("rank", "d.csv", "--out", "o", "--force") == 0
+    assert "Y" in Path("o/ranking.csv").read_text()
+
+
+def test_the_document_says_what_the_table_says(folder, seen, capsys):
+    assert run("rank", "c.csv") == 0
+    found = json.loads(Path("bayesrank-out/ranking.json").read_text(encoding="utf-8"))
+    with open("bayesrank-out/ranking.csv", newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    [ranking] = found["rankings"]
+    for row, item in zip(table, ranking["items"], strict=True):
+        assert row == {name: "nan" if value is None else str(value) for name, value in item.items()}
+    assert ranking["verdict"] == "A conclusion." and found["notes"] == ["A note."]
+    assert found["checks"] == [{"question": "Right?", "answer": "yes", "sentence": "By all means."}]
+    assert (found["title"], found["command"]) == ("c", "bayesrank rank c.csv")
+    assert [found[f"num_{what}"] for what in ("items", "comparisons", "ties")] == [3, 2, 0]
+    data, settings = seen[0]
+    draws = -np.arange(3) + 0.1 * np.random.default_rng(settings.seed).standard_normal((400, 3))
+    share = (draws[:, :, None] > draws[:, None]).mean(axis=0) + 0.5 * np.eye(3)
+    np.testing.assert_allclose(found["pairs"], share)
 
 
 def test_new_folders_are_open_and_a_folder_in_the_way_of_a_result_is_refused(tmp_path):

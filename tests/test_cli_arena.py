@@ -36,7 +36,7 @@ def log(tmp_path):
 
 def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run("rank", log, "--out", out, "--quiet") == 0
+    assert run("rank", log, "--out", out, "--quiet", "--save", "all") == 0
     printed = capsys.readouterr()
     assert pd.read_csv(out / "ranking.csv")["item"].tolist() == ["x", "y", "z", "w"]
     assert "Being shown first is worth " in printed.out and "Equals tie in " in printed.out

@@ -58,7 +58,7 @@ def job(files, tmp_path_factory):
     folder, strength = files
     out = tmp_path_factory.mktemp("out") / "results"
     games, items = str(folder / "games.csv"), str(folder / "items.csv")
-    short = ("--hyperparameters", "prior", "--crosscheck", "none")
+    short = ("--hyperparameters", "prior", "--crosscheck", "none", "--save", "all")
     return *run("rank", games, "--items", items, "--out", str(out), *short), out, strength
 
 
@@ -79,11 +79,18 @@ def check_table(text, out, strength):
 
 
 def check_pictures(out, names):
-    assert {path.suffix for path in out.iterdir()} == {".csv", ".html", ".nc", ".npz", ".png"}
+    assert {path.suffix for path in out.iterdir()} == {
+        ".csv",
+        ".html",
+        ".json",
+        ".nc",
+        ".npz",
+        ".png",
+    }
     assert {path.name for path in out.glob("*.png")} == set(names)
     for name in names:
         picture = imread(out / name)
-        assert min(picture.shape[:2]) > 400
+        assert min(picture.shape[:2]) > 300
         assert len(np.unique(picture[::7, ::7].reshape(-1, picture.shape[2]), axis=0)) > 20
 
 
@@ -102,7 +109,7 @@ def test_the_best_drinks_come_first_and_what_is_said_below(job):
         "Are ties allowed for? yes. 14 of 70: a third outcome of the model.",
         "circles; the model expects",
         "The scales of the model are taken as known: ",
-        f"Results are in {out}: ranking.csv, report.html, posterior.nc, ranker.npz, ranking.png",
+        f"Results are in {out}: report.html, ranking.csv, ranking.json, ranker.npz, posterior.nc",
     ):
         assert said in text
     assert [line.split(":")[0] for line in error.splitlines()] == STEPS
@@ -133,7 +140,8 @@ def test_the_whole_job_as_a_process(files, tmp_path):
         "quick.NUTS |= {'num_warmup': 100, 'num_samples': 100, 'num_chains': 2}; "
         "main(sys.argv[1:])"
     )
-    args = ["rank", "games.csv", "--items", "items.csv", "--out", str(out), "--crosscheck", "full"]
+    args = ["rank", "games.csv", "--items", "items.csv", "--out", str(out)]
+    args += ["--crosscheck", "full", "--save", "all"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_ENABLE_X64": "0"}
     environment.pop("MPLBACKEND", None)
     done = subprocess.run(
@@ -168,7 +176,7 @@ def test_the_whole_job_as_a_process(files, tmp_path):
 def test_items_without_features_and_without_a_cross_check(files, tmp_path):
     folder, strength = files
     games, out = str(folder / "games.csv"), str(tmp_path / "o")
-    text, _ = run("rank", games, "--no-crosscheck", "--quiet", "--out", out)
+    text, _ = run("rank", games, "--no-crosscheck", "--quiet", "--out", out, "--save", "all")
     written = {path.name for path in (tmp_path / "o").iterdir()}
     assert written == set(pipeline.FILES) - {"crosscheck.png"}
     table = pd.read_csv(tmp_path / "o" / "ranking.csv")

@@ -45,7 +45,7 @@ REFUSED = [
     ("!rank", "", "", "Missing argument 'COMPARISONS'. See `"),
     ("!rnak", "", "", "No such command 'rnak'."),
     ("!demo --sed 1", "", "", "No such option '--sed'"),
-    ("!--seed -1", "", "", "Invalid value for '--seed': "),
+    ("!demo --seed -1", "", "", "Invalid value for '--seed': "),
     ("rank --rows x", "", "", "Invalid value for '--rows': "),
     ("rank --out c.csv", "", "", "c.csv: this is a file; give a folder"),
     ("rank --out c.csv/o", "", "", "the results cannot be written (Not a dir"),

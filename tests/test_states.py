@@ -113,6 +113,22 @@ def _headed(path, header, **arrays):
     write_arrays(path, {"header": np.frombuffer(text, np.uint8), **arrays})
 
 
+def test_symmetric_arrays_take_half_the_room_and_come_back_bit_for_bit(tmp_path):
+    path = tmp_path / "s.npz"
+    draws = np.random.default_rng(0).normal(size=(3, 60, 50))
+    covariance = draws.swapaxes(1, 2) @ draws
+    covariance = covariance + covariance.swapaxes(1, 2)
+    write_state(path, "Test", {"covariance": covariance, "draws": draws[:, :50]})
+    found = read(path)
+    for name, array in (("covariance", covariance), ("draws", draws[:, :50])):
+        assert found[name].tobytes() == array.tobytes()
+    assert path.stat().st_size < 0.52 * covariance.nbytes + draws[:, :50].nbytes + 2000
+    kept = read_arrays(path, "a test")
+    write_arrays(path, kept | {"0": kept["0"][:, 1:]})
+    with pytest.raises(ValueError, match="its content has changed"):
+        read(path)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [

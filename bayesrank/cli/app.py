@@ -87,7 +87,9 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         look()
         with warnings.catch_warnings():
             warnings.showwarning = _say
-            code = cli.main(args=args, standalone_mode=False)
+            given = list(sys.argv[1:] if args is None else args)
+            call = shlex.join(["bayesrank", *given])
+            code = cli.main(args=given, standalone_mode=False, obj=call)
         look()  # whoever was told to end, and came to the end, says so
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"

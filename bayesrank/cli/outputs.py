@@ -25,7 +25,8 @@ from bayesrank.cli.interrupt import keep, look, undivided
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 _CRLF = "\r\n"
-DPI = 150  # of pictures
+DPI = 100  # of pictures
+_NUMBERS, _FEWEST_DRAWS = 330_000, 400  # of a posterior in a file
 _OLD = "replaced"  # folder of the draft, for what stood in the place of results
 
 
@@ -75,6 +76,30 @@ def write(path: Path, thing: Any) -> None:
         write_arrays(path, thing)
     else:
         thing.save(path)
+
+
+def compact(posterior: Any) -> Any:
+    """A posterior of ArviZ with as many draws and digits as make a small file.
+
+    Numbers are those of single precision, kept as double ones, which `arviz.loo` needs.
+    """
+    groups = [posterior[name] for name in ("posterior", "log_likelihood") if name in posterior]
+    draws = groups[0].sizes["draw"]
+    numbers = sum(each.size for group in groups for each in group.data_vars.values())
+    step = -(-draws // max(_FEWEST_DRAWS, _NUMBERS * draws // numbers))
+
+    def small(group: Any) -> Any:
+        group = group.isel(draw=slice(None, None, step), missing_dims="ignore")
+        single = group.map(
+            lambda each: each.astype("f4").astype("f8") if each.dtype == "f8" else each
+        )
+        for each in single.data_vars.values():
+            each.encoding["zlib"] = True
+        return single.assign_attrs(group.attrs)
+
+    # ArviZ 1 has xarray's trees.
+    of_all = getattr(posterior, "map_over_datasets", None) or posterior.map
+    return of_all(small)
 
 
 def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> bytes:

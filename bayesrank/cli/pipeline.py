@@ -10,7 +10,8 @@ import numpy as np
 
 from bayesrank._memory import check_memory
 from bayesrank.cli import command
-from bayesrank.cli.outputs import OutputError, drawn
+from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
+from bayesrank.cli.outputs import OutputError, compact, drawn
 from bayesrank.cli.steps import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import Check
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 RANKER = "ranker.npz"
-FILES = ("ranking.csv", "report.html", "posterior.nc", RANKER, *FIGURES)
+FILES = ("report.html", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURES)
 
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
@@ -52,6 +53,10 @@ class Settings(NamedTuple):
     by_category: bool = False  #: rank by each category, too
     notes: tuple[str, ...] = ()  #: what else to say below the table
     inputs: tuple[Path, ...] = ()  #: files that were read, and must not be overwritten
+    save: str = "report"  #: or "all": the posterior and pictures, too
+    force: bool = False  #: replace results of another input
+    title: str = ""  #: of the page; the name of the file if empty
+    command: str = ""  #: how the person called it
 
 
 class Ranked(NamedTuple):
@@ -90,6 +95,8 @@ def run(data: ComparisonData, settings: Settings) -> None:
     _check_memory(data)
     inputs = settings.inputs
     with command.job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
+        if not settings.force:
+            refuse_another_input(settings.out, FILES, inputs)
         with run.steps.running():
             if data.layout:
                 run.steps.say(f"Read as {data.layout}")
@@ -103,7 +110,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
         run.show(legend([each.summary for each in ranking.rankings], ranking.elo))
         with run.steps.running():
             analysis = analyse(data, settings, ranking, run.steps)
-            run.write(_results(ranking, analysis, settings))
+            run.write(_results(data, ranking, analysis, settings))
     run.show(*analysis.notes, *settings.notes, *map(str, analysis.checks), run.where)
 
 
@@ -181,7 +188,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
         checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
     with steps.step("Drawing"):
         figures = _draw(data, ranking, check)
-        posterior = ranker.to_arviz()
+        posterior = compact(ranker.to_arviz()) if settings.save == "all" else None
     notes = notes_on(data, ranker.params_, _spread(result))
     if is_log(data):
         notes = (*notes, *ranker.notes())
@@ -233,24 +240,29 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
     return figures
 
 
-def _results(ranking: Ranking, analysis: Analysis, settings: Settings) -> dict[str, Any]:
+def _results(
+    data: ComparisonData, ranking: Ranking, analysis: Analysis, settings: Settings
+) -> dict[str, Any]:
     """What is written, by the names of the files."""
     from bayesrank.cli.report import report
 
     small = _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER
-    return {
+    page = report(
+        ranking.rankings,
+        analysis.checks,
+        (*analysis.notes, *settings.notes),
+        analysis.figures,
+        ranking.elo,
+    )
+    results = {
+        "report.html": page,
         "ranking.csv": _frame(ranking),
-        "report.html": report(
-            ranking.rankings,
-            analysis.checks,
-            (*analysis.notes, *settings.notes),
-            analysis.figures,
-            ranking.elo,
-        ),
-        "posterior.nc": analysis.posterior,
+        DOCUMENT: dumped(document(data, settings, ranking, analysis)),
         RANKER: ranking.ranker if small else None,
-        **analysis.figures,
     }
+    if settings.save == "all":
+        results |= {"posterior.nc": analysis.posterior, **analysis.figures}
+    return results
 
 
 def _covariance_bytes(result: Any) -> int:

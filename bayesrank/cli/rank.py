@@ -31,6 +31,8 @@ _FRAME = (
     choice("--crosscheck", "quick", "full", "none"),
     option("--no-crosscheck crosscheck", flag_value="none"),
     option("--elo", is_flag=True),
+    choice("--save", "report", "all"),
+    option("--force", is_flag=True),
     QUIET,
 )
 
@@ -41,7 +43,12 @@ def demo(**options: Any) -> None:
     from bayesrank.cli.pipeline import Settings, run
     from bayesrank.datasets import load_nfl
 
-    run(load_nfl(), Settings(**options))
+    run(load_nfl(), Settings(**options, command=_call()))
+
+
+def _call() -> str:
+    """The command, as the person gave it."""
+    return str(click.get_current_context().obj)
 
 
 def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
@@ -103,7 +110,7 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     data = _settled(data, names, home)
     if options["by_category"]:
         _refuse_no_categories(data)
-    run(data, Settings(**options, inputs=inputs, notes=data.notes))
+    run(data, Settings(**options, command=_call(), inputs=inputs, notes=data.notes))
 
 
 def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> ComparisonData:

@@ -1,0 +1,103 @@
+"""`ranking.json`: everything that is said of a ranking, from which the page is made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesrank._version import __version__
+from bayesrank.cli.outputs import OutputError
+from bayesrank.ranking import pairwise_probability
+from bayesrank.ranking.columns import file_columns
+
+if TYPE_CHECKING:
+    from bayesrank.cli.pipeline import Analysis, Ranking, Settings
+    from bayesrank.datasets import ComparisonData
+
+__all__ = ["DOCUMENT", "document", "dumped", "read_document", "refuse_another_input"]
+
+DOCUMENT = "ranking.json"
+_MOST_PAIRS = 20  # items whose pairs are told
+
+
+def document(
+    data: ComparisonData, settings: Settings, ranking: Ranking, analysis: Analysis
+) -> dict[str, Any]:
+    """Everything that is said of a ranking, in values that JSON has."""
+    summary = ranking.summary
+    top = summary.indices[summary.component == 0][:_MOST_PAIRS]
+    return {
+        "bayesrank": __version__,
+        "title": settings.title or _title(settings.inputs),
+        "date": date.today().isoformat(),
+        "command": settings.command,
+        "input": _input_id(settings.inputs),
+        "num_items": data.num_items,
+        "num_comparisons": data.num_comparisons,
+        "num_ties": int(data.tied.sum()),
+        "level": summary.level,
+        "rankings": [
+            {"category": category, "verdict": said, "items": _rows(each, ranking.elo)}
+            for category, each, said in ranking.rankings
+        ],
+        "pairs": pairwise_probability(ranking.skills[:, top]).tolist(),
+        "checks": [check._asdict() for check in analysis.checks],
+        "notes": [*analysis.notes, *settings.notes],
+    }
+
+
+def dumped(found: Mapping[str, Any]) -> str:
+    """The text of a document; a number that is missing is null."""
+    return json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def read_document(results: Path) -> dict[str, Any]:
+    """The document in a folder of results."""
+    path = results / DOCUMENT
+    missing = f"{results}: there is no {DOCUMENT} of `rank` in it; give a folder that has one"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OutputError(missing) from error
+    if not isinstance(found, dict) or "rankings" not in found:
+        raise OutputError(missing)
+    return found
+
+
+def refuse_another_input(out: Path, files: Sequence[str], inputs: Sequence[Path]) -> None:
+    """Refuse to write where results of another input, or of nobody knows what, are."""
+    if not any(os.path.lexists(out / name) for name in files):
+        return
+    try:
+        known = read_document(out).get("input")
+    except OutputError:  # of an earlier version, or damaged: nobody knows of what
+        known = None
+    if known != _input_id(inputs):
+        raise OutputError(
+            f"{out}: it holds results of another input; give another --out, or --force to "
+            "replace them"
+        )
+
+
+def _title(inputs: Sequence[Path]) -> str:
+    return inputs[0].name.split(".")[0] if inputs and str(inputs[0]) != "-" else "Ranking"
+
+
+def _input_id(inputs: Sequence[Path]) -> str:
+    """What tells inputs apart, without their paths, which are nobody's business."""
+    paths = "\n".join(os.path.realpath(path) for path in inputs)
+    return hashlib.blake2b(os.fsencode(paths), digest_size=8).hexdigest()
+
+
+def _rows(summary: Any, elo: float | None) -> list[dict[str, Any]]:
+    """Rows of a ranking, by the names of the columns of files."""
+    columns = {name: np.asarray(v).tolist() for name, v in file_columns(summary, elo).items()}
+    rows = zip(*columns.values(), strict=True)
+    return [{k: None if v != v else v for k, v in zip(columns, row, strict=True)} for row in rows]
