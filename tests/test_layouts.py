@@ -97,6 +97,62 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
         "winner,loser\na,b\n", {"outcome_codes": ("1", "2")}, "--outcome-codes tells how to",
     ),
     "format.csv": ("winner,loser\na,b\n", {"date_format": "%d"}, "name it with --time COLUMN"),
+    "na.csv": ("winner,loser\na,b\nb,N/A\n", {}, "row 3, column 'loser': 'N/A' stands for a"),
+    "dash.csv": ("race,car,place\n1,a,1\n1,-,2\n", {}, "'-' stands for a missing item"),
+    "best.csv": (
+        "item1,item2,item3,best\n3,1,2,1\n2,5,1,2\n", {}, "'1' may be an item of the row or a",
+    ),
+    "best_by_place.csv": (
+        "item1,item2,item3,best\n3,1,2,1\n3,5,4,2\n", {}, "3 > 1 = 2; 5 > 3 = 4",
+    ),
+    "beside.csv": (
+        "response_a,response_b,model_a,model_b,winner\nq,r,m,n,a\nq,r,n,o,b\n", {}, "m > n; o > n",
+    ),
+    "ids.csv": (
+        "p1,p2,p1_name,p2_name,winner\n11,12,Ann,Ben,12\n11,13,Ann,Cai,11\n", {},
+        "12 > 11; 11 > 13",
+    ),
+    "ids_or_sides.csv": (
+        "player1_id,player1,player2_id,player2,winner\n1,Ann,2,Ben,2\n2,Ben,1,Ann,1\n", {},
+        "row 3, column 'winner': '1' is the name of an item and also a word for another outcome",
+    ),
+    "to_come.csv": (
+        "home,away,home_score,away_score\na,b,2,1\nb,c,,\nc,a,NA,NA\n", {}, "a > b",
+    ),
+    "half_told.csv": (
+        "home,away,home_score,away_score\na,b,2,1\nb,c,1,\n", {}, "row 3, column 'away_score': the",
+    ),
+    "no_winner.csv": (
+        "team1,team2,winner\na,b,a\nb,c,NA\n", {}, "the outcome is missing; write team1, team",
+    ),
+    "nearly_twice.csv": (
+        "team,opp,result\n" + "a,b,W 3-1\nb,a,L 1-3\n" * 9 + "b,a,W 2-1\n", {},
+        "every game, or nearly so, is there twice",
+    ),
+    "tables.csv": (
+        "table_id,game,player_name,rank\n1,Catan,a,1\n1,Catan,b,2\n2,Catan,b,1\n2,Catan,a,2\n", {},
+        "a > b; b > a",
+    ),
+    "tasks.csv": (
+        "resp,task,item,best,worst\n1,1,a,1,0\n1,1,b,0,1\n2,1,c,1,0\n2,1,d,0,1\n", {},
+        "a > b; c > d",
+    ),
+    "years.csv": (
+        "event,year,player,rank\nOpen,22,a,1\nOpen,22,b,2\nOpen,23,b,1\nOpen,23,a,2\n", {},
+        "a > b; b > a",
+    ),
+    "retired.csv": (
+        "raceId,driverId,position,positionOrder\n1,a,1,1\n1,b,R,3\n1,c,2,2\n", {}, "a > c > b",
+    ),
+    "words.csv": ("user,first,second,third\n1,a,b,c\n2,b,a,c\n", {}, "a > b > c; b > a > c"),
+    "corners.csv": (
+        "R_fighter,B_fighter,Winner\na,b,Red\nc,d,Blue\nc,a,Draw\n", {}, "a > b; d > c; c = a",
+    ),
+    "mturk.csv": (
+        "HITId,Input.item_a,Input.item_b,Answer.choice\nh,a,b,A\nh,b,c,B\n", {}, "a > b; c > b",
+    ),
+    "poll.csv": ("candidate_a,candidate_b,votes_a,votes_b\na,b,3,1\n", {}, "3 x a > b; b > a"),
+    "races.csv": ("Race,a,b,c\n1,1,2,3\n2,2,1,3\n", {}, "a > b > c; b > a > c"),
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),

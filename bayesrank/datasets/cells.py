@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,12 +11,16 @@ from numpy.typing import NDArray
 
 from bayesrank.datasets.table import Column, Table
 
-__all__ = ["finite", "number", "quoted", "refuse_empty", "text", "time", "truth", "whole"]
+__all__ = [
+    "NOTHING", "finite", "nothing", "number", "quoted", "refuse_empty", "refuse_nothing", "text",
+    "time", "truth", "whole",
+]  # fmt: skip
 
 TRUTH = {
     **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
     **dict.fromkeys(("1", "1.0", "true", "yes"), True),
 }
+NOTHING = {"", "-", "--", "–", "—", "?", ".", "na", "n/a", "#n/a", "nan", "null", "\\n", "*"}
 LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
 _CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 _YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)
@@ -54,6 +59,20 @@ def refuse_empty(table: Table, column: Column, empty: str, cure: str) -> None:
     """Refuse a cell that holds nothing."""
     if "" in column.values:
         raise table.error(empty, f"{cure}, or remove the row", column, column.holds(""))
+
+
+def refuse_nothing(table: Table, column: Column, known: Collection[str] = ()) -> None:
+    """Refuse an item without a name, or called as programs call what is missing, unless known."""
+    for cell in column.values:
+        if cell.lower() in NOTHING and cell not in known:
+            problem = f"{cell!r} stands for a missing item" if cell else "the item has no name"
+            cure = "write its name, or remove the row"
+            raise table.error(problem, cure, column, column.holds(cell))
+
+
+def nothing(column: Column) -> NDArray[np.bool_]:
+    """Rows whose cell is empty, or holds what stands for that, shape (K,)."""
+    return np.array([cell.lower() in NOTHING for cell in column.values])[column.codes]
 
 
 def number(

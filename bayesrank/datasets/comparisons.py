@@ -20,6 +20,7 @@ from bayesrank.datasets.layouts import (
     RATINGS,
     ColumnNames,
     Found,
+    all_sides,
     find,
     fitting,
     option,
@@ -37,7 +38,7 @@ from bayesrank.datasets.outcomes import (
 )
 from bayesrank.datasets.preflib import SUFFIXES, Order, read_orders
 from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
-from bayesrank.datasets.table import Source, Table, read_table
+from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
 IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
 _BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
@@ -237,6 +238,9 @@ def _sides(found: Found, chosen: ColumnNames) -> _Battles:
         outcome, said = _told(found, found.columns["outcome"], chosen)
         notes += said
     else:
+        found, said = _played(found)
+        table, first, second = found.table, found.columns["first"], found.columns["second"]
+        notes += said
         points = [
             cells.number(table, found.columns[f"{side}_score"]) for side in ("first", "second")
         ]
@@ -251,6 +255,15 @@ def _sides(found: Found, chosen: ColumnNames) -> _Battles:
     label = "playing white" if name == "white" else "being shown first"
     label = "playing at home" if "home" in name else label
     return _Battles(found, first, second, outcome, position, label, notes)
+
+
+def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
+    """Rows that have points; games to come have none."""
+    scores = [found.columns[f"{side}_score"] for side in ("first", "second")]
+    absent = np.all([cells.nothing(column) for column in scores], axis=0)
+    if not absent.any() or absent.all():
+        return found, ()
+    return _kept(found, ~absent), (f"Rows without points, left out: {absent.sum():,}.",)
 
 
 def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
@@ -271,8 +284,9 @@ def _told(
     by_number = numbers_mean(column.values, chosen.positive)
     _refuse_turned_points(found, column, chosen)
     named = np.full(len(column.codes), -1)
-    named[_itself(first, column)] = WIN
-    named[_itself(second, column)] = LOSS
+    for one, other in (*all_sides(found.table), (first, second)):
+        named[_itself(one, column)] = WIN
+        named[_itself(other, column)] = LOSS
     meant: Any = by_number
     if not isinstance(by_number, list):
         words = [words_mean(cell, first.name, second.name) for cell in column.values]
@@ -307,11 +321,13 @@ def _refuse_unclear(found: Found, column: Column, unclear: Any, by_number: str |
         problem = f"it {by_number}, which may mean several things"
         cure = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
     else:
-        problem = f"{cell!r} is no outcome" if cell else "the outcome is missing"
+        missing = cell.lower() in cells.NOTHING
+        problem = "the outcome is missing" if missing else f"{cell!r} is no outcome"
         cure = (
             f"write {first}, {second} or tie, the name of the winner, 'A is better', or numbers "
             "from -2 to 2; or say what cells mean: --outcome-codes FIRST,SECOND,TIE"
         )
+        cure = f"write {first}, {second} or tie, or remove the row" if missing else cure
     raise found.table.error(problem, cure, column, unclear)
 
 
@@ -376,7 +392,7 @@ def _from_outcomes(
     times = found.columns.get("time")
     weight = _weight(found)
     numbers, names = _numbered(found.table, (said.first, said.second), known)
-    if said.second.name.lower() == "opponent":
+    if plain_key(said.second.name) in ("opponent", "opp"):
         _refuse_both_sides(found.table, numbers, said.outcome)
     lost = said.outcome == LOSS
     numbers[lost] = numbers[lost, ::-1]
@@ -405,12 +421,14 @@ def _from_outcomes(
 def _refuse_both_sides(
     table: Table, numbers: NDArray[np.int64], outcome: NDArray[np.integer[Any]]
 ) -> None:
-    """Refuse games that are all there twice, as either side tells them: they count once."""
+    """Refuse games of which nearly all are there twice, as either side tells them."""
     told = np.column_stack([numbers, outcome])
     other = np.column_stack([numbers[:, ::-1], WIN + LOSS - outcome])
-    told, other = (np.unique(each, axis=0, return_counts=True) for each in (told, other))
-    if all(np.array_equal(one, two) for one, two in zip(told, other, strict=True)):
-        raise table.error("every game is there twice, once from each side", "keep one of the two")
+    _, codes = np.unique(np.concatenate([told, other]), axis=0, return_inverse=True)
+    one, two = (np.bincount(half, minlength=codes.max() + 1) for half in np.split(codes.ravel(), 2))
+    if np.minimum(one, two).sum() >= 0.9 * len(told):
+        problem = "every game, or nearly so, is there twice, once from each side"
+        raise table.error(problem, "keep one of the two")
 
 
 def _alike(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -454,7 +472,7 @@ def _numbered(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Numbers of the items of each row, and their names in the order of first appearance."""
     for column in sides:
-        cells.refuse_empty(table, column, "the item has no name", "name it")
+        cells.refuse_nothing(table, column, known.names if known else ())
         listed = next((name for name in column.values if name.startswith(('["', "[["))), None)
         if listed is not None:
             problem, cure = f"{cells.quoted(listed)} is a list", "write one item a cell"

@@ -13,7 +13,8 @@ from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Column, Table
 
 __all__ = [
-    "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "find",
+    "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "all_sides",
+    "find",
     "fitting", "option", "unused_column_hints", "sides_of", "two_columns",
 ]  # fmt: skip
 
@@ -94,20 +95,30 @@ _WEIGHTS = (
 _TIES = ("tie", "ties", "tied", "draw", "draws", "is_tie")
 _SIDES = (
     *(("a", "b"), ("1", "2"), ("home", "away"), ("home", "visitor"), ("white", "black")),
-    *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j")),
+    *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j"), ("red", "blue")),
+    ("r", "b"),
 )
-_THIRD = {"a": "c", "1": "3", "first": "third", "one": "three", "i": "k"}  # beside a and b
-_WORDS = ("home", "white", "left", "first", "a")  # sides that need no other word
+_THIRD = {
+    "a": "c",
+    "1": "3",
+    "first": "third",
+    "one": "three",
+    "i": "k",
+    "red": "green",
+}  # beside a and b
+_WORDS = ("home", "white", "left", "first", "a", "red")  # sides that need no other word
 _THINGS = (
     *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
     *("team", "name", "item", "option", "candidate", "product", "alternative", "username", "user"),
     *("essay", "photo", "picture", "video", "audio", "sample", "variant", "design", "stimulus"),
     *("song", "artist", "translation", "file", "url", "id", "image", "document", "text"),
-    *("response", "answer", "output", "completion", "summary"),
+    *("response", "answer", "output", "completion", "summary", "fighter", "competitor", "agent"),
+    *("participant", "contestant", "bot", "engine", "stim", "word", "statement", "prompt", "img"),
 )
-_OPPONENTS = (
-    *(("player", "opponent"), ("team", "opponent"), ("model", "opponent"), ("name", "opponent")),
-    *(("model", "baseline"), ("model", "reference")),
+_OPPONENTS = tuple(
+    (one, other)
+    for one in ("player", "team", "model", "name", "fighter")
+    for other in ("opponent", "opp", "baseline", "reference")
 )
 _POINTS_OF = ("score", "goal", "goals", "points", "pts", "runs", "sets", "scores")
 
@@ -132,7 +143,8 @@ def _spelled(things: Sequence[str], sides: Sequence[tuple[str, str]]) -> list[tu
     ]
 
 
-_PAIRS = (*_spelled(_THINGS, _SIDES), *((*pair, pair[0]) for pair in _OPPONENTS))
+_ALSO = (*_OPPONENTS, ("p1", "p2"), ("p1name", "p2name"))
+_PAIRS = (*_spelled(_THINGS, _SIDES), *((*pair, pair[0]) for pair in _ALSO))
 _THIRDS = {one: third for one, _, third in _PAIRS if one != third}
 _SCORES = (
     *(
@@ -149,13 +161,14 @@ _SCORES = (
     ),
     *(("fthg", "ftag"), ("hg", "ag"), ("pf", "pa"), ("pointsfor", "pointsagainst")),
 )
-WINS = [each[:2] for each in _spelled(("win", "wins", "won", "numwins", "nwins"), _SIDES)]
+WINS = [each[:2] for each in _spelled(("win", "wins", "won", "numwins", "nwins", "votes"), _SIDES)]
 OUTCOME = ColumnRole(
     (
         *("winner", "preference", "preferred", "outcome", "result", "ftr", "choice", "chosen"),
         *("selected", "selection", "comparison", "pairwise", "vote", "verdict", "judgment"),
         *("judgement", "decision", "response", "label", "winner_name", "preferred_item"),
-        *("preferred_model", "winning_model", "winning_team", "score", "ft", "res"),
+        *("preferred_model", "winning_model", "winning_team", "score", "ft", "res", "answer"),
+        "margin",
     ),
     alike=("preference", "outcome", "result"),
     plural="outcomes",
@@ -173,7 +186,8 @@ _FIRST, _SECOND = (ColumnRole(names) for names in [*zip(*_PAIRS, strict=True)][:
 _POINTS, _OTHER_POINTS = (ColumnRole(names) for names in zip(*_SCORES, strict=True))
 _SHOWN = {"first": _FIRST, "second": _SECOND, "neutral": ColumnRole(("neutral",), True), **_BESIDE}
 _WON, _LOST = zip(
-    *(("winner", "loser"), ("winner_name", "loser_name"), ("winner_id", "loser_id")),
+    *(("winner", "loser"), ("winner_name", "loser_name"), ("winner_text", "loser_text")),
+    *(("winner_id", "loser_id"), ("winner/tie", "loser/tie"), ("winning_team", "losing_team")),
     *(("chosen_model", "rejected_model"), ("chosen", "rejected"), ("better", "worse")),
     *(("wteam", "lteam"), ("wteamid", "lteamid"), ("preferred", "rejected")),
     strict=True,
@@ -379,6 +393,12 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
 def sides_of(table: Table) -> tuple[Column, ...]:
     """The columns of the two items of each row, if there are two."""
     return two_columns(table, (_FIRST.usual, _SECOND.usual))
+
+
+def all_sides(table: Table) -> list[tuple[Column, Column]]:
+    """All pairs of columns whose names say that they are two sides."""
+    known = table.by_name
+    return [(known[one], known[two]) for one, two, _ in _PAIRS if one in known and two in known]
 
 
 def two_columns(table: Table, usual: Sequence[Sequence[str]]) -> tuple[Column, ...]:

@@ -24,10 +24,11 @@ _TIES = {
     *("no preference", "no difference", "c (tie)", "[[c]]", "a=b", "b=a", "0 0"),
     *("1/2 1/2", "½ ½", "0.5 0.5", "1/2", "½"),
 }
-_AGAINST = {"opponent", "baseline", "reference", "visitor"}
+_AGAINST = {"opponent", "opp", "baseline", "reference", "visitor"}
 _FIRST = {"a", "first", "left", "1 0"}
 _SECOND = {"b", "second", "right", "0 1"}
 _POINTS = re.compile(r"(\d{1,3}) ?[ :] ?(\d{1,3})", re.ASCII)  # 3-1, its dash as a blank
+_OWN_RESULT = re.compile(r"(win|won|w|loss|lost|l|tie|t|draw|d)[ ,]+\d.*")  # W 110-100
 _HOW_MUCH = re.compile(
     r"\b(?:much|far|slightly|somewhat|significantly|strongly|weakly|marginally|moderately|a lot|"
     r"a bit|a little)\b|[<>]{2}"
@@ -65,24 +66,13 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
     if _turned(_plain(first), _plain(second)) and (points is None or "black" in _plain(first)):
         meant = words_mean(cell, second, first)
         return meant if meant is None else WIN + LOSS - meant
-    if text in _TIES:
-        return TIE
     if points is not None:
         return int(np.sign(int(points[1]) - int(points[2]))) + TIE
-    sides = {_plain(first): WIN, _plain(second): LOSS}
-    sides |= dict.fromkeys(_FIRST, WIN) | dict.fromkeys(_SECOND, LOSS)
-    if "home" in _plain(first):
-        sides |= {"h": WIN, "home": WIN, "away": LOSS, "home win": WIN, "away win": LOSS}
-        sides |= {"1": WIN, "2": LOSS}
-        sides["a"] = LOSS
-    if "white" in _plain(first):
-        sides |= {"white": WIN, "black": LOSS, "w": WIN}
-    if _plain(first).endswith("1") and _plain(second).endswith("2"):
-        sides |= {"1": WIN, "2": LOSS}
     if _plain(second) in _AGAINST:
-        sides |= {"win": WIN, "w": WIN, "won": WIN, "loss": LOSS, "l": LOSS, "lost": LOSS}
-    if text in sides:
-        return sides[text]
+        text = _OWN_RESULT.sub(r"\1", text)
+    sides = _words_for(_plain(first), _plain(second))
+    if text in _TIES or text in sides:
+        return sides.get(text, TIE)
     signs = _SIGNS.fullmatch(text)
     if signs is not None and signs[1] != signs[3]:
         return WIN if (signs[1] == "a") == (">" in signs[2]) else LOSS
@@ -99,6 +89,24 @@ def words_mean(cell: str, first: str, second: str) -> int | None:
         return None
     meant = sides[rest[0]]
     return WIN + LOSS - meant if worse else meant
+
+
+def _words_for(first: str, second: str) -> dict[str, int]:
+    """What stands for either side, by the names of their columns."""
+    sides = {first: WIN, second: LOSS}
+    sides |= dict.fromkeys(_FIRST, WIN) | dict.fromkeys(_SECOND, LOSS)
+    if "home" in first:
+        sides |= {"h": WIN, "home": WIN, "away": LOSS, "home win": WIN, "away win": LOSS}
+        sides |= {"1": WIN, "2": LOSS, "a": LOSS}
+    if "white" in first:
+        sides |= {"white": WIN, "black": LOSS, "w": WIN}
+    if first.endswith("1") and second.endswith("2"):
+        sides |= {"1": WIN, "2": LOSS}
+    if first.split()[:1] in (["red"], ["r"]):
+        sides |= {"red": WIN, "blue": LOSS}
+    if second in _AGAINST:
+        sides |= {"win": WIN, "w": WIN, "won": WIN, "loss": LOSS, "l": LOSS, "lost": LOSS, "t": TIE}
+    return sides
 
 
 def holds_points(cell: str) -> bool:

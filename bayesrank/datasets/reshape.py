@@ -28,18 +28,22 @@ class Reshape(NamedTuple):
 
 
 _EVENTS = (
-    *("game", "match", "race", "event", "heat", "contest", "tournament", "session", "ballot"),
     *("gameid", "matchid", "raceid", "eventid", "heatid", "contestid", "tournamentid", "game_no"),
-    *("ballotid", "set", "setid", "task", "taskid", "question", "questionid", "round", "trial"),
+    *("tableid", "ballotid", "setid", "taskid", "questionid"),
+    *("game", "match", "race", "event", "heat", "contest", "tournament", "session", "ballot"),
+    *("set", "task", "question", "round", "trial"),
 )
-_VOTERS = ("voter", "judge", "voterid", "judgeid", "respondent", "respondentid", "rater")
+_VOTERS = (
+    *("voter", "judge", "voterid", "judgeid", "respondent", "respondentid", "rater", "resp"),
+    *("participant", "participantid", "respnum", "sysrespnum"),
+)
 _PLAYERS = (
-    *("player", "driver", "team", "horse", "name", "competitor", "participant", "item", "runner"),
-    *("athlete", "model", "bot", "option", "candidate", "alternative", "playerid", "driverid"),
-    *("itemid", "car", "rider", "playername", "object"),
+    *("player", "driver", "horse", "competitor", "runner", "athlete", "rider", "playername"),
+    *("name", "participant", "item", "model", "bot", "option", "candidate", "alternative"),
+    *("playerid", "driverid", "itemid", "object", "car", "team"),
 )
 _PLACES = (
-    *("place", "rank", "position", "finish", "placement", "finishposition", "positionorder"),
+    *("positionorder", "place", "rank", "position", "finish", "placement", "finishposition"),
     *("pos", "placing", "finalrank", "finalposition", "ranking"),
 )
 _POINTS = ("score", "points")
@@ -51,17 +55,18 @@ _RANK = re.compile(
 )
 _TAIL = re.compile(r".*(?: - |\[)([^\[\]]+?)\]?")  # of a survey: its question, then the item
 _MEMBER = re.compile(
-    r"(?:item|option|alt|alternative|object|statement|attribute|model|player|team|system)"
+    r"(item|option|alt|alternative|object|statement|attribute|model|player|team|system|song|"
+    r"candidate|choice|product|photo|image|brand|feature|response|answer|name)"
     r"(?:\d+|[a-z])"
 )
-_WORD = "rank|choice|pref|preference|place|position|vote|pick"
+_WORD = "rank|choice|pref|preference|place|position|vote|pick|top"
+_IN_WORDS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _PLACE_OF = re.compile(rf"({_WORD})?(\d{{1,4}})(?:st|nd|rd|th)?({_WORD})?", re.ASCII)
 _BESIDE = re.compile(
     r"(?:respondent|voter|judge|user|participant|subject|rater|person|response|row|ballot)?"
-    r"(?:id|index|name|no|number)?|weight|count|votes|n|age|time|date|progress|finished|status"
+    r"(?:id|index|name|no|number)?|race|game|match|round|task|event|season|year|weight|count|votes|n|age|time|date|progress|finished|status"
 )
-_NOTHING = {"", "-", "–", "—", "x", "na", "nan", "n/a", "."}
-_NOBODY = {"undervote", "overvote", "skipped"}  # in a ballot, where a name may stand
+_NOBODY = {"undervote", "overvote", "skipped", *cells.NOTHING} - {""}  # where a name may stand
 
 
 def reshaped(table: Table, layouts: Sequence[Reshape]) -> Table:
@@ -151,7 +156,7 @@ def _one_and_two(table: Table) -> Table | None:
         return None
     values = np.array([cells.finite(cell) for cell in column.values])
     known = (values == 0) | ((values >= 1) & (values <= 2))
-    blank = np.array([not cell or cell.lower() in _NOTHING for cell in column.values])
+    blank = np.array([cell.lower() in cells.NOTHING for cell in column.values])
     if not (known | blank).all() or not (values > (1 if 0 in values else 0)).any():
         return None
     words = np.where(values < 1.5, sides[0].name, sides[1].name).astype(object)
@@ -168,45 +173,61 @@ def _one_and_two(table: Table) -> Table | None:
 
 def _best_worst(table: Table) -> Table | None:
     """Sets of items, in a column each, with the one that was chosen, and perhaps the worst."""
-    members = [c for c in table.columns if _MEMBER.fullmatch(plain_key(c.name))]
+    matches = [(c, _MEMBER.fullmatch(plain_key(c.name))) for c in table.columns]
+    kinds = [match[1] for _, match in matches if match]
+    kind = max(kinds, key=kinds.count, default="")
+    members = [column for column, match in matches if match and match[1] == kind]
     best, worst = table.column(*_CHOSEN), table.column(*_WORST)
     if best is None or len(members) < 3:
         if best is None or worst is None or table.column("item"):
             return None
         cure = "add the items of each set as item1, item2, ...; or name --winner and --loser"
         raise table.error("the best and the worst are there without their set", cure, best)
-    orders = []
     shown = [np.array(c.values, object)[c.codes] for c in members]
+    used = [column for column in (best, worst) if column]
+    chosen = [_chosen(table, column, members, shown) for column in used]
+    if worst is not None and (same := np.equal(*chosen)).any():
+        problem, cure = "an item is both the best and the worst", "write another for one of them"
+        raise table.error(problem, cure, worst, same)
+    orders = []
     for k in range(len(table.rows)):
-        names = [each[k] for each in shown if each[k]]
-        chosen = [_member(c, k, members, names) for c in (best, worst) if c]
-        wrong = [c for c, name in zip((best, worst), chosen, strict=False) if name is None]
-        if wrong or len(set(chosen)) < len(chosen):
-            where = np.arange(len(table.rows)) == k
-            cure = "write the name of an item of the row, one for each"
-            problem = "the best or the worst is no item of the row, or one is both"
-            raise table.error(problem, cure, (wrong or [best])[0], where)
-        rest = [name for name in names if name not in chosen]
-        orders.append([[chosen[0]], rest, chosen[1:]])
+        own = [each[k] for each in chosen]
+        rest = [each[k] for each in shown if each[k] and each[k] not in own]
+        orders.append([own[:1], rest, own[1:]])
     note = "Of each set, the best is above the others, and these above the worst, if it is there."
-    used = (*members, *(c for c in (best, worst) if c))
-    return _ordered(table.without([c.name for c in used]), orders, note)
+    return _ordered(table.without([c.name for c in (*members, *used)]), orders, note)
 
 
-def _member(column: Column, row: int, members: Sequence[Column], names: list[str]) -> str | None:
-    """The item of a row that a cell names, by its name or its column's, or by its place."""
-    cell = column.values[column.codes[row]]
-    if cell in names:
-        return cell
-    by_column = {plain_key(c.name): c.values[c.codes[row]] for c in members}
-    if cell.isascii() and cell.isdigit() and 0 < int(cell) <= len(members) < 10_000:
-        return members[int(cell) - 1].values[members[int(cell) - 1].codes[row]] or None
-    return by_column.get(plain_key(cell)) or None
+def _chosen(
+    table: Table, column: Column, members: Sequence[Column], shown: Sequence[NDArray[Any]]
+) -> NDArray[Any]:
+    """The item of each row that a column names: by its name, or by its place or column."""
+    said = np.array(column.values, object)[column.codes]
+    place = {str(j + 1): j for j in range(len(members))}
+    place |= {plain_key(member.name): j for j, member in enumerate(members)}
+    named, placed = [np.full(len(said), "", object) for _ in range(2)]
+    for k, cell in enumerate(said):
+        named[k] = cell if any(cell == each[k] for each in shown) else ""
+        placed[k] = shown[place[plain_key(cell)]][k] if plain_key(cell) in place else ""
+    if (named != "").all() != (placed != "").all():
+        return named if (named != "").all() else placed
+    for wrong, what in (
+        (
+            (named != placed) & (named != "") & (placed != ""),
+            "may be an item of the row or a place",
+        ),
+        ((named == "") & (placed == ""), "is no item of the row"),
+    ):
+        if wrong.any():
+            problem = f"{cells.quoted(said[int(np.argmax(wrong))])} {what}"
+            cure = f"write the name of the item, or of its column, such as {members[0].name}"
+            raise table.error(problem, cure, column, wrong)
+    return np.where(named != "", named, placed)
 
 
 def _marked(table: Table) -> Table | None:
     """A row for each item of a set, with 1 where it is the best and 1 where it is the worst."""
-    event = table.column(*_EVENTS, *_VOTERS)
+    event = table.column(*_EVENTS) or table.column(*_VOTERS)
     item, best, worst = table.column("item", "option"), table.column("best"), table.column("worst")
     if event is None or item is None or best is None or worst is None:
         return None
@@ -218,6 +239,7 @@ def _marked(table: Table) -> Table | None:
 def _free_for_all(table: Table) -> Table | None:
     """A row for each participant of a game, with a place, or a score."""
     event, item, place = table.column(*_EVENTS), table.column(*_PLAYERS), table.column(*_PLACES)
+    place = place if place and any(map(_RANK.fullmatch, place.values)) else None
     event = event or (table.column(*_VOTERS) if place else None)
     column = place or table.column(*_POINTS)
     if event is None or item is None or event is item or column is None or sides_of(table):
@@ -236,7 +258,7 @@ def _ranks_of(table: Table, column: Column) -> NDArray[np.float64]:
     for cell in column.values:
         match = _RANK.fullmatch(cell.lower())
         if match is None and cell:
-            cure = "write 1 for the first; who has no place comes last of all, or is left out"
+            cure = "write 1 for the first, and nothing where there is none"
             raise table.error(f"{cell[:40]!r} is no place", cure, column, column.holds(cell))
         found.append(np.nan if match is None else float(match[1]))
     return np.array(found)[column.codes]
@@ -246,8 +268,11 @@ def _events(
     table: Table, event: Column, item: Column, value: NDArray[Any], note: str
 ) -> Table | None:
     """One order for each event, lowest values first; who has none is left out."""
-    cells.refuse_empty(table, event, "the row belongs to nothing", "name it")
-    cells.refuse_empty(table, item, "the item has no name", "name it")
+    cells.refuse_nothing(table, item)
+    voter, season = table.column(*_VOTERS), table.column("season", "year")
+    event = _both(table, event, voter if voter is not item else None)
+    if len({*zip(event.codes.tolist(), item.codes.tolist(), strict=True)}) < len(table.rows):
+        event = _both(table, event, season)  # numbered anew in each
     table.refuse_twice(event, item)
     known = np.flatnonzero(~np.isnan(value.astype(float)))
     rows = known[np.lexsort((value[known], event.codes[known]))]
@@ -260,6 +285,15 @@ def _events(
     firsts = event.first()[list(orders)]
     said = [[names for _, names in groups] for groups in orders.values()]
     return _ordered(table.kept(firsts).with_columns(()), said, note)
+
+
+def _both(table: Table, one: Column, other: Column | None) -> Column:
+    """A column that tells rows apart as two do, if there is another."""
+    cells.refuse_empty(table, one, "the row belongs to nothing", "name it")
+    if other is None or other is one:
+        return one
+    texts = [np.array(column.values, object)[column.codes] for column in (one, other)]
+    return Column.of(one.name, map(", ".join, zip(*texts, strict=True)))
 
 
 def _ordered(table: Table, orders: Sequence[list[list[str]]], note: str) -> Table:
@@ -277,8 +311,11 @@ def _by_place(table: Table) -> Table | None:
         if match is not None:
             found[int(match[2])] = column
             named |= bool(match[1] or match[3])
+        elif plain_key(column.name) in _IN_WORDS:
+            found[_IN_WORDS.index(plain_key(column.name)) + 1] = column
     columns = [found[place] for place in sorted(found)]
-    if len(columns) < 2 or sorted(found) != list(range(1, len(found) + 1)):
+    few = 3 if columns and columns[0].name.lower() == "first" else 2  # of two sides, too
+    if len(columns) < few or sorted(found) != list(range(1, len(found) + 1)):
         return None
     texts = [cell for column in columns for cell in column.values if cell]
     if all(_RANK.fullmatch(cell.lower()) for cell in texts):
@@ -356,7 +393,7 @@ def _square(table: Table) -> Table | None:
     for j, column in enumerate(others):
         for row, code in enumerate(column.codes):
             cell = column.values[code]
-            counts[row, j] = 0.0 if cell.lower() in _NOTHING else cells.finite(cell)
+            counts[row, j] = 0.0 if cell.lower() in cells.NOTHING | {"x"} else cells.finite(cell)
     order = [names.index(label.values[code]) for code in label.codes]
     wins = np.zeros_like(counts)
     wins[order] = counts

@@ -145,7 +145,7 @@ class Table:
 
 def plain_key(name: str) -> str:
     """A name of a column as it is compared: in lower case, letters and digits alone."""
-    return re.sub(r"[\s_.\-]+", "", name.lower())
+    return re.sub(r"^(?:input|answer)\.|[\s_.\-]+", "", name.lower())  # of Mechanical Turk
 
 
 def read_text(path: str | Path) -> str:
