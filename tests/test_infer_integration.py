@@ -79,6 +79,15 @@ def test_agrees_with_quadrature_over_the_hyperparameters(result, truth):
     assert abs(off) < 0.05 + 4 * result.log_evidence_error and result.log_evidence_error < 0.1
 
 
+def test_points_too_few_to_show_a_tail_are_judged_by_how_many_count(truth):
+    few = IntegratedEP(regression).run(KEY, Y, num_points=16)
+    assert few.converged and np.isnan(few.pareto_k) and few.weights.size <= 16
+    mean, stddev = truth["f"]
+    assert_allclose((few.mean["f"] - mean) / stddev, 0.0, atol=0.2)
+    assert_allclose(few.stddev["f"], stddev, rtol=0.15)
+    assert abs(few.log_evidence - truth["log_evidence"]) < 4 * few.log_evidence_error
+
+
 def test_draws_of_latents_belong_to_their_hyperparameters(result):
     """Given the scales, f is normal with known mean and variance: the residuals are standard."""
     draws = result.get_samples()

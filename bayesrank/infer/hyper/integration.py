@@ -124,10 +124,10 @@ class IntegratedEP:
             Number of points of the first round, rounded up to a power of two. If not given, 64;
             or 32 for up to four hyperparameters where EP is dear, of more than 200 latents or
             10,000 sites. Rounds as large follow, three at most, where the effective number is less
-            than 0.35 of a round. Of 64 points, means are good to about 0.05 standard deviations,
-            and standard deviations to 5% on the unconstrained scale, and to 15% on a scale of
-            their own with a long tail; of 32, to about twice that. The error falls faster than one
-            over the root of their number.
+            than 0.35 of a round, or 25 points or more have a Pareto tail of 0.7 or above. Of 64
+            points, means are good to about 0.05 standard deviations, and standard deviations to 5%
+            on the unconstrained scale, and to 15% on a scale of their own with a long tail; of 32,
+            to about twice that. The error falls faster than one over the root of their number.
         num_samples
             Number of posterior draws that the result keeps.
         num_restarts
@@ -285,7 +285,8 @@ class _Survey:
 
     def enough(self, weighted: Weighted) -> bool:
         """Whether the points that count are enough of a round."""
-        return weighted.effective >= _ENOUGH * self.round and weighted.pareto_k < _LARGEST_K
+        too_heavy = weighted.pareto_k >= _LARGEST_K
+        return weighted.effective >= _ENOUGH * self.round and not too_heavy
 
     def integrate(
         self, seed: int, num_points: int | None
@@ -379,8 +380,8 @@ def _complaint(result: IntegratedEPResult) -> str:
             f"EP did not converge at {result.num_unconverged} of {result.weights.size} values of "
             "the hyperparameters that count. Try power=0.5 or more max_sweeps"
         )
+    tail = f", with a Pareto tail of {result.pareto_k:.2f} (0.7 is the most that can be relied on)"
     return (
         f"the posterior of the hyperparameters stands on few points: an effective number of "
-        f"{result.effective_points:.0f}, with a Pareto tail of {result.pareto_k:.2f} (0.7 is the "
-        "most that can be relied on). Fix hyperparameters that the data leave open, or use NestedEP"
+        f"{result.effective_points:.0f}{'' if math.isnan(result.pareto_k) else tail}. Fix hyperparameters that the data leave open, or use NestedEP"
     )

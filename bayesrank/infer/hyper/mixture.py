@@ -35,7 +35,8 @@ class MixtureResult(GaussianMoments):
     log_evidence_error
         Its standard error.
     pareto_k
-        Tail shape of the importance weights; above 0.7 the evidence cannot be relied on.
+        Tail shape of the importance weights; above 0.7 the evidence cannot be relied on. NaN of
+        fewer than 25 points, which show no tail.
     converged
         Whether the posterior can be relied on; each engine says what it asks.
     num_unconverged
@@ -188,8 +189,8 @@ class IntegratedEPResult(MixtureResult):
     Attributes
     ----------
     converged
-        Whether EP converged at all points that count, and the weights can be relied on: their
-        Pareto tail is below 0.7, and the effective number of points is no smaller than was asked
+        Whether EP converged at all points that count, and the weights can be relied on: no Pareto
+        tail is 0.7 or above, and the effective number of points is no smaller than was asked
         for.
     effective_points
         Effective number of points, ``1 / sum w^2``.

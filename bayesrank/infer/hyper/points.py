@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import gammaln, logsumexp, ndtri
 
-from bayesrank.infer.white.importance import pareto_k
+from bayesrank.infer.white.importance import FEWEST, pareto_k
 
 Array = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ class Weighted(NamedTuple):
     points: Array  # shape (K, d)
     weights: Array  # shape (K,), adding up to one
     log_mean: float  # log of the mean of the weights before that, the integral of the density
-    pareto_k: float  # shape of their Pareto tail
+    pareto_k: float  # shape of their Pareto tail; NaN if they are too few to show one
 
     @property
     def effective(self) -> float:
@@ -124,7 +124,8 @@ def weigh(batches: list[tuple[Proposal, Array]], log_density: Array) -> Weighted
     each = np.stack([proposal.log_density(points) for proposal, _ in batches])
     logs = log_density - np.asarray(logsumexp(each, axis=0, b=shares[:, None]))
     total = np.asarray(logsumexp(logs))
-    return Weighted(points, np.exp(logs - total), float(total - np.log(logs.size)), pareto_k(logs))
+    tail = pareto_k(logs) if logs.size >= FEWEST else np.nan
+    return Weighted(points, np.exp(logs - total), float(total - np.log(logs.size)), tail)
 
 
 _STEP = 0.02  # of the differences of gradients, on the unconstrained scale

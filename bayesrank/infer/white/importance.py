@@ -30,7 +30,7 @@ _DRAWS = 4000
 _CHUNK = 500
 _EQUAL = 1e-6
 # A fifth of the draws are the tail, and five are the fewest to which ArviZ fits one.
-_FEWEST = 25
+FEWEST = 25
 
 
 class Importance(NamedTuple):
@@ -107,7 +107,7 @@ def pareto_k(log_weights: NDArray[np.float64]) -> float:
     logs = np.asarray(log_weights - np.max(log_weights), float)
     if logs.min() > -_EQUAL:
         return -np.inf
-    if logs.size < _FEWEST:
+    if logs.size < FEWEST:
         return np.inf
     with np.errstate(all="ignore"):
         shape = _shape(logs)
