@@ -380,8 +380,10 @@ def _complaint(result: IntegratedEPResult) -> str:
             f"EP did not converge at {result.num_unconverged} of {result.weights.size} values of "
             "the hyperparameters that count. Try power=0.5 or more max_sweeps"
         )
-    tail = f", with a Pareto tail of {result.pareto_k:.2f} (0.7 is the most that can be relied on)"
+    seen = not math.isnan(result.pareto_k)
+    tail = f", with a Pareto tail of {result.pareto_k:.2f} (reliable below 0.7)" if seen else ""
     return (
-        f"the posterior of the hyperparameters stands on few points: an effective number of "
-        f"{result.effective_points:.0f}{'' if math.isnan(result.pareto_k) else tail}. Fix hyperparameters that the data leave open, or use NestedEP"
+        "the posterior of the hyperparameters stands on few points: an effective number of "
+        f"{result.effective_points:.0f}{tail}. Fix hyperparameters that the data "
+        "leave open, or use NestedEP"
     )
