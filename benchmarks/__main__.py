@@ -23,14 +23,17 @@ from benchmarks.large_evidence import COMMANDS as LARGE_EVIDENCE
 from benchmarks.leagues import COMMANDS as LEAGUES
 from benchmarks.learn_commands import COMMANDS as LEARN
 from benchmarks.machine import COMMANDS as MACHINE
+from benchmarks.notebook import COMMANDS as NOTEBOOK
 from benchmarks.online_commands import COMMANDS as ONLINE
 from benchmarks.ratings_commands import COMMANDS as RATINGS
 from benchmarks.ratings_speed_commands import COMMANDS as RATINGS_SPEED
 from benchmarks.retrieval import COMMANDS as RETRIEVAL
 from benchmarks.scale import COMMANDS as SCALE
 from benchmarks.shapes import COMMANDS as SHAPES
+from benchmarks.sizes import COMMANDS as SIZES
 from benchmarks.surroundings import COMMANDS as SURROUNDINGS
 from benchmarks.tamper import COMMANDS as TAMPER
+from benchmarks.threads import COMMANDS as THREADS
 from benchmarks.walks import COMMANDS as WALKS
 
 
@@ -250,14 +253,17 @@ GROUPS = (
     *(ACTIVE, ARENA, DYNAMIC, INDUCING, KILLS, LABELS, LARGE_EVIDENCE, LEAGUES, LEARN),
     *(
         MACHINE,
+        NOTEBOOK,
         ONLINE,
         RATINGS,
         RATINGS_SPEED,
         RETRIEVAL,
         SCALE,
         SHAPES,
+        SIZES,
         SURROUNDINGS,
         TAMPER,
+        THREADS,
         WALKS,
     ),
 )

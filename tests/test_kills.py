@@ -1,8 +1,12 @@
-"""The benchmark of kills notices an answer that is lost; that of surroundings, in short."""
+"""The benchmark of kills notices an answer that is lost; those of what is unusual, in short."""
+
+import multiprocessing
+import re
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from benchmarks import kills, surroundings
+from benchmarks import kills, sizes, surroundings, threads
 
 
 @pytest.mark.slow
@@ -18,3 +22,20 @@ def test_hostile_names_narrow_terminals_and_little_memory(tmp_path, memory):
     surroundings.write_inputs(tmp_path)
     for command in ("search", "evaluate"):
         surroundings.check_command(tmp_path, command, memory)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("predict", 0, "answers"), ("rate", 2, "400 users and 20,000 items take 6.15 GiB of memory")],
+)
+def test_many_rows_are_answered_or_refused_in_one_sentence(command, code, said):
+    found, (*_, words) = sizes.run_large(command, 20_000, 100_000, 4 * 2**30, 300.0)
+    assert found == code
+    assert re.search(said, words), words
+
+
+@pytest.mark.slow
+def test_eight_threads_where_nothing_is_compiled_and_precision_goes_to_and_fro():
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(threads.start_together, 0).result() == []
