@@ -153,6 +153,21 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "poll.csv": ("candidate_a,candidate_b,votes_a,votes_b\na,b,3,1\n", {}, "3 x a > b; b > a"),
     "races.csv": ("Race,a,b,c\n1,1,2,3\n2,2,1,3\n", {}, "a > b > c; b > a > c"),
+    "monkey.csv": (
+        "ID,Date,Rank them,,,Why?\n,,Tea,Milk,Water,Words\n1,,1,2,3,\n2,,2,1,3,x\n",
+        {}, "Tea > Milk > Water; Milk > Tea > Water",
+    ),
+    "titled.csv": ("Results,,\nhome,away,result\na,b,1-0\n", {}, "number 2 has no name; remove"),
+    "comment.csv": ("# new\nwinner,loser\na,b\n", {}, "2 cells where the header has 1; remove"),
+    "blanks.txt": ("winner loser\na b\n", {}, "there is one column, 'winner loser'; separate colu"),
+    "votes.txt": ("a > b\nb > a\n", {}, "there is one column, 'a > b'; write order above it"),
+    "arrows.csv": ("ranking\na → b\nb → a\n", {}, "'a → b' is no item of an order; write it as a"),
+    "within.json": ('{"of": 2, "games": [{"winner": "a", "loser": "b"}]}', {}, "a > b"),
+    "models.jsonl": (
+        '{"models": {"a": "x", "b": "y"}, "won": "y"}\n',
+        {"first": "models.a", "second": "models.b", "outcome": "won"}, "y > x",
+    ),
+    "pairs.json": ('[["a", "b"]]', {}, 'write objects, as in {"winner": "Ada", "loser": "Bob"}'),
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),

@@ -22,7 +22,7 @@ def annotations(record: Record) -> Iterator[Record]:
                 if isinstance(value, dict) and ("selected" in value or "ranker" in value):
                     yield {**record["data"], "judge": _judge(annotation), **_said(value)}
         return
-    yield {name: _only(value) for name, value in record.items()}
+    yield dict(part for name, value in record.items() for part in _parts(name, value))
 
 
 def _is_answer(annotation: Any) -> bool:
@@ -44,9 +44,11 @@ def _said(value: Record) -> Record:
     return {"order": lists[0] if lists else None}
 
 
-def _only(value: Any) -> Any:
-    """What a record says that says one thing: the side that was chosen."""
-    return value["selected"] if isinstance(value, dict) and list(value) == ["selected"] else value
+def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
+    """A value, or what a record in its place says; of Label Studio's, the side that was chosen."""
+    if not isinstance(value, dict) or any(isinstance(v, dict | list) for v in value.values()):
+        return [(name, value)]
+    return [(name if part == "selected" else f"{name}.{part}", v) for part, v in value.items()]
 
 
 def _read_games(path: Path, text: str) -> list[tuple[int, Record]]:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayesrank.datasets.cells import quoted
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Column, Table
 
@@ -433,6 +434,11 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
     wanted = " or ".join(map(repr, closest.roles[lacking[0]].usual))
     problem = f"there is no column {wanted} among {table.quoted}"
     cure = f"the first line must name the columns, as in {closest.example}"
+    if len(table.columns) == 1 and not shares[best]:
+        problem = f"there is one column, {quoted(table.header[0])}"
+        cure = f"separate columns by commas, and name them in the first line: {closest.example}"
+        cure = "write order above it" if ">" in table.header[0] else cure
+        return DataError(table.path, problem, cure, row=1)
     if not closest.options:
         return DataError(table.path, problem, cure, row=1)
     if _is_data(table):

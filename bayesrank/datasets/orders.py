@@ -17,6 +17,7 @@ import numpy as np
 
 from bayesrank._memory import check_memory
 from bayesrank._names import first_spellings
+from bayesrank.datasets import cells
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items
@@ -40,6 +41,10 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
         orders.append(groups)
     names = dict.fromkeys(name for groups in orders for group in groups for name in group)
     for name in names:
+        if {"<", "→", "\n"} & {*name}:
+            where = np.array([name in cell for cell in column.values])[column.codes]
+            cure = "write it as a > b > c, the best first"
+            raise table.error(f"{cells.quoted(name)} is no item of an order", cure, column, where)
         parts = [part.strip() for part in re.split("[,;]", name)]
         if len(parts) > 1 and names.keys() >= set(parts):
             where = np.array([name in cell for cell in column.values])[column.codes]
@@ -99,7 +104,7 @@ def implied(
     ]
     comparisons = np.concatenate(blocks)
     if not len(comparisons):
-        raise DataError(path, "no order puts one item above another", "give orders of two or more")
+        raise DataError(path, "no order puts one item above another", "write them as a > b > c")
     said = [
         (order.voters, groups)
         for order, groups in zip(orders, numbered, strict=True)

@@ -42,6 +42,7 @@ _MARKS = {
     b"": ("utf-8", "cp1252"),
 }
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_TITLE = "remove the lines above the one that names the columns"
 _COMMA = re.compile(r"(?:[+-]?\d+(?:,\d+)?)?")
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
 _BLOCK = 20_000_000  # bytes that are read at once
@@ -267,7 +268,7 @@ def _read_plain(path: Path, raw: bytes, separator: str) -> Table | None:
         return None
     end = raw.find(b"\n") + 1
     header = [cell.strip() for cell in raw[: end or None].decode().split(separator)]
-    if len(header) < 2 or not any(header):
+    if len(header) < 2 or not any(header) or not all(header[1:-1]):
         return None
     columns = _parsed(raw, end, separator, header)
     hold = [column for column in columns or () if "" in column.values]
@@ -353,7 +354,7 @@ def _of_lines(path: Path, lines: Sequence[tuple[int, Sequence[str]]]) -> Table:
     """A table of numbered rows of cells, none of them empty; the header comes first."""
     if not lines:
         raise DataError(path, "no cell holds anything", "give a header and rows")
-    (first, header), *records = lines
+    (first, header), *records = _one_header(lines)
     if not records:
         _checked(path, first, [Column(name, ("x",), np.zeros(1, int)) for name in header])
         raise DataError(path, "there is a header but no row below it", "add the data")
@@ -361,10 +362,25 @@ def _of_lines(path: Path, lines: Sequence[tuple[int, Sequence[str]]]) -> Table:
         if len(cells) != len(header):
             problem = f"{len(cells)} cells where the header has {len(header)}"
             cure = "give every row one cell a column, and quote a cell that contains a comma"
+            cure = f"{_TITLE}, or {cure}" if len(header) == 1 else cure
             raise DataError(path, problem, cure, row=row)
     rows, table = zip(*records, strict=True)
     columns = list(map(Column.of, header, zip(*table, strict=True)))
     return Table(path, _checked(path, first, columns), np.array(rows))
+
+
+def _one_header(lines: Sequence[tuple[int, Sequence[str]]]) -> list[tuple[int, Sequence[str]]]:
+    """Lines whose header is one: SurveyMonkey has questions, and below them what they ask of."""
+    (first, header), *records = lines
+    below = records[0][1] if records else [""]
+    blank = [j for j, name in enumerate(header) if j and not name]
+    if len(below) != len(header) or below[0] or not blank or not all(below[j] for j in blank):
+        return [*lines]
+    question, names = "", []
+    for name, item in zip(header, below, strict=True):
+        question = name or question
+        names.append(f"{question} - {item}" if item else name)
+    return [(first, names), *records[1:]]
 
 
 def _read_sheet(path: Path) -> Table:
@@ -392,7 +408,8 @@ def _read_json(path: Path, text: str) -> Table:
             continue
         record = _json(line) if whole is None else line
         if not isinstance(record, dict):
-            problem, cure = "this line is no JSON object", "write one object a line"
+            problem = "this line is no JSON object with each key once"
+            cure = 'write objects, as in {"winner": "Ada", "loser": "Bob"}'
             raise DataError(path, problem, cure, row=number)
         records += [(number, each) for each in annotations(record)]
     return _from_records(path, records)
@@ -401,8 +418,9 @@ def _read_json(path: Path, text: str) -> Table:
 def _transposed(record: dict[str, Any]) -> list[dict[str, Any]]:
     """Rows of one object that holds columns, as lists or by the rows' names; or a list in it."""
     held = list(record.values())
-    if len(held) == 1 and isinstance(held[0], list) and all(type(r) is dict for r in held[0]):
-        return held[0]
+    lists = [each for each in held if isinstance(each, list | dict)]
+    if len(lists) == 1 and isinstance(lists[0], list) and all(type(r) is dict for r in lists[0]):
+        return lists[0] or [record]
     if len(held) < 2 or not all(isinstance(column, list | dict) for column in held):
         return [record]
     if len({len(each) if isinstance(each, list) else (*each,) for each in held}) > 1:
@@ -512,7 +530,8 @@ def _checked(path: Path, row: int | None, columns: Sequence[Column]) -> tuple[Co
             continue
         if not column.name and position > 1:
             problem = f"column number {position} has no name"
-            raise DataError(path, problem, "name or remove it", row=row)
+            cure = "name or remove it" if any(c.name for c in columns[1:]) else _TITLE
+            raise DataError(path, problem, cure, row=row)
         kept.append(column)
     return tuple(kept)
 
