@@ -22,7 +22,7 @@ from bayesrank.infer import EP
 from bayesrank.infer.reader.affine import Affine, Degree, identity, walk
 from bayesrank.infer.reader.jaxpr import flat_trace
 from bayesrank.infer.reader.program import read_program
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 SHAPES = {"f": (5,), "g": (2, 3)}
 LEFT, RIGHT = np.array([0, 3, 2, 2]), np.array([1, 0, 2, 4])
@@ -178,7 +178,7 @@ def test_elements_of_one_factor():
 
     @jax.jit
     def read(*args):
-        program = read_program(Called(model, args, {}))
+        program = read_program(trace(model, args, {}, {}))
         (block,) = program.problem.blocks
         # A cavity that is all but a point: log Z is the likelihood there.
         log_z = block.moments(jnp.full(4, 0.7), jnp.full(4, 1e-12)).log_z
@@ -259,7 +259,7 @@ def test_values_picked_from_a_row_may_be_traced():
         numpyro.sample("rating", dist.OrderedLogistic(f[index], cuts), obs=rating)
 
     def read(index, rating, cuts):
-        (block,) = read_program(Called(model, (index, rating, cuts), {})).problem.blocks
+        (block,) = read_program(trace(model, (index, rating, cuts), {}, {})).problem.blocks
         return jnp.abs(block.rows.dense())
 
     rows = jax.jit(read)(LEFT, np.array([0, 1, 2, 1]), np.array([-1.0, 1.0]))

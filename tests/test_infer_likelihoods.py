@@ -29,7 +29,7 @@ from bayesrank.distributions import (
 )
 from bayesrank.infer import EP
 from bayesrank.infer.reader.program import read_program
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 KEY = jax.random.key(0)
 CUTS = np.array([-1.0, 0.5, 1.2])
@@ -169,7 +169,7 @@ def test_moments(name):
 
     @jax.jit
     def moments_of_f(values, means, sds):
-        (block,) = read_program(Called(model, (values,), {})).problem.blocks
+        (block,) = read_program(trace(model, (values,), {}, {})).problem.blocks
         # The program's own predictor may be a multiple of f, such as (y - f) / scale.
         slope = block.rows.apply(jnp.ones(len(values)))
         log_z, d1, d2 = block.moments(block.offset + slope * means, slope**2 * sds**2)

@@ -23,7 +23,7 @@ import bayesrank
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.infer.reader.inventory import take_inventory
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 KEY = jax.random.key(2)
 K = rbf(np.linspace(0, 2, 5)[:, None], 0.7, 1.4)
@@ -157,6 +157,30 @@ def test_params(engine, result):
     assert_allclose(fixed.log_evidence, norm.logcdf(margin).sum(), rtol=1e-9)
 
 
+RUNS = []
+
+
+def seen_with_noise(y):
+    RUNS.append(y)
+    spread: Any = numpyro.sample("spread", dist.HalfNormal(1.0))
+    f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(f, spread), obs=y)
+
+
+def test_pure_functions_run_the_program_once_and_look_at_what_is_known():
+    RUNS.clear()
+    jax.make_jaxpr(lambda y: EP(seen_with_noise).read({}, y).mean)(0.7)
+    assert len(RUNS) == 1
+    with pytest.raises(ValueError, match="'y': the scale of its Normal distribution is invalid"):
+        EP(seen_with_noise).read({"spread": -1.0}, 0.7)
+
+
+@pytest.mark.slow
+def test_the_evidence_is_differentiated_by_the_data():
+    slope = jax.grad(lambda y: EP(seen_with_noise).log_evidence({"spread": 1.0}, y))(0.7)
+    assert_allclose(slope, -0.7 / 2.0, rtol=1e-5)  # y is normal with variance 2
+
+
 @pytest.mark.slow
 def test_prior_medians():
     """By the quantile function where there is one, else by draws on the unconstrained scale."""
@@ -168,7 +192,7 @@ def test_prior_medians():
         noise = rate + share[0] + width[1]
         numpyro.sample("y", dist.Normal(numpyro.sample("f", dist.Normal(0, 1)), noise), obs=0.3)
 
-    params = jax.jit(lambda: take_inventory(Called(priors, (), {}), {}).hyperparameters)()
+    params = jax.jit(lambda: take_inventory(trace(priors, (), {}, {}), {}).hyperparameters)()
     assert_allclose(params["rate"], 0.559449, rtol=0.1)
     assert_allclose(params["width"], 2.0 * norm.ppf(0.75), rtol=1e-6)
     assert_allclose(params["share"].sum(), 1.0)

@@ -18,7 +18,7 @@ from bayesrank.infer import EP, maximize_evidence
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.joint import trace_joint
 from bayesrank.infer.reader.program import read_program
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 KEY = jax.random.key(0)
 Y = np.array([0.5, -1.0, 2.0, 1.0])
@@ -139,7 +139,7 @@ def test_density_of_a_fixed_site_is_a_factor():
     log_evidence = log_integral + stats.norm.logpdf(1.0, 2.0, np.sqrt(2.0))
     assert_allclose(result.log_evidence, log_evidence, atol=1e-5)
     with pytest.raises(ValueError, match=r"'b' depends on latent site\(s\) mu.*params=\{'b'"):
-        read_program(Called(model, (), {}))
+        read_program(trace(model, (), {}, {}))
 
 
 def noise_with_a_latent_mean(y: np.ndarray) -> None:
@@ -274,7 +274,7 @@ def test_roles_of_positive_sites():
         numpyro.sample("y", dist.Normal(slope * jnp.arange(4) + spread * white, noise), obs=y)
         numpyro.sample("count", dist.Poisson(jnp.exp(effect)), obs=jnp.arange(4))
 
-    program = read_program(Called(model, (Y,), {}))
+    program = read_program(trace(model, (Y,), {}, {}))
     assert set(program.layout.shapes) == {"slope", "effect", "white"}
     assert set(program.layout.sampled) == {"noise", "width", "spread"}
 
@@ -287,11 +287,9 @@ def test_a_vector_that_is_no_effect_needs_a_value():
         numpyro.sample("y", dist.Bernoulli(logits=discrimination * ability), obs=y > 0)
 
     with pytest.raises(ValueError, match="'discrimination' is a hyperparameter of 4 elements"):
-        read_program(Called(model, (Y,), {}))
-    assert (
-        "ability"
-        in read_program(Called(model, (Y,), {}), {"discrimination": np.ones(4)}).layout.shapes
-    )
+        read_program(trace(model, (Y,), {}, {}))
+    held = {"discrimination": np.ones(4)}
+    assert "ability" in read_program(trace(model, (Y,), {}, held), held).layout.shapes
 
 
 def test_elements_that_see_two_directions():
@@ -320,7 +318,7 @@ def test_a_loop_of_sites_is_run_a_fixed_number_of_times():
 
     for count in (4, 30):
         runs[0] = 0
-        source = Called(loop, (count,), {})
+        source = trace(loop, (count,), {}, {})
         joint = trace_joint(source, take_inventory(source, {}))
         sizes.append((runs[0], len(joint.trace.equations)))
     (few_runs, few), (many_runs, many) = sizes

@@ -13,7 +13,7 @@ from numpyro import handlers
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, NestedEP
 from bayesrank.infer.reader.program import read_program
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 KEY = jax.random.key(0)
 PAIRS = np.array([[0, 1], [1, 2], [0, 2]])
@@ -165,7 +165,7 @@ def read(model: Any, *args: Any, **params: Any) -> None:
 
     @jax.jit
     def checks(args, params):
-        program = read_program(Called(model, args, {}), params)
+        program = read_program(trace(model, args, {}, params), params)
         refusals.extend(refusal for refusal, _ in program.checks)
         return [passed for _, passed in program.checks]
 

@@ -18,7 +18,7 @@ from bayesrank.infer.gaussian.dense import DensePrior, DiagonalPrior
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.program import read_program
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(size=(6, 2))
@@ -105,7 +105,7 @@ def test_evidence_formula():
 
     @jax.jit
     def evidence(tau, nu):
-        problem = read_program(Called(pairs_gp(), (WINNER, LOSER), {})).problem
+        problem = read_program(trace(pairs_gp(), (WINNER, LOSER), {}, {})).problem
         start = sites.restart(problem, sites.init(problem), ((tau,), (nu,)))
         return sites.evidence_at(problem, sites.step(problem, start, 0.0))
 

@@ -16,7 +16,7 @@ from bayesrank.distributions import ThurstoneTies
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.low_rank import LowRankPrior
 from bayesrank.infer.reader.program import read_program
-from bayesrank.infer.reader.traced import Called
+from bayesrank.infer.reader.traced import trace
 
 ITEMS, RANK, GAMES = 40, 9, 150
 RNG = np.random.default_rng(0)
@@ -212,8 +212,8 @@ def moments(program, count):
 def test_what_is_read_is_the_dense_program(model):
     @jax.jit
     def both():
-        dense = read_program(Called(model, (), {}))
-        short = read_program(Called(model, (), {}), structure="low_rank")
+        dense = read_program(trace(model, (), {}, {}))
+        short = read_program(trace(model, (), {}, {}), structure="low_rank")
         assert short.layout.shapes == dense.layout.shapes
         assert short.layout.block_sites == dense.layout.block_sites
         assert isinstance(short.problem.prior, LowRankPrior)
@@ -235,7 +235,7 @@ def centred_by_hand():
 def test_rows_of_all_items_are_refused(monkeypatch):
     monkeypatch.setattr("bayesrank.infer.reader.tables.MOST_SHARED", 20)
     with pytest.raises(ValueError, match="few latents that the data share"):
-        read_program(Called(centred_by_hand, (), {}), structure="low_rank")
+        read_program(trace(centred_by_hand, (), {}, {}), structure="low_rank")
     keep_covariances_up_to(10, monkeypatch)
-    program = read_program(Called(centred_by_hand, (), {}), structure="auto")
+    program = read_program(trace(centred_by_hand, (), {}, {}), structure="auto")
     assert not isinstance(program.problem.prior, LowRankPrior)

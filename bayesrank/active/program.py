@@ -24,7 +24,7 @@ from bayesrank._memory import check_memory
 from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
-from bayesrank.infer.spi import ProgramSource, Rows, compiled_call, take_inventory
+from bayesrank.infer.spi import Rows, Traced, compiled_call, take_inventory
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.models.comparisons import (
     compare,
@@ -199,7 +199,7 @@ class SkillProgram:
         return prior, {k: np.array(v) for k, v in values.items()}
 
 
-def _read_prior(engine: EP, source: ProgramSource, params: dict[str, Any]) -> Any:
+def _read_prior(engine: EP, source: Traced, params: dict[str, Any]) -> Any:
     """Mean (n,) and covariance (n, n) of the skills, and all hyperparameters."""
     values = take_inventory(source, params).hyperparameters
     program = engine.read_source(source, values)

@@ -29,7 +29,7 @@ from scipy.special import softmax
 from bayesrank._arviz import import_arviz
 from bayesrank._stack import outside
 from bayesrank.infer import EPResult
-from bayesrank.infer.spi import Called, take_inventory, without_stale_traces
+from bayesrank.infer.spi import take_inventory, trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -357,12 +357,8 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
 
 def _factors(result: EPResult) -> frozenset[str]:
     with jax.enable_x64(True):
-        inventory = without_stale_traces(
-            lambda: take_inventory(
-                Called(result.model, result.model_args, result.model_kwargs), result.params
-            )
-        )
-    return inventory.factors
+        called = result.model, result.model_args, result.model_kwargs, result.params
+        return take_inventory(trace(*called), result.params).factors
 
 
 def _listed(names: list[str]) -> str:

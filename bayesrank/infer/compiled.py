@@ -22,7 +22,7 @@ from bayesrank.infer.gaussian.sharded import everywhere, global_array
 from bayesrank.infer.reader.freeze import digest, shared_key
 from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
 from bayesrank.infer.reader.refusals import TracedStructureError
-from bayesrank.infer.reader.traced import NEEDS_VALUES, ProgramSource, Traced
+from bayesrank.infer.reader.traced import NEEDS_VALUES, Traced
 
 if TYPE_CHECKING:
     from bayesrank.infer.ep import EP
@@ -123,7 +123,7 @@ def _compile(
     known = tuple(map(_as_known, constants))
 
     def traced(constants: Sequence[Any], dynamic: Any) -> Any:
-        source: ProgramSource = program.at(known if by_value else constants)
+        source: Traced = program.at(known if by_value else constants)
         # The static result is kept while tracing; compiled code returns the arrays.
         result, what = function(engine, source, dynamic, *statics)
         static.append(what)

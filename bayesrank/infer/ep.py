@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array, lax
+from jax import Array, core, lax
 from jax.sharding import Mesh
 
 from bayesrank.infer import sites
@@ -18,7 +18,7 @@ from bayesrank.infer.large_solution import Kept, match_margins, without_covarian
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.reader.program import Program, ProgramLayout, read_program
 from bayesrank.infer.reader.refusals import Refusal
-from bayesrank.infer.reader.traced import Called, ProgramSource, Traced, trace
+from bayesrank.infer.reader.traced import Traced, trace
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import SweepCallback, check_run, sources_of, warn_of
 from bayesrank.infer.sites import EPState, Sites
@@ -143,7 +143,7 @@ class EP:
 
     # ------------------------------------------------------------ pure functions
 
-    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
+    def read_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
         """Read a program at given hyperparameters: all that follows goes through here.
 
         An engine that keeps its posterior in another way overrides this method alone. Pure.
@@ -157,14 +157,22 @@ class EP:
         """
         return read_program(source, params, power=self.power, structure=self.structure)
 
-    def shared_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
+    def shared_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
         """Read a program, and share its sites among the devices of the mesh.  Pure."""
         program = self.read_source(source, params)
         return program if self.mesh is None else shared_among(self.mesh, program, self.structure)
 
     def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
         """Read the program at given hyperparameters; see `read_program`."""
-        return self.shared_source(Called(self.model, args, kwargs), params)
+        return self.shared_source(self._checked(args, kwargs, params), params)
+
+    def _checked(self, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> Traced:
+        """`trace`, unless a parameter that is known lies outside of its domain."""
+        program = self.trace(args, kwargs, params)
+        for domain, holds in program.checked_domains(params):
+            if not isinstance(holds, core.Tracer):
+                domain.raise_unless(holds)
+        return program
 
     def init(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
         """State before the first sweep.  Pure; `params` holds sites fixed by name, as in `run`.
@@ -270,12 +278,12 @@ class EP:
             hyperparameters (their own prior density is not part of it); and the state, without
             derivative.
         """
-        source = Called(self.model, args, kwargs)
+        source = self._checked(args, kwargs, params)
         return self.evidence_of(source, params, init_sites, self.limits)
 
     def evidence_of(
         self,
-        source: ProgramSource,
+        source: Traced,
         params: Mapping[str, Any],
         init_sites: Sites | None,
         limits: Limits,
@@ -460,7 +468,7 @@ _CALLBACK = SweepCallback()
 
 def _solved(
     engine: EP,
-    source: ProgramSource,
+    source: Traced,
     point: tuple[dict[str, Any], Sites | None, Limits],
     watched: bool,
 ) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
@@ -472,7 +480,7 @@ def _solved(
     return packed(program._replace(checks=checks), state)
 
 
-def _rematched(engine: EP, source: ProgramSource, point: tuple[Any, ...]) -> tuple[Any, None]:
+def _rematched(engine: EP, source: Traced, point: tuple[Any, ...]) -> tuple[Any, None]:
     params, *numbers = point
     return match_margins(engine.shared_source(source, params).problem, *numbers), None
 

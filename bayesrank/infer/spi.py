@@ -17,10 +17,10 @@ from bayesrank.infer.reader.program import Program as Program
 from bayesrank.infer.reader.program import ProgramLayout as ProgramLayout
 from bayesrank.infer.reader.program import read_program as read_program
 from bayesrank.infer.reader.structure import MOST_DENSE as MOST_DENSE
-from bayesrank.infer.reader.traced import Called as Called
-from bayesrank.infer.reader.traced import ProgramSource as ProgramSource
+from bayesrank.infer.reader.traced import Traced as Traced
 from bayesrank.infer.reader.traced import readable_arguments as readable_arguments
 from bayesrank.infer.reader.traced import run_with as run_with
+from bayesrank.infer.reader.traced import trace as trace
 from bayesrank.infer.sites import Block as Block
 from bayesrank.infer.sites import Problem as Problem
 from bayesrank.infer.sites import cavity as cavity

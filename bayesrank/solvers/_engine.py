@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from bayesrank.infer import EP
-from bayesrank.infer.spi import Program, ProgramSource, take_inventory
+from bayesrank.infer.spi import Program, Traced, take_inventory
 
 
 class OwnPriorEP(EP):
@@ -23,7 +23,7 @@ class OwnPriorEP(EP):
         """Make an engine with the same settings but for these."""
         return type(self)(**(self.settings | changed))
 
-    def read_source(self, source: ProgramSource, params: Mapping[str, Any]) -> Program:
+    def read_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
         """Read the program at given hyperparameters."""
         args, kwargs = source.arguments()
         return self.build(take_inventory(source, dict(params)), *args, **kwargs)

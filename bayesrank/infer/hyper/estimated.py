@@ -30,7 +30,7 @@ from bayesrank.infer.hyper.hyperparameters import (
 )
 from bayesrank.infer.large_solution import Kept, NotProperError, TooWideError
 from bayesrank.infer.reader.inventory import take_inventory
-from bayesrank.infer.reader.traced import ProgramSource
+from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.solution import Solution
 
@@ -79,7 +79,7 @@ class EstimatedEvidence(Hyperparameters):
 
 
 def _estimated(
-    engine: EP, source: ProgramSource, point: tuple[Array, dict[str, Any], _Fixed, Array]
+    engine: EP, source: Traced, point: tuple[Array, dict[str, Any], _Fixed, Array]
 ) -> tuple[tuple[Array, Array, Array], None]:
     flat, fixed, known, weight = point
     inventory = take_inventory(source, fixed)

@@ -22,7 +22,7 @@ from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Wanted
-from bayesrank.infer.reader.traced import ProgramSource, Traced
+from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.sites import EPState, Sites
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
@@ -143,7 +143,7 @@ class _Point(NamedTuple):
 
 
 def _evaluate(
-    engine: EP, source: ProgramSource, point: _Point, weight: Array | float
+    engine: EP, source: Traced, point: _Point, weight: Array | float
 ) -> EvidenceEvaluation:
     """Evaluate, and count the Jacobian with a weight."""
     flat = jnp.asarray(point.flat)
@@ -155,7 +155,7 @@ def _evaluate(
 
 
 def _evaluation(
-    source: ProgramSource,
+    source: Traced,
     inventory: Inventory,
     vector: Vector,
     flat: Array,
@@ -171,7 +171,7 @@ def _evaluation(
 
 
 def _differentiated(
-    engine: EP, source: ProgramSource, dynamic: tuple[_Point, Array]
+    engine: EP, source: Traced, dynamic: tuple[_Point, Array]
 ) -> tuple[tuple[EvidenceEvaluation, Array], None]:
     point, weight = dynamic
 
@@ -183,9 +183,7 @@ def _differentiated(
     return (evaluation, gradient), None
 
 
-def _component(
-    engine: EP, source: ProgramSource, point: _Point
-) -> tuple[ConditionalPosterior, None]:
+def _component(engine: EP, source: Traced, point: _Point) -> tuple[ConditionalPosterior, None]:
     flat = jnp.asarray(point.flat)
     inventory = take_inventory(source, point.fixed)
     vector = Vector(inventory)
@@ -218,7 +216,7 @@ def traced_inventory(engine: EP, program: Traced, params: Mapping[str, Any]) -> 
     )
 
 
-def _inventory(engine: EP, source: ProgramSource, params: dict[str, Any]) -> tuple[Any, Any]:
+def _inventory(engine: EP, source: Traced, params: dict[str, Any]) -> tuple[Any, Any]:
     found = take_inventory(source, params)
     # Trees of constraints are static, what they are made of is not.
     supports, tree = jax.tree.flatten(found.supports)
@@ -266,7 +264,7 @@ def first_sites(named: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:
 
 
 def log_hyperprior(
-    source: ProgramSource,
+    source: Traced,
     inventory: Inventory,
     hyperparameters: Mapping[str, Array],
 ) -> Array:

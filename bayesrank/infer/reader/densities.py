@@ -118,19 +118,6 @@ def starts_at_zero(fn: dist.Distribution) -> bool:
     return not support.is_discrete and (is_real(support) or is_gaussian(fn))
 
 
-def initial_value(site: dict[str, Any]) -> Array | None:
-    """Zeros for an unobserved site with real support, else the median of its prior."""
-    if site["type"] != "sample" or site["is_observed"] or site["value"] is not None:
-        return None
-    fn, key = site["fn"], site["kwargs"]["rng_key"]
-    shape = site["kwargs"].get("sample_shape", ())
-    if isinstance(fn, dist.Delta) or fn.support.is_discrete:
-        return None
-    if starts_at_zero(fn):
-        return jnp.zeros(fn.shape(shape), jnp.result_type(float))
-    return median(fn, key, fn.shape(shape))
-
-
 def median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
     """Median of a prior, from its quantile function or else a fixed number of draws."""
     base, _ = unwrap(fn)

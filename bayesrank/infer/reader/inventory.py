@@ -22,7 +22,7 @@ from bayesrank.infer.reader.densities import has_log_density, starts_at_zero
 from bayesrank.infer.reader.precision import as_number
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.roles import Role, roles_of_bounded
-from bayesrank.infer.reader.traced import ProgramSource
+from bayesrank.infer.reader.traced import Traced
 
 
 class Inventory(NamedTuple):
@@ -42,9 +42,9 @@ class Inventory(NamedTuple):
     validates: bool  # whether NumPyro does by default
 
 
-def take_inventory(source: ProgramSource, params: Mapping[str, Any]) -> Inventory:
+def take_inventory(source: Traced, params: Mapping[str, Any]) -> Inventory:
     """Sort the sites of a program, and refuse `params`, plates and parameters that do not fit."""
-    sites = source.first(params)
+    sites = source.sites(params)
     _refuse_subsampling(sites)
     _check_params(sites, params)
     roles = {name: role for name, site in sites.items() if (role := _role(site, params))}

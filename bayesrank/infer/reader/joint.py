@@ -27,7 +27,7 @@ from bayesrank.infer.reader.predictors import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
 from bayesrank.infer.reader.tables import Tables
-from bayesrank.infer.reader.traced import ProgramSource
+from bayesrank.infer.reader.traced import Traced
 
 
 class ObservedOutputs(NamedTuple):
@@ -70,7 +70,7 @@ class Joint(NamedTuple):
     tables: Tables | None
 
 
-def trace_joint(source: ProgramSource, inventory: Inventory, *, short: bool = False) -> Joint:
+def trace_joint(source: Traced, inventory: Inventory, *, short: bool = False) -> Joint:
     """Trace densities over the latents; `short` keeps long rows in tables (`NotShortError`)."""
     dtype, sites = jnp.result_type(float), _SitesAt(source, inventory)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
@@ -128,7 +128,7 @@ def _walked(
 class _SitesAt(NamedTuple):
     """NumPyro's trace of the program, and its densities, as functions of its latents."""
 
-    source: ProgramSource
+    source: Traced
     inventory: Inventory
 
     def at(self, free: Mapping[str, Array]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from bayesrank.infer.reader.prior import Conditional, after, extend
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Plan, Wanted
 from bayesrank.infer.reader.tables import NotShortError
-from bayesrank.infer.reader.traced import ProgramSource
+from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.sites import Block, Problem
 
 # The most entries of a row that sees few latents.
@@ -116,7 +116,7 @@ class Program(NamedTuple):
 
 
 def read_program(
-    source: ProgramSource,
+    source: Traced,
     params: Mapping[str, Any] | None = None,
     *,
     power: float = 1.0,
@@ -184,7 +184,7 @@ def _are_short(seen: Observed) -> bool:
 
 
 def _with_tables(
-    source: ProgramSource, inventory: Inventory, latents: Latents, wanted: Wanted
+    source: Traced, inventory: Inventory, latents: Latents, wanted: Wanted
 ) -> tuple[Joint, Latents, Observed] | None:
     """The program traced with long rows in tables; None where its rows do not become short."""
     try:

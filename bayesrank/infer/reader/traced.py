@@ -27,8 +27,6 @@ from numpyro.distributions import constraints
 from bayesrank.infer.reader.densities import (
     Domain,
     check_known_domains,
-    given_value,
-    initial_value,
     unknown_domains,
 )
 from bayesrank.infer.reader.freeze import Key, frozen, frozen_tree, shared_key
@@ -63,49 +61,6 @@ _SHOWN = ("type", "name", "is_observed")
 # A number among the arguments: it stands in a trace until it becomes one of its constants.
 _number = Primitive("number")
 _number.def_abstract_eval(lambda x: core.ShapedArray(x.shape, x.dtype))
-
-
-class Called(NamedTuple):
-    """A program as Python runs it, at each call of `sites`."""
-
-    model: Callable[..., Any]
-    args: tuple
-    kwargs: Mapping[str, Any]
-
-    @property
-    def validates(self) -> bool:
-        """Whether NumPyro validates distributions that do not say so themselves."""
-        return bool(dist.Distribution._validate_args)
-
-    def arguments(self) -> tuple[tuple, dict[str, Any]]:
-        """What the program is called with."""
-        return self.args, dict(self.kwargs)
-
-    def without_derivative(self) -> Called:
-        """The program, of whose arguments nothing is differentiated."""
-        fixed = jax.tree.map(
-            lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, (self.args, self.kwargs)
-        )
-        return Called(self.model, *fixed)
-
-    def checked_domains(self, params: Mapping[str, Any]) -> list[tuple[Domain, Array]]:
-        """None: those that can be known have been looked at by `first`."""
-        return []
-
-    def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """NumPyro's trace, a message for each site, at given values of its sites."""
-        return run_with(self.model, self.args, self.kwargs, values)
-
-    def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The same with sites held fixed, the others at their initial values."""
-        seeded = handlers.seed(self.model, jax.random.key(0))
-        given = handlers.substitute(seeded, substitute_fn=given_value(params))
-        chosen = handlers.substitute(given, substitute_fn=initial_value)
-        validates = self.validates
-        with handlers.block(), validation_enabled(False):
-            sites = handlers.trace(chosen).get_trace(*self.args, **self.kwargs)
-        check_known_domains(sites, validates)
-        return sites
 
 
 def run_with(
@@ -161,18 +116,20 @@ class Traced:
         return needed_equations(self.equations, self.outputs, ())
 
     def arguments(self) -> tuple[tuple, dict[str, Any]]:
-        """As those of `Called`."""
+        """What the program is called with."""
         if self.called is None:
             raise TypeError("the program was traced without keeping its arguments")
         leaves, tree = self.called
         return jax.tree.unflatten(tree, evaluated((), leaves, self._known))
 
     def without_derivative(self) -> Traced:
-        """The same: its constants are given."""
-        return self
+        """The same, of whose constants nothing is differentiated."""
+        return self.at(
+            [lax.stop_gradient(x) if isinstance(x, core.Tracer) else x for x in self.constants]
+        )
 
     def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """NumPyro's trace, a message for each site, at given values; others start as in `first`."""
+        """A message of NumPyro's for each site, at given values; others at their initial ones."""
         known = dict(self._known)
         for name, given in self.inputs.items():
             value = values[name] if name in values else self._start(name, known)
@@ -180,10 +137,6 @@ class Traced:
         leaves = evaluated(self._of_sites, self.outputs, known)
         found = jax.tree.unflatten(self.tree, leaves)
         return {name: self.messages[name] | found[name] for name in self.messages}
-
-    def first(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """As those of `Called`."""
-        return self.sites(params)
 
     def _start(self, name: str, known: Mapping[int, Any]) -> Any:
         own = self.inputs[name]
@@ -207,9 +160,6 @@ class Traced:
                 (holds,) = evaluated(equations, [number], dict(known))
                 found.append((domain, jnp.asarray(holds)))
         return found
-
-
-ProgramSource = Called | Traced
 
 
 def _as_input(value: Any, given: _Input) -> Any:

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank._memory import available, size_of
-from bayesrank.infer.spi import Called, Program, read_program
+from bayesrank.infer.spi import Program, read_program, trace
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
@@ -64,7 +64,7 @@ def _read(
     values = inventory.hyperparameters
     held = {"tie_width": values["tie_width"]} if "tie_width" in values else {}
     options["scale"] = 1.0
-    source = Called(thurstone, (num_items, comparisons), options)
+    source = trace(thurstone, (num_items, comparisons), options, held)
     static = read_program(source, held, power=power)
     [block] = static.problem.blocks
     visits = _visits(block.rows.values, block.rows.columns, times, period)
