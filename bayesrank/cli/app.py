@@ -17,6 +17,7 @@ import click
 from bayesrank._names import shown
 from bayesrank._version import __version__
 from bayesrank.cli.command import help_of
+from bayesrank.cli.compiled import forgets_damaged_code, reuse_compiled_code
 from bayesrank.cli.interrupt import Interrupted, kept, look
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -85,6 +86,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"
     try:
         look()
+        reuse_compiled_code()
         with warnings.catch_warnings():
             warnings.showwarning = _say
             given = list(sys.argv[1:] if args is None else args)
@@ -116,6 +118,8 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
 
 def _say(message: Warning | str, *place: Any) -> None:
     """Show a warning as one line, without the place in the source."""
+    if forgets_damaged_code(str(message)):
+        return
     click.echo(f"Note: {shown(' '.join(str(message).split()))}", err=True)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from bayesrank._names import shown
+from bayesrank.cli.compiled import forgets_damaged_code
 from bayesrank.cli.interrupt import look
 
 _WIDE = 10_000  # a file or a pipe has no edge to fold at
@@ -115,7 +116,7 @@ class Steps:
         text = shown(" ".join(str(message).split()))
         if text.startswith("Glyph") and "missing from font" in text:  # one for each letter
             text = "pictures lack some letters of the names, for which the font has no glyphs"
-        if text in self._said:
+        if text in self._said or forgets_damaged_code(text):
             return
         self._said.add(text)
         self._console.print(f"Warning: {text}", markup=False, highlight=False, soft_wrap=True)
