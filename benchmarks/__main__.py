@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.active_commands import COMMANDS as ACTIVE
 from benchmarks.arena import COMMANDS as ARENA
 from benchmarks.dynamic_commands import COMMANDS as DYNAMIC
+from benchmarks.fuzz import COMMANDS as FUZZ
 from benchmarks.inducing import COMMANDS as INDUCING
 from benchmarks.kills import COMMANDS as KILLS
 from benchmarks.labels import COMMANDS as LABELS
@@ -250,7 +251,7 @@ def order_subsets(orders: int, groups: int) -> None:
 
 
 GROUPS = (
-    *(ACTIVE, ARENA, DYNAMIC, INDUCING, KILLS, LABELS, LARGE_EVIDENCE, LEAGUES, LEARN),
+    *(ACTIVE, ARENA, DYNAMIC, FUZZ, INDUCING, KILLS, LABELS, LARGE_EVIDENCE, LEAGUES, LEARN),
     *(
         MACHINE,
         NOTEBOOK,

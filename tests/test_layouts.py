@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -213,15 +214,25 @@ def test_the_page_says_what_is_read(tmp_path, name):
 
 
 def test_a_spreadsheet_is_read_by_pandas(tmp_path, monkeypatch):
-    sheet = pd.DataFrame(
-        [["winner", "loser", "n"], ["Ada", "Bob", 1], ["", "", ""], ["Bob", "Cy", 2]]
-    )
-    monkeypatch.setattr(pd, "read_excel", lambda path, **options: {"one": sheet, "two": sheet})
+    path = tmp_path / "c.xlsx"
+    day = datetime(2024, 8, 16)
+    rows = [["player1", "player2", "winner", "day"], ["Ada", "Bob", 1, day], [], ["Bob", 7, 2, day]]
+    with pd.ExcelWriter(path) as book:
+        for name in ("one", "two"):
+            sheet = pd.DataFrame([row + [None] * (4 - len(row)) for row in rows])
+            sheet.to_excel(book, sheet_name=name, header=False, index=False)
     with pytest.warns(ReadingNote, match=r"Of the 2 sheets of c.xlsx, the first is read: one"):
-        assert said(read_comparisons(tmp_path / "c.xlsx")) == "Ada > Bob; Bob > Cy"
-    monkeypatch.undo()
-    with pytest.raises(DataError, match="no such file|pip install openpyxl"):
+        data = read_comparisons(path, time="day")
+    assert said(data) == "Ada > Bob at 2024-08-16; 7 > Bob at 2024-08-16"
+    with pytest.raises(DataError, match="there is no such file"):
         read_comparisons(tmp_path / "d.xlsx")
+
+    def missing(path, **options):
+        raise ImportError("no openpyxl")
+
+    monkeypatch.setattr(pd, "read_excel", missing)
+    with pytest.raises(DataError, match=r"needs the package openpyxl; .*pip install openpyxl"):
+        read_comparisons(path)
 
 
 def test_what_is_guessed_is_said(tmp_path):
