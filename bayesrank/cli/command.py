@@ -49,16 +49,17 @@ def help_of(name: str) -> str:
 
 
 def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], click.Command]:
-    """Declare a command by its files, of which those with a ``?`` may be missing, and its options.
+    """Declare a command by its arguments and its options.
 
-    What `--help` says of them is in ``pages/commands.toml``.
+    An argument ``name`` is a file, ``name?`` one that may be missing, and ``name!`` a text. What
+    `--help` says of them is in ``pages/commands.toml``.
     """
     said = {**_book()["options"], **_book()[name].get("options", {})}
     parameters: list[click.Parameter] = []
     for part in parts:
         if isinstance(part, str):
-            needed = not part.endswith("?")
-            parameters.append(click.Argument([part.strip("?")], type=FILE, required=needed))
+            kind, needed = None if part.endswith("!") else FILE, not part.endswith("?")
+            parameters.append(click.Argument([part.strip("?!")], type=kind, required=needed))
         else:
             parameters.append(part(said))
 

@@ -10,6 +10,7 @@ import click
 
 from bayesrank.cli.command import command, file
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
+from bayesrank.cli.results import load_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,9 +29,6 @@ def predict(
         raise click.UsageError("Give a file of pairs, or --items, or both.")
     if skills is not None and items is None:
         raise click.UsageError("--skills needs --items.")
-    from bayesrank._memory import check_start
-
-    check_start()
     import numpy as np
 
     from bayesrank.cli.pipeline import FILES
@@ -38,7 +36,7 @@ def predict(
 
     inputs = (pairs, items, *(results / name for name in FILES))
     refuse_to_replace({"--out": out, "--skills": skills}, inputs)
-    ranker = _load(results)
+    ranker = load_results(results)
     named = None if pairs is None else _read_pairs(pairs, set(map(str, ranker.names_)))
     names = [str(name) for name in ranker.names_]
     new, given = None, []
@@ -55,23 +53,6 @@ def predict(
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
         given.append((out, _table(["first", "second", *chances], rows)))
     give_tables(given, "give another --out or --skills")
-
-
-def _load(results: Path) -> Any:
-    """The ranker in a folder of results."""
-    from bayesrank.cli.pipeline import RANKER
-    from bayesrank.estimators import load_ranker
-
-    path = results / RANKER
-    if not path.is_file():
-        raise OutputError(
-            f"{results}: there is no {RANKER} in it; give the folder that `rank` wrote "
-            "(beyond 200 MB it writes none)"
-        )
-    try:
-        return load_ranker(path)
-    except ValueError as error:
-        raise OutputError(str(error)) from None
 
 
 def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:

@@ -203,8 +203,13 @@ class SkillRanker(EPEstimator):
         happened = np.where(data.tied, chances[:, 1], chances[:, 2])
         return float(np.average(np.log(happened), weights=data.weights))
 
-    def _questions(self, n: int, candidates: ArrayLike | None) -> NDArray[np.intp]:
-        """Pairs whose comparison would tell most, shape (n, 2), or fewer rows."""
+    def _questions(
+        self, n: int, candidates: ArrayLike | None, *, again: bool = False
+    ) -> NDArray[np.intp]:
+        """Pairs whose comparison would tell most, shape (n, 2), or fewer rows.
+
+        Those that `fit` was given are asked again if `again`, where ties count as answers, too.
+        """
         from bayesrank.active import (  # a ranking does not wait for it
             Beliefs,
             FactoredBeliefs,
@@ -215,21 +220,21 @@ class SkillRanker(EPEstimator):
         )
 
         result: Any = self.result
-        mean = result.mean["f"]
-        noise = float(result.params.get("noise", result.mean.get("noise", 1.0)))
+        noise = float(self.params_.get("noise", 1.0))
         if self.likelihood == "logit":
             noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
-        n = check_count(n, "n")
-        pairs = None if candidates is None else check_pairs(candidates, len(mean), "candidates")
-        compared = np.asarray(result.model_args[1])
-        if result.structure != "dense":
+        n, size = check_count(n, "n"), len(self.posterior_.at["f"])
+        pairs = None if candidates is None else check_pairs(candidates, size, "candidates")
+        compared = None if again else np.asarray(result.model_args[1])
+        if getattr(result, "structure", "dense") != "dense":
             factor, diagonal = result.posterior.factors()
-            large = FactoredBeliefs(mean, factor, diagonal, noise)
+            large = FactoredBeliefs(result.mean["f"], factor, diagonal, noise)
             found = best_pair_batch(large, n, candidates=pairs, exclude=compared)
             kept = [each.pair for each in found if each.score > -np.inf]
             return np.array(kept, np.intp).reshape(-1, 2)
         with jax.enable_x64(True):
-            beliefs = Beliefs(mean, result.covariance["f"], noise)
+            width = self.params_.get("tie_width") if again else None
+            beliefs = Beliefs(*self.posterior_.joint(), noise, width)
             choose = best_pairs if n == 1 else best_batch
             chosen, gains = choose(bald, beliefs, n, candidates=pairs, exclude=compared)
             told = np.asarray(gains) > -np.inf
@@ -243,6 +248,29 @@ class NamedRanker(Saved, SkillRanker):
     items: Sequence[Hashable] | None
     names_: list[Hashable]
     feature_names_in_: NDArray[Any] | None = None
+
+    def suggest(self, n: int = 1) -> list[tuple[Hashable, Hashable]]:
+        """Pairs whose comparison is expected to tell most about the skills, asked before or not.
+
+        Parameters
+        ----------
+        n : int, default 1
+            Number of pairs, chosen jointly: each for what it tells beyond those before it.
+
+        Returns
+        -------
+        list of tuple
+            Names in pairs, the best question first, by the mutual information of the answer and
+            the overall skills (BALD); fewer if there are fewer pairs.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if `n` is not a positive whole number.
+        """
+        self._posterior()
+        chosen = self._questions(n, None, again=True)
+        return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
     def _state(self) -> dict[str, Any]:
         return ranker_state(self)

@@ -238,7 +238,13 @@ def _check_fit(fit: ArenaFit, num_categories: int) -> None:
     arrays = fit._asdict()
     sizes = {"m": fit.num_items + fit.with_position + fit.with_ties, "n": fit.num_items}
     check_axes(arrays, _FIT_AXES, sizes | {"c": num_categories})
-    check_covariances(arrays, "covariance", "category_covariance")
+    # The log tie width comes last, and may be given: then nothing of it is uncertain.
+    given = fit.with_ties and not np.any(fit.covariance[-1]) and not np.any(fit.covariance[:, -1])
+    free = slice(sizes["m"] - given)
+    joint = {"covariance": fit.covariance[free, free]}
+    if fit.category_covariance is not None:
+        joint["category_covariance"] = fit.category_covariance[:, free, free]
+    check_covariances(joint, *joint)
     for name, scale in fit.scales.items():
         _check_param(name, scale)
     if not all((arrays[name] >= 0.0).all() for name in _VARIANCES):

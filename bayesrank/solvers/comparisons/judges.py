@@ -82,6 +82,12 @@ class JudgedSkills(ComparisonPosterior):
             seen = factors * (mean[:own] + slopes @ t)
             yield Component(weight, params, seen, _AsJudged(left, factors))
 
+    def joint(self) -> tuple[Floats, Floats]:
+        """Those of the fit."""
+        n = self.result.num_items
+        mean, covariance = self._moments(None)
+        return mean[:n], covariance[:n, :n]
+
     def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws of the Gaussian, shape (number, n)."""
         mean, covariance = self._moments(category)

@@ -105,6 +105,10 @@ class ComparisonPosterior:
         """Draws of skills, overall or in a category."""
         raise NotImplementedError
 
+    def joint(self) -> tuple[Floats, Floats]:
+        """Means (n,) and covariance (n, n) of overall skills."""
+        raise NotImplementedError
+
     def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
         """Means and standard deviations of skills, overall or in a category, shape (n,)."""
         at = self.at
@@ -168,6 +172,10 @@ class EPSkills(ComparisonPosterior):
         if category is not None:
             return super().skills(category)
         return self.result.mean["f"], self.result.stddev["f"]
+
+    def joint(self) -> tuple[Floats, Floats]:
+        """Those that the result keeps."""
+        return self.result.mean["f"], self.result.covariance["f"]
 
     def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws that the result keeps."""

@@ -1,0 +1,86 @@
+"""The commands `compare` and `suggest`: what saved results say of two items, and what to ask."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bayesrank._names import shown
+from bayesrank.cli.command import command, count, file, level
+from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
+
+__all__ = ["compare", "load_results", "suggest"]
+
+
+def load_results(results: Path) -> Any:
+    """The ranker in a folder of results."""
+    from bayesrank._memory import check_start
+    from bayesrank.cli.pipeline import RANKER
+
+    check_start()
+    from bayesrank.estimators import load_ranker
+
+    path = results / RANKER
+    if not path.is_file():
+        raise OutputError(
+            f"{results}: there is no {RANKER} in it; give the folder that `rank` wrote "
+            "(beyond 200 MB it writes none)"
+        )
+    try:
+        return load_ranker(path)
+    except ValueError as error:
+        raise OutputError(str(error)) from None
+
+
+@command("compare", "results", "first!", "second!", level())
+def compare(results: Path, first: str, second: str, level: float) -> None:
+    """Print how two items compare."""
+    import numpy as np
+
+    from bayesrank.estimators.newcomers import outcome_chances
+    from bayesrank.ranking.columns import percent
+
+    ranker = load_results(results)
+    names = [str(name) for name in ranker.names_]
+    pair = [_number(name, names) for name in (first, second)]
+    if pair[0] == pair[1]:
+        raise OutputError(f"{first!r} is given twice; name two items")
+    parts = ranker.components_
+    if parts is not None and parts[pair[0]] != parts[pair[1]]:
+        raise OutputError(f"no comparison links {first!r} and {second!r}; compare them first")
+    skills = ranker.samples()
+    gap = skills[:, pair[0]] - skills[:, pair[1]]
+    low, high = np.quantile(gap, [(1 - level) / 2, (1 + level) / 2])
+    better = float(np.mean(gap > 0) + np.mean(gap == 0) / 2)
+    chances = outcome_chances(ranker, np.array([pair]))
+    words = {"win": "wins", "tie": "ties", "loss": "loses"}
+    said = ", ".join(f"{words[each]} {percent(float(p[0]))}" for each, p in chances.items())
+    ends = f"{100 * level:g}% interval {low:+.2f} to {high:+.2f}"
+    for line in (
+        f"{first} is better than {second} with probability {percent(better)}.",
+        f"In a comparison with {second}, {first} {said}.",
+        f"Difference in skill: {gap.mean():+.2f} ({ends}).",
+    ):
+        click.echo(shown(line))
+
+
+@command("suggest", "results", count("-n number", 10), file("--out", "-"))
+def suggest(results: Path, number: int, out: Path) -> None:
+    """Write the next pairs to collect."""
+    from bayesrank.cli.pipeline import FILES
+
+    refuse_to_replace({"--out": out}, (results / name for name in FILES))
+    rows = load_results(results).suggest(number)
+    give_tables([(out, [["first", "second"], *rows])], "give another --out")
+
+
+def _number(name: str, names: list[str]) -> int:
+    """Number of a named item."""
+    if name in names:
+        return names.index(name)
+    close = get_close_matches(name, names, n=1)
+    fix = f"did you mean {close[0]!r}?" if close else "give the name of an item that was ranked"
+    raise OutputError(f"unknown item {name!r}; {fix}")

@@ -1,0 +1,124 @@
+"""`compare` and `suggest` answer as the fitted ranker and a search through all pairs do."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_run import run
+from scipy.special import ndtr, xlogy
+
+from bayesrank import PairwiseRanker
+from bayesrank.estimators import load_ranker
+
+GAMES = """winner,loser,tie
+ada,bob,0
+ada,cy,0
+bob,cy,1
+cy,dot,0
+dot,eve,0
+ada,eve,0
+bob,eve,1
+eve,cy,0
+"""
+LOG = """model_a,model_b,winner,judge
+x,y,model_a,j
+y,x,model_a,k
+y,z,tie,j
+z,x,model_b,k
+x,z,model_a,j
+z,y,model_a,j
+"""
+BLOCKS = "winner,loser\na,b\nb,a\nc,d\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Results of games with ties, of a log with judges, and of two components."""
+    folder = tmp_path_factory.mktemp("results")
+    for name, text in (("games", GAMES), ("log", LOG), ("blocks", BLOCKS)):
+        (folder / f"{name}.csv").write_text(text)
+        options = ("--out", folder / name, "--crosscheck", "none", "--quiet")
+        assert run("rank", folder / f"{name}.csv", *options, "--hyperparameters", "prior") == 0
+    return folder
+
+
+@pytest.fixture
+def at(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("results, first, second", [("games", "ada", "bob"), ("log", "z", "x")])
+def test_two_items_compare_as_the_ranker_says(at, capsys, results, first, second):
+    assert run("compare", results, first, second, "--level", "0.5") == 0
+    better, outcomes, gap = capsys.readouterr().out.splitlines()
+    ranker: Any = load_ranker(f"{results}/ranker.npz")
+    if results == "games":  # fitted again, with nothing of the file
+        rows = [line.split(",") for line in GAMES.splitlines()[1:]]
+        ranker = PairwiseRanker(hyperparameters="prior", random_state=0)
+        ranker.fit([row[:2] for row in rows], ties=[row[2] == "1" for row in rows])
+    for word, outcome in (("wins", "win"), ("ties", "tie"), ("loses", "loss")):
+        [chance] = ranker.predict_proba([(first, second)], outcome=outcome)
+        assert f"{word} {100 * chance:.1f}%" in outcomes
+    names = list(ranker.names_)
+    draws = ranker.samples()[:, [names.index(first), names.index(second)]]
+    share = (draws[:, 0] > draws[:, 1]).mean()
+    assert better == f"{first} is better than {second} with probability {100 * share:.1f}%."
+    low, high = np.quantile(draws[:, 0] - draws[:, 1], [0.25, 0.75])
+    assert gap.endswith(f"(50% interval {low:+.2f} to {high:+.2f}).")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("games ada ada", "'ada' is given twice"),
+        ("games ada boB", "unknown item 'boB'; did you mean 'bob'?"),
+        ("blocks a c", "no comparison links 'a' and 'c'"),
+        ("nowhere a c", "nowhere: there is no ranker.npz in it"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(at, capsys, arguments, message):
+    assert run("compare", *arguments.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+def information(mean, variance, noise, width):
+    """Nats that an answer tells of its margin: outcomes summed over a fine grid of margins."""
+    margin = mean + np.sqrt(variance) * np.linspace(-8, 8, 4001)
+    weight = np.exp(-0.5 * np.linspace(-8, 8, 4001) ** 2)
+    weight /= weight.sum()
+    win, loss = (ndtr((side * margin - width) / (np.sqrt(2) * noise)) for side in (1, -1))
+    chances = np.stack([win, 1 - win - loss, loss])
+    mixed = chances @ weight
+    return -xlogy(mixed, mixed).sum() + (xlogy(chances, chances).sum(axis=0) @ weight)
+
+
+@pytest.mark.slow
+def test_the_first_pair_is_the_best_of_all(at, capsys):
+    assert run("suggest", "games", "-n", "3") == 0
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert rows[0] == ["first", "second"] and len(rows) == 4
+    ranker = load_ranker("games/ranker.npz")
+    mean, covariance = ranker.result.mean["f"], ranker.result.covariance["f"]
+    noise, width = float(ranker.params_.get("noise", 1.0)), float(ranker.params_["tie_width"])
+    gains = {}
+    for i in range(5):
+        for j in range(i):
+            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+            pair = frozenset((ranker.names_[i], ranker.names_[j]))
+            gains[pair] = information(mean[i] - mean[j], variance, noise, width)
+    assert frozenset(rows[1]) == max(gains, key=gains.__getitem__)
+    assert len({frozenset(row) for row in rows[1:]}) == 3  # what was just asked tells less
+
+
+@pytest.mark.slow
+def test_pairs_of_a_log_with_judges_go_to_a_file(at, capsys):
+    assert run("suggest", "log", "--out", "pairs.csv") == 0
+    rows = Path("pairs.csv").read_text().splitlines()[1:]
+    assert capsys.readouterr().out == "" and len(rows) >= 3
+    assert {name for row in rows for name in row.split(",")} == {"x", "y", "z"}
+    assert run("predict", "log", "pairs.csv") == 0  # which reads it
+    assert run("suggest", "log", "--out", "log/ranker.npz") == 2
