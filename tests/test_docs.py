@@ -1,0 +1,63 @@
+"""The how-to pages are true: their programs run, and their commands and options exist."""
+
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesrank.cli import main
+from bayesrank.datasets import ReadingNote
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = [
+    *(DOCS / f"{name}.md" for name in ("getting-started", "index", "engine", "hyperparameters")),
+    *sorted((DOCS / "howto").glob("*.md")),
+]
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_programs_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {"__name__": page.stem}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReadingNote)
+        for number, block in enumerate(_blocks(page, "python"), 1):
+            exec(compile(block, f"{page.name}, program {number}", "exec"), scope)
+
+
+def test_every_command_and_option_exists(capsys):
+    lines = {
+        line.split("#")[0]
+        for page in PAGES
+        for b in _blocks(page, "bash")
+        for line in b.splitlines()
+    }
+    used: dict[str, set[str]] = {}
+    for line in lines:
+        words = line.split()
+        if words[:1] == ["bayesrank"]:
+            options = {word for word in words if word.startswith("--")}
+            used.setdefault(words[1], set()).update(options)
+    assert {"rank", "ask", "predict", "rate", "learn", "labels", "search", "stream"} <= set(used)
+    for command, options in used.items():
+        with pytest.raises(SystemExit, match="^0$"):
+            main([command, "--help"])
+        explained = capsys.readouterr().out
+        assert all(option in explained for option in options), command
+
+
+def test_every_page_links_to_pages_that_exist():
+    pages = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:\s]+\.(?:md|ipynb|png))[^)]*\)", text):
+            assert os.path.exists(page.parent / target), f"{page.name}: {target}"
