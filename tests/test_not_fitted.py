@@ -46,3 +46,22 @@ def test_nothing_is_answered_before_fit(kind, tmp_path):
                 call(**given)
         asked += 1
     assert asked >= 2
+
+
+def choices(kind):
+    """Options that are strings by default, of a class and its methods, with their annotations."""
+    for name, call in [("", kind), *inspect.getmembers(kind, inspect.isfunction)]:
+        if not name.startswith(("_", "set_")):  # scikit-learn writes set_fit_request
+            for option in inspect.signature(call).parameters.values():
+                if isinstance(option.default, str):
+                    yield f"{name}({option.name})", str(option.annotation)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_options_name_their_choices(kind):
+    named = ("ScaleChoice", "Outcome", "Unknown")  # which are literals
+    assert [n for n, said in choices(kind) if "Literal" not in said and said not in named] == []
+
+
+def test_the_package_shows_public_names_alone():
+    assert dir(bayesrank) == sorted(bayesrank.__all__)

@@ -172,7 +172,12 @@ class LambdaRank(ListEstimator):
         return self._scores(self._standard(_dense(rows)))
 
     def posterior(
-        self, *, field: str = "ndcg", scale: float = 1.0, num_samples: int = 1000, seed: int = 0
+        self,
+        *,
+        field: Literal["ranknet", "ndcg", "loss2", "loss2++", "mrr", "wta"] = "ndcg",
+        scale: float = 1.0,
+        num_samples: int = 1000,
+        seed: int = 0,
     ) -> EPResult:
         """Posterior of the linear weights where the field is frozen at the fitted scores.
 
@@ -183,7 +188,7 @@ class LambdaRank(ListEstimator):
 
         Parameters
         ----------
-        field : str, default "ndcg"
+        field : {"ranknet", "ndcg", "loss2", "loss2++", "mrr", "wta"}, default "ndcg"
             The field to freeze.
         scale : float, default 1.0
             Prior standard deviation of a weight of standardised features.
