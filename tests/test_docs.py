@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bayesrank.cli import main
@@ -23,6 +24,16 @@ def _blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def _run(page: Path, number: int) -> dict[str, Any]:
+    """Variables of one program of a page."""
+    scope: dict[str, Any] = {"__name__": page.stem}
+    exec(
+        compile(_blocks(page, "python")[number], f"{page.name}, program {number + 1}", "exec"),
+        scope,
+    )
+    return scope
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_programs_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
@@ -32,6 +43,38 @@ def test_programs_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch)
         warnings.simplefilter("ignore", ReadingNote)
         for number, block in enumerate(_blocks(page, "python"), 1):
             exec(compile(block, f"{page.name}, program {number}", "exec"), scope)
+
+
+@pytest.mark.slow
+def test_the_loop_ranks_after_few_questions():
+    variables = _run(DOCS / "howto" / "next.md", 0)
+    order = [str(name) for name in variables["ranking"].names]
+    assert order == sorted(order, key=variables["skill"].get, reverse=True)
+    assert len(variables["loop"].answers) == 6
+
+
+@pytest.mark.slow
+def test_the_program_gives_what_laplace_gives_nearly():
+    """Against the mode and curvature of the log posterior, found by Newton's method."""
+    variables = _run(DOCS / "engine.md", 0)
+    result = variables["result"]
+    assert result.converged
+    winner, loser, home = (variables[name] for name in ("winner", "loser", "home"))
+    rows = np.zeros((100, 21))
+    rows[np.arange(100), winner] += 1.0
+    rows[np.arange(100), loser] -= 1.0
+    rows[:, 20] = home
+    precision = np.diag(np.append(np.ones(20), 4.0))
+    mode, inverse = np.zeros(21), np.zeros((21, 21))
+    for _ in range(30):
+        chance = 1.0 / (1.0 + np.exp(-rows @ mode))
+        inverse = np.linalg.inv(precision + rows.T * (chance * (1.0 - chance)) @ rows)
+        mode = mode + inverse @ (rows.T @ (1.0 - chance) - precision @ mode)
+    sd = np.sqrt(np.diagonal(inverse))
+    mean = np.append(result.mean["skill"], result.mean["advantage"])
+    spread = np.append(result.stddev["skill"], result.stddev["advantage"])
+    assert np.abs((mean - mode) / sd).max() < 0.3
+    np.testing.assert_allclose(spread, sd, rtol=0.1)
 
 
 def test_every_command_and_option_exists(capsys):
