@@ -8,13 +8,10 @@ import subprocess
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from bayesrank.cli.outputs import drawn
-from bayesrank.cli.pipeline import Ranked
 from bayesrank.cli.report import report
-from bayesrank.cli.trust import Check
-from bayesrank.ranking import count_records, summarize
+from bayesrank.ranking import count_records, pairwise_probability, summarize
+from bayesrank.ranking.columns import file_columns
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -67,37 +64,70 @@ def make(n=5, elo=None):
     draws = np.random.default_rng(0).normal(size=(400, n)) - np.arange(n)
     records = count_records([(i, i + 1) for i in range(n - 1)], n)
     names = (NAMES + [f"item {i}" for i in range(n)])[:n]
-    figure = Figure(figsize=(3, 2))
-    figure.subplots().plot([0, 1])
-    checks = [Check("Right?", "NO", "Because x < y & z.")]
     summary = summarize(draws, names, records=records)
-    pictures = {"ranking.png": drawn(lambda: figure)}
-    ranked = Ranked("", summary, "A <b> wins.")
-    text = report([ranked], checks, ["A note."], pictures, elo)
-    return summary, text
+    columns = {name: np.asarray(v).tolist() for name, v in file_columns(summary, elo).items()}
+    items = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    items[-1]["prob_better_than_next"] = None
+    found = {
+        **{"bayesrank": "0.1.0", "title": "Drinks & <co>", "date": "2026-01-02"},
+        **{"command": "bayesrank rank drinks.csv", "input": "", "num_items": n, "level": 0.9},
+        **{"num_comparisons": n - 1, "num_ties": 0, "notes": ["A note."]},
+        "rankings": [{"category": "", "verdict": "A <b> wins.", "items": items}],
+        "pairs": pairwise_probability(draws[:, :20]).tolist(),
+        "checks": [{"question": "Right?", "answer": "warning", "sentence": "As x < y & z."}],
+    }
+    return summary, report(found)
+
+
+def cells(page, title):
+    """Cells of a column of the first table."""
+    place = page.rows[0].index(title)
+    return [row[place] for row in page.rows[1:] if len(row) == len(page.rows[0])]
 
 
 def test_the_page_is_well_formed_and_holds_everything():
     summary, text = make()
     page = Page(text)
     assert page.open == []
-    titles = "Rank,Item,Tier,Skill ± sd,P(best),P(> next),90% ranks,Record"
-    assert page.rows[0] == titles.split(",")
-    assert [row[1] for row in page.rows[1:]] == summary.names
+    titles = "#|Item|Skill, 90% interval|Mean|90% ranks|P(best)|P(beats next)|Record"
+    assert page.rows[0] == titles.split("|")
+    assert [name.rstrip("*") for name in cells(page, "Item")] == summary.names
+    assert cells(page, "Mean") == [f"{mean:+.2f}" for mean in summary.mean]
+    ends = zip(summary.rank_lower, summary.rank_upper, strict=True)
+    assert cells(page, "90% ranks") == [f"{a}" if a == b else f"{a}–{b}" for a, b in ends]
     words = " ".join(page.words)
-    for said in ("A <b> wins.", "Because x < y & z.", "A note.", "NO", "How to cite"):
+    for said in ("Drinks & <co>", "A <b> wins.", "As x < y & z.", "A note.", "How to cite"):
         assert said in words
-    pictures = [value for name, value in page.attributes if name == "src"]
-    assert len(pictures) == 1 and pictures[0].startswith("data:image/png;base64,iVBOR")
-    assert dict(page.attributes)["name"] == "viewport"
+    for said in ("5 items · 4 comparisons · 2026-01-02", "1 warning", "bayesrank rank drinks.csv"):
+        assert said in words
+    assert dict(page.attributes)["name"] == "color-scheme" and "viewport" in text
+
+
+def test_bars_stand_where_the_intervals_are():
+    summary, text = make()
+    bars = re.findall(r'<line x1="([\d.]+)%" x2="([\d.]+)%".*?<circle cx="([\d.]+)%"', text)
+    low, high = summary.skill_lower.min(), summary.skill_upper.max()
+    ends = np.stack([summary.skill_lower, summary.skill_upper, summary.mean], axis=1)
+    np.testing.assert_allclose(
+        np.array(bars, float), 2 + 96 * (ends - low) / (high - low), atol=0.06
+    )
+
+
+def test_items_that_are_tied_for_first_are_marked():
+    summary, text = make()
+    marked = [
+        "first" in c.split() for c in re.findall(r'<tr class="([^"]*)"><td class="rank"', text)
+    ]
+    assert marked == (summary.tier == 1).tolist() and 0 < sum(marked) < 5
+    assert ("ahead of all others" in text) == (sum(marked) == 1)
 
 
 def test_the_page_needs_nothing_from_elsewhere():
     _, text = make()
     page = Page(text)
-    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    assert not {"script", "link", "iframe", "object", "img"} & set(page.tags)
     addresses = [v for name, v in page.attributes if name in ("src", "href", "srcset", "action")]
-    assert all(address.startswith("data:") for address in addresses)
+    assert addresses == ["#checks"]
     style = text.partition("<style>")[2].partition("</style>")[0]
     assert "url(" not in style and "@import" not in style
     assert not any(name.startswith("on") for name, _ in page.attributes)
@@ -106,26 +136,30 @@ def test_the_page_needs_nothing_from_elsewhere():
 @pytest.mark.slow
 def test_a_long_ranking_says_where_the_rest_is():
     _, text = make(2003)
-    assert len(Page(text).rows) == 2001
+    page = Page(text)
+    assert len(cells(page, "Item")) == 2000 and "Show all 2,000 rows" in text
     assert "3 more items are in ranking.csv" in text
 
 
 def test_elo_in_the_page():
-    _, text = make(elo=200.0)
-    assert Page(text).rows[0][3] == "Elo"
+    summary, text = make(elo=200.0)
+    assert "Elo, 90% interval" in text
+    assert cells(Page(text), "Mean") == [f"{1500 + 200 * mean:.0f}" for mean in summary.mean]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to look at the page with")
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_it_without_scrolling_sideways(tmp_path, width):
-    """The page measures itself, in a copy with a script; the table alone may scroll."""
-    _, text = make(12)
+    """The page measures itself, in a copy with a script."""
+    _, text = make(25)
     probe = (
         "<script>addEventListener('load', () => { document.title = JSON.stringify({"
         "page: document.documentElement.scrollWidth, view: innerWidth, "
-        "rows: document.querySelectorAll('tbody tr').length, "
-        "widest: Math.max(...[...document.images].map(i => i.width)), "
-        "pictures: [...document.images].filter(i => i.naturalWidth > 0).length}); });</script>"
+        "rows: [...document.querySelectorAll('.ranking tbody tr')].filter("
+        "r => r.offsetHeight).length, "
+        "widest: Math.max(...[...document.querySelectorAll('body *')].map("
+        "e => e.getBoundingClientRect().right)), "
+        "ranks: document.querySelector('td.ranks').offsetWidth}); });</script>"
     )
     page = tmp_path / "report.html"
     frame = f'<iframe id="f" width="{width}" height="800" src="report.html"></iframe>'
@@ -154,6 +188,20 @@ def test_a_browser_shows_it_without_scrolling_sideways(tmp_path, width):
     assert found, done.stderr[-2000:]
     measured = json.loads(found.group())
     assert measured["page"] <= measured["view"] <= width
-    assert measured["rows"] == 12 and measured["pictures"] == 1
-    # On a phone a picture is not made too small to read: it scrolls by itself.
-    assert (measured["widest"] > width) == (width < 640)
+    assert measured["widest"] <= width and measured["ranks"] > 30
+    assert measured["rows"] == 20  # the others are a click away
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to look at the page with")
+@pytest.mark.slow
+def test_all_rows_are_printed(tmp_path):
+    """A page of more rows takes more sheets, though they do not show on a screen."""
+    sheets = []
+    for n in (20, 120):
+        page, out = tmp_path / f"{n}.html", tmp_path / f"{n}.pdf"
+        page.write_text(make(n)[1], encoding="utf-8")
+        data = f"--user-data-dir={tmp_path / 'browser'}"
+        call = [str(BROWSER), *FLAGS, data, f"--print-to-pdf={out}", page.as_uri()]
+        subprocess.run(call, capture_output=True, timeout=120, check=True)
+        sheets.append(len(re.findall(rb"/Type\s*/Page\b", out.read_bytes())))
+    assert sheets[1] >= sheets[0] + 2

@@ -122,3 +122,18 @@ def test_pairs_of_a_log_with_judges_go_to_a_file(at, capsys):
     assert {name for row in rows for name in row.split(",")} == {"x", "y", "z"}
     assert run("predict", "log", "pairs.csv") == 0  # which reads it
     assert run("suggest", "log", "--out", "log/ranker.npz") == 2
+
+
+def test_the_page_is_made_again_with_a_title(at, capsys):
+    before = Path("games/report.html").read_text()
+    assert run("report", "games", "--title", "Better <games>") == 0
+    after = Path("games/report.html").read_text()
+    assert after == before.replace("<h1>games<", "<h1>Better &lt;games&gt;<").replace(
+        "<title>games:", "<title>Better &lt;games&gt;:"
+    )
+    assert run("report", "games") == 0 and Path("games/report.html").read_text() == before
+    Path("damaged").mkdir()
+    for text in ('{"rankings": []}', "{", "[]"):
+        Path("damaged/ranking.json").write_text(text)
+        assert run("report", "damaged") == 2
+    assert [path.name for path in Path("damaged").iterdir()] == ["ranking.json"]

@@ -23,18 +23,15 @@ from bayesrank.cli.interrupt import Interrupted, kept, look
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 _GROUPS = {
-    "Rank": ("rank", "compare", "demo"),
+    "Rank": ("rank", "compare", "report", "demo"),
     "Collect": ("suggest", "ask"),
     "Predict": ("predict", "rate"),
     "Evaluate": ("evaluate",),
     "Other learners": ("labels", "learn", "search", "stream"),
 }
 _COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
-_AT = {
-    "demo": "rank",
-    "compare": "results",
-    "suggest": "results",
-}  # modules of commands that have none of their own
+# Modules of commands that have none of their own.
+_AT = {"demo": "rank"} | dict.fromkeys(("compare", "report", "suggest"), "results")
 _COLUMNS_OF = {"rate": {"user", "item", "rating"}, "learn": {"query", "label"}, "ask": {"item"}}
 
 

@@ -186,9 +186,10 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
             check = found.check
     with steps.step("Looking for circles"):
         checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
-    with steps.step("Drawing"):
-        figures = _draw(data, ranking, check)
-        posterior = compact(ranker.to_arviz()) if settings.save == "all" else None
+    figures, posterior = {}, None
+    if settings.save == "all":
+        with steps.step("Drawing"):
+            figures, posterior = _draw(data, ranking, check), compact(ranker.to_arviz())
     notes = notes_on(data, ranker.params_, _spread(result))
     if is_log(data):
         notes = (*notes, *ranker.notes())
@@ -247,17 +248,11 @@ def _results(
     from bayesrank.cli.report import report
 
     small = _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER
-    page = report(
-        ranking.rankings,
-        analysis.checks,
-        (*analysis.notes, *settings.notes),
-        analysis.figures,
-        ranking.elo,
-    )
+    found = document(data, settings, ranking, analysis)
     results = {
-        "report.html": page,
+        "report.html": report(found),
         "ranking.csv": _frame(ranking),
-        DOCUMENT: dumped(document(data, settings, ranking, analysis)),
+        DOCUMENT: dumped(found),
         RANKER: ranking.ranker if small else None,
     }
     if settings.save == "all":

@@ -33,6 +33,7 @@ _FRAME = (
     option("--elo", is_flag=True),
     choice("--save", "report", "all"),
     option("--force", is_flag=True),
+    option("--title", default=""),
     QUIET,
 )
 

@@ -1,36 +1,16 @@
-"""`report.html`: the ranking, its checks and its pictures in one file, to be read anywhere."""
+"""`report.html`: what `ranking.json` says as one page, to be read anywhere."""
 
-import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bayesrank._names import shown
-from bayesrank._version import __version__
-from bayesrank.cli.outputs import DPI
-from bayesrank.cli.tables import legend
-from bayesrank.cli.trust import Check
-from bayesrank.ranking import RankSummary
-from bayesrank.ranking.columns import columns_of
+from bayesrank.ranking.columns import percent
 
-if TYPE_CHECKING:
-    from bayesrank.cli.pipeline import Ranked
-
-_MOST_ROWS = 2000
-_DOTS = 110  # of a picture's inch on the page
-_TITLES = {
-    "ranking.png": "Skills and ranks",
-    "pairs.png": "Pairs",
-    "crosscheck.png": "The fast fit beside simulation",
-}
+_OPEN_ROWS, _MOST_ROWS = 20, 2000
 
 
-def report(
-    rankings: "Sequence[Ranked]",
-    checks: Sequence[Check],
-    notes: Sequence[str],
-    pictures: Mapping[str, bytes],
-    elo: float | None = None,
-) -> str:
+def report(document: Mapping[str, Any]) -> str:
     """Return the page: HTML that needs nothing else, and has no script."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -38,38 +18,67 @@ def report(
         loader=PackageLoader("bayesrank.cli", "pages"), autoescape=True, undefined=StrictUndefined
     )
     pages.filters["shown"] = shown
-    return (
-        pages.get_template("report.html.j2")
-        .render(
-            size=len(rankings[0].summary),
-            rankings=[
-                (each.category, each.conclusion, _table(each.summary, elo)) for each in rankings
-            ],
-            meaning=legend([each.summary for each in rankings], elo),
-            checks=checks,
-            notes=notes,
-            pictures=[_picture(name, png) for name, png in pictures.items()],
-            version=__version__,
-        )
-        .lstrip()
+    rankings = document["rankings"]
+    items = rankings[0]["items"]
+    checks = [list(check.values()) for check in document["checks"]]
+    page = pages.get_template("report.html.j2").render(
+        document=document,
+        leader=items[0],
+        best=percent(items[0]["prob_best"]),
+        tied=sum(map(_first, items)) - 1,
+        statuses=[f"{n} {status}" for status, n in Counter(c[1] for c in checks).items()],
+        rankings=[(each["category"], each["verdict"], _table(each["items"])) for each in rankings],
+        checks=checks,
+        names=[item["item"] for item in items[: len(document["pairs"])]],
     )
+    return page.lstrip()
 
 
-def _table(summary: RankSummary, elo: float | None) -> dict[str, Any]:
-    """Titles and cells of a ranking, and which rows begin a tier."""
-    columns = columns_of(summary, elo)
-    titles = [column.title for column in columns]
-    count = min(len(summary), _MOST_ROWS)
-    tiers = list(zip(summary.component.tolist(), summary.tier.tolist(), strict=True))
+def _first(item: Mapping[str, Any]) -> bool:
+    """Whether an item is tied for the first place of the largest component."""
+    return item["tier"] == 1 and item.get("component", 1) == 1
+
+
+def _table(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows of a ranking on one axis."""
+    scale = "elo" if "elo" in items[0] else "skill"
+    mean = "elo" if scale == "elo" else "skill_mean"
+    low = min(item[f"{scale}_lower"] for item in items)
+    width = max(item[f"{scale}_upper"] for item in items) - low or 1.0
+    kept = items[:_MOST_ROWS]
+    counts = ("wins", "losses", *(["ties"] if any(item.get("ties") for item in items) else []))
+    tiers = [(item.get("component", 1), item["tier"]) for item in kept]
     rows = [
-        ([column.cell(place) for column in columns], tiers.index(tiers[place]) == place)
-        for place in range(count)
+        {
+            "item": item,
+            "classes": " ".join(
+                name
+                for name, holds in (
+                    ("first", _first(item)),
+                    ("tier", 0 < place and tiers[place] not in tiers[:place]),
+                    ("unsure", item["provisional"]),
+                    ("rest", place >= _OPEN_ROWS),
+                )
+                if holds
+            ),
+            "bar": [
+                2 + 96 * (item[name] - low) / width
+                for name in (f"{scale}_lower", mean, f"{scale}_upper")
+            ],
+            "score": f"{item[mean]:.0f}" if scale == "elo" else f"{item[mean]:+z.2f}",
+            "ranks": _ends(item["rank_lower"], item["rank_upper"]),
+            "best": percent(item["prob_best"]),
+            "next": _chance(item["prob_better_than_next"]),
+            "record": "-".join(f"{item[name]:g}" for name in counts if name in item),
+        }
+        for place, item in enumerate(kept)
     ]
-    more = len(summary) - count
-    return {"titles": titles, "item": titles.index("Item"), "rows": rows, "more": more}
+    return {"title": scale.capitalize(), "rows": rows, "more": len(items) - len(kept)}
 
 
-def _picture(name: str, png: bytes) -> dict[str, Any]:
-    width = int.from_bytes(png[16:20], "big") * _DOTS // DPI  # as its header says
-    data = base64.b64encode(png).decode()
-    return {"title": _TITLES.get(name, name), "width": width, "data": data}
+def _ends(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
+def _chance(share: float | None) -> str:
+    return "" if share is None else percent(share)

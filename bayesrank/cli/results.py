@@ -1,4 +1,4 @@
-"""The commands `compare` and `suggest`: what saved results say of two items, and what to ask."""
+"""Commands on the results of `rank`: `compare` two items, `suggest` pairs, make the `report`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli.command import command, count, file, level
+from bayesrank.cli.command import command, count, file, level, option
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 
-__all__ = ["compare", "load_results", "suggest"]
+__all__ = ["compare", "load_results", "report", "suggest"]
 
 
 def load_results(results: Path) -> Any:
@@ -75,6 +75,23 @@ def suggest(results: Path, number: int, out: Path) -> None:
     refuse_to_replace({"--out": out}, (results / name for name in FILES))
     rows = load_results(results).suggest(number)
     give_tables([(out, [["first", "second"], *rows])], "give another --out")
+
+
+@command("report", "results", option("--title"))
+def report(results: Path, title: str | None) -> None:
+    """Make the page again of what `ranking.json` says."""
+    from bayesrank._files import published
+    from bayesrank.cli.document import read_document
+    from bayesrank.cli.report import report as page_of
+
+    found = read_document(results)
+    try:
+        page = page_of(found | ({"title": title} if title else {}))
+    except (LookupError, TypeError, ValueError) as error:
+        raise OutputError(f"{results}: ranking.json is damaged; run `rank` again") from error
+    with published(results / "report.html") as file:
+        file.write(page.encode())
+    click.echo(shown(f"Saved to {results / 'report.html'}"))
 
 
 def _number(name: str, names: list[str]) -> int:
