@@ -10,6 +10,7 @@ has no such locks: there what was left behind stays.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -51,6 +52,8 @@ def published(path: str | Path) -> Iterator[IO[bytes]]:
     """
     place = Path(os.path.realpath(path))
     try:
+        if place.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         stream = _stream(path)
         if stream is not None:
             with stream:

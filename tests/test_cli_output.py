@@ -1,6 +1,7 @@
 """Results are complete or untouched, whatever fails, and whenever the process is killed."""
 
 import csv
+import io
 import os
 import signal
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from bayesrank.cli import app
 from bayesrank.cli import outputs as _output
-from bayesrank.cli.outputs import OutputError, output_folder, write_tables
+from bayesrank.cli.command import job
+from bayesrank.cli.outputs import OutputError, PrintError, output_folder, write_tables
 
 ROOT = Path(__file__).parents[1]
 FILES = ("ranking.csv", "posterior.nc", "pairs.png")
@@ -213,3 +216,33 @@ def test_two_tables_are_never_of_two_runs_wherever_the_process_dies(tmp_path):
     (points, *seen), left = map(str.split, done.stdout.splitlines())
     assert int(points) > 10 and seen == ["new", "new+new", "old", "old+old"]
     assert left == ["a", "b"]  # the last removed the drafts of those that died
+
+
+def test_a_closed_standard_output_is_said_and_closed_others_do_no_harm(tmp_path):
+    """Else the first file that is opened would be taken for it."""
+
+    def run(closed):
+        call = f'"{sys.executable}" -m bayesrank --version {closed}'
+        return subprocess.run(call, shell=True, capture_output=True, text=True)
+
+    done = run(">&-")
+    assert done.returncode == 2
+    assert done.stderr == "Error: standard output is closed; send it to a file or to /dev/null.\n"
+    done = run("<&- 2>&-")
+    assert done.returncode == 0 and done.stdout.startswith("bayesrank")
+
+
+def test_what_cannot_be_printed_is_not_laid_on_the_results(tmp_path, monkeypatch, capsys):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(PrintError) as lost, job(tmp_path / "out", FILES, (), quiet=True) as run:
+        run.show("a table")
+    with pytest.raises(SystemExit, match="2"):
+        app._refuse(lost.value)
+    sys.stdout.close()
+    said = "Error: What is to be printed cannot be written (No space left on device).\n"
+    assert capsys.readouterr().err == said
+    assert not list(tmp_path.iterdir())

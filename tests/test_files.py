@@ -176,3 +176,11 @@ def test_what_is_no_regular_file_is_written_to_and_never_replaced(tmp_path):
     )
     assert process.communicate()[0] == "ready" and (tmp_path / "stdout").is_symlink()
     assert names(tmp_path) == ["link", "null", "pipe", "real", "stdout"]
+
+
+def test_links_that_go_round_are_no_place_for_a_file(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links.*/a'$"), published(tmp_path / "a") as file:
+        file.write(b"new")
+    assert (tmp_path / "a").is_symlink() and len(list(tmp_path.iterdir())) == 2

@@ -1,5 +1,6 @@
 """The command line, ``python -m bayesrank``: comparisons in, a ranking with uncertainty out."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -19,6 +20,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     args
         Arguments; those of the process if not given, which is then taken to end.
     """
+    _open_closed_streams()
     try:
         with watched(to_the_end=args is None):
             from bayesrank.cli.app import run
@@ -27,3 +29,24 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:  # before it was watched for
         sys.stderr.write("Error: Interrupted; nothing was written.\n")
         sys.exit(130)
+
+
+def _open_closed_streams() -> None:
+    """Put an empty device in the place of closed streams, or the next files would get theirs."""
+    closed = [number for number in range(3) if not _is_open(number)]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
+    sys.stdin = sys.stdin or open(0)
+    sys.stderr = sys.stderr or open(2, "w")
+    if 1 in closed:
+        sys.stdout = open(1, "w")
+        sys.stderr.write("Error: standard output is closed; send it to a file or to /dev/null.\n")
+        sys.exit(2)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

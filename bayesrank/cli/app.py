@@ -111,9 +111,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
             raise
         _give_up_output(error)
     except Exception as error:
-        if not _is_refusal(error):
-            raise
-        _fail(str(error))
+        _refuse(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -124,13 +122,17 @@ def _say(message: Warning | str, *place: Any) -> None:
     click.echo(f"Note: {shown(' '.join(str(message).split()))}", err=True)
 
 
-def _is_refusal(error: Exception) -> bool:
-    """Whether an error says in one line what cannot be used, and how to mend it."""
+def _refuse(error: Exception) -> NoReturn:
+    """Exit where an error says in one line what cannot be used, and what to do; else raise it."""
     from bayesrank._memory import TooLargeError
-    from bayesrank.cli.outputs import OutputError
+    from bayesrank.cli.outputs import OutputError, PrintError
     from bayesrank.datasets.errors import DataError
 
-    return isinstance(error, DataError | OutputError | TooLargeError)
+    if isinstance(error, PrintError):
+        _give_up_output(error.error)
+    if not isinstance(error, DataError | OutputError | TooLargeError):
+        raise error
+    _fail(str(error))
 
 
 def _give_up_output(error: OSError) -> NoReturn:

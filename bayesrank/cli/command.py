@@ -140,6 +140,14 @@ class Job:
 
     def show(self, *things: Any) -> None:
         """Print sentences and tables, with a blank line between them."""
+        from bayesrank.cli.outputs import PrintError
+
+        try:
+            self._show(things)
+        except OSError as error:
+            raise PrintError(error) from None
+
+    def _show(self, things: Sequence[Any]) -> None:
         from bayesrank.cli.steps import stdout_console
 
         console = stdout_console()

@@ -34,6 +34,14 @@ class OutputError(Exception):
     """The results cannot be written; the message is one line with the cure."""
 
 
+class PrintError(Exception):
+    """Standard output cannot be written, as `error` says; it is no `OSError` of the results."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 @contextlib.contextmanager
 def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) -> Iterator[Path]:
     """Give an empty folder, and publish what was written there as `out` if all went well.
