@@ -55,8 +55,10 @@ def seen(monkeypatch):
 
     def analyse(data, settings, ranking, steps):
         with steps.step("Drawing"):
-            checks = (Check("Right?", "yes", "By all means."),)
-        return pipeline.Analysis(checks, ("A note.",), _Posterior(), {"ranking.png": drawn(Figure)})
+            checks = (Check("Right", "ok", "by all means"),)
+        return pipeline.Analysis(
+            checks, ("A note.",), ("Of the method.",), _Posterior(), {"ranking.png": drawn(Figure)}
+        )
 
     monkeypatch.setattr(pipeline, "rank_items", rank_items)
     monkeypatch.setattr(pipeline, "analyse", analyse)
@@ -82,8 +84,8 @@ def test_the_demo_has_a_folder_of_its_own(folder, seen, capsys):
     assert data.num_items == 32 and settings.crosscheck == "quick"
     assert names_in("bayesrank-demo") == RESULTS
     printed = capsys.readouterr()
-    assert printed.out.startswith("A conclusion.\n\nRank  Item")
-    for said in ("Right? yes. By all means.", "90% ranks", "... 17 more ...", "A note."):
+    assert printed.out.startswith("A conclusion.\n\nRank  90% ranks  Item")
+    for said in ("ok  Right  by all means", "90% ranks", "(15 of 32 rows; ", "A note."):
         assert said in printed.out
     assert "Drawing: " in printed.err and "Drawing: " not in printed.out
     assert names_in(folder) == {"c.csv", "i.csv", "bayesrank-demo"}
@@ -124,10 +126,10 @@ def test_options_of_the_demo(folder, seen, capsys):
         **{"out": Path("deep/er"), "rows": 0, "seed": 7, "crosscheck": "none", "quiet": True},
         **{"elo": False, "hyperparameters": "integrate", "by_category": False},
         **{"notes": settings.notes, "inputs": (), "save": "report", "force": False, "title": ""},
-        "command": f"bayesrank demo {options}",
+        **{"command": f"bayesrank demo {options}", "verbose": False},
     }
     printed = capsys.readouterr()
-    assert printed.err == "" and "more ..." not in printed.out
+    assert printed.err == "" and "of 32 rows" not in printed.out
     assert len(printed.out.splitlines()) >= 33
     assert (folder / "deep" / "er" / "ranking.csv").is_file()
 
@@ -138,11 +140,11 @@ def test_rank_reads_both_files(folder, seen, capsys):
     assert data.features is not None and settings.inputs == (Path("c.csv"), Path("i.csv"))
     printed = capsys.readouterr()
     lines = printed.out.splitlines()[2:]
-    assert lines[0].split() == "Rank Item Tier Skill ± sd P(best) P(> next) 90% ranks".split()
+    assert lines[0].split() == "Rank 90% ranks Item Skill ± SD P(best) P(beats next) Tier".split()
     cells = lines[1].split()
-    assert cells[:3] == ["1", "[red]A[/red]", "1"]
-    assert cells[4:] == ["±", "0.10", ">99.9%", ">99.9%", "1", "to", "1"]
-    assert lines[3].split()[-6:] == ["0.10", "<0.1%", "-", "3", "to", "3"]
+    assert cells[:3] == ["1", "1", "[red]A[/red]"]
+    assert cells[4:] == ["±", "0.10", ">99.9%", ">99.9%", "1"]
+    assert lines[3].split()[-4:] == ["0.10", "<0.1%", "-", "3"]
     assert "Columns not used: day" in printed.err
     table = Path("o/ranking.csv").read_text().splitlines()
     assert table[0].startswith("rank,item,skill_mean,skill_sd") and len(table) == 4
@@ -224,8 +226,8 @@ def test_the_document_says_what_the_table_says(folder, seen, capsys):
     [ranking] = found["rankings"]
     for row, item in zip(table, ranking["items"], strict=True):
         assert row == {name: "nan" if value is None else str(value) for name, value in item.items()}
-    assert ranking["verdict"] == "A conclusion." and found["notes"] == ["A note."]
-    assert found["checks"] == [{"question": "Right?", "answer": "yes", "sentence": "By all means."}]
+    assert ranking["verdict"] == "A conclusion." and found["notes"] == ["A note.", "Of the method."]
+    assert found["checks"] == [{"name": "Right", "status": "ok", "sentence": "by all means"}]
     assert (found["title"], found["command"]) == ("c", "bayesrank rank c.csv")
     assert [found[f"num_{what}"] for what in ("items", "comparisons", "ties")] == [3, 2, 0]
     data, settings = seen[0]

@@ -1,5 +1,6 @@
 """The cross-check of the command line: equal rows as one, within its budget, and what is said."""
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -85,15 +86,30 @@ def test_the_heaviest_component_is_one_of_the_mixture(data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["quick", "full"])
-def test_nuts_has_its_time_or_runs_to_its_end(fitted, monkeypatch, how):
-    monkeypatch.setattr(quick, "BUDGET", 0.0)
+@pytest.mark.parametrize("limit", ["MOST_ROWS", "MOST_LATENTS"])
+def test_sizes_alone_say_whether_nuts_runs(fitted, monkeypatch, how, limit):
+    """Importance sampling is always done; NUTS of what is too large only if asked for."""
+    monkeypatch.setattr(quick, limit, 3)
     monkeypatch.setattr(quick, "NUTS", {"num_warmup": 50, "num_samples": 50})
     shares = []
     found = crosschecked(fitted.result, how, 0, shares.append)
-    assert (
-        found.ran_out == (how == "quick") == (found.check is None) and found.importance is not None
-    )
+    assert found.importance is not None
+    assert (found.check is None) == (how == "quick")
     assert how == "quick" or shares[-1] == 1.0
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_verdict(fitted, monkeypatch):
+    """However long it takes: nothing here looks at a clock."""
+    monkeypatch.setattr(quick, "NUTS", {"num_warmup": 50, "num_samples": 50})
+
+    def wait(share):
+        time.sleep(0.05)
+
+    one, other = (crosschecked(fitted.result, "quick", 0, each) for each in (wait, str))
+    assert one.importance == other.importance
+    assert one.check is not None and other.check is not None
+    assert one.check.verdict == other.check.verdict
 
 
 SUMMARY = summarize(np.random.default_rng(0).normal(size=(50, 3)))
@@ -103,27 +119,31 @@ TRIANGLE = ComparisonData(tuple("abc"), np.array([[0, 1], [1, 2]]), np.zeros(2, 
 @pytest.mark.parametrize(
     ("trust", "answer"),
     [
-        (ImportanceCheck(0.3, 1900.0, 0.02, 0.03, "f", 2000), "yes"),
-        (ImportanceCheck(0.3, 1900.0, 0.50, 0.03, "f", 2000), "NO"),
-        (ImportanceCheck(0.5, 300.0, 0.17, 0.16, "f", 2000), "unknown"),  # by chance, it may be
-        (ImportanceCheck(0.9, 20.0, 0.9, 0.9, "f", 2000), "unknown"),
+        (ImportanceCheck(0.3, 1900.0, 0.02, 0.03, "f", 2000), "ok"),
+        (ImportanceCheck(0.3, 1900.0, 0.50, 0.03, "f", 2000), "warning"),
+        (ImportanceCheck(0.5, 300.0, 0.17, 0.16, "f", 2000), "not checked"),  # by chance, it may be
+        (ImportanceCheck(0.9, 20.0, 0.9, 0.9, "f", 2000), "not checked"),
     ],
 )
 def test_without_nuts_importance_sampling_answers(trust, answer):
-    checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, Crosschecked(trust, None, True))
-    (right,) = [check for check in checks if "NUTS" in check.question]
-    assert right.answer == answer
-    assert "more than 20 s" in right.sentence and "By importance sampling" in right.sentence
+    checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, Crosschecked(trust, None))
+    (right,) = [check for check in checks if "NUTS" in check.name]
+    assert right.status == answer
+    assert right.sentence.startswith("importance sampling: ")
+    assert right.sentence.endswith("; NUTS takes minutes (--crosscheck full)")
 
 
-def test_every_question_is_answered():
-    checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, "It was not asked for.")
-    answers = {check.question.split("(")[0].strip(): check.answer for check in checks}
-    assert answers == {
-        "Enough comparisons?": "NO",
-        "Are all items linked by comparisons?": "yes",
-        "Does the fast fit": "unknown",
-        "Are ties allowed for?": "yes",
-        "Is an advantage of position allowed for?": "NO",
-        "Does one order fit": "unknown",
+def test_everything_is_checked_and_warnings_come_first():
+    summary = summarize(np.random.default_rng(0).normal(size=(50, 3)), prior_sd=1.0)
+    checks = trust_checks(TRIANGLE, summary, np.zeros((5, 3)), {}, "skipped")
+    assert {check.name: check.status for check in checks} == {
+        "Data": "warning",
+        "Position": "warning",
+        "Connected": "ok",
+        "EP vs NUTS": "not checked",
+        "One ranking": "not checked",
+        "Ties": "n/a",
     }
+    order = ["warning", "ok", "not checked", "n/a"]
+    statuses = [order.index(check.status) for check in checks]
+    assert statuses == sorted(statuses)

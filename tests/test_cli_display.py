@@ -8,15 +8,17 @@ import warnings
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from rich.cells import cell_len
 from rich.console import Console
 
 from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.steps import Steps
-from bayesrank.cli.tables import legend, ranking_cells, ranking_table, ranking_titles
+from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import conclusion, elo_per_skill, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import count_records, summarize
+from bayesrank.ranking.columns import columns_of
 
 
 def _printed(table) -> str:
@@ -37,34 +39,47 @@ def _render(n: int, rows: int) -> list[str]:
         (5, 15, ["1", "2", "3", "4", "5"]),
         (5, 0, ["1", "2", "3", "4", "5"]),
         (20, 6, ["1", "2", "3", "4", "...", "19", "20"]),
-        (20, 1, ["1", "..."]),
+        (20, 1, ["1"]),
         (6, 6, ["1", "2", "3", "4", "5", "6"]),
     ],
 )
 def test_top_and_bottom_are_shown(n, rows, shown):
     lines = _render(n, rows)
-    assert [line.split()[0] for line in lines[1:]] == shown
     if n > rows > 0:
-        assert f"... {n - rows} more ..." in "\n".join(lines)
+        assert lines.pop().strip() == f"({rows} of {n} rows; --rows 0 shows all)"
+    assert [line.split()[0] for line in lines[1:]] == shown
 
 
 def test_numbers_of_the_table():
     lines = _render(8, 0)
     assert "90% ranks" in lines[0]
     cells = lines[1].split()
-    assert cells[:4] == ["1", "item", "0", "1"]
+    assert cells[:4] == ["1", "1", "item", "0"]
     assert float(cells[4]) == pytest.approx(0, abs=0.03)
     assert float(cells[6]) == pytest.approx(0.3, abs=0.02)
     for cell in cells[7:9]:  # the next is the only rival
         assert 97 < float(cell.rstrip("%")) < 100  # P(N(-1, 0.18) < 0) = 0.991
-    assert cells[9:] == ["1", "to", "1"]
+    assert cells[9:] == ["1"]
     assert lines[8].split()[7:9] == ["<0.1%", "-"]
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_table_fits_its_width_and_names_lose_their_ends(width):
+    draws = np.random.default_rng(0).standard_normal((200, 3)) - np.arange(3)
+    records = count_records([(0, 1), (1, 2)], 3)
+    names = ["short", "mistral-large-instruct-2407-with-a-long-tail", "\u65e5" * 40]
+    table = ranking_table(summarize(draws, names, records=records), 0, None, width)
+    lines = _printed(table).splitlines()
+    assert len(lines) == 4 and all(cell_len(line) <= width for line in lines)
+    titles = [column.header for column in table.columns]
+    assert titles[:3] == ["Rank", "90% ranks", "Item"]
+    assert ("Won-lost" in titles) == (width >= 120) and ("P(best)" in titles) == (width >= 60)
+    assert "short" in lines[1] and ("\u2026" in lines[2]) == (width < 120)
+
+
 def _cells(summary, **options):
-    titles = ranking_titles(summary, **options)
-    rows = ranking_cells(summary, range(len(summary)), **options)
-    return [dict(zip(titles, row, strict=True)) for row in rows]
+    columns = columns_of(summary, **options)
+    return [{each.title: each.cell(i) for each in columns} for i in range(len(summary))]
 
 
 def test_records_and_provisional_items_in_the_table():
@@ -72,15 +87,15 @@ def test_records_and_provisional_items_in_the_table():
     draws = np.random.default_rng(0).standard_normal((2000, 4)) * [0.1, 0.1, 0.1, 9.0]
     draws += [3.0, 2.0, 1.0, 0.0]
     records = count_records([(0, 1), (1, 2), (2, 3)], 4, tied=[False, False, True])
-    summary = summarize(draws, list("abcd"), records=records)
+    summary = summarize(draws, list("abcd"), records=records, prior_sd=9.0)
     rows = {row["Item"]: row for row in _cells(summary)}
-    assert [rows[name]["Record"] for name in "abcd"] == ["1-0-0", "1-1-0", "0-1-1", "0-0-1"]
-    assert rows["d"]["90% ranks"] == "1 to 4 *"
-    assert "*" not in "".join(rows[name]["90% ranks"] for name in "abc")
-    said = legend([summary])
-    assert "* provisional" in said and "(1 item)" in said and "won-lost-tied" in said
+    won = [rows[name]["Won-lost-tied"] for name in "abcd"]
+    assert won == ["1-0-0", "1-1-0", "0-1-1", "0-0-1"]
+    assert rows["d"]["90% ranks"] == "1–4"  # noqa: RUF001
+    assert [rows[name]["Tier"] for name in "abcd"] == ["1", "2", "3", "*"]
+    assert "* provisional" in legend([summary])["Tier"]
     certain = legend([summarize(draws[:, :3], list("abc"))])
-    assert "provisional" not in certain and "Record" not in certain
+    assert "provisional" not in certain["Tier"]
 
 
 def test_components_stand_below_each_other_and_are_not_compared():
@@ -90,8 +105,9 @@ def test_components_stand_below_each_other_and_are_not_compared():
     got = ["".join(row[title] for title in ("Component", "Rank", "Item")) for row in rows]
     assert got == ["11a", "12b", "13c", "21d", "31e"]
     for row in rows[3:]:
-        assert [row["P(best)"], row["P(> next)"], row["90% ranks"]] == ["-", "-", "- *"]
-    assert rows[2]["P(> next)"] == "-"
+        assert [row["P(best)"], row["P(beats next)"], row["90% ranks"]] == ["-", "-", "-"]
+        assert row["Tier"] == "*"
+    assert rows[2]["P(beats next)"] == "-"
 
 
 def test_elo_of_the_logistic_model_by_its_definition():
@@ -111,22 +127,22 @@ def test_elo_of_the_logistic_model_by_its_definition():
     summary = summarize(draws)
     low, high = 1500 + unit * summary.skill_lower[0], 1500 + unit * summary.skill_upper[0]
     cell = _cells(summary, elo=unit)[0]["Elo"]
-    assert cell == f"{1500 + unit * summary.mean[0]:.0f} ({low:.0f} to {high:.0f})"
-    assert "1500" in legend([summary], unit)
+    assert cell == f"{1500 + unit * summary.mean[0]:.0f} ({low:.0f}–{high:.0f})"  # noqa: RUF001
+    assert "1500" in legend([summary], unit)["Elo"]
 
 
 @pytest.mark.parametrize(
     ("spread", "gap", "said"),
     [
-        (0.1, 1.0, r"a is the best \(>99.9% sure\)\.$"),
-        (0.5, 1.0, r"A tie of 2 of 8 items at the top: a, b\. Roughly \d+ more comparisons"),
-        (5.0, 0.2, r"There is not enough evidence to say which item is the best: 8 of 8 may be\."),
+        (0.1, 1.0, r"a is the best \(probability >99.9%\)\.$"),
+        (0.8, 1.0, r"No clear winner\. a leads, but 1 other item is statistically tied with it \("),
+        (5.0, 0.2, r"Too few comparisons to name a winner: any of the 8 items may be best\."),
     ],
 )
 def test_conclusion(spread, gap, said):
     draws = spread * np.random.default_rng(0).standard_normal((4000, 8)) - gap * np.arange(8)
     draws[:, 2:] -= 3.0 * gap
-    summary = summarize(draws, list("abcdefgh"))
+    summary = summarize(draws, list("abcdefgh"), prior_sd=5.0)
     assert re.match(said, conclusion(summary, draws, lambda d: float(win_chance(d, {}))))
 
 
@@ -135,28 +151,38 @@ def test_conclusion_of_items_too_close_and_of_components():
     draws -= draws.mean(0) + 1e-3 * np.arange(4)
     summary = summarize(draws, list("abcd"), components=[0, 0, 0, 1])
     text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
-    assert text.startswith("No comparison links the 2 components")
-    assert "3 of 3 may be" in text and "too close" in text
+    assert text.startswith("The items form 2 groups with no comparisons between them")
+    assert "but 2 other items are statistically tied with it" in text and "too close" in text
+
+
+def test_provisional_items_are_named_apart_and_never_lead():
+    """The newcomer of one game has the highest mean, and nearly all of its prior variance."""
+    draws = np.random.default_rng(0).standard_normal((4000, 4)) * [1.9, 0.3, 0.3, 0.3]
+    draws += [2.0, 1.5, 1.4, 0.0]
+    summary = summarize(draws, list("abcd"), prior_sd=2.0)
+    text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
+    assert text.startswith("No clear winner. b leads, but 1 other item is statistically tied")
+    assert "\nToo little is known of 1 item (marked *).\n" in text
 
 
 def test_a_skill_of_nearly_nothing_has_no_minus():
     draws = np.array([[1.0, 1e-17, -1.0], [1.5, -1e-15, -1.5]])
     rows = _cells(summarize(draws, list("abc")))
-    assert [row["Skill ± sd"][:5] for row in rows] == ["+1.25", "+0.00", "-1.25"]
+    assert [row["Skill ± SD"][:5] for row in rows] == ["+1.25", "+0.00", "-1.25"]
     printed = _printed(leaders_table(summarize(draws, list("abc")), 3, 120))
     assert re.findall(r"[+-]\d\.\d\d", printed) == ["+1.25", "+0.00", "-1.25"]
 
 
 def test_one_of_a_thing_is_said_in_the_singular():
-    draws = np.random.default_rng(0).standard_normal((4000, 2)) + [1.1, -1.1]
+    draws = np.random.default_rng(0).standard_normal((4000, 2)) + [0.85, -0.85]
     summary = summarize(draws, list("ab"))
     text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
-    assert "Roughly 1 more comparison of the first" in text
+    assert "About 1 more comparison with the leader" in text
     draws = np.random.default_rng(0).standard_normal((2000, 4)) * [0.1, 0.1, 0.1, 9.0]
     games = ComparisonData(tuple("abcd"), np.array([[0, 1]]), np.zeros(1, bool))
-    summary = summarize(draws + [3.0, 2.0, 1.0, 0.0])
-    enough, *_ = trust_checks(games, summary, draws, {}, "It was not asked for.")
-    assert enough.sentence.startswith("1 of 4 items is provisional: its ranks span more")
+    summary = summarize(draws + [3.0, 2.0, 1.0, 0.0], prior_sd=9.0)
+    enough, *_ = trust_checks(games, summary, draws, {}, "skipped")
+    assert enough.sentence.startswith("1 of 4 items is provisional (*): over 3/4 of the variance")
 
 
 def _show(*, terminal: bool, quiet: bool) -> str:

@@ -232,14 +232,14 @@ def test_effects_in_a_hundred_comparisons(fitted):
     np.testing.assert_allclose(ties.percent, 100 * (1 - 2 * stats.norm.cdf(-width / np.sqrt(2))))
     sentence = ranker.notes()[0]
     assert sentence.startswith(
-        f"Being shown first is worth {position.percent:.0f} in 100 (90% sure"
+        f"Being shown first wins {position.percent:.0f}% of comparisons between equal items (90% "
     )
 
 
 def test_a_tie_width_that_was_given_has_no_interval():
     games = {"winner": ["x", "y"], "loser": ["y", "x"], "tie": [1, 0]}
     ranker = ArenaRanker(hyperparameters="prior").fit(pd.DataFrame(games))
-    assert ranker.notes() == ("Equals tie in 28 in 100 (taken as known).",)
+    assert ranker.notes() == ("Equal items tie in 28% of comparisons (taken as known).",)
 
 
 @pytest.mark.slow

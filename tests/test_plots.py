@@ -147,7 +147,7 @@ def test_ranking_shows_every_item_with_its_numbers():
 
 def test_provisional_items_have_hollow_dots():
     draws = np.random.default_rng(0).normal(size=(500, 5)) * [0.1, 0.1, 9.0, 0.1, 0.1]
-    summary = summarize(draws + [5.0, 4.0, 3.0, 2.0, 1.0])
+    summary = summarize(draws + [5.0, 4.0, 3.0, 2.0, 1.0], prior_sd=9.0)
     ax = plots.plot_ranking(summary)
     hollow = np.asarray(ax.get_lines()[1].get_ydata())
     np.testing.assert_array_equal(hollow, np.flatnonzero(summary.provisional))

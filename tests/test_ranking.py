@@ -178,10 +178,10 @@ def test_files_screens_and_text_have_one_list_of_columns():
     ]  # fmt: skip
     assert list(frame["item"]) == summary.names and list(frame["rank"]) == [1, 2, 3]
     lines = str(summary).splitlines()
-    assert lines[0].split("  ")[-1] == "90% ranks" and len(lines) == 4
+    assert lines[0].split("  ")[-1] == "Tier" and len(lines) == 4
     assert "\x1b" not in str(summary) and "\x1b" in "".join(summary.names)
     assert [column.title for column in columns_of(summary)] == [
-        "Rank", "Item", "Tier", "Skill ± sd", "P(best)", "P(> next)", "90% ranks",
+        "Rank", "90% ranks", "Item", "Skill ± SD", "P(best)", "P(beats next)", "Tier",
     ]  # fmt: skip
 
 

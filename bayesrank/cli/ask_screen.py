@@ -205,9 +205,9 @@ def leaders_table(ranking: RankSummary, rows: int, width: int) -> Table:
     """The best items, one line each, with as many figures as a width allows."""
     count = min(rows, len(ranking))
     figures = {
-        column.title: [column.cell(i).removesuffix(" *") for i in range(count)]
+        column.title: [column.cell(i) for i in range(count)]
         for column in columns_of(ranking)
-        if column.title.endswith(("± sd", "(best)", "ranks"))
+        if column.title.endswith(("± SD", "(best)", "ranks"))
     }
     if width < WIDE:
         figures = {"P(best)": figures["P(best)"]}

@@ -155,16 +155,27 @@ class Job:
             if self._begun:
                 console.print()
             self._begun = True
-            if isinstance(thing, str):
-                console.print(shown(thing), markup=False, highlight=False)
-            else:
-                console.print(thing)
+            with console.capture() as printed:
+                if isinstance(thing, str):
+                    for line in thing.splitlines():
+                        console.print(shown(line), markup=False, highlight=False)
+                else:
+                    console.print(thing)
+            lines = (line.rstrip() for line in printed.get().splitlines())
+            console.file.write("".join(f"{line}\n" for line in lines))
         console.file.flush()
 
     @property
+    def width(self) -> int:
+        """Columns of standard output."""
+        from bayesrank.cli.steps import stdout_console
+
+        return stdout_console().width
+
+    @property
     def where(self) -> str:
-        """Sentence on where the results are."""
-        return f"Results are in {self._place}: {', '.join(self._written)}."
+        """Where the results are."""
+        return f"Saved to {self._place}: {', '.join(self._written)}"
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def document(
         ],
         "pairs": pairwise_probability(ranking.skills[:, top]).tolist(),
         "checks": [check._asdict() for check in analysis.checks],
-        "notes": [*analysis.notes, *settings.notes],
+        "notes": [*analysis.notes, *settings.notes, *analysis.method],
     }
 
 

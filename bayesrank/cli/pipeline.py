@@ -13,9 +13,18 @@ from bayesrank.cli import command
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
 from bayesrank.cli.outputs import OutputError, compact, drawn
 from bayesrank.cli.steps import Steps
-from bayesrank.cli.tables import legend, ranking_table
+from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table
 from bayesrank.cli.trust import Check
-from bayesrank.cli.words import conclusion, elo_per_skill, is_log, notes_on, win_chance
+from bayesrank.cli.words import (
+    conclusion,
+    counts,
+    elo_per_skill,
+    is_log,
+    method,
+    notes_on,
+    unit,
+    win_chance,
+)
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import ItemRecords, RankSummary, count_records
 from bayesrank.ranking.columns import file_columns
@@ -31,10 +40,10 @@ FILES = ("report.html", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURE
 
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
-_UNASKED = "It was not asked for."
-_UNCHECKED = "With so many orders, simulation takes very long; a file with a few dozen is checked."
-_UNCHECKED_LOG = "For a log with judges, or of so many comparisons, simulation takes very long."
-_UNCHECKED_IN_TIME = "For skills at many times, simulation takes very long."
+_UNASKED = "skipped (--crosscheck none)"
+_UNCHECKED = "NUTS takes minutes for so many orders; a file of a few dozen is checked"
+_UNCHECKED_LOG = "not available for models with judges, or with so many comparisons"
+_UNCHECKED_IN_TIME = "NUTS takes minutes for skills at many times"
 _LARGEST_RANKER = 200_000_000  # bytes
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
@@ -57,6 +66,7 @@ class Settings(NamedTuple):
     force: bool = False  #: replace results of another input
     title: str = ""  #: of the page; the name of the file if empty
     command: str = ""  #: how the person called it
+    verbose: bool = False  #: print hyperparameters
 
 
 class Ranked(NamedTuple):
@@ -80,12 +90,19 @@ class Ranking(NamedTuple):
         """The ranking of all."""
         return self.rankings[0].summary
 
+    @property
+    def legend(self) -> dict[str, str]:
+        """What the columns mean, by their titles."""
+        summaries = [each.summary for each in self.rankings]
+        return legend(summaries, self.elo, unit(getattr(self.ranker, "params_", {})))
+
 
 class Analysis(NamedTuple):
     """What takes longer: the checks, and what is written."""
 
     checks: tuple[Check, ...]
-    notes: tuple[str, ...]  #: sentences to print below the table
+    notes: tuple[str, ...]  #: sentences on effects, to print below the table
+    method: tuple[str, ...]  #: those on hyperparameters
     posterior: Any  #: ArviZ InferenceData (0.x) or DataTree (1.x)
     figures: dict[str, bytes]  #: by file name, one of `FIGURES`
 
@@ -98,20 +115,22 @@ def run(data: ComparisonData, settings: Settings) -> None:
         if not settings.force:
             refuse_another_input(settings.out, FILES, inputs)
         with run.steps.running():
-            if data.layout:
-                run.steps.say(f"Read as {data.layout}")
+            layout = f"; read as {data.layout}" if data.layout else ""
+            run.steps.say(f"{counts(data)}{layout}")
             if data.ignored_columns:
                 run.steps.say(f"Columns not used: {', '.join(data.ignored_columns)}")
             ranking = rank_items(data, settings, run.steps)
         run.steps.end()
         for category, summary, said in ranking.rankings:
             said = f"Category {category}: {said}" if category else said
-            run.show(said, ranking_table(summary, settings.rows, ranking.elo))
-        run.show(legend([each.summary for each in ranking.rankings], ranking.elo))
+            run.show(said, ranking_table(summary, settings.rows, ranking.elo, run.width))
+        run.show(meanings(ranking.legend))
         with run.steps.running():
             analysis = analyse(data, settings, ranking, run.steps)
             run.write(_results(data, ranking, analysis, settings))
-    run.show(*analysis.notes, *settings.notes, *map(str, analysis.checks), run.where)
+    run.show(checks_table(analysis.checks))
+    notes = (*analysis.notes, *settings.notes, *(analysis.method if settings.verbose else ()))
+    run.show(*(["\n".join(notes)] if notes else []), run.where)
 
 
 def num_draws(num_items: int) -> int:
@@ -179,21 +198,22 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     elif settings.crosscheck != "none" and result.marginalized_sites:
         found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
     elif settings.crosscheck != "none" and result.structure != "dense":
-        found = f"Of so many items, simulation takes very long. {result.approximation.sentence}"
+        found = f"NUTS takes too long for so many items. {result.approximation.sentence}"
     elif settings.crosscheck != "none":
         with steps.step("Checking against simulation (NUTS)") as advance:
             found = crosschecked(result, settings.crosscheck, settings.seed, advance)
             check = found.check
-    with steps.step("Looking for circles"):
+    with steps.step("Looking for cycles"):
         checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
     figures, posterior = {}, None
     if settings.save == "all":
         with steps.step("Drawing"):
             figures, posterior = _draw(data, ranking, check), compact(ranker.to_arviz())
-    notes = notes_on(data, ranker.params_, _spread(result))
+    notes = notes_on(data, ranker.params_)
     if is_log(data):
         notes = (*notes, *ranker.notes())
-    return Analysis(checks, notes, posterior, figures)
+    how = method(data, ranker.params_, _spread(result))
+    return Analysis(checks, notes, how, posterior, figures)
 
 
 def _fit(

@@ -1,13 +1,20 @@
 """The ranking as a person reads it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from bayesrank._names import count_of
+from bayesrank._names import shown
+from bayesrank.cli.trust import Check
 from bayesrank.ranking import RankSummary
-from bayesrank.ranking.columns import columns_of
+from bayesrank.ranking.columns import RankingColumn, columns_of
+
+_FIRST_TO_GO = ("Won-lost", "P(beats next)", "Tier", "P(best)")
+_SHORTEST_NAME = 16
+_GAP = 2
+_STYLES = {"warning": "yellow", "ok": "green", "not checked": "dim", "n/a": "dim"}
 
 
 def plain_table(titles: Sequence[str], folded: str) -> Table:
@@ -21,53 +28,82 @@ def plain_table(titles: Sequence[str], folded: str) -> Table:
     return table
 
 
-def ranking_table(summary: RankSummary, rows: int = 15, elo: float | None = None) -> Table:
-    """Lay out a ranking: rank, item, tier, skill, probabilities, ranks and record."""
-    table = plain_table(ranking_titles(summary, elo), "Item")
+def ranking_table(
+    summary: RankSummary, rows: int = 15, elo: float | None = None, width: int = 100
+) -> Table:
+    """Lay out a ranking in a width: columns of less weight go, then names are shortened."""
     top, bottom = _shown(len(summary), rows)
-    for cells in ranking_cells(summary, range(top), elo):
-        table.add_row(*map(Text, cells))  # never read as markup
-    if top + bottom < len(summary):
-        table.add_row("", Text(f"... {len(summary) - top - bottom} more ...", style="dim"))
-    for cells in ranking_cells(summary, range(len(summary) - bottom, len(summary)), elo):
-        table.add_row(*map(Text, cells))
+    places = [*range(top), *range(len(summary) - bottom, len(summary))]
+    columns, longest = _fitted(columns_of(summary, elo), places, width)
+    table = plain_table([column.title for column in columns], "")
+    item = [column.title for column in columns].index("Item")
+    table.columns[item].justify = "left"
+    for number, place in enumerate(places):
+        if number == top:
+            table.add_row(*(Text("..." if column.title == "Rank" else "") for column in columns))
+        cells = [Text(column.cell(place)) for column in columns]  # never read as markup
+        cells[item].truncate(longest, overflow="ellipsis")
+        table.add_row(*cells)
+    if len(places) < len(summary):
+        said = f"({len(places)} of {len(summary):,} rows; --rows 0 shows all)"
+        table.caption, table.caption_justify, table.caption_style = said, "left", "dim"
     return table
 
 
-def ranking_titles(summary: RankSummary, elo: float | None = None) -> list[str]:
-    """Titles of the columns of a ranking."""
-    return [column.title for column in columns_of(summary, elo)]
+def _fitted(
+    columns: list[RankingColumn], places: Sequence[int], width: int
+) -> tuple[list[RankingColumn], int]:
+    """The columns that fit, and the longest name."""
+    sizes = {
+        each.title: max(map(cell_len, [each.title, *map(each.cell, places)])) for each in columns
+    }
+    left = width - sum(sizes.values()) - _GAP * (len(sizes) - 1)
+    for title in [each for start in _FIRST_TO_GO for each in sizes if each.startswith(start)]:
+        if left + sizes["Item"] >= min(_SHORTEST_NAME, sizes["Item"]):
+            break
+        left += sizes.pop(title) + _GAP
+    kept = [each for each in columns if each.title in sizes]
+    return kept, max(sizes["Item"] + min(left, 0), len("Item"))
 
 
-def ranking_cells(
-    summary: RankSummary, places: range, elo: float | None = None
-) -> Iterator[list[str]]:
-    """Cells of the rows at these places of a ranking, as text."""
-    columns = columns_of(summary, elo)
-    for i in places:
-        yield [column.cell(i) for column in columns]
-
-
-def legend(rankings: Sequence[RankSummary], elo: float | None = None) -> str:
-    """What the columns of rankings mean, in a few sentences."""
-    first, *others = rankings
-    sentences = [
-        "Rows stand in the order of mean skill; ± is one standard deviation."
-        if elo is None
-        else "Rows stand in the order of Elo, with 90% intervals; the average item has 1500.",
-        "The items of one tier cannot be told from its first.",
-        "P(> next): the chance of being better than the item in the next row.",
-    ]
+def legend(
+    rankings: Sequence[RankSummary], elo: float | None = None, unit: str = ""
+) -> dict[str, str]:
+    """What columns of rankings mean, by their titles; `unit` says what a unit of skill is."""
+    first, *_ = rankings
+    level = f"{100 * first.level:g}%"
+    lines = {f"{level} ranks": f"{level} credible interval of the rank"}
+    if elo is None:
+        lines["Skill ± SD"] = f"relative to the average item; {unit}± is one standard deviation"
+    else:
+        lines["Elo"] = f"with {level} interval; average 1500; 400 points are odds of 10 to 1"
+    lines["P(beats next)"] = "probability of being better than the item in the next row"
+    lines["Tier"] = f"statistically tied with the first item of the tier ({level} level)"
     if any(each.provisional.any() for each in rankings):
-        number = "" if others else f" ({count_of(int(first.provisional.sum()), 'item')})"
-        sentences.append(
-            "* provisional: its ranks span more than half of what they would without comparisons"
-            f"{number}."
-        )
-    if first.records is not None:
-        won = "won-lost-tied" if first.records.ties.any() else "won-lost"
-        sentences.append(f"Record: comparisons {won}.")
-    return " ".join(sentences)
+        lines["Tier"] += "; * provisional, in no tier"
+    return lines
+
+
+def meanings(lines: Mapping[str, str]) -> Table:
+    """Names at the left and what they mean beside them."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, meaning in lines.items():
+        table.add_row(Text(name), Text(meaning))
+    return table
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """The checks, a line each, with coloured status."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.title, table.title_justify, table.title_style = "Checks", "left", "bold"
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, status, sentence in checks:
+        table.add_row(Text(f"  {status}", style=_STYLES[status]), Text(name), Text(shown(sentence)))
+    return table
 
 
 def _shown(n: int, rows: int) -> tuple[int, int]:

@@ -1,33 +1,31 @@
-"""How far a ranking can be trusted: each question answered, either way."""
+"""How far a ranking can be trusted: checks, each with its status, warnings first."""
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from bayesrank._names import count_of
 from bayesrank.cli.words import Params, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
-    from bayesrank.diagnostics import Transitivity
+    from bayesrank.diagnostics import CrossCheck, Transitivity
     from bayesrank.diagnostics.quick import Crosschecked
+    from bayesrank.infer.spi import ImportanceCheck
 
-Reply = Literal["yes", "NO", "unknown"]
+CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 
+_ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
-
-_OUTCOMES: dict[str, Reply] = {"agrees": "yes", "close": "yes", "differs": "NO"}
 
 
 class Check(NamedTuple):
-    """A question, its answer, and what that rests on."""
+    """What was checked, how it ended, and what that rests on."""
 
-    question: str
-    answer: Reply
+    name: str
+    status: CheckStatus
     sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.question} {self.answer}. {self.sentence}"
 
 
 def trust_checks(
@@ -37,119 +35,146 @@ def trust_checks(
     params: Params,
     found: "Crosschecked | str",
 ) -> tuple[Check, ...]:
-    """Return the answers to all questions."""
-    return (
-        _enough(summary),
-        _connected(data, summary),
-        _right(found),
-        _ties(data),
-        _order_bias(data),
-        _transitive(data, skills, params),
+    """Return all checks, warnings first; `found` is a sentence where EP was not checked."""
+    checks = (
+        Check("Data", *_enough(summary)),
+        Check("Connected", *_connected(data, summary)),
+        Check("EP vs NUTS", *_right(found)),
+        Check("Ties", *_ties(data)),
+        Check("Position", *_position(data)),
+        Check("One ranking", *_transitive(data, skills, params)),
     )
+    return tuple(sorted(checks, key=lambda check: _ORDER.index(check.status)))
 
 
-def _enough(summary: RankSummary) -> Check:
-    question, few = "Enough comparisons?", int(summary.provisional.sum())
+def _enough(summary: RankSummary) -> tuple[CheckStatus, str]:
+    few, n = int(summary.provisional.sum()), len(summary)
     if not few:
-        return Check(question, "yes", "Every item's rank is known better than half way.")
+        return "ok", "no item is provisional: comparisons say more of each than was known before"
     are, their = ("is", "its") if few == 1 else ("are", "their")
     sentence = (
-        f"{few:,} of {len(summary):,} items {are} provisional: {their} ranks span more than half "
-        "of what they would without comparisons."
+        f"{few:,} of {n:,} items {are} provisional (*): over 3/4 of the variance of {their} skill "
+        "before any comparison is left; add comparisons"
     )
-    return Check(question, "NO", sentence)
+    return "warning", sentence
 
 
-def _connected(data: ComparisonData, summary: RankSummary) -> Check:
-    question = "Are all items linked by comparisons?"
+def _connected(data: ComparisonData, summary: RankSummary) -> tuple[CheckStatus, str]:
     if data.features is not None:
-        return Check(question, "yes", "If not by comparisons, then by their features.")
+        return "ok", "every item is linked to the others, directly or through its features"
     if summary.num_components == 1:
-        return Check(question, "yes", "Directly or through others.")
+        return "ok", "every item is linked to the others, directly or through common opponents"
     sizes = np.bincount(summary.component)
     smallest = [summary.names[i] for i in np.flatnonzero(summary.component == len(sizes) - 1)]
     names = ", ".join(smallest[:3]) + (", ..." if len(smallest) > 3 else "")
     sentence = (
-        f"No comparison links the {len(sizes)} components that the items fall into; the smallest "
-        f"holds {names}. Each is ranked by itself: compare items across them."
+        f"the items form {len(sizes):,} groups with no comparisons between them (the smallest: "
+        f"{names}); each is ranked separately; add comparisons between groups"
     )
-    return Check(question, "NO", sentence)
+    return "warning", sentence
 
 
-def _right(found: "Crosschecked | str") -> Check:
-    question = "Does the fast fit (EP) agree with simulation (NUTS)?"
+def _right(found: "Crosschecked | str") -> tuple[CheckStatus, str]:
     if isinstance(found, str):
-        return Check(question, "unknown", found)
-    if found.check is not None:
-        verdict = found.check.verdict
-        sentence = verdict.sentence
-        if "ep" in found.check.runs and found.check.params:
-            sentence += " NUTS held the scales of the model at the values that count most."
-        return Check(question, _OUTCOMES.get(verdict.status, "unknown"), sentence)
-    from bayesrank.diagnostics.quick import BUDGET
-
-    late = f"NUTS would take more than {BUDGET:g} s, and was given up (--crosscheck full runs it)."
-    if found.importance is None:
-        return Check(question, "unknown", late)
-    trust = found.importance
-    answer: Reply = "yes" if trust.is_good else "unknown"
-    # The largest of many figures is off by some standard errors by chance.
-    noise = _STANDARD_ERRORS / np.sqrt(max(trust.ess, 1.0))
-    if trust.is_reliable and trust.mean_error > _MOST_SHIFT + noise:
-        answer = "NO"
-    return Check(question, answer, f"{late} By importance sampling: {trust}.")
-
-
-def _ties(data: ComparisonData) -> Check:
-    question, tied = "Are ties allowed for?", int(data.tied.sum())
-    if data.orders is not None:
-        return Check(question, "yes", "Nothing is said of items that an order puts side by side.")
-    if not tied:
-        return Check(question, "yes", "There are none.")
-    return Check(question, "yes", f"{tied:,} of {len(data.tied):,}: a third outcome of the model.")
-
-
-def _order_bias(data: ComparisonData) -> Check:
-    question = "Is an advantage of position allowed for?"
-    if data.position is not None:
-        return Check(question, "yes", f"What {data.position_label} is worth is learned.")
-    sentence = (
-        "An advantage of being named first, shown first or at home, if there is one, counts as "
-        "skill."
+        return "not checked", found
+    weighed = (
+        "" if found.importance is None else f"importance sampling: {_weighed(found.importance)}"
     )
-    return Check(question, "NO", sentence)
+    if found.check is not None:
+        status, sentence = _against_nuts(found.check)
+        return status, sentence + (f"; {weighed}" if weighed else "")
+    more = "NUTS takes minutes (--crosscheck full)"
+    if found.importance is None:
+        return "not checked", more
+    return _by_weights(found.importance), f"{weighed}; {more}"
 
 
-def _transitive(data: ComparisonData, skills: np.ndarray, params: Params) -> Check:
+def _against_nuts(check: "CrossCheck") -> tuple[CheckStatus, str]:
+    """The status of a comparison, and by how much means and standard deviations are off."""
+    verdict = check.verdict
+    if verdict.status not in ("agrees", "close"):
+        status: CheckStatus = "warning" if verdict.status == "differs" else "not checked"
+        return status, verdict.sentence.rstrip(".")
+    shift = max(np.abs(each.error).max() for each in check.comparisons)
+    change = 100.0 * (np.concatenate([each.ratio for each in check.comparisons]) - 1.0)
+    median = float(np.median(change))
+    fixed = ", at fixed hyperparameters" if check.params else ""
+    sentence = (
+        f"means within {shift:.2f} SD, SDs {abs(median):.1f}% too "
+        f"{'large' if median > 0 else 'small'} in the median and within {np.abs(change).max():.0f}%"
+        f" (tolerance {100 * check.tolerance:.0f}%){fixed}"
+    )
+    return "ok", sentence
+
+
+def _weighed(found: "ImportanceCheck") -> str:
+    """What importance sampling says, in a clause."""
+    if found.missed or found.error or found.mass_outside or not found.is_reliable:
+        return str(found)
+    return (
+        f"means within {found.mean_error:.2f} SD, SDs within {found.sd_error:.0%} "
+        f"({found.ess:,.0f} of {found.num_draws:,} draws count)"
+    )
+
+
+def _by_weights(found: "ImportanceCheck") -> CheckStatus:
+    # The largest of many errors is off by some standard errors by chance.
+    noise = _STANDARD_ERRORS / np.sqrt(max(found.ess, 1.0))
+    if found.is_reliable and found.mean_error > _MOST_SHIFT + noise:
+        return "warning"
+    return "ok" if found.is_good else "not checked"
+
+
+def _ties(data: ComparisonData) -> tuple[CheckStatus, str]:
+    tied = int(data.tied.sum())
+    if data.orders is not None:
+        return "n/a", "items at the same position in an order are not compared with each other"
+    if not tied:
+        return "n/a", "none in the data"
+    ties = count_of(tied, "tie")
+    return "ok", f"{ties} in {len(data.tied):,} comparisons, modelled as a third outcome"
+
+
+def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
+    if data.position is not None:
+        return "ok", f"the advantage of {data.position_label} is estimated"
+    return (
+        "warning",
+        "not modelled: an advantage of being named first, shown first or at home counts as skill",
+    )
+
+
+def _transitive(
+    data: ComparisonData, skills: np.ndarray, params: Params
+) -> tuple[CheckStatus, str]:
     from bayesrank.diagnostics import transitivity
 
-    question = "Does one order fit (few circles such as A beats B beats C beats A)?"
-    if data.times is not None or data.orders is not None:
-        why = "move" if data.times is not None else "are compared in whole orders"
-        return Check(question, "unknown", f"Not looked into where items {why}.")
+    if data.times is not None:
+        return "not checked", "this test assumes that skills do not change over time"
+    if data.orders is not None:
+        return "n/a", "an order has no cycles"
     if data.judges is not None or data.categories is not None or data.position is not None:
-        why = "judges, categories or positions matter"
-        sentence = (
-            f"Not looked into where {why}: they make circles of their own, and this check supposes "
-            "that skills alone decide."
+        return (
+            "not checked",
+            "judges, categories and position effects produce cycles too; this test assumes that "
+            "skill alone decides",
         )
-        return Check(question, "unknown", sentence)
 
     def chance(difference: np.ndarray) -> np.ndarray:
         win, loss = (win_chance(side * difference, params) for side in (1.0, -1.0))
         return np.asarray(win / (win + loss))
 
     found = transitivity(data.comparisons, skills, chance, tied=data.tied, weights=data.weights)
-    return Check(question, *_on_circles(found))
+    return _on_cycles(found)
 
 
-def _on_circles(found: "Transitivity") -> tuple[Reply, str]:
+def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:
     if not found.is_known:
-        return "unknown", "There are too few triads of items that were all compared to tell."
+        return "not checked", "fewer than 10 triads in which every pair was compared"
     sentence = (
-        f"{found.share:.1%} of {found.num_triads:,} triads are circles; the model expects "
-        f"{found.expected_lower:.1%} to {found.expected_upper:.1%}."
+        f"{found.share:.1%} of {found.num_triads:,} triads are cycles (A > B > C > A); the model "
+        f"expects {100 * found.expected_lower:.1f}–{found.expected_upper:.1%}"
     )
     if found.is_good:
-        return "yes", sentence
-    return "NO", f"{sentence} Who wins depends on who meets whom, which no single order says."
+        return "ok", sentence
+    return "warning", f"{sentence}; who wins depends on the pairing, so no one ranking fits well"

@@ -1,4 +1,4 @@
-"""What people read below and above a ranking: its verdict, its unit, and what it depends on."""
+"""What people read above and below a ranking: its verdict, its unit, and what it depends on."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,10 +9,10 @@ from scipy.special import expit, ndtr
 from bayesrank._names import count_of, shown
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary, comparisons_needed
-from bayesrank.ranking.columns import percent
+from bayesrank.ranking.columns import percent, span
 
 _MOST = 100_000  # beyond this, a number of comparisons is no help
-_NAMED = 5
+_NAMED = 4
 # The logistic curve of this slope is nowhere further than 0.01 from the normal one.
 _LOGITS_PER_PROBIT = 1.702
 
@@ -41,40 +41,60 @@ def _noise(params: Params) -> float:
 
 
 def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]) -> str:
-    """Say whether there is a winner, a tie, or not enough evidence, and what would settle it."""
+    """Say whether there is a winner, who is tied with the leader, and what would settle it."""
     group = summary.component == 0
-    tier = np.flatnonzero(group & (summary.tier == 1))
     said = ""
     if summary.num_components > 1:
         said = (
-            f"No comparison links the {summary.num_components} components that the items fall "
-            "into: there is no winner of them all. Of component 1, the largest: "
+            f"The items form {summary.num_components:,} groups with no comparisons between them, "
+            "so there is no overall winner. In group 1: "
         )
     size, first = int(group.sum()), shown(summary.names[0])
     if size == 1:
-        return f"{said}it holds one item."
-    if len(tier) == 1:
-        return f"{said}{first} is the best ({percent(float(summary.prob_best[0]))} sure)."
-    if summary.provisional[0]:
-        said += "There is not enough evidence to say which item is the best: "
-        said += f"{len(tier):,} of {size:,} may be."
-    else:
-        names = ", ".join(shown(summary.names[i]) for i in tier[:_NAMED])
-        more = ", ..." if len(tier) > _NAMED else "."
-        said += f"A tie of {len(tier):,} of {size:,} items at the top: {names}{more}"
-    return f"{said} {_what_would_tell(skills[:, summary.indices[tier]], chance)}"
+        return f"{said}one item."
+    if summary.prob_best[0] >= summary.level and not summary.provisional[0]:
+        return f"{said}{first} is the best (probability {percent(float(summary.prob_best[0]))})."
+    known = np.flatnonzero(group & ~summary.provisional)
+    if not len(known):
+        return f"{said}Too few comparisons to name a winner: any of the {size:,} items may be best."
+    tier = np.flatnonzero(group & (summary.tier == 1))
+    parts = [f"{said}No clear winner. {_leading(summary, tier)}", _most_likely(summary, size)]
+    if summary.provisional[group].any():
+        few = count_of(int(summary.provisional[group].sum()), "item")
+        parts.append(f"Too little is known of {few} (marked *).")
+    if len(tier) > 1:
+        parts.append(_needed(skills[:, summary.indices[tier]], chance))
+    return "\n".join(parts)
 
 
-def _what_would_tell(skills: np.ndarray, chance: Callable[[float], float]) -> str:
+def _leading(summary: RankSummary, tier: np.ndarray) -> str:
+    """Who leads, and how many are statistically tied with that item."""
+    leader, others = shown(summary.names[tier[0]]), len(tier) - 1
+    if not others:
+        return f"{leader} leads, ahead of each other item taken one by one."
+    items = "item is" if others == 1 else "items are"
+    return (
+        f"{leader} leads, but {others:,} other {items} statistically tied with it "
+        f"({100 * summary.level:g}% level)."
+    )
+
+
+def _most_likely(summary: RankSummary, size: int) -> str:
+    order = np.argsort(-summary.prob_best[:size], kind="stable")[:_NAMED]
+    names = [f"{shown(summary.names[i])} ({percent(float(summary.prob_best[i]))})" for i in order]
+    return f"Most likely best: {', '.join(names)}{', ...' if size > _NAMED else ''}"
+
+
+def _needed(skills: np.ndarray, chance: Callable[[float], float]) -> str:
     number = comparisons_needed(skills, chance)
     if number > _MOST:
-        return "They are estimated too close to say how many more comparisons would tell."
+        return "They are too close to say how many more comparisons would separate them."
     digits = max(0, len(str(int(number))) - 2)
     rough = max(1, round(number / 10**digits) * 10**digits)
-    more = "comparison" if rough == 1 else "comparisons"
+    more = count_of(rough, "more comparison")
     return (
-        f"Roughly {rough:,} more {more} of the first with the others would tell, if they "
-        "differ by what is estimated now."
+        f"About {more} with the leader should separate them, if the true gaps match today's "
+        "estimates."
     )
 
 
@@ -83,22 +103,15 @@ def is_log(data: ComparisonData) -> bool:
     return any(part is not None for part in (data.position, data.judges, data.categories))
 
 
-def notes_on(
-    data: ComparisonData, params: Params, spread: Mapping[str, np.ndarray] | None
-) -> tuple[str, ...]:
-    """Return sentences for a person who knows none of the methods."""
-    notes = [f"{_counts(data)} {_unit(params)}"]
+def notes_on(data: ComparisonData, params: Params) -> tuple[str, ...]:
+    """Sentences on what skill depends on."""
+    notes = []
     if data.features is not None and len(data.feature_names) > 1:
         order = np.argsort(params["lengthscale"], kind="stable")
         names = ", ".join(data.feature_names[i] for i in order)
-        notes.append(f"Features by how much skill depends on them, most first: {names}.")
+        notes.append(f"Features, strongest effect first: {names}.")
     if data.times is not None:
-        notes.append(
-            f"Skills move with time, and are those at {_last(data.times)}. The time in which they "
-            "do is `lengthscale`, in units of that from the first comparison to the last."
-        )
-    log = is_log(data) and spread is None
-    notes.append(_scales_of_log(params) if log else _scales(params, spread))
+        notes.append(f"Skills change over time; the ranking is as of {_last(data.times)}.")
     return tuple(notes)
 
 
@@ -109,53 +122,57 @@ def _last(times: np.ndarray) -> str:
     return str(last).removesuffix("T00:00:00.000000")
 
 
-def _scales(params: Params, spread: Mapping[str, np.ndarray] | None) -> str:
-    known = ", ".join(f"{name} {_numbers(value)}" for name, value in params.items())
-    if spread is None:
-        return (
-            "The intervals allow for what the comparisons leave open about the skills. The scales "
-            f"of the model are taken as known: {known}."
-        )
-    likely = ", ".join(
-        f"{name} {_numbers(params[name])} ({_numbers(low)} to {_numbers(high)})"
-        for name, (low, high) in spread.items()
-    )
-    return (
-        "The intervals allow for what the comparisons leave open about the skills and about the "
-        f"scales of the model, whose means (and 90% intervals) are: {likely}."
-    )
+def method(
+    data: ComparisonData, params: Params, spread: Mapping[str, np.ndarray] | None
+) -> tuple[str, ...]:
+    """Sentences on what the intervals include, and the hyperparameters by name."""
+    known = [name for name in params if spread is None or name not in spread]
+    values = [_value(name, data, params[name], None) for name in known]
+    values += [_value(name, data, params[name], ends) for name, ends in (spread or {}).items()]
+    listed = "; ".join(values)
+    if spread is not None:
+        include = "Intervals include uncertainty in the skills and in the hyperparameters."
+        said = [include, f"Hyperparameters (mean, 90% interval): {listed}."]
+    else:
+        said = [
+            "Intervals include uncertainty in the skills only; with few comparisons they are too "
+            f"narrow. Hyperparameters were fixed at: {listed}."
+        ]
+    if data.times is not None and "lengthscale" in params:
+        said.append("The length scale of time is a fraction of the observed period.")
+    return tuple(said)
 
 
-def _scales_of_log(params: Params) -> str:
-    known = ", ".join(
-        f"{name} {_numbers(value)}" for name, value in params.items() if name != "tie_width"
-    )
-    return (
-        "The intervals allow for what the comparisons leave open about the skills and the effects. "
-        f"The scales of the priors are taken as known: {known}. That makes intervals of small logs "
-        "too narrow: in leagues of 40 games 90% intervals hold 84%."
-    )
+def _value(name: str, data: ComparisonData, value: np.ndarray, ends: Any) -> str:
+    """A hyperparameter, by feature where it has one value for each."""
+    label = {"lengthscale": "length scale", "scale": "skill SD"}.get(name, name.replace("_", " "))
+    numbers = np.atleast_1d(value)
+    texts = [f"{number:.3g}" for number in numbers]
+    if ends is not None:
+        low, high = (np.atleast_1d(end) for end in ends)
+        texts = [
+            f"{text} ({span(f'{a:.3g}', f'{b:.3g}')})"
+            for text, a, b in zip(texts, low, high, strict=True)
+        ]
+    if len(numbers) > 1 and len(numbers) == len(data.feature_names):
+        texts = [f"{shown(n)} {text}" for n, text in zip(data.feature_names, texts, strict=True)]
+    return f"{label} {', '.join(texts)}"
 
 
-def _counts(data: ComparisonData) -> str:
+def counts(data: ComparisonData) -> str:
+    """How much there is of everything."""
     parts = [count_of(data.num_items, "item"), count_of(data.num_comparisons, "comparison")]
     if data.orders is not None:
-        parts[-1] = count_of(int(data.orders.counts.sum()), "order") + ", each one event"
+        parts[-1] = count_of(int(data.orders.counts.sum()), "order")
     if data.tied.any():
         parts[-1] += f" ({count_of(int(data.tied.sum()), 'tie')})"
     if data.features is not None:
         parts.append(count_of(len(data.feature_names), "feature"))
-    return ", ".join(parts) + "."
+    return ", ".join(parts)
 
 
-def _unit(params: Params) -> str:
+def unit(params: Params) -> str:
+    """What a unit of skill is worth."""
     win, loss = (100 * win_chance(side, params) for side in (1.0, -1.0))
-    tie = f", a tie in {100 - win - loss:.0f}" if "tie_width" in params else ""
-    return (
-        "Skills are above (+) or below (-) the average item's; one higher by 1 wins "
-        f"{win:.0f} comparisons in 100{tie}."
-    )
-
-
-def _numbers(value: np.ndarray) -> str:
-    return " ".join(f"{number:.3g}" for number in np.atleast_1d(value))
+    tie = f" and ties {100 - win - loss:.0f}%" if "tie_width" in params else ""
+    return f"1 unit better wins {win:.0f}%{tie}; "

@@ -111,7 +111,7 @@ def judge(
     if max(means.largest, sds.largest) > tolerance:
         sentence = (
             f"{name} seems to differ from NUTS by up to {means.largest:.2g} posterior standard "
-            f"deviations in the means and {100 * sds.largest:.2g} % in the standard deviations, "
+            f"deviations in the means and {100 * sds.largest:.2g}% in the standard deviations, "
             f"but what goes beyond {tolerance:g} may be Monte Carlo error: "
             f"{_run_again(sizes, factor)}."
         )
@@ -120,9 +120,9 @@ def judge(
         sentence = f"{name} agrees with NUTS within Monte Carlo error: {_ADVICE[engine]}."
         return Verdict(engine, "agrees", sentence)
     sentence = (
-        f"{name} differs from NUTS by at most {means.largest:.2g} posterior standard deviations in "
-        f"the means and {100 * sds.largest:.2g} % in the standard deviations, too little to matter "
-        f"(tolerance {tolerance:g}): {_ADVICE[engine]}."
+        f"{name} matches NUTS: means are within {means.largest:.2g} posterior standard deviations, "
+        f"standard deviations within {100 * sds.largest:.2g}% ({_median_change(sds)} in the "
+        f"median), less than the tolerance of {tolerance:g}: {_ADVICE[engine]}."
     )
     return Verdict(engine, "close", sentence)
 
@@ -158,7 +158,7 @@ def _trouble(references: Sequence[Reference], sizes: Sizes) -> str | None:
         return f"NUTS has not converged (R-hat {r_hat[worst]:.2f} for {labels[worst]})"
     share = sizes.num_divergent / (sizes.num_chains * sizes.num_samples)
     if share > _DIVERGENT:
-        return f"NUTS has not explored the posterior ({100 * share:.0f} % of its draws diverged)"
+        return f"NUTS has not explored the posterior ({100 * share:.0f}% of its draws diverged)"
     return None
 
 
@@ -179,8 +179,8 @@ def _describe_difference(name: str, means: _Deviations, sds: _Deviations, tolera
     if sds.certain.max() > tolerance:
         change = sds.value[sds.worst]
         parts.append(
-            f"the standard deviation of {sds.labels[sds.worst]} is {100 * abs(change):.0f} % too "
-            f"{'large' if change > 0 else 'small'} (median of all: {_median_change(sds)})"
+            f"the standard deviation of {sds.labels[sds.worst]} is {100 * abs(change):.0f}% too "
+            f"{'large' if change > 0 else 'small'} ({_median_change(sds)} in the median)"
         )
     return (
         f"{name} differs from NUTS: {' and '.join(parts)}, beyond Monte Carlo error and the "
@@ -190,4 +190,4 @@ def _describe_difference(name: str, means: _Deviations, sds: _Deviations, tolera
 
 def _median_change(sds: _Deviations) -> str:
     median = 100 * float(np.median(sds.value))
-    return f"{abs(median):.0f} % too {'large' if median > 0 else 'small'}"
+    return f"{abs(median):.2g}% too {'large' if median > 0 else 'small'}"

@@ -205,7 +205,8 @@ class ArenaRanker(NamedRanker):
             A category, to rank by the skills in it.
         """
         records = self.records_ if category is None else None
-        return self._ranked(self.samples(category), records, names, level, k)
+        own = 0.0 if category is None else float(self.params_["category_scale"])
+        return self._ranked(self.samples(category), records, names, level, k, own)
 
     def predict(
         self, items: Sequence[Hashable] | None = None, *, category: Hashable | None = None

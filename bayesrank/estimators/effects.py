@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from bayesrank.estimators.skills import RankerPosterior
+from bayesrank.ranking.columns import span
 
 
 class Effect(NamedTuple):
@@ -76,25 +77,24 @@ def sentences_on(
 ) -> tuple[str, ...]:
     """Sentences on these for a person, see `ArenaRanker.notes`."""
     said = []
-    sure = f"{100 * level:g}% sure"
     for effect in effects:
-        low, high = sorted((effect.percent_lower, effect.percent_upper))
+        ends = sorted((effect.percent_lower, effect.percent_upper))
+        low, high = (f"{end:.0f}" for end in ends)
         known = effect.lower == effect.upper
-        range_ = "taken as known" if known else f"{sure}: {low:.0f} to {high:.0f}"
-        interval = f"{effect.percent:.0f} in 100 ({range_})"
+        range_ = "taken as known" if known else f"{100 * level:g}% interval {span(low, high)}%"
+        share = f"{effect.percent:.0f}% of"
         if effect.name == "position_effect":
             label = effect.label[0].upper() + effect.label[1:]
-            said.append(f"{label} is worth {interval} of the comparisons between equals.")
+            said.append(f"{label} wins {share} comparisons between equal items ({range_}).")
         else:
-            said.append(f"Equals tie in {interval}.")
+            said.append(f"Equal items tie in {share} comparisons ({range_}).")
     if len(judges):
         said.append(_on_judges(judges, params, level))
     if num_categories:
         overall, own = params["scale"], params["category_scale"]
         said.append(
-            f"Items have a skill in each of {num_categories:,} categories; it differs from the "
-            f"overall one by {own:.2f} (standard deviation), which itself varies between items by "
-            f"{overall:.2f}."
+            f"Skills in {num_categories:,} categories differ from overall skill by {own:.2f} (SD); "
+            f"overall skill varies between items by {overall:.2f} (SD)."
         )
     return tuple(said)
 
@@ -103,12 +103,12 @@ def _on_judges(frame: pd.DataFrame, params: dict[str, Any], level: float) -> str
     careless = int(np.sum(frame["reliability_upper"].to_numpy() < 0.5))
     low, high = np.exp(ndtri([0.05, 0.95]) * params["reliability_scale"])
     text = (
-        f"{len(frame):,} judges: what nine in ten see of a difference in skill is {low:.2f} to "
-        f"{high:.2f} times what the typical one sees"
+        f"{len(frame):,} judges: 90% are between {low:.2f} and {high:.2f} times as sensitive to "
+        "skill as the typical judge"
     )
     if careless:
-        count = "1 sees" if careless == 1 else f"{careless:,} see"
-        text += f", and {count} less than half ({100 * level:g}% sure of each)"
+        count = "1 is" if careless == 1 else f"{careless:,} are"
+        text += f"; {count} less than half as sensitive ({100 * level:g}% level)"
     if "bias_scale" in params:
-        text += f"; their order biases differ by {params['bias_scale']:.2f} (standard deviation)"
+        text += f"; their order biases differ by {params['bias_scale']:.2f} (SD)"
     return text + "."

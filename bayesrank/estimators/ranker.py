@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -39,6 +40,8 @@ from bayesrank.solvers.comparisons.skills import ProcessSkills
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
 Callback = Callable[[int, float], None] | None
+
+_MOST_MEASURED = 1000  # items whose likeness before any comparison is averaged
 
 
 class SkillRanker(EPEstimator):
@@ -99,15 +102,30 @@ class SkillRanker(EPEstimator):
         names: Sequence[object] | None,
         level: float,
         k: int | None,
+        category_scale: float = 0.0,
     ) -> RankSummary:
         """Rank by draws of skills, from the average of each component."""
         found = self.components_
         components = np.zeros(draws.shape[1], np.int64) if found is None else found
+        prior_sd = np.zeros(draws.shape[1])
         for number in range(components.max() + 1):
             inside = components == number
             draws[:, inside] -= draws[:, inside].mean(axis=1, keepdims=True)
+            prior_sd[inside] = self._prior_sd(inside, category_scale)
         names = self._names() if names is None else names
-        return summarize(draws, names, level=level, k=k, records=records, components=components)
+        beside = {"records": records, "components": components, "prior_sd": prior_sd}
+        return summarize(draws, names, level=level, k=k, **beside)
+
+    def _prior_sd(self, inside: NDArray[np.bool_], category_scale: float) -> float:
+        """Standard deviation of skills about the average of some, before any comparison."""
+        params = {name: np.asarray(value) for name, value in self.params_.items()}
+        if "amplitude" in params:
+            items = np.asarray(self.result.model_args[0])[inside][:_MOST_MEASURED]
+            items = items / params["lengthscale"]
+            shared = np.exp(-0.5 * cdist(items, items, "sqeuclidean")).mean()
+            return float(params["amplitude"] * np.sqrt(1.0 - shared))
+        own = params["scale"] ** 2 + params.get("drift", 0.0) ** 2 + category_scale**2
+        return float(np.sqrt(own * (1.0 - 1.0 / inside.sum())))
 
     def _count(self, data: ComparisonData) -> None:
         """Count wins and losses, and find which items comparisons link; features link all."""

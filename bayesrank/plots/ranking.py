@@ -60,7 +60,7 @@ def plot_ranking(
     ax.set_xlabel(xlabel)
     title = f"Posterior means and {100 * summary.level:g}% credible intervals of skills and ranks"
     if summary.provisional[shown].any():
-        title += "\nhollow dot: provisional, its rank interval is over half as wide as without data"
+        title += "\nhollow dot: provisional, over 3/4 of its variance without data is left"
     if summary.num_components > 1:
         title += "\ndotted line: no comparison links the items above and below"
     ax.set_title(title, fontsize="medium", pad=22)

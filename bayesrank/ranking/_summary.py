@@ -59,15 +59,15 @@ class RankSummary:
     rank_lower, rank_upper
         Equal-tailed credible interval of the rank, see `rank_interval`.
     tier
-        Items of one tier cannot be told from its first one, see `tiers`.
+        Items of one tier are statistically tied with its first one, see `tiers`; 0 if provisional.
     provisional
-        Whether the rank is hardly better known than without any comparison, see `is_provisional`.
+        Whether comparisons say little of the item, see `is_provisional`.
     component
         0 for the items of the largest component, and so on; all 0 where none were given.
     records
         Comparisons won, lost and tied; None where none were given.
     level
-        Probability of both intervals.
+        Probability of both intervals, and that of tiers.
     k
         The ``k`` of ``prob_top_k``.
     """
@@ -133,6 +133,7 @@ def summarize(
     k: int | None = None,
     records: ItemRecords | None = None,
     components: ArrayLike | None = None,
+    prior_sd: ArrayLike | None = None,
 ) -> RankSummary:
     """Summarise posterior draws of skill as a ranking with uncertainty.
 
@@ -151,6 +152,9 @@ def summarize(
     components
         Component of each item, of `connected_components`, shape ``(n,)``: each is ranked by
         itself. By default all items are in one.
+    prior_sd
+        Standard deviations of the skills before any comparison, shape ``(n,)`` or one for all, by
+        which items are provisional; by default no item is, unless it is alone in its component.
 
     Returns
     -------
@@ -171,12 +175,14 @@ def summarize(
     component = _check_components(components, n)
     if records is not None and len(records.wins) != n:
         raise ValueError(f"records are of {len(records.wins)} items, and samples of {n}")
-    mean = array.mean(axis=0, dtype=np.float64)
+    mean, sd = array.mean(axis=0, dtype=np.float64), array.std(axis=0, dtype=np.float64)
+    alone = np.bincount(component)[component] == 1
+    unsure = alone | is_provisional(sd, np.inf if prior_sd is None else prior_sd)
     parts = []
     for number in range(component.max() + 1):
         inside = np.flatnonzero(component == number)
         order = inside[by_mean(array[:, inside])]
-        parts.append({"indices": order, **_ranked(array[:, order], level, k)})
+        parts.append({"indices": order, **_ranked(array[:, order], unsure[order], level, k)})
     columns: dict[str, Any] = {
         name: np.concatenate([part[name] for part in parts]) for name in parts[0]
     }
@@ -186,9 +192,10 @@ def summarize(
         **columns,
         names=[labels[i] for i in order],
         mean=mean[order],
-        sd=array.std(axis=0, dtype=np.float64)[order],
+        sd=sd[order],
         skill_lower=lower[order],
         skill_upper=upper[order],
+        provisional=unsure[order],
         component=component[order],
         records=None if records is None else ItemRecords(*(each[order] for each in records)),
         level=level,
@@ -208,7 +215,7 @@ def _check_components(components: ArrayLike | None, n: int) -> Array:
     return component
 
 
-def _ranked(samples: Array, level: float, k: int) -> dict[str, Array]:
+def _ranked(samples: Array, provisional: Array, level: float, k: int) -> dict[str, Array]:
     """What is said of items that are ranked together; the first column is the best."""
     low, high = rank_bounds(samples)
     lower, upper = equal_tailed(low, high, level)
@@ -220,6 +227,5 @@ def _ranked(samples: Array, level: float, k: int) -> dict[str, Array]:
         "expected_rank": mean_rank(low, high),
         "rank_lower": lower.astype(np.int64),
         "rank_upper": upper.astype(np.int64),
-        "tier": tiers(samples),
-        "provisional": is_provisional(lower.astype(np.int64), upper.astype(np.int64), level),
+        "tier": tiers(samples, level, provisional=provisional),
     }

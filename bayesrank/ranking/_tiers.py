@@ -1,16 +1,14 @@
-r"""Tiers: which items cannot be told apart, and what it would take to tell them.
+r"""Tiers: which items are statistically tied, and what it would take to separate them.
 
-The first tier holds the items that cannot be told from the first item. An item is in it
+Tiers follow the order of mean skill. An item is tied with the first item of a tier
 
-* if its chance of being better than the first is above :math:`1 - level`, or
-* if the smallest set of items that holds the best of all with probability ``level``, filled by
-  falling probability of being the best, needs it.
+* if its chance of being better than that one is above :math:`1 - level`, or
+* if the smallest set of items that contains the best of those left with probability ``level``,
+  filled by falling probability of being the best, needs it.
 
-The first rule asks of each item by itself; the second allows for there being many of them. By the
-two together, the first item stands alone in its tier exactly where its probability of being the
-best reaches ``level``. The tier is then set aside, and the next one is made of the other items in
-the same way. An item of which little is known can be far below and still in a tier near the top:
-it has not been told from the items there.
+The first rule looks at each item alone; the second allows for there being many of them. A tier ends
+before the first item that is not tied, which begins the next one. Provisional items, of which the
+comparisons say little, are in no tier: they are tied with nearly everybody.
 """
 
 from collections.abc import Callable
@@ -23,28 +21,32 @@ from bayesrank._validate import check_level
 from bayesrank.ranking._ranks import Array, by_mean, check_samples
 
 _ROUNDING = 1e-9
+_LEFT = 0.75
 
 
-def tiers(samples: ArrayLike, level: float = 0.95) -> Array:
-    """Put items that cannot be told from the first of them into one tier, and so on.
+def tiers(samples: ArrayLike, level: float = 0.9, *, provisional: ArrayLike | None = None) -> Array:
+    """Put neighbours in the ranking that are statistically tied into one tier.
 
     Parameters
     ----------
     samples
         Posterior draws of skill, shape ``(draws, n)``.
     level
-        How sure one has to be that one item is better than another to tell them apart.
+        Probability that one item is better than another from which on they are separated.
+    provisional
+        Items that are left out, bool of shape ``(n,)``; by default none.
 
     Returns
     -------
     Array
-        Tier of each item, from 1 on, shape ``(n,)``. The first item of a tier is the one of the
-        highest mean skill among those that are in no earlier tier.
+        Tier of each item, from 1 on, shape ``(n,)``; 0 of provisional ones. The first item of a
+        tier is the one of the highest mean skill among those that are in no earlier tier.
 
     Raises
     ------
     ValueError
-        If ``samples`` is not a finite ``(draws, n)`` array or ``level`` is out of range.
+        If ``samples`` is not a finite ``(draws, n)`` array, ``level`` is out of range, or
+        ``provisional`` has another shape.
 
     Examples
     --------
@@ -52,19 +54,25 @@ def tiers(samples: ArrayLike, level: float = 0.95) -> Array:
     array([1, 1, 2])
     """
     array, level = check_samples(samples), check_level(level)
+    n = array.shape[1]
+    out = np.zeros(n, bool) if provisional is None else np.asarray(provisional, bool)
+    if out.shape != (n,):
+        raise ValueError(f"provisional has shape {out.shape}; there are {n} items")
     order = by_mean(array)
-    tier = np.zeros(len(order), np.int64)
-    number, left = 0, order
+    left = order[~out[order]]
+    tier = np.zeros(n, np.int64)
+    number = 0
     while left.size:
         number += 1
-        inside = _not_told_from_first(array[:, left], level)
-        tier[left[inside]] = number
-        left = left[~inside]
+        tied = _tied_with_first(array[:, left], level)
+        end = left.size if tied.all() else int(np.argmin(tied))
+        tier[left[:end]] = number
+        left = left[end:]
     return tier
 
 
-def _not_told_from_first(skills: Array, level: float) -> Array:
-    """Which columns cannot be told from the first one, shape ``(n,)``."""
+def _tied_with_first(skills: Array, level: float) -> Array:
+    """Which columns are not separated from the first one, shape ``(n,)``."""
     first = skills[:, :1]
     better = np.mean(first > skills, axis=0) + 0.5 * np.mean(first == skills, axis=0)
     inside = better < level - _ROUNDING
@@ -111,41 +119,35 @@ def prob_better_than_next(samples: ArrayLike) -> Array:
     return np.append((1.0 + step) / 2.0, np.nan)
 
 
-def is_provisional(rank_lower: ArrayLike, rank_upper: ArrayLike, level: float) -> Array:
-    """Whether an item's rank is hardly better known than without any comparison.
-
-    Before any comparison all ranks are equally probable. An item is provisional while the interval
-    of its rank spans more than half of what it would span then.
+def is_provisional(sd: ArrayLike, prior_sd: ArrayLike) -> Array:
+    """Whether comparisons say little of an item: most of its prior variance is left.
 
     Parameters
     ----------
-    rank_lower, rank_upper
-        Ends of the intervals of all items, shape ``(n,)``.
-    level
-        Probability of these intervals.
+    sd
+        Posterior standard deviations of skills, shape ``(n,)``.
+    prior_sd
+        Those before any comparison, shape ``(n,)`` or one for all.
 
     Returns
     -------
     Array
-        Shape ``(n,)``, bool.
+        Shape ``(n,)``, bool: True where more than three quarters of the variance are left.
     """
-    lower, upper = np.asarray(rank_lower), np.asarray(rank_upper)
-    n = len(lower)
-    unknown = n - 1 - 2 * int(np.floor(n * (1.0 - check_level(level)) / 2.0 + _ROUNDING))
-    return (upper - lower > unknown / 2) | (n == 1)
+    return np.square(np.asarray(sd)) > _LEFT * np.square(np.asarray(prior_sd))
 
 
 def comparisons_needed(
     samples: ArrayLike,
     chance: Callable[[float], float],
     *,
-    level: float = 0.95,
+    level: float = 0.9,
 ) -> float:
-    r"""Roughly how many more comparisons would tell the first item from those of its tier.
+    r"""Roughly how many more comparisons would separate the first item from those of its tier.
 
     The rule supposes that skills differ by what is estimated now. A comparison of two items whose
     skills differ by :math:`d` brings the information :math:`p'(d)^2 / (p(d) (1 - p(d)))` about it,
-    where :math:`p(d)` is the chance that the better one wins. Told apart they are when the standard
+    where :math:`p(d)` is the chance that the better one wins. They are separated when the standard
     deviation of the difference is no larger than :math:`d / \Phi^{-1}(level)`.
 
     Parameters

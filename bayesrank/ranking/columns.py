@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,11 +17,10 @@ ELO_MEAN = 1500.0  # of the average item
 
 
 class RankingColumn(NamedTuple):
-    """A column: its title and the text of its cell in a row, and what files hold in its place."""
+    """A column: its title and the text of its cell in a row."""
 
     title: str
     cell: Callable[[int], str]
-    files: Mapping[str, Any]
 
 
 def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingColumn]:
@@ -30,51 +29,48 @@ def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingCo
     alone = np.bincount(s.component)[s.component] == 1
 
     def ranks(i: int) -> str:
-        ends = "-" if alone[i] else f"{s.rank_lower[i]} to {s.rank_upper[i]}"
-        return ends + (" *" if s.provisional[i] else "")
+        return "-" if alone[i] else span(f"{s.rank_lower[i]}", f"{s.rank_upper[i]}")
 
     def chance(shares: np.ndarray) -> Callable[[int], str]:
         return lambda i: "-" if alone[i] or np.isnan(shares[i]) else percent(float(shares[i]))
 
-    best = {"prob_best": s.prob_best, f"prob_top_{s.k}": s.prob_top_k}
-    next_one = {"prob_better_than_next": s.prob_better_than_next, "expected_rank": s.expected_rank}
-    ends = {"rank_lower": s.rank_lower, "rank_upper": s.rank_upper, "tier": s.tier}
     columns = [
-        RankingColumn("Rank", lambda i: str(s.rank[i]), {"rank": s.rank}),
-        RankingColumn("Item", lambda i: shown(s.names[i]), {"item": s.names}),
-        RankingColumn("Tier", lambda i: str(s.tier[i]), {}),
+        RankingColumn("Rank", lambda i: str(s.rank[i])),
+        RankingColumn(f"{100 * s.level:g}% ranks", ranks),
+        RankingColumn("Item", lambda i: shown(s.names[i])),
         _skill(s, elo),
-        RankingColumn("P(best)", chance(s.prob_best), best),
-        RankingColumn("P(> next)", chance(s.prob_better_than_next), next_one),
-        RankingColumn(f"{100 * s.level:g}% ranks", ranks, ends | {"provisional": s.provisional}),
+        RankingColumn("P(best)", chance(s.prob_best)),
+        RankingColumn("P(beats next)", chance(s.prob_better_than_next)),
+        RankingColumn("Tier", lambda i: "*" if s.provisional[i] else str(s.tier[i])),
     ]
     if s.records is not None:
         wins, losses, ties = s.records
-        parts = (wins, losses, ties) if ties.any() else (wins, losses)
-        kept = s.records._asdict() | {"comparisons": s.records.comparisons}
+        parts, tied = ((wins, losses, ties), "-tied") if ties.any() else ((wins, losses), "")
         columns.append(
-            RankingColumn("Record", lambda i: "-".join(f"{n[i]:g}" for n in parts), kept)
+            RankingColumn(f"Won-lost{tied}", lambda i: "-".join(f"{n[i]:g}" for n in parts))
         )
     if s.num_components > 1:
-        number = {"component": s.component + 1}
-        columns.insert(0, RankingColumn("Component", lambda i: str(s.component[i] + 1), number))
+        columns.insert(0, RankingColumn("Component", lambda i: str(s.component[i] + 1)))
     return columns
 
 
 def file_columns(summary: RankSummary, elo: float | None = None) -> dict[str, Any]:
     """Columns of files by name, shape (n,) each; the component and Elo come last."""
-    columns: dict[str, Any] = {}
-    for column in columns_of(summary):
-        columns |= column.files
-    if "component" in columns:
-        columns["component"] = columns.pop("component")
+    s = summary
+    columns: dict[str, Any] = {"rank": s.rank, "item": s.names}
+    columns |= {"skill_mean": s.mean, "skill_sd": s.sd}
+    columns |= {"skill_lower": s.skill_lower, "skill_upper": s.skill_upper}
+    columns |= {"prob_best": s.prob_best, f"prob_top_{s.k}": s.prob_top_k}
+    columns |= {"prob_better_than_next": s.prob_better_than_next, "expected_rank": s.expected_rank}
+    columns |= {"rank_lower": s.rank_lower, "rank_upper": s.rank_upper}
+    columns |= {"tier": s.tier, "provisional": s.provisional}
+    if s.records is not None:
+        columns |= s.records._asdict() | {"comparisons": s.records.comparisons}
+    if s.num_components > 1:
+        columns["component"] = s.component + 1
     if elo is not None:
-        for end, skill in (
-            ("", summary.mean),
-            ("_lower", summary.skill_lower),
-            ("_upper", summary.skill_upper),
-        ):
-            columns[f"elo{end}"] = ELO_MEAN + elo * skill
+        skills = {"": s.mean, "_lower": s.skill_lower, "_upper": s.skill_upper}
+        columns |= {f"elo{end}": ELO_MEAN + elo * skill for end, skill in skills.items()}
     return columns
 
 
@@ -115,22 +111,21 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"
 
 
+def span(low: str, high: str) -> str:
+    """An interval as text, one number where both ends are the same."""
+    return low if low == high else f"{low}–{high}"  # noqa: RUF001
+
+
 def _skill(s: RankSummary, elo: float | None) -> RankingColumn:
     def skill(i: int) -> str:
         return f"{s.mean[i]:+z.2f} ± {s.sd[i]:.2f}"
 
     def points(i: int) -> str:
         numbers = [s.mean[i], s.skill_lower[i], s.skill_upper[i]]
-        mean, low, high = (ELO_MEAN + (elo or 0.0) * number for number in numbers)
-        return f"{mean:.0f} ({low:.0f} to {high:.0f})"
+        mean, low, high = (f"{ELO_MEAN + (elo or 0.0) * number:.0f}" for number in numbers)
+        return f"{mean} ({span(low, high)})"
 
-    ends = {"skill_lower": s.skill_lower, "skill_upper": s.skill_upper}
-    files = {"skill_mean": s.mean, "skill_sd": s.sd} | ends
-    return (
-        RankingColumn("Skill ± sd", skill, files)
-        if elo is None
-        else RankingColumn("Elo", points, files)
-    )
+    return RankingColumn("Skill ± SD", skill) if elo is None else RankingColumn("Elo", points)
 
 
 def _padded(column: RankingColumn, rows: Sequence[int]) -> list[str]:

@@ -67,6 +67,8 @@ _POINTS_TOL = 1e-2
 _APART = 1.3
 # A half of an axis may be so many times narrower or wider than the curvature says.
 _LEANING = 3.0
+# Of the scrambled numbers behind the points.
+_SPREAD = 0
 # Points that together weigh less than this are left out of the mixture.
 _NOTHING = 1e-4
 
@@ -114,7 +116,8 @@ class IntegratedEP:
         Parameters
         ----------
         rng_key
-            Random key of the spread of the points and of the posterior draws.
+            Random key of the posterior draws and of further starts. The points are the same for
+            every key, and so are the moments.
         *args, **kwargs
             Arguments of the program.
         params
@@ -175,7 +178,7 @@ class IntegratedEP:
                 if name in mode.start.conditioned_sites:
                     raise Refusal("not_integrated", name).error()
             survey = _Survey(mode, fixed, args, kwargs)
-            weighted, components = survey.integrate(seed, num_points)
+            weighted, components = survey.integrate(num_points)
             result = self._result(survey, weighted, components, seed, num_samples)
         if not result.converged:
             warnings.warn(_complaint(result), ConvergenceWarning, stacklevel=outside())
@@ -288,9 +291,7 @@ class _Survey:
         too_heavy = weighted.pareto_k >= _LARGEST_K
         return weighted.effective >= _ENOUGH * self.round and not too_heavy
 
-    def integrate(
-        self, seed: int, num_points: int | None
-    ) -> tuple[Weighted, list[ConditionalPosterior]]:
+    def integrate(self, num_points: int | None) -> tuple[Weighted, list[ConditionalPosterior]]:
         """Weigh points, until there are enough that count."""
         proposals = [survey.proposal() for survey in (self, *self.others)]
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
@@ -305,7 +306,7 @@ class _Survey:
         rounds = 0
         while True:
             for proposal in proposals:
-                points = proposal.points(count, seed + len(batches))
+                points = proposal.points(count, _SPREAD + len(batches))
                 batches.append((proposal, points))
                 for component in map(self._solve, points):
                     usable = bool(component.evaluation.usable)
