@@ -74,7 +74,7 @@ def make(n=5, elo=None):
         **{"num_comparisons": n - 1, "num_ties": 0, "notes": ["A note."]},
         "rankings": [{"category": "", "verdict": "A <b> wins.", "items": items}],
         "pairs": pairwise_probability(draws[:, :20]).tolist(),
-        "checks": [{"question": "Right?", "answer": "warning", "sentence": "As x < y & z."}],
+        "checks": [{"name": "Right", "status": "warning", "sentence": "As x < y & z."}],
     }
     return summary, report(found)
 

@@ -21,11 +21,14 @@ def report(document: Mapping[str, Any]) -> str:
     rankings = document["rankings"]
     items = rankings[0]["items"]
     checks = [list(check.values()) for check in document["checks"]]
+    tied = [item for item in items if _first(item)]
+    leader = (tied or items)[0]  # where too little is known of all, nobody is tied
     page = pages.get_template("report.html.j2").render(
         document=document,
-        leader=items[0],
-        best=percent(items[0]["prob_best"]),
-        tied=sum(map(_first, items)) - 1,
+        leader=leader,
+        best=percent(leader["prob_best"]),
+        ranks=_ends(leader["rank_lower"], leader["rank_upper"]),
+        tied=len(tied) - 1,
         statuses=[f"{n} {status}" for status, n in Counter(c[1] for c in checks).items()],
         rankings=[(each["category"], each["verdict"], _table(each["items"])) for each in rankings],
         checks=checks,
