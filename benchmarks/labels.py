@@ -55,7 +55,7 @@ def rankings(name: str) -> None:
 def _ranker(**options: Any) -> Any:
     from bayesrank import LabelRanker
 
-    return LabelRanker(**options)
+    return LabelRanker(**({"kernel": "linear", "hyperparameters": "map"} | options))
 
 
 def _label_rankings(name: str) -> tuple[Any, Any]:

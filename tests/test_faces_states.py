@@ -28,9 +28,9 @@ FRESH: dict[str, Any] = {
         item_features=TASTE, hyperparameters="prior"
     ).fit(ORDERS),
     "integrated orders": lambda: OrderRanker().fit(ORDERS),
-    "correlated": lambda: LabelRanker(correlated=True, random_state=7).fit(
-        WEATHER, RANKINGS, RELEVANT
-    ),
+    "correlated": lambda: LabelRanker(
+        kernel="linear", correlated=True, hyperparameters="map", random_state=7
+    ).fit(WEATHER, RANKINGS, RELEVANT),
 }  # fmt: skip
 SHARED = ("paired", "featured", "moving", "ordered", "logged", "labelled")
 ALL = [*SHARED, *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged", *FRESH))]

@@ -1,5 +1,6 @@
 """Hyperparameters integrated over, by weighted points and by NUTS with EP inside: quadrature."""
 
+import warnings
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from scipy import integrate, stats
 from scipy.special import log_ndtr, logsumexp
 
 from bayesrank import to_arviz
-from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, NestedEP
+from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, NestedEP, maximize_evidence
 from bayesrank.infer.hyper.nested import LARGEST_R_HAT, largest_r_hat
 from bayesrank.infer.hyper.points import Proposal, weigh
 
@@ -145,7 +146,7 @@ def two_modes(y):
 
 
 @pytest.mark.slow
-def test_modes_that_compete_have_points_of_their_own():
+def test_modes_that_compete_have_points_of_their_own(capsys):
     result = IntegratedEP(two_modes).run(KEY, 2.5, num_restarts=4)
     root = np.linspace(-12.0, 12.0, 40_001)
     weight = stats.norm.pdf(root, 0.3, 1.0) * stats.norm.pdf(2.5, root**2, np.sqrt(0.5))
@@ -157,7 +158,24 @@ def test_modes_that_compete_have_points_of_their_own():
     assert share == pytest.approx(weight[root < 0].sum(), abs=0.03)
     peak = root[root < 0][np.argmax(weight[root < 0])]
     assert np.log(values["root"]) == pytest.approx(peak, abs=0.05)
-    assert "another mode has" in repr(result)
+    result.print_summary()
+    for said in (repr(result), capsys.readouterr().out):
+        assert f"another mode has {share:.0%} of the weight: root " in said
+
+
+@pytest.mark.slow
+def test_the_maximum_says_that_modes_compete():
+    with pytest.warns(UserWarning, match="modes of the hyperparameters compete: 1 beside"):
+        best = maximize_evidence(two_modes, 2.5, num_restarts=4)
+    density = stats.lognorm(1.0, scale=np.exp(0.3)).pdf
+    root = np.exp(np.linspace(-6.0, 3.0, 9001))
+    height = density(root) * stats.norm.pdf(2.5, np.log(root) ** 2, np.sqrt(0.5))
+    peaks = root[1:-1][(height[1:-1] > height[:-2]) & (height[1:-1] > height[2:])]
+    (other,) = best.other_modes
+    assert_allclose(sorted([best.params["root"], other["root"]]), peaks, rtol=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert maximize_evidence(regression, Y, num_restarts=2).other_modes == ()
 
 
 @pytest.mark.slow

@@ -32,7 +32,9 @@ def trips(n=24, seed=0):
 @pytest.mark.slow
 def test_it_is_the_program_by_names():
     X, rankings, relevant = trips()
-    model = LabelRanker(labels=NAMES, hyperparameters=GIVEN).fit(X, rankings, relevant)
+    model = LabelRanker(kernel="linear", labels=NAMES, hyperparameters=GIVEN).fit(
+        X, rankings, relevant
+    )
     numbers = [[NAMES.index(name) for name in order] for order in rankings]
     sets = np.array([[int(name in chosen) for name in NAMES] for chosen in relevant])
     scaled = (X - X.mean(0)) / X.std(0)
@@ -59,7 +61,9 @@ def test_forms_of_the_same_targets_agree():
     pairs = [set(combinations(order, 2)) for order in rankings]
     both = [(list(c), [n for n in NAMES if n not in c]) for c in relevant]
     fits = [
-        LabelRanker(labels=NAMES, hyperparameters=GIVEN).fit(X, *targets).decision_function(X)
+        LabelRanker(kernel="linear", labels=NAMES, hyperparameters=GIVEN)
+        .fit(X, *targets)
+        .decision_function(X)
         for targets in (
             (rankings, relevant),
             (ranks, flags),
@@ -78,7 +82,8 @@ def eight():
     X = rng.normal(size=(12, 2))
     performance = X @ rng.normal(size=(2, 8)) + rng.normal(size=(12, 8))
     given = {"scale": 0.7, "zero_noise": 0.4}
-    model = LabelRanker(labels=list(range(8)), hyperparameters=given, standardize=False)
+    options: Any = {"kernel": "linear", "hyperparameters": given, "standardize": False}
+    model = LabelRanker(labels=list(range(8)), **options)
     model.fit(X, np.argsort(-performance)[:, :4].tolist(), performance > 0)
     new = rng.normal(size=(3, 2))
     utilities = model.posterior_.utilities(new)
@@ -182,14 +187,15 @@ def test_labels_that_are_numbers_are_named_as_such():
     for targets in ((orders,), (None, orders), (orders, orders)):
         with pytest.raises(ValueError, match=r"the number 2 where a label .* in labels=\[...\]"):
             LabelRanker().fit(X_TWO, *targets)
-    model = LabelRanker(labels=[1, 2], hyperparameters="prior").fit(X_TWO, orders)
+    model = LabelRanker(kernel="linear", labels=[1, 2], hyperparameters="prior").fit(X_TWO, orders)
     assert model.predict(X_TWO).tolist() == orders
     ranks = pd.DataFrame(orders, columns=["a", "b"])
     with pytest.raises(ValueError, match="relevant is an array whose columns have no names"):
         LabelRanker().fit(X_TWO, ranks, flags)
-    both = LabelRanker(hyperparameters=GIVEN).fit(X_TWO, [[0, 1], [1, 0]], flags)
+    given: Any = {"kernel": "linear", "hyperparameters": GIVEN}
+    both = LabelRanker(**given).fit(X_TWO, [[0, 1], [1, 0]], flags)
     assert both.labels_.tolist() == [0, 1]
-    named = LabelRanker(labels=["a", "b"], hyperparameters=GIVEN).fit(X_TWO, ranks, flags == 0)
+    named = LabelRanker(labels=["a", "b"], **given).fit(X_TWO, ranks, flags == 0)
     assert named.predict(X_TWO).tolist() == [["b", "a"], ["a", "b"]]
 
 
@@ -200,7 +206,9 @@ def test_rows_go_by_place_and_pandas_may_not_say_otherwise():
     for target in (ranks, pd.Series([["a", "b"], ["b", "a"]], index=ranks.index)):
         with pytest.raises(ValueError, match="rankings has the rows of X in another order"):
             LabelRanker().fit(X, target)
-    model = LabelRanker(hyperparameters="prior").fit(X, ranks.reset_index(drop=True))
+    model = LabelRanker(kernel="linear", hyperparameters="prior").fit(
+        X, ranks.reset_index(drop=True)
+    )
     assert model.predict(X)[:, 0].tolist() == ["a", "b"]
     assert model.score(X, ranks.loc[X.index]) == -1.0
 
@@ -220,8 +228,37 @@ def test_smooth_utilities_and_averaging():
         with pytest.raises(ValueError, match="fit was not told relevant labels"):
             model.predict_proba(new)
     assert len(model.posterior_.weights) > 5
-    straight = LabelRanker().fit(X, rankings)
-    assert straight.log_evidence_ < model.log_evidence_ - 3
+    straight = LabelRanker(kernel="linear").fit(X, rankings)
+    assert straight.log_evidence_ < model.log_evidence_ - 3 and straight.kernel_ == "linear"
+    auto = LabelRanker(n_basis=8).fit(X, rankings)
+    assert auto.kernel_ == "rbf"
+    assert_allclose(auto.decision_function(new), model.decision_function(new), atol=0.1)
+
+
+@pytest.mark.slow
+def test_the_kernel_is_that_of_the_larger_evidence():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(30, 3))
+    straight = [["a", "b"] if x > 0 else ["b", "a"] for x in X[:, 0] + 0.3 * rng.normal(size=30)]
+    curved = [["a", "b"] if x > 0 else ["b", "a"] for x in X[:, 0] ** 2 - 0.5]
+    for choice in ("map", "prior"):
+        options: Any = {"n_basis": 10, "hyperparameters": choice}
+        for rankings, expected in ((straight, "linear"), (curved, "rbf")):
+            each = [LabelRanker(kernel=k, **options).fit(X, rankings) for k in ("linear", "rbf")]
+            best = max(each, key=lambda model: model.log_evidence_)
+            chosen = LabelRanker(**options).fit(X, rankings)
+            assert chosen.kernel_ == best.kernel_
+            assert chosen.log_evidence_ == best.log_evidence_
+            if choice == "map":
+                assert chosen.kernel_ == expected
+    named = LabelRanker(hyperparameters={"lengthscale": 2.0}, n_basis=10).fit(X, straight)
+    assert named.kernel_ == "rbf"  # linear utilities have no length scale
+    assert (
+        LabelRanker(n_basis=250, hyperparameters="prior")
+        .fit(np.concatenate([X] * 9) + rng.normal(size=(270, 3)), straight * 9)
+        .kernel_
+        == "linear"
+    )  # more than 500 weights are not tried unasked
 
 
 @pytest.mark.slow
@@ -231,22 +268,27 @@ def test_correlations_are_learned():
     X = rng.normal(size=(40, 4))
     utility = X @ np.outer(rng.normal(size=4), [1.0, 1.0, -1.0])
     flags = utility + rng.normal(size=(40, 3)) > 0.4 * rng.normal(size=(40, 1))
-    model = LabelRanker(correlated=True).fit(X, relevant=flags)
+    fast: Any = {"kernel": "linear", "hyperparameters": "map"}
+    model = LabelRanker(**fast, correlated=True).fit(X, relevant=flags)
     correlation = model.params_["correlation"]
     assert correlation[0, 1] > 0.25 and correlation[0, 2] < -0.25
-    assert model.log_evidence_ > LabelRanker().fit(X, relevant=flags).log_evidence_ + 2
+    assert model.log_evidence_ > LabelRanker(**fast).fit(X, relevant=flags).log_evidence_ + 2
     given = {name: model.params_[name] for name in ("scale", "zero_noise", "correlation")}
-    again = LabelRanker(correlated=True, hyperparameters=given).fit(X, relevant=flags)
+    again = LabelRanker(kernel="linear", correlated=True, hyperparameters=given).fit(
+        X, relevant=flags
+    )
     assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-6)
-    plain = LabelRanker(hyperparameters="prior").fit(X, relevant=flags)
-    prior = LabelRanker(correlated=True, hyperparameters="prior").fit(X, relevant=flags)
+    plain = LabelRanker(kernel="linear", hyperparameters="prior").fit(X, relevant=flags)
+    prior = LabelRanker(kernel="linear", correlated=True, hyperparameters="prior").fit(
+        X, relevant=flags
+    )
     assert_allclose(prior.predict_proba(X), plain.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.slow
 def test_empty_sets_and_labels_that_never_differ():
     X = np.arange(6.0)[:, None]
-    model = LabelRanker(labels=NAMES, hyperparameters="prior").fit(
+    model = LabelRanker(kernel="linear", labels=NAMES, hyperparameters="prior").fit(
         X, relevant=[[], ["sea"], ["sea"], [], ["sea"], []]
     )
     assert (model.predict_proba(X)[:, 1:] < 0.5).all()
@@ -310,7 +352,9 @@ def test_refuses_features_that_overflow():
 
 
 def test_refuses_decisions_that_it_does_not_know():
-    model = LabelRanker(hyperparameters="prior").fit(X_TWO, [["a", "b"], ["b", "a"]])
+    model = LabelRanker(kernel="linear", hyperparameters="prior").fit(
+        X_TWO, [["a", "b"], ["b", "a"]]
+    )
     with pytest.raises(ValueError, match="choose 'kendall' or 'spearman'"):
         model.predict(X_TWO, decision="best")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="k is 3; there are 2 labels"):

@@ -19,9 +19,9 @@ FILES = ("forecasts.csv", "ranks.csv", "model.npz")
     "labels",
     "train",
     file("--predict", required=True),
-    choice("--kernel", "linear", "rbf"),
+    choice("--kernel", "auto", "linear", "rbf"),
     option("--correlated", is_flag=True),
-    choice("--hyperparameters", "map", "integrate", "prior"),
+    choice("--hyperparameters", "integrate", "map", "prior"),
     OUT,
     SEED,
     QUIET,
@@ -42,7 +42,7 @@ def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chos
             forecasts, ranks = _forecasts(model, new, seed)
         run.write({"forecasts.csv": forecasts, "ranks.csv": ranks, "model.npz": model})
     counts = f"{len(data.X)} examples learned from, {len(new.X)} forecast, {len(data.labels)}"
-    run.show(f"{counts} labels. {run.where}")
+    run.show(f"{counts} labels, {model.kernel_} utilities. {run.where}")
 
 
 def _fit(data: LabelExamples, **options: Any) -> Any:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, Self
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from bayesrank._validate import check_count
 from bayesrank.estimators.base import EPEstimator, ScaleChoice
-from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
-from bayesrank.estimators.inference import inferred, learned
+from bayesrank.estimators.checks import location_and_scale
+from bayesrank.estimators.label_fit import fit_labels
 from bayesrank.estimators.label_posterior import (
     LabelUtilities,
     SampledRankings,
@@ -26,14 +22,11 @@ from bayesrank.estimators.label_storage import label_state, named_array, restore
 from bayesrank.estimators.label_targets import read_targets
 from bayesrank.estimators.saved import Saved
 from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.models.label_ranking import calibrated_label_ranking, conditions
-from bayesrank.solvers.label_ranking import check_label_memory
+from bayesrank.models.label_ranking import conditions
 
 __all__ = ["LabelRanker"]
 
 Array = NDArray[np.float64]
-
-_MOST_POSTERIORS = 64  # that an integration keeps
 
 
 class LabelRanker(Saved, EPEstimator):
@@ -45,9 +38,11 @@ class LabelRanker(Saved, EPEstimator):
 
     Parameters
     ----------
-    kernel : {"linear", "rbf"}, default "linear"
-        Utilities linear in the features, or smooth functions of them.
-    n_basis : int, default 100
+    kernel : {"auto", "linear", "rbf"}, default "auto"
+        Utilities linear in the features, or smooth functions of them. "auto" fits both and takes
+        the kernel with the larger evidence. It fits linear ones alone where the smooth ones have
+        more than 500 weights, ``n_basis + 1`` for each label.
+    n_basis : int, default 50
         Number of points that the smooth functions are learned at: centres of the examples.
     calibrated : bool, default True
         Whether there is a zero alternative; it takes part where `fit` is told relevant labels.
@@ -57,12 +52,12 @@ class LabelRanker(Saved, EPEstimator):
         hyperparameters takes the correlations as they are at the maximum.
     labels : sequence, optional
         Names of all labels; without it, a table's columns, or those that are named.
-    hyperparameters : {"map", "integrate", "prior"} or mapping, default "map"
-        "map" takes those under which the data are most probable, their priors included, and is
-        too sure where examples are few: from forty of them 90% intervals of utilities hold 86%.
-        "integrate" averages over what the data leave open, by some dozens of fits (90%). "prior"
-        takes the medians of their priors. A mapping fixes those that it names (``scale``,
-        ``lengthscale``, ``zero_noise``, ``correlation``) and learns the others.
+    hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
+        "integrate" averages over what the data leave open, by 16 or 32 fits. "map" takes those
+        under which the data are most probable, their priors included, and is too sure where
+        examples are few: from forty of them 90% intervals of utilities hold 86%. "prior" takes
+        the medians of their priors. A mapping fixes those that it names (``scale``,
+        ``lengthscale`` of "rbf", ``zero_noise``, ``correlation``) and learns the others as "map".
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the examples.
     num_restarts : int, default 0
@@ -74,6 +69,8 @@ class LabelRanker(Saved, EPEstimator):
     ----------
     labels_ : ndarray of shape (c,)
         Names of the labels, in the order of columns.
+    kernel_ : str
+        The kernel of the fit, "linear" or "rbf".
     calibrated_ : bool
         Whether relevance can be forecast.
     posterior_ : LabelPosterior
@@ -106,12 +103,12 @@ class LabelRanker(Saved, EPEstimator):
     def __init__(
         self,
         *,
-        kernel: Literal["linear", "rbf"] = "linear",
-        n_basis: int = 100,
+        kernel: Literal["auto", "linear", "rbf"] = "auto",
+        n_basis: int = 50,
         calibrated: bool = True,
         correlated: bool = False,
         labels: Sequence[Hashable] | None = None,
-        hyperparameters: ScaleChoice = "map",
+        hyperparameters: ScaleChoice = "integrate",
         standardize: bool = True,
         num_restarts: int = 0,
         random_state: int | np.random.RandomState | None = 0,
@@ -171,8 +168,8 @@ class LabelRanker(Saved, EPEstimator):
             If EP or the search for hyperparameters has not converged.
         """
         checked = self._check_features(X)
-        if self.kernel not in ("linear", "rbf"):
-            raise ValueError(f"kernel is {self.kernel!r}; choose 'linear' or 'rbf'")
+        if self.kernel not in ("auto", "linear", "rbf"):
+            raise ValueError(f"kernel is {self.kernel!r}; choose 'auto', 'linear' or 'rbf'")
         check_count(self.n_basis, "n_basis")
         if relevant is not None and not self.calibrated:
             raise ValueError("relevant needs the zero; leave it out, or set calibrated=True")
@@ -183,66 +180,25 @@ class LabelRanker(Saved, EPEstimator):
         if self.standardize:
             mean, scale = location_and_scale(checked)
         features = (checked - mean) / scale
-        basis = self._basis(features) if self.kernel == "rbf" else None
-        width = features.shape[1] if basis is None else len(basis)
-        kept = _MOST_POSTERIORS if self.hyperparameters == "integrate" else 1
-        check_label_memory(len(features), len(targets.labels), width, kept)
-        options: dict[str, Any] = {"calibrated": calibrated, "correlated": bool(self.correlated)}
-        if basis is not None:
-            options["basis"] = basis
-        with threadpool_limits(1, user_api="blas"):  # small matrices, many of them
-            args = features, *data, len(targets.labels)
-            self.result_, self.params_ = self._inferred(args, options, callback)
+        fit = fit_labels(self, features, data, len(targets.labels), calibrated, callback)
+        self.result_, self.params_ = fit.result, fit.params
         self.log_evidence_ = self.result_.log_evidence
-        self.posterior_ = label_posterior(self.result_, basis)
+        self.posterior_ = label_posterior(fit.result, fit.basis)
         self.labels_, self.calibrated_ = named_array(targets.labels), calibrated
         self.feature_mean_, self.feature_scale_ = mean, scale
         return self
 
-    def _inferred(
-        self,
-        args: tuple[Any, ...],
-        options: dict[str, Any],
-        callback: Callable[[int, float], None] | None,
-    ) -> tuple[EPResult | IntegratedEPResult, dict[str, Any]]:
-        """The posterior of the weights, and the hyperparameters that it has, or their means."""
-        shapes: dict[str, tuple[int, ...]] = {"scale": ()}
-        shapes |= {"lengthscale": ()} if "basis" in options else {}
-        shapes |= {"zero_noise": ()} if options["calibrated"] else {}
-        fixed, choice = self._asked(shapes, args[-1])
-        key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
-        search = {"num_restarts": self.num_restarts, "callback": callback}
-        data = calibrated_label_ranking, args, options
-        if choice == "integrate" and options["correlated"]:
-            fixed = {"correlation": learned(*data, fixed, key, search)["correlation"]}
-        return inferred(*data, tuple(shapes), fixed, choice, key, search)
+    @property
+    def kernel_(self) -> str:
+        """The kernel of the fit: "linear" or "rbf".
 
-    def _asked(
-        self, shapes: dict[str, tuple[int, ...]], num_labels: int
-    ) -> tuple[dict[str, Array], str]:
-        """Hyperparameters that are fixed, and what is done about the others."""
-        asked, correlation = self.hyperparameters, None
-        if isinstance(asked, Mapping) and "correlation" in asked:
-            asked = dict(asked)
-            correlation = _check_correlation(asked.pop("correlation"), num_labels)
-        params, choice = check_hyperparameters(asked, shapes, ("map", "integrate", "prior"))
-        if correlation is not None and not self.correlated:
-            raise ValueError("hyperparameters names 'correlation', which needs correlated=True")
-        if correlation is not None:
-            params["correlation"] = correlation
-        elif self.correlated and choice == "prior":
-            if isinstance(asked, Mapping):
-                return params, "map"
-            params["correlation"] = np.eye(num_labels)
-        return params, choice
-
-    def _basis(self, features: Array) -> Array:
-        """Centres of the examples, or the examples themselves where they are few."""
-        points = np.unique(features, axis=0)
-        if len(points) <= self.n_basis:
-            return points
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return KMeans(self.n_basis, n_init="auto", random_state=seed).fit(points).cluster_centers_
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        check_is_fitted(self, "posterior_")
+        return "rbf" if len(self.posterior_.basis) else "linear"
 
     @property
     def result(self) -> EPResult | IntegratedEPResult:
@@ -514,15 +470,3 @@ def _sizes(total: int, width: int) -> list[int]:
     """Numbers of draws that are worked on at once."""
     most = max(1, 2**22 // max(width, 1))
     return [min(most, total - start) for start in range(0, total, most)]
-
-
-def _check_correlation(correlation: Any, num_labels: int) -> Array:
-    matrix = np.asarray(correlation, float)
-    known = matrix.shape == (num_labels, num_labels) and np.isfinite(matrix).all()
-    known = known and np.allclose(matrix, matrix.T) and np.allclose(np.diagonal(matrix), 1.0)
-    if not known or np.linalg.eigvalsh(matrix)[0] <= 0:
-        raise ValueError(
-            f"hyperparameters['correlation'] is no correlation of {num_labels} labels; pass a "
-            "symmetric, positive definite matrix with ones on its diagonal"
-        )
-    return matrix

@@ -61,7 +61,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         Number of further starts of the search for hyperparameters, from random points: of few items
         a rough function and a small smooth one may both explain the levels. Modes that compete have
         points of their own in an average over hyperparameters, and ``result_.other_modes`` tells
-        their weights.
+        their weights; "map" warns of them.
     random_state : int, RandomState instance or None, default 0
         Seed of these starts.
 
@@ -138,6 +138,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         -----
         ConvergenceWarning
             If EP or the search for hyperparameters has not converged.
+        UserWarning
+            If modes of the hyperparameters compete and only one is used ("map").
         """
         checked = self._check_features(X, ensure_min_samples=2)
         classes, numbers = _levels(y, self.levels, len(checked))

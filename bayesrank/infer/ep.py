@@ -20,7 +20,7 @@ from bayesrank.infer.reader.program import Program, ProgramLayout, read_program
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.traced import Traced, trace
 from bayesrank.infer.result import EPResult
-from bayesrank.infer.running import SweepCallback, check_run, sources_of, warn_of
+from bayesrank.infer.running import BY_EVIDENCE, SweepCallback, check_run, sources_of, warn_of
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import (
     Solution,
@@ -352,7 +352,9 @@ class EP:
         params = dict(params or {})
         check_run(rng_key, num_samples, (params, args, kwargs))
         with jax.enable_x64(self.precision == "float64"):
-            program = self.trace(args, kwargs, params)
+            # What was learned is free, as in the search for it, whose code then serves here.
+            given = {k: v for k, v in params.items() if sources[k] != BY_EVIDENCE}
+            program = self.trace(args, kwargs, given)
             result = self.run_traced(
                 program, params, rng_key, args, kwargs, num_samples, sources, callback
             )

@@ -48,6 +48,9 @@ def _described(value: Any) -> str:
     return f"of type {type(value).__name__}"
 
 
+BY_EVIDENCE = "by evidence"
+
+
 @jax.tree_util.register_pytree_node_class
 class LearnedParams(dict[str, Any]):
     """Values of hyperparameters, some of which were learned by maximising the evidence."""
@@ -70,7 +73,7 @@ class LearnedParams(dict[str, Any]):
 def sources_of(params: Mapping[str, Any]) -> dict[str, str]:
     """Where given values came from, in words, by name."""
     learned = params.learned if isinstance(params, LearnedParams) else ()
-    return {k: "by evidence" if k in learned else "argument `params`" for k in params}
+    return {k: BY_EVIDENCE if k in learned else "argument `params`" for k in params}
 
 
 class SweepCallback:

@@ -105,6 +105,7 @@ class IntegratedEP:
         rng_key: Array,
         *args: Any,
         params: Mapping[str, Any] | None = None,
+        init: Mapping[str, Any] | None = None,
         num_points: int | None = None,
         num_samples: int = 1000,
         num_restarts: int = 0,
@@ -123,6 +124,8 @@ class IntegratedEP:
         params
             Values of sites to be held fixed, by name. `param` sites that are not named have no
             prior to be integrated over, and are held at their initial value.
+        init
+            Where the search for the mode starts, by name, as for `maximize_evidence`.
         num_points
             Number of points of the first round, rounded up to a power of two. If not given, 64;
             or 32 for up to four hyperparameters where EP is dear, of more than 200 latents or
@@ -170,6 +173,7 @@ class IntegratedEP:
                 program,
                 (args, kwargs),
                 fixed,
+                init=init,
                 num_restarts=num_restarts,
                 rng_key=rng_key,
                 callback=callback,

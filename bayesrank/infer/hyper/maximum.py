@@ -13,6 +13,7 @@ from jax import Array
 
 from bayesrank._stack import outside
 from bayesrank.infer.ep import EP
+from bayesrank.infer.hyper.modes import apart
 from bayesrank.infer.hyper.search import STEPS, TOLERANCE, Search, SearchEnd, check_settings
 from bayesrank.infer.running import ConvergenceWarning, LearnedParams
 
@@ -46,6 +47,9 @@ class EvidenceMaximum:
         Number of times the evidence was computed, over all restarts.
     restarts
         ``log_evidence + log_prior`` at the end of each start.
+    other_modes
+        Hyperparameters at other maxima that starts led to and that compete: they lie less than 4
+        nats lower, beyond a valley.
     """
 
     params: dict[str, np.ndarray]
@@ -57,6 +61,7 @@ class EvidenceMaximum:
     message: str
     num_evaluations: int
     restarts: tuple[float, ...] = field(repr=False)
+    other_modes: tuple[dict[str, np.ndarray], ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         yield self.params
@@ -127,6 +132,8 @@ def maximize_evidence(
     -----
     ConvergenceWarning
         If the optimiser has not converged, or stopped at an edge.
+    UserWarning
+        If starts led to other maxima that compete.
     """
     engine = model if isinstance(model, EP) else EP(model)
     check_settings(num_restarts, max_steps, tol)
@@ -136,25 +143,37 @@ def maximize_evidence(
         program = engine.trace(args, kwargs, given)
         search = Search(engine, program, called, given, dict(init or {}), callback)
         maximum = _report(search, search.ends(num_restarts, rng_key, max_steps, tol))
+    for kind, message in _complaints(maximum):
+        warnings.warn(message, kind, stacklevel=outside())
+    return maximum
+
+
+def _complaints(maximum: EvidenceMaximum) -> Iterator[tuple[type[Warning], str]]:
     if not maximum.converged:
         what = (
             f"stopped at an edge: {', '.join(maximum.at_bound)} would go further"
             if maximum.at_bound
             else f"has not converged: {maximum.message}"
         )
-        warnings.warn(
+        yield (
+            ConvergenceWarning,
             f"the search for hyperparameters {what}. Give it more max_steps, another init, "
             "num_restarts, or a prior on these hyperparameters",
-            ConvergenceWarning,
-            stacklevel=outside(),
         )
-    return maximum
+    if maximum.other_modes:
+        yield (
+            UserWarning,
+            f"modes of the hyperparameters compete: {len(maximum.other_modes)} beside the highest, "
+            "which alone is used. Average over them, by IntegratedEP or an estimator's "
+            "hyperparameters='integrate'",
+        )
 
 
 def _report(search: Search, ends: list[SearchEnd]) -> EvidenceMaximum:
     """What was found at the best of several ends."""
-    end, inventory = search.best(ends), search.free.inventory
-    learned = {k: np.asarray(v) for k, v in search.free.values(end.outcome.x).items()}
+    end, *others = apart(search, ends)
+    inventory = search.free.inventory
+    learned = _named(search, end)
     edges = search.at_edge(end.outcome.x)
     at_bound = tuple(k for k, v in learned.items() if edges[k] or _at_end(v, inventory.supports[k]))
     fixed = {k: np.asarray(v) for k, v in inventory.hyperparameters.items()}
@@ -170,7 +189,13 @@ def _report(search: Search, ends: list[SearchEnd]) -> EvidenceMaximum:
         message=str(end.outcome.message),
         num_evaluations=search.count,
         restarts=tuple(float(e.evaluation.objective) for e in ends),
+        other_modes=tuple(_named(search, other) for other in others),
     )
+
+
+def _named(search: Search, end: SearchEnd) -> dict[str, np.ndarray]:
+    """Hyperparameters at the end of a run, by name."""
+    return {k: np.asarray(v) for k, v in search.free.values(end.outcome.x).items()}
 
 
 def _at_end(value: np.ndarray, support: Any) -> bool:

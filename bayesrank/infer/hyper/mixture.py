@@ -225,11 +225,23 @@ class IntegratedEPResult(MixtureResult):
 
     def __repr__(self) -> str:
         """Show what became of each site, and which modes compete."""
-        lines = [super().__repr__()]
+        return "\n".join([super().__repr__(), *self._competing()])
+
+    def print_summary(self, prob: float = 0.9) -> None:
+        """Print a table of hyperparameters and latents, and which modes compete.
+
+        Parameters
+        ----------
+        prob
+            Probability of the interval shown.
+        """
+        super().print_summary(prob)
+        sys.stdout.writelines(f"{line}\n" for line in self._competing())
+
+    def _competing(self) -> Iterator[str]:
         for share, values in self.other_modes:
             at = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
-            lines.append(f"another mode has {share:.0%} of the weight: {at}")
-        return "\n".join(lines)
+            yield f"another mode has {share:.0%} of the weight: {at}"
 
     @property
     def weighted_points(self) -> tuple[dict[str, np.ndarray], np.ndarray]:

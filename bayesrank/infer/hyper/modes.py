@@ -37,6 +37,7 @@ def find_mode(
     called: tuple[tuple, dict[str, Any]],
     params: Mapping[str, Any],
     *,
+    init: Mapping[str, Any] | None = None,
     num_restarts: int = 0,
     rng_key: Array | None = None,
     callback: Callable[[int, float], None] | None = None,
@@ -46,8 +47,9 @@ def find_mode(
     """The mode of evidence times prior, of unconstrained values where `jacobian`."""
     check_settings(num_restarts)
     given: dict[str, Any] = dict(params)
-    search = Search(engine, program, called, given, {}, callback, tol=tol, jacobian=jacobian)
-    ends = _apart(search, search.ends(num_restarts, rng_key, STEPS, TOLERANCE))
+    start = dict(init or {})
+    search = Search(engine, program, called, given, start, callback, tol=tol, jacobian=jacobian)
+    ends = apart(search, search.ends(num_restarts, rng_key, STEPS, TOLERANCE))
     first, *others = (
         Mode(search.free, x.outcome.x, x.evaluation, x.gradient, search.result, search.count)
         for x in ends
@@ -55,7 +57,7 @@ def find_mode(
     return first._replace(others=tuple(others))
 
 
-def _apart(search: Search, ends: list[SearchEnd]) -> list[SearchEnd]:
+def apart(search: Search, ends: list[SearchEnd]) -> list[SearchEnd]:
     """The best end, and those that compete with it, a valley apart from all before them."""
     best = search.best(ends)
     found = [best]
