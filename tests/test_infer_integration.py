@@ -167,9 +167,9 @@ def test_modes_that_compete_have_points_of_their_own(capsys):
 def test_the_maximum_says_that_modes_compete():
     with pytest.warns(UserWarning, match="modes of the hyperparameters compete: 1 beside"):
         best = maximize_evidence(two_modes, 2.5, num_restarts=4)
-    density = stats.lognorm(1.0, scale=np.exp(0.3)).pdf
+    prior: Any = stats.lognorm(1.0, scale=np.exp(0.3))
     root = np.exp(np.linspace(-6.0, 3.0, 9001))
-    height = density(root) * stats.norm.pdf(2.5, np.log(root) ** 2, np.sqrt(0.5))
+    height = prior.pdf(root) * stats.norm.pdf(2.5, np.log(root) ** 2, np.sqrt(0.5))
     peaks = root[1:-1][(height[1:-1] > height[:-2]) & (height[1:-1] > height[2:])]
     (other,) = best.other_modes
     assert_allclose(sorted([best.params["root"], other["root"]]), peaks, rtol=0.01)
