@@ -13,23 +13,13 @@ class TooLargeError(ValueError):
 
 
 def available() -> int | None:
-    """Bytes that this process can still have, or None if the system does not tell.
-
-    The least of what the machine has free, what the container may have, and what the limit of the
-    process (``ulimit -v``) leaves.
-    """
+    """Bytes that this process can still have, by machine, container and limit; or None."""
     bounds = [bound for bound in (_machine(), _container(), _limit()) if bound is not None]
     return max(min(bounds), 0) if bounds else None
 
 
 def check_memory(need: float, what: str, cure: str) -> None:
-    """Refuse what would be kept, where it takes more memory than there is.
-
-    Raises
-    ------
-    TooLargeError
-        If it does; the message ends with the cure.
-    """
+    """Refuse, by a `TooLargeError`, what would take more memory than there is."""
     room = available()
     if room is not None and need > room:
         raise TooLargeError(
@@ -38,13 +28,7 @@ def check_memory(need: float, what: str, cure: str) -> None:
 
 
 def check_start() -> None:
-    """Refuse to load JAX where the limit of the process is below what its threads ask for.
-
-    Raises
-    ------
-    TooLargeError
-        If it is: JAX would end the process without a word.
-    """
+    """Refuse to load JAX where `ulimit -v` leaves less than its threads ask for."""
     left = _limit()
     if left is not None and left < _START:
         raise TooLargeError(

@@ -12,13 +12,7 @@ _KINDS = frozenset(("Cc", "Cs", "Zl", "Zp"))
 
 
 def check_names(names: Sequence[object] | None, count: int) -> list[str]:
-    """Return the items' names as strings; ``"0"``, ``"1"``, ... where none are given.
-
-    Raises
-    ------
-    ValueError
-        If there is not a name for each item.
-    """
+    """The items' names as strings, or numbers; a `ValueError` unless there is one for each."""
     if names is None:
         return [str(i) for i in range(count)]
     if isinstance(names, str) or len(names) != count:

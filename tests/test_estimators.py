@@ -22,7 +22,7 @@ from bayesrank.active import Beliefs, bald
 from bayesrank.estimators import skills
 from bayesrank.infer import EP
 from bayesrank.models import preference_gp
-from bayesrank.solvers.comparisons.posterior import outcome_chances
+from bayesrank.solvers.comparisons.posterior import chances_of_margins
 
 PARAMS: dict[str, Any] = {"amplitude": 1.7, "lengthscale": [0.9, 2.0], "noise": 0.8}
 N_ITEMS, N_COMPARISONS = 20, 150
@@ -145,7 +145,7 @@ def test_logistic_wins_against_quadrature():
         quad(lambda z, m, s: expit((m + s * z) / 0.8) * norm.pdf(z), -9.0, 9.0, (m, s))[0]
         for m, s in zip(mean, sd, strict=True)
     ]
-    probability = outcome_chances("logit", params, mean, sd**2)[:, 2]
+    probability = chances_of_margins("logit", params, mean, sd**2)[:, 2]
     np.testing.assert_allclose(probability, expected, rtol=1e-6)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bayesrank
+from bayesrank import estimators
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bayesrank"
@@ -42,15 +43,32 @@ def test_version_is_that_of_the_metadata():
     assert bayesrank.__version__ == expected
 
 
-def test_every_exported_name_resolves():
-    for name in bayesrank.__all__:
-        assert getattr(bayesrank, name) is not None
-        assert name in dir(bayesrank)
+@pytest.mark.parametrize("room", [bayesrank, estimators])
+def test_every_exported_name_resolves(room):
+    for name in room.__all__:
+        assert name == "__version__" or getattr(room, name).__name__ == name
+        assert name in dir(room)
 
 
-def test_unknown_attribute_is_an_attribute_error():
+@pytest.mark.parametrize("room", [bayesrank, estimators])
+def test_unknown_attribute_is_an_attribute_error(room):
     with pytest.raises(AttributeError, match="no attribute 'nothing_of_the_kind'"):
-        _ = bayesrank.nothing_of_the_kind
+        _ = room.nothing_of_the_kind
+
+
+@pytest.mark.slow
+def test_a_ranking_does_not_wait_for_other_estimators():
+    code = """
+        import sys
+        from bayesrank import PairwiseRanker
+        print(*(m for m in sys.modules if m.startswith("bayesrank.solvers.")))
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    rooms = {name.split(".")[2] for name in found}
+    assert "comparisons" in rooms
+    assert rooms.isdisjoint({"collaborative", "cone_rank", "lambda_rank", "link_learn", "rank_rls"})
 
 
 def test_help_of_every_command_loads_click_alone():

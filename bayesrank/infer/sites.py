@@ -249,26 +249,13 @@ def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = Fals
 
     With mean m and variance v of each cavity, and ``p`` for the power, it is
 
-        sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p
-        tau v) ]
+    sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p
+    tau v) ]
 
     and the log integral of prior times sites; for ``p = 1`` equation (11) of Chu and Ghahramani.
-
-    The evidence is a function of sites and of cavities, and at EP's fixed point stationary in both:
-    factor and site give a cavity the same moments, and cavity and site make the posterior.  So the
-    cavities that the last sweep saw serve for those that it left behind, and nothing is integrated
-    anew.  For the same reason the derivative in anything else is the total one where sites and
-    cavities are held fixed; what is left to differentiate is the Gaussian integral, which is cheap
-    once the posterior is known, and factors that depend on a hyperparameter themselves.
-
-    Parameters
-    ----------
-    problem
-        The problem, which may depend on what to differentiate by.
-    state
-        The state after the last sweep.
-    differentiable
-        Whether factors may depend on it.
+    At EP's fixed point it is stationary in sites and cavities. So the cavities that the last sweep
+    saw serve for those that it left behind, and its derivative is that at fixed sites and cavities:
+    of the Gaussian integral, and of factors that are `differentiable`.
     """
     total = jnp.asarray(problem.log_constant)
     if not problem.blocks:

@@ -302,26 +302,14 @@ def _not_inverted(
 
 
 def inverse_and_pivots(matrix: Array) -> tuple[Array, Array]:
-    r"""Invert a symmetric positive definite matrix by halves.
+    r"""Inverse of a positive definite matrix (n, n), and squared pivots (n,), NaN if it is none.
 
-    With the roots ``U U' = A^-1`` and ``V V' = (D - X X')^-1``, and ``X = B U``, the inverse is
+    By halves, with the roots ``U U' = A^-1`` and ``V V' = (D - X X')^-1``, and ``X = B U``:
 
     .. math:: \begin{pmatrix} A & B' \\ B & D \end{pmatrix}^{-1} = R R', \quad
-        R = \begin{pmatrix} U & -U X' V \\ 0 & V \end{pmatrix}
+    R = \begin{pmatrix} U & -U X' V \\ 0 & V \end{pmatrix}
 
-    Products with ``A^-1`` itself in place of its root would lose as many digits again as the
-    condition number has.
-
-    Parameters
-    ----------
-    matrix
-        Shape (n, n).
-
-    Returns
-    -------
-    tuple
-        The inverse (n, n), and the squared diagonal of the Cholesky factor (n,), whose product is
-        the determinant; NaN where the matrix is not positive definite.
+    Products with ``A^-1`` in place of its root would lose as many digits again.
     """
     _, inverse, pivots = _by_halves(matrix)
     return inverse, pivots

@@ -222,11 +222,11 @@ def chances_by(
     for part in parts:
         mean, variance = part.margins(rows)
         variance = variance + newcomers * part.prior_variance
-        total += part.weight * outcome_chances(likelihood, part.params, mean, variance)
+        total += part.weight * chances_of_margins(likelihood, part.params, mean, variance)
     return total
 
 
-def outcome_chances(
+def chances_of_margins(
     likelihood: str, params: Mapping[str, Any], mean: Floats, variance: Floats
 ) -> Floats:
     """Probabilities of `OUTCOMES` (P, 3) by normal margins; ties where there is a ``tie_width``."""

@@ -162,11 +162,7 @@ class LabelPrior(NamedTuple):
         )
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: LabelGaussian) -> Array:
-        """The normaliser, differentiable in `phi`, `root` and `noise`.
-
-        Its derivative is the posterior mean of that of the log density, so that the posterior of
-        free weights and performances is held fixed, and nothing is factorised again.
-        """
+        """The normaliser, differentiable in `phi`, `root` and `noise` at fixed posteriors."""
         [(_, tau, nu)] = terms
         fixed, local = lax.stop_gradient((posterior, self._eliminate(tau, nu)))
         weights, joint = _correlated(self.root, fixed.free_mean, fixed.free_covariance)
