@@ -55,7 +55,8 @@ def rankings(name: str) -> None:
 def _ranker(**options: Any) -> Any:
     from bayesrank import LabelRanker
 
-    return LabelRanker(**({"kernel": "linear", "hyperparameters": "map"} | options))
+    chosen: dict[str, Any] = {"kernel": "linear", "hyperparameters": "map", "n_basis": 100}
+    return LabelRanker(**{**chosen, **options})
 
 
 def _label_rankings(name: str) -> tuple[Any, Any]:

@@ -39,7 +39,8 @@ class ArenaRanker(NamedRanker):
     `bayesrank.PairwiseRanker`.
 
     Skill is in units of the noise of a performance about it, as the typical judge sees it; only
-    differences matter. Logs of a million comparisons are fitted within a minute or so.
+    differences matter. Intervals of skill presuppose that unit; ranks and chances of winning do
+    not. Logs of a million comparisons are fitted within a minute or so.
 
     Parameters
     ----------

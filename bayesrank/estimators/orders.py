@@ -36,7 +36,7 @@ class OrderRanker(NamedRanker):
     Where something is known of the items, their skill is a Gaussian process of their features
     (`bayesrank.models.orders.preference_orders`); else skills are independent
     (`bayesrank.models.orders.thurstone_orders`). Skill is in units of the noise of a performance;
-    only differences matter.
+    only differences matter. Intervals of skill presuppose that unit; ranks and chances do not.
 
     Parameters
     ----------

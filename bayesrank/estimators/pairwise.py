@@ -38,7 +38,9 @@ class PairwiseRanker(NamedRanker):
     Where something is known of the items, their skill is a Gaussian process of their features
     (`bayesrank.models.preference_gp`); else skills are independent (`bayesrank.models.thurstone`),
     and may move as time goes by (`bayesrank.models.dynamic_thurstone`).
-    Skill is in units of the noise of a performance about it; only differences matter.
+    Skill is in units of the noise of a performance about it; only differences matter. Intervals of
+    skill presuppose that unit, which judges at random or another noise move; ranks and chances of
+    winning do not.
 
     Parameters
     ----------
