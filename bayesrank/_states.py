@@ -261,6 +261,8 @@ def _sparse(rows: int, columns: int, parts: Sequence[Any], room: int) -> Any:
     """A sparse array of its data, indices and indptr, in a file of `room` bytes."""
     if max(rows, columns) > room:
         raise ValueError("a sparse array claims to be larger than the file")
+    if any(part.dtype.kind not in "iu" for part in parts[1:]):
+        raise ValueError("a sparse array has places that are no whole numbers")
     found: Any = sparse.csr_array(tuple(parts), shape=(rows, columns))
     found.check_format(full_check=True)
     return found

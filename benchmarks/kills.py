@@ -103,7 +103,7 @@ def kill_writers(kind: str, times: int, seed: int = 0) -> int:
 
 
 _COMMANDS = {
-    "rank": "rank pairs.csv --no-crosscheck --items items.csv --out out",
+    "rank": "rank pairs.csv --no-crosscheck --items items.csv --force --out out",
     "rate": "rate ratings.csv --out out",
     "labels": "labels labels.csv --predict labels.csv --out out",
     "predict": "predict ranked pairs.csv --items new.csv --out out/p.csv --skills out/s.csv",

@@ -14,6 +14,7 @@ from scipy import sparse
 from test_saved_states import FILES, STATES, plain
 
 from bayesrank._states import (
+    _sparse,
     check_axes,
     check_covariances,
     read_arrays,
@@ -329,3 +330,19 @@ def test_a_damaged_file_of_an_arena_ranker_is_said_to_be_one(name, tmp_path):
 @pytest.mark.parametrize("kind", _KINDS)
 def test_changed_values_with_a_checksum_made_good_are_refused_or_answer(kind):
     assert tamper_with(kind, 60)["refused"] > 20
+
+
+def test_places_of_a_sparse_array_are_whole_numbers():
+    parts = [np.ones(2), np.array([0.0, 1.0]), np.array([0, 1, 2])]
+    with pytest.raises(ValueError, match="places that are no whole numbers"):
+        _sparse(2, 2, parts, 999)
+    parts[1] = parts[1].astype(int)
+    np.testing.assert_array_equal(_sparse(2, 2, parts, 999).toarray(), np.eye(2))
+
+
+def test_a_judge_whose_reliability_overflows_is_refused(tmp_path):
+    ranker = ArenaRanker.load(STATES / "arena_learned.npz")
+    ranker.result_ = ranker.result_._replace(log_reliability=np.array([0.0, 1e3]))
+    ranker.save(tmp_path / "state.npz")
+    with pytest.raises(ValueError, match="state.npz .*a judge's reliability is not finite"):
+        ArenaRanker.load(tmp_path / "state.npz")

@@ -206,6 +206,8 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
     ranker.notes()  # what does not fit together does not answer
     if not np.isfinite([each[2:] for each in ranker.effects()]).all():
         raise ValueError("an effect is not finite")
+    if ranker.judge_names_ and not np.isfinite(ranker.judges().to_numpy(float)).all():
+        raise ValueError("a judge's reliability is not finite")
     _refuse_what_overflows(ranker)
     return ranker
 
