@@ -41,6 +41,7 @@ from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
 from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
 IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
+_BLOCK = 2**16  # rows that are looked at together
 _BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 
 
@@ -270,12 +271,15 @@ def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
     """Rows whose two items have one name."""
     number = {name: i for i, name in enumerate(first.values)}
     same = np.array([number.get(name, -1) for name in second.values])
-    return same[second.codes] == first.codes
+    found = np.empty(len(first.codes), bool)
+    for k in range(0, len(found), _BLOCK):  # what is in between stays small
+        found[k : k + _BLOCK] = same[second.codes[k : k + _BLOCK]] == first.codes[k : k + _BLOCK]
+    return found
 
 
 def _told(
     found: Found, column: Column, chosen: ColumnNames
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
     """Read a column of outcomes: numbers, words, or the names of the items themselves."""
     first, second = found.columns["first"], found.columns["second"]
     sides = f"{first.name}, {second.name} or tie"
@@ -283,15 +287,16 @@ def _told(
         return _by_codes(found, column, chosen.outcome_codes), ()
     by_number = numbers_mean(column.values, chosen.positive)
     _refuse_turned_points(found, column, chosen)
-    named = np.full(len(column.codes), -1)
-    for one, other in (*all_sides(found.table), (first, second)):
+    named = np.full(len(column.codes), -1, np.int8)
+    others = [pair for pair in all_sides(found.table) if pair[0] is not first]
+    for one, other in (*others, (first, second)):
         named[_itself(one, column)] = WIN
         named[_itself(other, column)] = LOSS
     meant: Any = by_number
     if not isinstance(by_number, list):
         words = [words_mean(cell, first.name, second.name) for cell in column.values]
         meant = [-1 if each is None else each for each in words]
-    outcome = np.array(meant)[column.codes]
+    outcome = np.array(meant, np.int8)[column.codes]
     clash = (outcome >= 0) & (named >= 0) & (outcome != named)
     if clash.any():
         cell = column.values[column.codes[int(np.argmax(clash))]]
@@ -395,10 +400,11 @@ def _from_outcomes(
     if plain_key(said.second.name) in ("opponent", "opp"):
         _refuse_both_sides(found.table, numbers, said.outcome)
     lost = said.outcome == LOSS
-    numbers[lost] = numbers[lost, ::-1]
+    turned = np.flatnonzero(lost)
+    numbers[turned] = numbers[turned][:, ::-1]
     position = said.position
     if position is not None:
-        position = np.where(lost, -position, position)
+        np.negative(position, out=position, where=lost)
     data = ComparisonData(
         names,
         numbers,
@@ -493,7 +499,8 @@ def _numbered(
     place = np.argsort(order)  # the inverse of a permutation
     numbers = np.empty((len(table.rows), 2), np.int64)
     for side, column in enumerate(sides):
-        numbers[:, side] = place[places[side]][column.codes]
+        for k in range(0, len(numbers), _BLOCK):
+            numbers[k : k + _BLOCK, side] = place[places[side]][column.codes[k : k + _BLOCK]]
     texts = list(index)
     return numbers, tuple(texts[i] for i in order)
 

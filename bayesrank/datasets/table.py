@@ -284,8 +284,9 @@ def _parsed(raw: bytes, start: int, separator: str, header: Sequence[str]) -> li
     line = marks * (len(header) - 1) + b"\n"
     others = bytes(set(range(256)) - set(line))
     numbers = [defaultdict(count().__next__) for _ in header]
-    codes: list[list[NDArray[np.int64]]] = [[] for _ in header]
+    codes = np.empty((len(header), raw.count(b"\n", start) + (raw[-1:] != b"\n")), np.int64)
     numeric: set[int] = set()
+    row = 0
     while start < len(raw):
         end = raw.find(b"\n", start + _BLOCK) + 1 or len(raw)
         block = raw[start:end] if raw[end - 1 : end] == b"\n" else raw[start:] + b"\n"
@@ -295,11 +296,10 @@ def _parsed(raw: bytes, start: int, separator: str, header: Sequence[str]) -> li
         cells = _by_pandas if len(raw) > _BLOCK else _by_python
         for place, (own, texts) in enumerate(cells(block, separator, len(header), numeric)):
             merged = np.array([numbers[place][text.strip()] for text in texts], np.int64)
-            codes[place].append(merged[own])
+            codes[place, row : row + len(own)] = merged[own]
+        row += len(lines) // len(line)
         start = end
-    known = [tuple(number) for number in numbers]
-    parts = zip(header, known, codes, strict=True)
-    return [Column(name, texts, np.concatenate(found)) for name, texts, found in parts if found]
+    return [Column(*each) for each in zip(header, map(tuple, numbers), codes, strict=True) if row]
 
 
 def _by_python(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
