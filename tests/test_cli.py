@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and how it ends."""
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -148,6 +149,18 @@ def test_rank_reads_both_files(folder, seen, capsys):
     assert "Columns not used: day" in printed.err
     table = Path("o/ranking.csv").read_text().splitlines()
     assert table[0].startswith("rank,item,skill_mean,skill_sd") and len(table) == 4
+
+
+def test_rank_reads_standard_input(folder, seen, monkeypatch, capsys):
+    text = io.TextIOWrapper(io.BytesIO(Path("c.csv").read_bytes()))
+    monkeypatch.setattr("sys.stdin", text)
+    assert run("rank", "-", "--quiet") == 0
+    piped = capsys.readouterr().out
+    assert run("rank", "c.csv", "--quiet", "--out", "o") == 0
+    assert capsys.readouterr().out.replace("to o:", "").split("\n")[:6] == piped.split("\n")[:6]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert run("rank", "-", "--quiet") == 2
+    assert capsys.readouterr().err.startswith("Error: -: the file is empty;")
 
 
 def test_same_seed_same_table(folder, seen, capsys):

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +59,20 @@ def test_pairs_of_ranked_items(at, capsys):
         got = [float(row[outcome]) for row in rows]
         np.testing.assert_allclose(got, ranker.predict_proba(pairs, outcome=outcome), rtol=1e-4)
     assert sum(float(rows[0][outcome]) for outcome in ("win", "tie", "loss")) == pytest.approx(1)
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_gets_csv(at, capsys, monkeypatch):
+    assert run("predict", "plain", "pairs.csv") == 0
+    printed = _printed(capsys)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("predict", "plain", "pairs.csv") == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert lines[0].split() == ["first", "second", "win", "tie", "loss"] and "," not in lines[1]
+    for line, row in zip(lines[1:], printed, strict=True):
+        assert line.split() == [row["first"], row["second"]] + [
+            f"{float(row[outcome]):.3g}" for outcome in ("win", "tie", "loss")
+        ]
 
 
 def test_new_items_by_their_features(at, capsys):

@@ -3,6 +3,7 @@
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,22 @@ def test_files_hold_a_prediction_for_every_pair_not_rated(results):
         assert (folder / "out" / picture).stat().st_size > 10_000
 
 
+def test_the_best_unseen_items_are_printed_with_intervals(results):
+    folder, _, said, _ = results
+    predictions = pd.read_csv(folder / "out" / "predictions.csv")
+    for name, share in (("lower", 0.05), ("level", 0.5), ("upper", 0.95)):
+        above = predictions[["P(1)", "P(2)", "P(3)"]].to_numpy().cumsum(axis=1)
+        quantile = 1 + (above < share).sum(axis=1)
+        clear = (abs(above - share) > 1e-3).all(axis=1)  # probabilities have four digits
+        assert clear.sum() > 20 and (predictions[name] == quantile)[clear].all()
+    lines = said.splitlines()
+    assert lines[0].split() == ["User", "Best", "unseen", "Rating", "90%", "interval"]
+    ranking: Any = pd.read_csv(folder / "out" / "rankings.csv")
+    for line, (_, row) in zip(lines[1:11], ranking.iterrows(), strict=False):
+        ends = "–".join(dict.fromkeys((str(row["lower"]), str(row["upper"]))))
+        assert line.split() == [row["user"], *row["item"].split(), str(row["level"]), ends]
+
+
 def test_what_is_to_be_known_is_said(results):
     *_, said, warned = results
     assert "13 users, 5 items, 37 ratings on levels 1 to 3." in said
@@ -77,4 +94,7 @@ def test_columns_are_the_same_where_all_is_rated(tmp_path):
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
     assert run("rate", tmp_path / "r.csv", "--out", tmp_path / "out", "--iterations", 3) == 0
     predictions = pd.read_csv(tmp_path / "out" / "predictions.csv")
-    assert list(predictions) == ["user", "item", "level", "P(1)", "P(2)"] and predictions.empty
+    assert (
+        list(predictions) == ["user", "item", "level", "lower", "upper", "P(1)", "P(2)"]
+        and predictions.empty
+    )

@@ -13,6 +13,7 @@ import csv
 import ctypes
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from bayesrank._names import shown
 from bayesrank.cli.interrupt import keep, look, undivided
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 _CRLF = "\r\n"
 DPI = 100  # of pictures
 _NUMBERS, _FEWEST_DRAWS = 330_000, 400  # of a posterior in a file
@@ -139,11 +141,14 @@ def write_tables(tables: NamedTables) -> None:
     Every cell is quoted that needs to be. The path ``-`` is standard output. Of several files all
     but the last are taken away before any is put in place: at no moment are there new and old ones.
     """
-    printed = io.BytesIO()
+    printed, on_screen = io.BytesIO(), sys.stdout.isatty()
     with contextlib.ExitStack() as drafts:
         paths = []
         for path, rows in tables:
             file = printed
+            if str(path) == "-" and on_screen:
+                _show(rows)
+                continue
             if str(path) != "-":
                 file = drafts.enter_context(published(path))
                 paths.append(path)
@@ -165,14 +170,30 @@ def _write_rows(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _print(table: bytes) -> None:
-    """Print a table: on a terminal names may not command it, elsewhere they stay as they are."""
-    if sys.stdout.isatty():
-        lines = table.decode().split("\n")
-        sys.stdout.write("\n".join(map(shown, lines)))
-    else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(table)
+    """Print text as it is."""
     sys.stdout.flush()
+    sys.stdout.buffer.write(table)
+    sys.stdout.flush()
+
+
+def _show(rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table for a person: names may not command the terminal, numbers are short."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from bayesrank.cli.steps import stdout_console
+
+    head, *body = [[str(cell) for cell in row] for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = [[row[k] for row in body] for k in range(len(head))]
+    for k, (title, cells) in enumerate(zip(head, columns, strict=True)):
+        numbers = all(map(_NUMBER.fullmatch, cells))
+        if numbers:
+            columns[k] = [f"{float(cell):.3g}" if "." in cell else cell for cell in cells]
+        table.add_column(title, justify="right" if numbers else "left", overflow="fold")
+    for row in zip(*columns, strict=True):
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    stdout_console().print(table)
 
 
 def give_tables(tables: NamedTables, cure: str) -> None:

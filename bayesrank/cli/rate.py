@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeOrdinalGP
 
 FILES = ("predictions.csv", "rankings.csv", "items.csv", "tastes.png", "similar.png")
+_PRINTED = 3  # items of each user
 _MOST_IN_PICTURE = 30
 _MOST_PREDICTIONS = 1_000_000
 
@@ -64,7 +65,7 @@ def rate(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Read the file, fit, write the results and print the most controversial items."""
+    """Read the file, fit, write the results and print the best unseen items of users."""
     from bayesrank.datasets import read_ratings
 
     data = read_ratings(ratings, num_levels=levels)
@@ -77,7 +78,7 @@ def rate(
         with run.steps.step("Predicting"):
             fitted = _predict(data, model, top)
         run.write(_results(fitted))
-    run.show(_table(fitted.items, rows), *fitted.notes, run.where)
+    run.show(_table(fitted.rankings, rows), *fitted.notes, run.where)
 
 
 def _check_memory(num_users: int, num_items: int) -> None:
@@ -172,7 +173,8 @@ def _rows(model: CollaborativeOrdinalGP, pairs: list[tuple[int, int]]) -> pd.Dat
         "item": [model.items_[i] for i in numbers[:, 1]],
     }
     probability = model.result.predict_proba(numbers[:, 0], numbers[:, 1])
-    table["level"] = model.levels_[(probability.cumsum(axis=1) < 0.5).sum(axis=1)]
+    for name, share in (("level", 0.5), ("lower", 0.05), ("upper", 0.95)):
+        table[name] = model.levels_[(probability.cumsum(axis=1) < share).sum(axis=1)]
     for k, level in enumerate(model.levels_):
         table[f"P({level})"] = probability[:, k].round(4)
     return pd.DataFrame(table)
@@ -221,14 +223,19 @@ def _results(fitted: _Fitted) -> dict[str, Any]:
     }
 
 
-def _table(items: pd.DataFrame, rows: int) -> Any:
+def _table(rankings: pd.DataFrame, rows: int) -> Any:
+    """The best unseen items of the first users."""
     from rich.text import Text
 
     from bayesrank.cli.tables import plain_table
 
-    first = "Most controversial"
-    table = plain_table([first, "Ratings", "Liking", "Disagreement"], first)
-    best = items[["item", "ratings", "liking", "disagreement"]].head(rows)
-    for name, number, liking, disagreement in best.itertuples(index=False):
-        table.add_row(Text(shown(str(name))), f"{number}", f"{liking:+z.2f}", f"{disagreement:.2f}")
+    first = "User"
+    table = plain_table([first, "Best unseen", "Rating", "90% interval"], first)
+    users = list(dict.fromkeys(rankings["user"]))[:rows]
+    best: Any = rankings[rankings["user"].isin(users) & (rankings["rank"] <= _PRINTED)]
+    columns = ["user", "rank", "item", "level", "lower", "upper"]
+    for user, rank, item, level, lower, upper in best[columns].itertuples(index=False):
+        name = shown(str(user)) if rank == 1 else ""
+        ends = f"{lower}" if lower == upper else f"{lower}–{upper}"
+        table.add_row(Text(name), Text(shown(str(item))), f"{level}", ends)
     return table

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -158,13 +159,16 @@ def read_text(path: str | Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """A text file as UTF-8."""
+    """A text file as UTF-8; ``-`` is standard input."""
     if path.is_dir():
         raise DataError(path, "this is a directory", "give the path of a file")
     try:
         cure = "divide it, or leave out rows or columns"
-        check_memory(_SPACE * path.stat().st_size, f"{path}: its text and its cells", cure)
-        raw = path.read_bytes()
+        if str(path) == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            check_memory(_SPACE * path.stat().st_size, f"{path}: its text and its cells", cure)
+            raw = path.read_bytes()
         raw = gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise DataError(path, "this is no whole gzip file", "compress it again") from None
