@@ -32,10 +32,10 @@ def _run(number: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_estimator_ranks_names(capsys):
-    model = _run(0)["model"]
-    assert [str(name) for name in model.rank().names] == ["Ann", "Bob", "Cid", "Dee"]
+    ranker = _run(0)["ranker"]
+    assert [str(name) for name in ranker.rank().names] == ["Ann", "Bob", "Cid", "Dee"]
     assert "Ann" in capsys.readouterr().out
-    assert model.predict_proba([("Ann", "Dee")])[0] > 0.6
+    assert ranker.predict_proba([("Ann", "Dee")])[0] > 0.6
 
 
 def test_the_two_commands_are_where_continuous_integration_looks():
