@@ -169,6 +169,12 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
         {"first": "models.a", "second": "models.b", "outcome": "won"}, "y > x",
     ),
     "pairs.json": ('[["a", "b"]]', {}, 'write objects, as in {"winner": "Ada", "loser": "Bob"}'),
+    "is_tie.csv": ("winner,loser,is_tie\na,b,N\nb,c,Y\n", {}, "a > b; b = c"),
+    "drawn.csv": (
+        "winner,loser,result\na,b,win\nb,c,draw\n", {},
+        "row 3, column 'result': 'draw' may say that the two were equal; mark ties by 1",
+    ),
+    "broken.csv": ("winner,loser\na,#REF!\n", {}, "'#REF!' stands for a missing item"),
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),
@@ -190,6 +196,8 @@ def test_numbers_that_stand_for_sides_are_told(tmp_path):
     path = tmp_path / "c.csv"
     path.write_text("home,away,result\na,b,1\nb,c,2\n")
     assert read_comparisons(path).notes == ("In 'result', 1 is for home and 2 for away.",)
+    path.write_text("game,team,score\n1,a,3\n1,b,1\n2,a,0\n2,c,0\n")
+    assert "Of rows that are equal, nothing is said." in read_comparisons(path).notes[0]
     path.write_text("winner,loser,n\na,b,3\n")
     assert read_comparisons(path).unused_column_hints[0].startswith("Column 'n' looks like weights")
 

@@ -17,10 +17,13 @@ __all__ = [
 ]  # fmt: skip
 
 TRUTH = {
-    **dict.fromkeys(("", "0", "0.0", "false", "no"), False),  # pandas writes 0.0 beside gaps
-    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
+    **dict.fromkeys(("", "0", "0.0", "false", "no", "n"), False),  # pandas writes 0.0 beside gaps
+    **dict.fromkeys(("1", "1.0", "true", "yes", "y"), True),
 }
-NOTHING = {"", "-", "--", "–", "—", "?", ".", "na", "n/a", "#n/a", "nan", "null", "\\n", "*"}
+NOTHING = {
+    *("", "-", "--", "–", "—", "?", ".", "*", "na", "n/a", "nan", "null", "none", "\\n"),
+    *("#n/a", "#ref!", "#name?", "#value!"),
+}
 LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
 _CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 _YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)

@@ -219,6 +219,12 @@ def _wins(found: Found) -> _Battles:
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
     outcome = np.full(len(itself), WIN, np.int8)
+    drawn = found.table.column("result", "outcome")
+    if drawn is not None and "tie" not in found.columns:
+        for cell in (cell for cell in drawn.values if cell.lower() in ("draw", "tie", "tied")):
+            cure = f"mark ties by 1 in a column tie, or leave it out with --ignore {drawn.name}"
+            problem = f"{cell!r} may say that the two were equal"
+            raise found.table.error(problem, cure, drawn, drawn.holds(cell))
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
     return _Battles(found, first, second, outcome)

@@ -200,7 +200,9 @@ COMPARISONS = (
         {
             "winner": _WINNER,
             "loser": _LOSER,
-            "tie": ColumnRole(("tie", "ties", "tied", "draw"), True, _TIES, "ties"),
+            "tie": ColumnRole(
+                ("tie", "ties", "tied", "draw", "is_tie", "is_draw"), True, _TIES, "ties"
+            ),
             **_BESIDE,
         },
         options=True,

@@ -284,6 +284,8 @@ def _events(
         groups[-1][1].append(item.values[item.codes[row]])
     firsts = event.first()[list(orders)]
     said = [[names for _, names in groups] for groups in orders.values()]
+    if any(len(names) > 1 for groups in said for names in groups):
+        note += " Of rows that are equal, nothing is said."
     return _ordered(table.kept(firsts).with_columns(()), said, note)
 
 
