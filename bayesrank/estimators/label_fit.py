@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank.estimators.checks import check_hyperparameters
 from bayesrank.estimators.inference import inferred, learned
-from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
+from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import LabelConditions, calibrated_label_ranking
 from bayesrank.solvers.label_ranking import check_label_memory
 
@@ -57,7 +57,7 @@ def fit_labels(
         if asked.hyperparameters != "integrate":
             return _better([_fit(asked, args, options, basis, search) for basis in bases])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", UserWarning)  # the last fit has its own
             best = _better([_fit(asked, args, options, basis, search, "map") for basis in bases])
         search["init"] = {k: v for k, v in best.params.items() if k != "correlation"}
         fixed = {k: v for k, v in best.params.items() if k == "correlation"}
