@@ -216,6 +216,15 @@ def test_tastes_are_numbered_and_each_is_in_all_its_groups():
     assert len(plots.plot_tastes([0.0], [1.0], ["a"]).texts) == 2
 
 
+def test_of_few_items_none_is_liked_best_and_least():
+    """Most controversial is a ring around the mark of liking, whose colour stays."""
+    ax = plots.plot_tastes([2.0, 0.0, 3.0], [3.0, 1.0, 1.0], list("abc"), labels=4)
+    best, least, ring = ax.lines[1:]
+    assert best.get_xdata().tolist() == [3.0, 2.0] and least.get_xdata().tolist() == [0.0]
+    assert ring.get_markerfacecolor() == "none"
+    assert ring.get_markersize() > best.get_markersize()
+
+
 def test_bars_say_how_sure_a_frequency_is():
     rng = np.random.default_rng(0)
     p = np.sort(rng.uniform(size=(200, 5)), axis=None)

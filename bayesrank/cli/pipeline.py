@@ -27,7 +27,7 @@ from bayesrank.cli.words import (
 )
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import ItemRecords, RankSummary, count_records
-from bayesrank.ranking.columns import file_columns
+from bayesrank.ranking.columns import ELO_MEAN, file_columns
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
@@ -255,7 +255,14 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
     component = np.empty(data.num_items, np.int64)
     component[ranking.summary.indices] = ranking.summary.component
     pairs = drawn(plot_pairwise, ranking.skills, data.names, components=component)
-    figures = {"ranking.png": drawn(plot_ranking, ranking.summary), "pairs.png": pairs}
+    summary, unit_of = ranking.summary, {}
+    if ranking.elo is not None:
+        unit_of = {"xlabel": "Elo (average item 1500; 400 points are odds of 10 to 1)"}
+        ends = ("mean", "skill_lower", "skill_upper")
+        summary = replace(
+            summary, **{end: ELO_MEAN + ranking.elo * getattr(summary, end) for end in ends}
+        )
+    figures = {"ranking.png": drawn(plot_ranking, summary, **unit_of), "pairs.png": pairs}
     if check is not None:
         figures["crosscheck.png"] = drawn(plot_crosscheck, check)
     return figures

@@ -57,9 +57,11 @@ def plot_tastes(
     ax = axes_or_new(ax, 8.0, 5.5)
     ax.plot(x, y, "o", color="C0", alpha=0.3, markersize=5)
     order = np.argsort(-x, kind="stable")
+    best = min(labels, (len(names) + 1) // 2)  # no item is both
+    least = min(labels, len(names) - best)
     extremes = (
-        (order[:labels], "o", "C2", "C2", "liked best"),
-        (order[::-1][:labels], "o", "0.35", "0.35", "liked least"),
+        (order[:best], "o", "C2", "C2", "liked best"),
+        (order[::-1][:least], "o", "0.35", "0.35", "liked least"),
         (np.argsort(-y, kind="stable")[:labels], "o", "none", "C3", "most controversial"),
     )
     for items, marker, face, edge, meaning in extremes:
