@@ -12,7 +12,14 @@ from bayesrank import ArenaRanker, PairwiseRanker
 from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
 from bayesrank.diagnostics import quick
-from bayesrank.diagnostics.quick import Crosschecked, crosschecked, heaviest, with_distinct_rows
+from bayesrank.diagnostics.quick import (
+    Crosschecked,
+    crosschecked,
+    crosschecked_skills,
+    heaviest,
+    with_distinct_rows,
+)
+from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
 from bayesrank.infer.white.accuracy import ImportanceCheck
 from bayesrank.infer.white.program import white_posterior
 from bayesrank.ranking import summarize
@@ -111,6 +118,56 @@ def test_the_same_seed_gives_the_same_verdict(fitted, monkeypatch):
     assert one.importance == other.importance
     assert one.check is not None and other.check is not None
     assert one.check.verdict == other.check.verdict
+
+
+def judged_log():
+    """Five items, 200 comparisons by three judges, in an order, some of them tied."""
+    rng = np.random.default_rng(0)
+    skill = rng.normal(size=5)
+    pairs = np.array([rng.choice(5, 2, replace=False) for _ in range(200)])
+    first = rng.choice([-1.0, 1.0], 200)
+    gap = skill[pairs[:, 0]] - skill[pairs[:, 1]] + 0.3 * first
+    won = rng.random(200) < 1.0 / (1.0 + np.exp(-1.7 * gap))
+    return ComparisonData(
+        tuple("abcde"),
+        np.where(won[:, None], pairs, pairs[:, ::-1]),
+        rng.random(200) < 0.1,
+        position=np.where(won, first, -first),
+        judges=rng.integers(0, 3, 200),
+        judge_names=tuple("xyz"),
+    )
+
+
+@pytest.mark.slow
+def test_a_log_with_judges_is_checked_and_a_wrong_answer_is_found():
+    data = judged_log()
+    found: Any = ArenaRanker(hyperparameters="prior").fit(data).result
+    fit = skills_of_log(data, found)
+    assert "tie_width" in fit.called[3] and "reliability" in fit.hidden
+    right = crosschecked_skills(fit, "quick", 0, lambda share: None)
+    assert right.check is not None and right.check.verdict.status in ("agrees", "close")
+    moved = fit._replace(mean=fit.mean + np.arange(5.0) * np.sqrt(np.diagonal(fit.covariance)))
+    wrong = crosschecked_skills(moved, "quick", 0, lambda share: None)
+    assert wrong.check is not None and wrong.check.verdict.status == "differs"
+    (name, status, _), *_ = [
+        check
+        for check in trust_checks(data, SUMMARY, np.zeros((5, 5)), {}, wrong)
+        if check.name == "EP vs NUTS"
+    ]
+    assert (name, status) == ("EP vs NUTS", "warning")
+
+
+@pytest.mark.slow
+def test_skills_that_move_are_checked_and_a_large_log_is_not(monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(60)])
+    ranker = PairwiseRanker(time="matern12", hyperparameters="prior")
+    fit = skills_of_result(ranker.fit(pairs, time=np.arange(60.0) // 5).result)
+    assert fit.hidden == ("past",) and fit.mean.shape == (4,)
+    found = crosschecked_skills(fit, "quick", 0, lambda share: None)
+    assert found.check is not None and found.check.verdict.status in ("agrees", "close")
+    monkeypatch.setattr(quick, "MOST_ROWS", 50)
+    assert crosschecked_skills(fit, "quick", 0, lambda share: None).check is None
 
 
 SUMMARY = summarize(np.random.default_rng(0).normal(size=(50, 3)))

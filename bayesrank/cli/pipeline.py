@@ -31,6 +31,7 @@ from bayesrank.ranking.columns import ELO_MEAN, file_columns
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
+    from bayesrank.diagnostics.quick import Crosschecked
     from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
 
 
@@ -41,9 +42,6 @@ FILES = ("report.html", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURE
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
 _UNASKED = "skipped (--crosscheck none)"
-_UNCHECKED = "NUTS takes minutes for so many orders; a file of a few dozen is checked"
-_UNCHECKED_LOG = "not available for models with judges, or with so many comparisons"
-_UNCHECKED_IN_TIME = "NUTS takes minutes for skills at many times"
 _LARGEST_RANKER = 200_000_000  # bytes
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
@@ -188,21 +186,11 @@ def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
     """Cross-check, answer the other questions of trust, and draw."""
     from bayesrank.cli.trust import trust_checks
-    from bayesrank.diagnostics.quick import crosschecked
 
-    ranker, check = ranking.ranker, None
+    ranker = ranking.ranker
     result: Any = ranker.result
-    found: Any = _UNASKED
-    if settings.crosscheck != "none" and not hasattr(result, "model"):
-        found = _UNCHECKED_LOG
-    elif settings.crosscheck != "none" and result.marginalized_sites:
-        found = _UNCHECKED if data.times is None else _UNCHECKED_IN_TIME
-    elif settings.crosscheck != "none" and result.structure != "dense":
-        found = f"NUTS takes too long for so many items. {result.approximation.sentence}"
-    elif settings.crosscheck != "none":
-        with steps.step("Checking against simulation (NUTS)") as advance:
-            found = crosschecked(result, settings.crosscheck, settings.seed, advance)
-            check = found.check
+    found = _checked(data, result, settings, steps)
+    check = None if isinstance(found, str) else found.check
     with steps.step("Looking for cycles"):
         checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
     figures, posterior = {}, None
@@ -214,6 +202,27 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
         notes = (*notes, *ranker.notes())
     how = method(data, ranker.params_, _spread(result))
     return Analysis(checks, notes, how, posterior, figures)
+
+
+def _checked(
+    data: ComparisonData, result: Any, settings: Settings, steps: Steps
+) -> "Crosschecked | str":
+    """What the check of EP found, or why there is none."""
+    from bayesrank.diagnostics.quick import crosschecked, crosschecked_skills
+    from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
+
+    if settings.crosscheck == "none":
+        return _UNASKED
+    by_ep = hasattr(result, "model")
+    if by_ep and result.structure != "dense":
+        return f"NUTS takes too long for so many items. {result.approximation.sentence}"
+    how, seed = settings.crosscheck, settings.seed
+    with steps.step("Checking against simulation (NUTS)") as advance:
+        if not by_ep:
+            return crosschecked_skills(skills_of_log(data, result), how, seed, advance)
+        if result.marginalized_sites:
+            return crosschecked_skills(skills_of_result(result), how, seed, advance)
+        return crosschecked(result, how, seed, advance)
 
 
 def _fit(

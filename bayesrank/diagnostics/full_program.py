@@ -78,7 +78,7 @@ def full_program(
         found = mapped({name: jnp.asarray(value) for name, value in values.items()})
         return {name: np.asarray(value) for name, value in found.items()}
 
-    there = unconstrained(known)
+    there = unconstrained(known) if known else {}
     centre = {k: there[k].mean(0) if k in there else jnp.zeros_like(v) for k, v in start.items()}
     width = {k: there[k].std(0) if k in there else jnp.ones_like(v) for k, v in start.items()}
     (loc, unravel), (scale, _) = ravel_pytree(centre), ravel_pytree(width)

@@ -16,11 +16,12 @@ from bayesrank.datasets import ComparisonData
 from bayesrank.datasets.outcomes import TIE, WIN
 from bayesrank.diagnostics.crosscheck import crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck
+from bayesrank.diagnostics.skills import SkillsFit, check_skills
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.spi import ImportanceCheck
 from bayesrank.models import preference_gp, thurstone
 
-NUTS = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
+NUTS: dict[str, Any] = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
 # Beyond these sizes NUTS takes longer than ten seconds or so, and is run if asked for.
 MOST_ROWS, MOST_LATENTS = 2_000, 500
 
@@ -45,6 +46,18 @@ def crosschecked(
     full = how == "full"
     check = _against_nuts(result, full, seed, lambda engine, share: progress(share))
     return Crosschecked(importance, check)
+
+
+def crosschecked_skills(
+    fit: SkillsFit, how: str, seed: int, progress: Callable[[float], None]
+) -> Crosschecked:
+    """Check skills of a program with further latents, by NUTS where it is small."""
+    full = how == "full"
+    most = (np.inf, np.inf) if full else (MOST_ROWS, MOST_LATENTS)
+    # A step costs more than where skills are all that is drawn.
+    num_samples = NUTS["num_samples"] if full else NUTS["num_samples"] // 2
+    lengths = (NUTS["num_warmup"], num_samples, NUTS["num_chains"])
+    return Crosschecked(None, check_skills(fit, most, lengths, NUTS["tolerance"], seed, progress))
 
 
 def _is_small(result: EPResult | IntegratedEPResult) -> bool:
