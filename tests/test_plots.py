@@ -220,7 +220,7 @@ def test_of_few_items_none_is_liked_best_and_least():
     """Most controversial is a ring around the mark of liking, whose colour stays."""
     ax = plots.plot_tastes([2.0, 0.0, 3.0], [3.0, 1.0, 1.0], list("abc"), labels=4)
     best, least, ring = ax.lines[1:]
-    assert best.get_xdata().tolist() == [3.0, 2.0] and least.get_xdata().tolist() == [0.0]
+    assert [list(np.asarray(line.get_xdata())) for line in (best, least)] == [[3.0, 2.0], [0.0]]
     assert ring.get_markerfacecolor() == "none"
     assert ring.get_markersize() > best.get_markersize()
 

@@ -18,6 +18,7 @@ CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 
 _ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
+_FEWEST = 100  # effective draws of importance sampling that say something
 
 
 class Check(NamedTuple):
@@ -81,6 +82,8 @@ def _right(found: "Crosschecked | str") -> tuple[CheckStatus, str]:
         "" if found.importance is None else f"importance sampling: {_weighed(found.importance)}"
     )
     if found.check is not None:
+        if found.importance is not None and found.importance.ess < _FEWEST:
+            weighed = f"importance sampling cannot tell ({found.importance.ess:.0f} draws count)"
         status, sentence = _against_nuts(found.check)
         return status, sentence + (f"; {weighed}" if weighed else "")
     more = "NUTS takes minutes (--crosscheck full)"
