@@ -308,8 +308,7 @@ def _told(
         cell = column.values[column.codes[int(np.argmax(clash))]]
         by = "a number" if isinstance(by_number, list) else "a word"
         problem = f"{cell!r} is the name of an item and also {by} for another outcome"
-        cure = f"write {sides}" if isinstance(by_number, list) else "rename the item"
-        raise found.table.error(problem, cure, column, clash)
+        raise found.table.error(problem, f"write {sides}", column, clash)
     if isinstance(by_number, list):
         return outcome, _rule(column, first, second, chosen)
     outcome = np.where(outcome >= 0, outcome, named)
