@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from compilations import compilations
 from infer_oracles import (
     gaussian_posterior,
     grid_posterior,
@@ -268,3 +269,25 @@ def test_the_maximum_is_that_in_closed_form_and_an_edge_is_told():
 def test_what_a_search_refuses(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         maximize_evidence(spreads, GROUPS, **options)
+
+
+@pytest.mark.slow
+def test_a_run_at_what_was_learned_compiles_nothing():
+    def counts(y):
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        level = numpyro.param("level", 0.1)
+        with numpyro.plate("items", len(y)):
+            f: Any = numpyro.sample("f", dist.Normal(level, scale))
+            numpyro.sample("y", dist.Poisson(jnp.exp(f)), obs=y)
+
+    y = np.arange(7)
+    best = maximize_evidence(counts, y)
+    with compilations() as events:
+        result = EP(counts).run(KEY, y, params=best.params)
+    assert not events
+    assert_allclose(result.log_evidence, best.log_evidence, rtol=1e-6)
+    with compilations() as events:  # what is given by hand may be any site
+        given = EP(counts).run(KEY, y, params=dict(best.params))
+    assert events
+    assert_allclose(given.log_evidence, result.log_evidence, rtol=1e-10)
+    assert_allclose(given.mean["f"], result.mean["f"], rtol=1e-8)
