@@ -96,7 +96,7 @@ def read_arrays(path: str | Path, owner: str) -> dict[str, NDArray[Any]]:
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise ValueError("it is no whole .npz file")
+                raise ValueError("it is not a complete .npz file")
             room = os.fstat(file.fileno()).st_size
             arrays: dict[str, NDArray[Any]] = {}
             with zipfile.ZipFile(file) as archive:
@@ -143,7 +143,7 @@ def check_axes(
 
 
 def check_covariances(arrays: Mapping[str, Any], *names: str) -> None:
-    """Refuse what is no covariance, (..., n, n): not symmetric, variances below 0; None passes."""
+    """Refuse all but covariances, (..., n, n): not symmetric, variances below 0; None passes."""
     for name in names:
         if (covariance := arrays.get(name)) is None:
             continue
@@ -154,7 +154,7 @@ def check_covariances(arrays: Mapping[str, Any], *names: str) -> None:
         most = sd[..., :, None] * sd[..., None, :]
         across = np.swapaxes(covariance, -2, -1)
         if (abs(covariance - across) > 1e-6 * most).any() or (abs(covariance) > 1.001 * most).any():
-            raise ValueError(f"its array {name!r} is no covariance")
+            raise ValueError(f"its array {name!r} is not a covariance")
 
 
 def _reason(error: BaseException) -> str:

@@ -122,7 +122,7 @@ def test_a_missing_end_that_cannot_be_mended_is_said(tmp_path):
             print(error)
     """
     out, err = python(code, path).communicate()
-    assert "the journal cannot be mended (File too large)" in out and err == ""
+    assert "the journal cannot be repaired (File too large)" in out and err == ""
     assert winners(read_journal(path).records) == [0]
 
 

@@ -161,7 +161,7 @@ def test_lengths_that_do_not_fit(tmp_path):
         read_lists(path)
     for cell in ("two", "²", "9" * 5000):
         beside.write_text(f"{cell}\n")
-        with pytest.raises(DataError, match=f"'{cell[:40]}.*' is no length"):
+        with pytest.raises(DataError, match=f"'{cell[:40]}.*' is not a length"):
             read_lists(path)
 
 

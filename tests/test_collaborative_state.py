@@ -164,5 +164,5 @@ def test_an_estimate_without_a_maximum_is_the_last_that_is_one():
 
 def test_where_nothing_can_be_computed_that_is_said(engine, monkeypatch):
     monkeypatch.setattr(Loop, "evaluate", lambda *_: np.nan)
-    with pytest.raises(ValueError, match="the objective is no number where EM starts: levels"):
+    with pytest.raises(ValueError, match="the objective is not a number where EM starts: levels"):
         engine.run(*RATED, progress_bar=False)

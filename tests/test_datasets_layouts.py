@@ -384,8 +384,8 @@ BAD_FILES = {
     "g.jsonl": (b"{}\n{}\n", "no cell holds anything"),
     "c.jsonl": (b'{"winner": "a"}\nnot json\n', "row 2: this line is no JSON object"),
     "d.jsonl": (b"[1]\n", "row 1: this line is no JSON object"),
-    "c.csv.gz": (b"winner,loser\na,b\n", "this is no whole gzip file"),
-    "d.csv.gz": (gzip.compress(b"winner,loser\na,b\n")[:-9], "this is no whole gzip file"),
+    "c.csv.gz": (b"winner,loser\na,b\n", "this is not a complete gzip file"),
+    "d.csv.gz": (gzip.compress(b"winner,loser\na,b\n")[:-9], "this is not a complete gzip file"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Circles among three items, by enumeration; does the check see when there are too many?"""
+"""Cycles among three items, by enumeration; does the check see when there are too many?"""
 
 import itertools
 

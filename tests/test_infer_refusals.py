@@ -1,4 +1,4 @@
-"""What EP cannot take is refused: the message names the site, what is wrong, and the cure."""
+"""What EP cannot take is refused: the message names the site, what is wrong, and the fix."""
 
 from typing import Any
 

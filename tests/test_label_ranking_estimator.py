@@ -225,7 +225,7 @@ def test_smooth_utilities_and_averaging():
         assert model.predict(new)[:, 0].tolist() == ["out", "in", "out"]
         assert not model.calibrated_
         assert (model.sample_rankings(new, 5).num_relevant == -1).all()
-        with pytest.raises(ValueError, match="fit was not told relevant labels"):
+        with pytest.raises(ValueError, match="fit had no relevant labels"):
             model.predict_proba(new)
     assert len(model.posterior_.weights) > 5
     straight = LabelRanker(kernel="linear").fit(X, rankings)
@@ -320,8 +320,8 @@ X_TWO: Any = np.array([[0.0], [1.0]])
         ({"labels": [1, 2]}, (np.array([[1, 2]] * 2),), "pass ranks as a DataFrame with a column"),
         ({}, ([{"a": 2, "b": 1}, None],), "rankings has {'a': 2, 'b': 1} as an entry; pass a list"),
         ({}, (None, [{"a": 0, "b": 1}, None]), "relevant has {'a': 0, 'b': 1} as an entry"),
-        ({}, ([["a", None], None],), "None is no label; name labels by texts or numbers"),
-        ({}, ([["a", ["b", ["c"]]], None],), "is no label"),
+        ({}, ([["a", None], None],), "None is not a label; name labels by texts or numbers"),
+        ({}, ([["a", ["b", ["c"]]], None],), "is not a label"),
         ({}, (pd.DataFrame({"a": [1, 0], "b": [2, 1]}),), "the rank 0 for 'a' in row 1; ranks go"),
         ({}, (pd.DataFrame({"a": [1, 2], "b": [2, 3]}),), "rank 3 for 'b' in row 1; .* to 2, the"),
         ({}, (pd.DataFrame([[0.7, 1.2]] * 2, columns=["a", "b"]),), "the rank 0.7 for 'a' in row"),
@@ -334,7 +334,7 @@ X_TWO: Any = np.array([[0.0], [1.0]])
         (
             {"correlated": True, "hyperparameters": {"correlation": [[1.0, 2.0], [2.0, 1.0]]}},
             ([["a", "b"], None],),
-            "is no correlation of 2 labels",
+            "is not a correlation of 2 labels",
         ),
         ({"hyperparameters": "guess"}, ([["a", "b"], None],), "hyperparameters is 'guess'"),
     ],

@@ -162,7 +162,7 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "comment.csv": ("# new\nwinner,loser\na,b\n", {}, "2 cells where the header has 1; remove"),
     "blanks.txt": ("winner loser\na b\n", {}, "there is one column, 'winner loser'; separate colu"),
     "votes.txt": ("a > b\nb > a\n", {}, "there is one column, 'a > b'; write order above it"),
-    "arrows.csv": ("ranking\na → b\nb → a\n", {}, "'a → b' is no item of an order; write it as a"),
+    "arrows.csv": ("ranking\na → b\nb → a\n", {}, "'a → b' is not an item of an order; write it as a"),
     "within.json": ('{"of": 2, "games": [{"winner": "a", "loser": "b"}]}', {}, "a > b"),
     "models.jsonl": (
         '{"models": {"a": "x", "b": "y"}, "won": "y"}\n',
@@ -282,7 +282,7 @@ def test_large_files_are_read_as_small_ones(tmp_path, monkeypatch):
         ),
         (["20230102", "20221231"], ["2023-01-02", "2022-12-31"]),
         (["2022.12", "2023.5"], None),
-        (["2024-05-31", "2024-06-31"], "'2024-06-31' is no date"),
+        (["2024-05-31", "2024-06-31"], "'2024-06-31' is not a date"),
         (["2024-05-31T18:00Z", "2024-05-31T18:00"], "some times have a zone"),
         (["16/08/2024", "08/16/2024"], "may have the day first or the month"),
     ],

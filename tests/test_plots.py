@@ -97,7 +97,7 @@ REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] =
     (plots.plot_pairwise, (make_draws(3),), {"max_items": 0}, "max_items must be at least 1"),
     (plots.plot_similarity, (np.eye(2), ["a"]), {}, r"shape \(2, 2\) and there are 1 names"),
     (plots.plot_similarity, (np.eye(1), ["a"]), {}, "of two items or more"),
-    (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is no covariance"),
+    (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is not a covariance"),
     (plots.plot_tastes, ([0.0], [1.0, 2.0], ["a"]), {}, "have 1, 2 and 1 entries; pass one of"),
     (plots.plot_tastes, ([], [], []), {}, "have 0, 0 and 0 entries"),
     (plots.plot_reliability, ([0.5], [1, 0]), {}, "probability has 1 entries, happened 2"),

@@ -133,7 +133,7 @@ def test_symmetric_arrays_take_half_the_room_and_come_back_bit_for_bit(tmp_path)
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda path: path.write_bytes(b""), "it is no whole .npz file"),
+        (lambda path: path.write_bytes(b""), "it is not a complete .npz file"),
         (lambda path: path.mkdir(), "Is a directory"),
         (lambda path: write_arrays(path, {"a": [1.0, np.nan]}), "'a' holds what is not a finite"),
         (lambda path: write_arrays(path, {"a": [-np.inf]}), "'a' holds what is not a finite"),
@@ -186,7 +186,7 @@ def test_arrays_that_cannot_be_what_they_are_said_to_be():
             check_axes(arrays, axes, kinds=kinds)
     lopsided = np.array([[1.0, 0.3], [0.0, 1.0]])
     for changed in (-np.eye(2), np.zeros((2, 2)), lopsided, np.eye(2) + 2 * np.eye(2)[::-1]):
-        with pytest.raises(ValueError, match="its array 'spread' (is no covariance|.*positive)"):
+        with pytest.raises(ValueError, match="its array 'spread' (is not a covariance|.*positive)"):
             check_covariances({"spread": changed}, "spread")
 
 

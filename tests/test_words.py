@@ -1,10 +1,15 @@
-"""Words that readers stumbled over do not come back in the documentation."""
+"""Words that readers stumbled over do not come back, in documentation, messages and docstrings."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"]
+SOURCES = sorted((ROOT / "bayesrank").rglob("*.py"))
 BANNED = re.compile(
     r"\b[Tt]old\b|\b[Mm]end(s|ed|ing)?\b|\b[Cc]ure[sd]?\b|\b[Cc]ircles\b|\bNO\b|[Hh]olds? the truth"
     r"|(?<!there )(?<!There )\bis no\b(?! (longer|larger|smaller|further|more|less)\b)"
@@ -25,4 +30,50 @@ def test_pages_use_the_words_of_the_field():
     pages = [ROOT / name for name in PAGES]
     pages += [page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts]
     found = {page.name: words for page in pages if (words := _found(page.read_text("utf-8")))}
+    assert found == {}
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    lists = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+    ]
+    return {str(ast.literal_eval(item)) for each in lists for item in getattr(each, "elts", [])}
+
+
+def _docstrings(tree: ast.Module, exported: set[str]) -> Iterator[str]:
+    """Those of exported functions and classes, and of the public methods of these classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in exported:
+            members = node.body if isinstance(node, ast.ClassDef) else []
+            methods = [each for each in members if isinstance(each, ast.FunctionDef)]
+            public = [each for each in methods if not each.name.startswith("_")]
+            docs = [ast.get_docstring(each) or "" for each in [node, *public]]
+            yield from (doc.replace("\ncure\n", "\n") for doc in docs)  # a name of an argument
+
+
+def _messages(tree: ast.Module) -> Iterator[str]:
+    """Texts inside of what is raised or warned."""
+    for node in ast.walk(tree):
+        function = getattr(node, "func", None)
+        warns = getattr(function, "attr", getattr(function, "id", "")) == "warn"
+        if isinstance(node, ast.Raise) or warns:
+            texts = (part for part in ast.walk(node) if isinstance(part, ast.Constant))
+            yield from (part.value for part in texts if isinstance(part.value, str))
+
+
+@pytest.fixture(scope="module")
+def trees():
+    return {path: ast.parse(path.read_text("utf-8")) for path in SOURCES}
+
+
+@pytest.mark.parametrize("kind", ["messages", "docstrings"])
+def test_what_users_read_in_the_package(trees, kind):
+    exported = set().union(*(_exported(tree) for tree in trees.values()))
+    found = {}
+    for path, tree in trees.items():
+        texts = _messages(tree) if kind == "messages" else _docstrings(tree, exported)
+        if words := [word for text in texts for word in _found(text)]:
+            found[str(path.relative_to(ROOT))] = words
     assert found == {}

@@ -109,9 +109,9 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
         elif kind == "undo":
             if events.pop(record["of"], None) is None:
                 raise JournalError(
-                    f"record {number} of the journal takes back record {record['of']}, which is no "
-                    "answer that stands; restore the file from a copy, or remove that record and "
-                    "those below it"
+                    f"record {number} of the journal takes back record {record['of']}, which "
+                    "is not an answer that stands; restore the file from a copy, or remove that "
+                    "record and those below it"
                 )
         elif kind == "learned":
             after = replace(

@@ -37,7 +37,7 @@ class QueryLoop(Session):
     Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
     where there are none (`bayesrank.models.thurstone`). An answer is on disk before `tell` returns,
     and costs a few warm-started sweeps of EP; nothing compiles as answers grow. Two items may be
-    told to be about equal: from the first such answer on, the programs are those with ties.
+    recorded as about equal: from the first such answer on, the programs are those with ties.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class QueryLoop(Session):
             raise
 
     def ask(self, n: int = 1, *, judge: str | None = None) -> list[Question]:
-        """Choose the next questions; the same ones until something is told.
+        """Choose the next questions; the same ones until an answer comes.
 
         Parameters
         ----------

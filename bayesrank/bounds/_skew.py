@@ -106,7 +106,7 @@ def level_constants(rho: ArrayLike, alpha: float = 0.0) -> Array:
     Raises
     ------
     ValueError
-        If `rho` is no skew vector of at least two levels, or `alpha` is below zero.
+        If `rho` is not a skew vector of at least two levels, or `alpha` is below zero.
     """
     shares = check_skew(rho)
     if not alpha >= 0:

@@ -13,7 +13,7 @@ __all__ = ["main"]
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
-    With 0 if all went well, 2 if the input cannot be used, 130 after Ctrl-C and 143 if told to end.
+    With 0 if all went well, 2 if the input cannot be used, 130 after Ctrl-C and 143 after SIGTERM.
 
     Parameters
     ----------

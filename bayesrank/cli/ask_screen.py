@@ -82,7 +82,7 @@ def draw_screen(view: View, console: Console) -> RenderableType:
 
 
 def shortened(pair: tuple[str, str], size: int | None) -> tuple[str, str]:
-    """Two names, each cut in the middle to so many columns, and still told apart."""
+    """Two names, each cut in the middle to so many columns, and still different."""
     if size is None:
         return pair
     first, second = (_cut(name, size) for name in pair)

@@ -30,7 +30,7 @@ _STOP = b"\0"
 
 
 class Interrupted(BaseException):
-    """The process was told to end.
+    """The process was asked to end.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ def watched(*, to_the_end: bool = False) -> Iterator[None]:
 
 
 def look() -> None:
-    """Raise if the process was told to end."""
+    """Raise if the process was asked to end."""
     if _watch.number:
         raise Interrupted(_watch.number)
 

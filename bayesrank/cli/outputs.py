@@ -33,7 +33,7 @@ _OLD = "replaced"  # folder of the draft, for what stood in the place of results
 
 
 class OutputError(Exception):
-    """The results cannot be written; the message is one line with the cure."""
+    """The results cannot be written; the message is one line with the fix."""
 
 
 class PrintError(Exception):
@@ -221,7 +221,7 @@ def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path 
 def refuse_no_file(option: str, path: Path) -> None:
     """Refuse a device, a pipe or a folder in the place of a file that is read and written."""
     if path.exists() and not path.is_file():
-        raise OutputError(f"{path}: this is no regular file; give another {option}")
+        raise OutputError(f"{path}: this is not a regular file; give another {option}")
 
 
 def _same(path: Path, other: Path) -> bool:

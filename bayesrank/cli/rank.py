@@ -65,7 +65,7 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
             value = []
         if not (given and name.strip() and value):
             raise click.BadParameter(
-                f"{part!r} is no value; give {', '.join(_CHOICES)}, or values as in scale=1.5"
+                f"{part!r} is not a value; give {', '.join(_CHOICES)}, or values as in scale=1.5"
             )
         values[name.strip()] = value if len(value) > 1 else value[0]
     return values

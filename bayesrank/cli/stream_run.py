@@ -191,7 +191,7 @@ class StreamRun:
         raise DataError(
             self.source,
             f"{problem} (all before it is learned and kept)",
-            "mend the line and run again, or use --on-error skip",
+            "fix the line and run again, or use --on-error skip",
             row=number,
         )
 

@@ -140,7 +140,7 @@ def time(
     cure = "write a number or a date in every row, and the same in all"
     for cell, date in zip(column.values, found, strict=True):
         if date is None:
-            problem = f"{quoted(cell)} is no date such as 2024-05-31"
+            problem = f"{quoted(cell)} is not a date such as 2024-05-31"
             hint = "or say how dates are written, as in --date-format %d/%m/%Y"
             raise table.error(problem, f"{cure}, {hint}", column, column.holds(cell))
     zones = [date.tzinfo is not None for date in found if date is not None]

@@ -107,7 +107,7 @@ def read_comparisons(
     ------
     DataError
         If a file cannot be used as it is. The message is one line: file, row, column, what is
-        wrong, and the cure.
+        wrong, and the fix.
 
     Examples
     --------
@@ -363,7 +363,7 @@ def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[n
     for cell in column.values:
         if cell.lower() not in meaning:
             cure = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
-            raise found.table.error(f"{cell!r} is no code", cure, column, column.holds(cell))
+            raise found.table.error(f"{cell!r} is not a code", cure, column, column.holds(cell))
     return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]
 
 

@@ -55,7 +55,7 @@ def read_texts(path: str | Path) -> TextData:
     Raises
     ------
     DataError
-        If the file cannot be used as it is. One line: file, row, problem, cure.
+        If the file cannot be used as it is. One line: file, row, problem, fix.
 
     Examples
     --------

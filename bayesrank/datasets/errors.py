@@ -18,7 +18,7 @@ def tell(sentence: str) -> None:
 class DataError(ValueError):
     """A data file cannot be used as it is.
 
-    The message is one line: file, row, column, what is wrong, and the cure. Of what is long in the
+    The message is one line: file, row, column, what is wrong, and the fix. Of what is long in the
     file, its beginning is quoted.
 
     Parameters
@@ -57,7 +57,7 @@ class DataError(ValueError):
         super().__init__(" ".join(f"{', '.join(place)}: {_brief(problem)}; {cure}".splitlines()))
 
     def with_cure(self, cure: str) -> "DataError":
-        """The same with another cure."""
+        """The same with another fix."""
         return DataError(self.path, self.problem, cure, row=self.row, column=self.column)
 
 

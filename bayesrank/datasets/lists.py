@@ -139,7 +139,7 @@ def read_lists(path: str | Path) -> ListData:
     Raises
     ------
     DataError
-        If the file cannot be used as it is. One line: file, row, problem, cure.
+        If the file cannot be used as it is. One line: file, row, problem, fix.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _grade(path: Path, row: int, cell: str) -> float:
     if not math.isfinite(value) or value != round(value) or not 0 <= value < _LARGEST:
         raise DataError(
             path,
-            f"the grade {cells.quoted(cell)} is no whole number from 0 on",
+            f"the grade {cells.quoted(cell)} is not a whole number from 0 on",
             "number the grades",
             row=row,
         )
@@ -214,10 +214,10 @@ def _feature(path: Path, row: int, field: str) -> tuple[int, float]:
     value = cells.finite(cell)
     if not (index.isascii() and index.isdigit()) or not abs(value) <= _LARGEST_FEATURE:
         cure = "write grade qid:name index:number ..."
-        raise DataError(path, f"{cells.quoted(field)} is no feature", cure, row=row)
+        raise DataError(path, f"{cells.quoted(field)} is not a feature", cure, row=row)
     if len(index) > _LONGEST or int(index) >= _LARGEST:
         raise DataError(
-            path, f"{cells.quoted(index)} is no number of a feature", "correct it", row=row
+            path, f"{cells.quoted(index)} is not the number of a feature", "correct it", row=row
         )
     return int(index), value
 
@@ -239,7 +239,7 @@ def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
         if cell:
             if not (cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST):
                 raise DataError(
-                    beside, f"{cells.quoted(cell)} is no length", "give numbers", row=row
+                    beside, f"{cells.quoted(cell)} is not a length", "give numbers", row=row
                 )
             lengths.append(int(cell))
     if sum(lengths) != num_rows:

@@ -44,7 +44,9 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
         if {"<", "→", "\n"} & {*name}:
             where = np.array([name in cell for cell in column.values])[column.codes]
             cure = "write it as a > b > c, the best first"
-            raise table.error(f"{cells.quoted(name)} is no item of an order", cure, column, where)
+            raise table.error(
+                f"{cells.quoted(name)} is not an item of an order", cure, column, where
+            )
         parts = [part.strip() for part in re.split("[,;]", name)]
         if len(parts) > 1 and names.keys() >= set(parts):
             where = np.array([name in cell for cell in column.values])[column.codes]

@@ -58,7 +58,7 @@ class _Line(NamedTuple):
     def number(self, text: str) -> int:
         """A whole number of the line."""
         if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
-            raise self.error(f"{quoted(text)} is no count or number", "correct it")
+            raise self.error(f"{quoted(text)} is not a count or number", "correct it")
         return int(text)
 
 

@@ -64,7 +64,7 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
     Raises
     ------
     DataError
-        If the file cannot be used as it is. One line: file, row, column, problem, cure.
+        If the file cannot be used as it is. One line: file, row, column, problem, fix.
 
     Examples
     --------

@@ -259,7 +259,7 @@ def _ranks_of(table: Table, column: Column) -> NDArray[np.float64]:
         match = _RANK.fullmatch(cell.lower())
         if match is None and cell:
             cure = "write 1 for the first, and nothing where there is none"
-            raise table.error(f"{cell[:40]!r} is no place", cure, column, column.holds(cell))
+            raise table.error(f"{cell[:40]!r} is not a place", cure, column, column.holds(cell))
         found.append(np.nan if match is None else float(match[1]))
     return np.array(found)[column.codes]
 
@@ -402,7 +402,7 @@ def _square(table: Table) -> Table | None:
     itself = np.eye(len(names), dtype=bool)
     if not (wins[~itself] >= 0).all() or (wins != np.round(wins)).any() or wins[itself].any():
         cure = "write how often the row beat the column, and nothing beside an item itself"
-        raise table.error("a square table holds what is no count of wins", cure)
+        raise table.error("a square table holds what is not a count of wins", cure)
     if (wins == wins.T).all():
         cure = "count the wins of the row, not the games"
         raise table.error("a square table is the same turned round", cure)

@@ -171,7 +171,7 @@ def _read_bytes(path: Path) -> bytes:
             raw = path.read_bytes()
         raw = gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise DataError(path, "this is no whole gzip file", "compress it again") from None
+        raise DataError(path, "this is not a complete gzip file", "compress it again") from None
     except FileNotFoundError:
         raise DataError(path, "there is no such file", "check the path") from None
     except OSError as error:
@@ -491,7 +491,7 @@ def _loaded(path: Path, read: Callable[[Path], Any], kind: str, package: str) ->
         raise DataError(path, "there is no such file", "check the path") from None
     except Exception as error:  # the packages have errors of their own
         reason = " ".join(str(error).split())
-        raise DataError(path, f"this is no {kind} ({reason})", "check it") from None
+        raise DataError(path, f"this is not a valid {kind} ({reason})", "check it") from None
 
 
 def _framed(path: Path, frame: Any) -> Table:

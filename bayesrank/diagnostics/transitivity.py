@@ -1,4 +1,4 @@
-"""Is there one order at all? Circles among three items, against what the model expects of them.
+"""Is there one order at all? Cycles among three items, against what the model expects of them.
 
 A ranking supposes that one number an item says who beats whom. Chance alone makes some circles
 (A beats B, B beats C, C beats A); where there are more of them than in data that the fitted model
@@ -31,7 +31,7 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Transitivity:
-    """Circles that were observed, and those that the model expects.
+    """Cycles that were observed, and those that the model expects.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Transitivity:
     expected_lower, expected_upper
         Ends of the 90% interval of that share in data that the model makes up.
     p_value
-        Share of these data that have as many circles or more.
+        Share of these data that have as many cycles or more.
     """
 
     num_triads: int
@@ -62,7 +62,7 @@ class Transitivity:
 
     @property
     def is_good(self) -> bool:
-        """Whether there are no more circles than the model expects, at a level of 5%."""
+        """Whether there are no more cycles than the model expects, at a level of 5%."""
         return self.is_known and self.p_value >= _LEVEL
 
 
@@ -77,7 +77,7 @@ def transitivity(
     max_items: int = 200,
     seed: int = 0,
 ) -> Transitivity:
-    """Compare the circles among three items with those in data of the fitted model.
+    """Compare the cycles among three items with those in data of the fitted model.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class CollaborativeOrdinalGP(Collaborative):
         Raises
         ------
         ValueError
-            If an argument cannot be used; the message says which row, and the cure.
+            If an argument cannot be used; the message says which row, and the fix.
 
         Warns
         -----
@@ -341,7 +341,7 @@ class CollaborativeGP(Collaborative):
         Raises
         ------
         ValueError
-            If an argument cannot be used; the message says which row, and the cure.
+            If an argument cannot be used; the message says which row, and the fix.
         """
         who, what, ratings = check_triples(users, items, levels)
         run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
@@ -413,7 +413,7 @@ class CollaborativeGP(Collaborative):
         Raises
         ------
         ValueError
-            If an id is not known, or `level` is no probability between 0 and 1.
+            If an id is not known, or `level` is not a probability between 0 and 1.
         """
         check_level(level)
         result, who, what = self._rows(users, items)

@@ -186,7 +186,7 @@ class Collaborative(BaseEstimator):
         Raises
         ------
         ValueError
-            If the user is not known, or `n` is no number of items.
+            If the user is not known, or `n` is not a number of items.
         """
         result, most = self.result, check_count(n, "n", 0)
         number = self.users_.numbers([user], "user")
@@ -218,7 +218,7 @@ class Collaborative(BaseEstimator):
         Raises
         ------
         ValueError
-            If the item is not known, or `n` is no number of items.
+            If the item is not known, or `n` is not a number of items.
         """
         kernel, most = self.result.kernel, check_count(n, "n", 0)
         own = self.items_.numbers([item], "item")[0]

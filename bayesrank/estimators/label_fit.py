@@ -141,7 +141,7 @@ def _check_correlation(correlation: Any, num_labels: int) -> Array:
     known = known and np.allclose(matrix, matrix.T) and np.allclose(np.diagonal(matrix), 1.0)
     if not known or np.linalg.eigvalsh(matrix)[0] <= 0:
         raise ValueError(
-            f"hyperparameters['correlation'] is no correlation of {num_labels} labels; pass a "
+            f"hyperparameters['correlation'] is not a correlation of {num_labels} labels; pass a "
             "symmetric, positive definite matrix with ones on its diagonal"
         )
     return matrix

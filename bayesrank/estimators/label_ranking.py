@@ -45,7 +45,7 @@ class LabelRanker(Saved, EPEstimator):
     n_basis : int, default 50
         Number of points that the smooth functions are learned at: centres of the examples.
     calibrated : bool, default True
-        Whether there is a zero alternative; it takes part where `fit` is told relevant labels.
+        Whether there is a zero alternative; it takes part if `fit` is given relevant labels.
     correlated : bool, default False
         Whether utilities of labels vary together, with correlations that are learned: where two
         labels are alike, what is learned of one is learned of the other. Averaging over
@@ -327,7 +327,7 @@ class LabelRanker(Saved, EPEstimator):
         Raises
         ------
         ValueError
-            If `fit` was not told relevant labels.
+            If `fit` had no relevant labels.
         """
         self._needs_zero()
         return self._utilities(X).relevant()
@@ -348,7 +348,7 @@ class LabelRanker(Saved, EPEstimator):
         Raises
         ------
         ValueError
-            If `fit` was not told relevant labels.
+            If `fit` had no relevant labels.
         """
         return self.predict_proba(X) > 0.5
 
@@ -374,7 +374,7 @@ class LabelRanker(Saved, EPEstimator):
         Raises
         ------
         ValueError
-            If an argument cannot be used, or names a label that `fit` was not told of.
+            If an argument cannot be used, or names a label that `fit` did not see.
         """
         utility = self.decision_function(X)
         if relevant is not None:
@@ -459,7 +459,7 @@ class LabelRanker(Saved, EPEstimator):
     def _needs_zero(self) -> None:
         check_is_fitted(self, "posterior_")
         if not self.calibrated_:
-            raise ValueError("fit was not told relevant labels; pass `relevant` to it")
+            raise ValueError("fit had no relevant labels; pass `relevant` to it")
 
     def _draws(self, num_samples: int, random_state: int | None) -> np.random.Generator:
         check_count(num_samples, "num_samples")

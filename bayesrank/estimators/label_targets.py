@@ -176,7 +176,7 @@ def _group(group: Any) -> list[Hashable]:
 def _plain(name: Any) -> Any:
     value = name.item() if isinstance(name, np.generic) else name
     if missing(value) or not isinstance(value, Hashable):
-        raise ValueError(f"{value!r} is no label; name labels by texts or numbers")
+        raise ValueError(f"{value!r} is not a label; name labels by texts or numbers")
     return value
 
 
@@ -199,7 +199,7 @@ def _sets(relevant: Any, labels: Sequence[Hashable] | None) -> list[Any]:
             raise ValueError(f"relevant has {array.shape[1]} columns for {len(names)} labels")
         return [_by_flags(names, row.astype(float)) for row in array]
     if names is not None:
-        raise ValueError("relevant is a table with cells other than 0, 1 or nothing; mend them")
+        raise ValueError("relevant is a table with cells other than 0, 1 or nothing; fix them")
     return [_pair(entry) for entry in relevant]
 
 

@@ -50,11 +50,11 @@ class PairwiseRanker(NamedRanker):
         those of `items`, or of items ``0 .. n - 1``.
     items : sequence or None, default None
         Names of all items. By default those of `item_features`, or, without features, those that
-        are compared. A name is anything that can be told from others: text or a number.
+        are compared. A name is anything that can be distinguished from others: text or a number.
     ard, laplacian, standardize
         Of items with features, see `bayesrank.PreferenceGP`.
     time : {"walk", "matern12", "matern32"} or None, default None
-        How skills move between comparisons whose times `fit` is told: ever further ("walk"), or
+        How skills move between comparisons whose times `fit` is given: ever further ("walk"), or
         drawn back to the average, roughly ("matern12") or smoothly ("matern32"). Skills, ranks and
         questions are then of the time of the last comparison. By default they stand still.
     likelihood : {"probit", "logit"}, default "probit"

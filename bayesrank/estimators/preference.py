@@ -45,7 +45,7 @@ class PreferenceGP(SkillRanker):
         compared help to rank the others. An integer joins each item with so many nearest ones, by
         the features as the model sees them. A matrix, sparse or dense, is the Laplacian of a graph
         of the items of `fit`; a callable makes one from their features, say ``lambda X:
-        gp.laplacian(gp.knn_graph(X, 5, weights="heat"))``. None is no graph.
+        gp.laplacian(gp.knn_graph(X, 5, weights="heat"))``. None means no graph.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`.
         The priors, and any ``lengthscale`` in `hyperparameters`, suppose features on that scale.
@@ -123,7 +123,7 @@ class PreferenceGP(SkillRanker):
             Features of the items.
         comparisons : array-like of shape (K, 2), or table
             Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. Or the
-            items' names, if `X` is a table whose index holds text. The columns of a table are told
+            items' names, if `X` is a table whose index holds text. The columns of a table are kept
             apart by these names if they have them; ``tie`` and ``weight`` may be among them.
         ties, sample_weight : array-like of shape (K,), optional
             As for `bayesrank.PairwiseRanker.fit`.

@@ -213,7 +213,7 @@ def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRank
 
 
 def _check_param(name: str, value: Any) -> None:
-    """Refuse what is no hyperparameter: a positive number, and of a kernel one for each feature."""
+    """Refuse all but a positive number, or, of a kernel, one for each feature."""
     array = np.asarray(value)
     ranks = {0, 1} if name == "lengthscale" else {0}
     if (
@@ -221,7 +221,7 @@ def _check_param(name: str, value: Any) -> None:
         or array.dtype.kind not in "iuf"
         or not ((array > 1e-100) & (array < 1e100)).all()
     ):
-        raise ValueError(f"its {name} is no hyperparameter")
+        raise ValueError(f"its {name} is not a hyperparameter")
 
 
 def _check_names(*names: Sequence[Any], kinds: tuple[type, ...] = (str, int)) -> None:

@@ -91,5 +91,5 @@ def _read_cells(cells: NDArray[Any], name: str) -> Array:
         plain = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
         days = np.array(plain, "datetime64[us]")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} holds what is no date ({error}); {_CURE}") from None
+        raise ValueError(f"{name} holds what is not a date ({error}); {_CURE}") from None
     return days.astype(np.int64) / _MICROSECONDS

@@ -336,7 +336,7 @@ class EP:
         ------
         ValueError
             If the program is not one that EP can take; the message names the site, what is wrong
-            and the cure.
+            and the fix.
         TypeError
             If `rng_key` is not a random key, or an argument is being traced.
 

@@ -161,7 +161,7 @@ def _check_times(times: ArrayLike) -> Array:
         )
     if isinstance(values, np.ndarray):
         if not np.isfinite(values).all():
-            raise ValueError("`times` has an entry that is no finite number; remove it.")
+            raise ValueError("`times` has an entry that is not a finite number; remove it.")
         if (np.diff(values) <= 0).any():
             raise ValueError(
                 "`times` do not increase; pass each of the times once, the earliest first."

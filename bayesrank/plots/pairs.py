@@ -97,7 +97,7 @@ def plot_similarity(
     Raises
     ------
     ValueError
-        If it is no covariance of as many items as there are names.
+        If it is not a covariance of as many items as there are names.
     """
     covariance = np.asarray(kernel, float)
     m = len(names)
@@ -108,7 +108,9 @@ def plot_similarity(
         )
     sd = np.sqrt(np.diagonal(covariance))
     if not (np.isfinite(covariance).all() and (sd > 0).all()):
-        raise ValueError("kernel is no covariance; it needs finite entries and positive variances")
+        raise ValueError(
+            "kernel is not a covariance; it needs finite entries and positive variances"
+        )
     correlation = covariance / np.outer(sd, sd)
     order = _alike_together(correlation)
     labels = [shorten(names[item]) for item in order]

@@ -109,7 +109,7 @@ def plot_reliability(
     Raises
     ------
     ValueError
-        If the shapes differ, there is no event, or something is no probability.
+        If the shapes differ, there is no event, or something is not a probability.
     """
     p, seen = np.ravel(np.asarray(probability, float)), np.ravel(np.asarray(happened, bool))
     if p.shape != seen.shape or not p.size:

@@ -29,7 +29,9 @@ def check_counts(counts: Any, name: str = "counts", *, num_terms: int | None = N
     try:
         rows: Any = sparse.csr_array(counts)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is no table of numbers; pass counts (documents, terms)") from None
+        raise ValueError(
+            f"{name} is not a table of numbers; pass counts (documents, terms)"
+        ) from None
     if rows.ndim != 2 or rows.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} has shape {rows.shape} and dtype {rows.dtype}; pass counts (documents, terms)"

@@ -91,7 +91,7 @@ class Index:
         Raises
         ------
         ValueError
-            If `k` is no positive whole number.
+            If `k` is not a positive whole number.
         """
         k = min(check_count(k, "k"), self.num_documents)
         rows: Any = sparse.csr_array(queries)

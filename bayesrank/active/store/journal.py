@@ -180,7 +180,7 @@ class Journal:
             write_all(self._file, b"\n")
             os.fsync(self._file)
         except OSError as error:
-            raise failed(self.path, "mended", error) from error
+            raise failed(self.path, "repaired", error) from error
         record, size = self._lines[-1]
         self._lines[-1] = record, size + 1
 
@@ -191,7 +191,7 @@ class Journal:
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
         except OSError as error:
-            raise failed(self.path, "mended", error) from error
+            raise failed(self.path, "repaired", error) from error
 
     def _write(self, record: dict[str, Any]) -> None:
         line = sealed(record)

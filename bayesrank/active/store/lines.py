@@ -14,7 +14,7 @@ _BEGINNING = b'{"bayesrank":"journal",'
 
 
 class JournalError(Exception):
-    """A journal cannot be opened or written; the message is one line with the cure."""
+    """A journal cannot be opened or written; the message is one line with the fix."""
 
 
 class JournalContents(NamedTuple):

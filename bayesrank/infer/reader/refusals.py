@@ -1,4 +1,4 @@
-"""Why a program cannot be run by EP, in words: the site, what is wrong, and the cure."""
+"""Why a program cannot be run by EP, in words: the site, what is wrong, and the fix."""
 
 from __future__ import annotations
 

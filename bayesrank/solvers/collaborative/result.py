@@ -151,7 +151,7 @@ class EMResult:
         Raises
         ------
         ValueError
-            If a user is not known, or `num_samples` is no number of draws.
+            If a user is not known, or `num_samples` is not a number of draws.
         """
         who = self._known(users, self.observations.num_users, "user")
         if who.ndim != 1:

@@ -27,7 +27,7 @@ def log_evidence(system: Any, lam: Any) -> Any:
     """Log density of the contrasts of the targets, at the best scale, in nats, for each constant.
 
     It is that of the n - 1 contrasts of each list (restricted maximum likelihood): the level of a
-    list is no observation.
+    list is not an observation.
 
     Parameters
     ----------
