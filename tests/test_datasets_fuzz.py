@@ -88,7 +88,7 @@ def test_what_is_long_is_quoted_by_its_beginning(name, tmp_path):
         (PREFLIB.replace(" Milk", ""), "row 4: the name of alternative 2 is empty"),
         (PREFLIB.replace("2: 1", "9" * 5000 + ": 1"), "row 6: '9999.*' is not a count or number"),
         (PREFLIB.replace("2,3", "9" * 5000), "row 6: '9999.*' is not a count or number"),
-        (PREFLIB.replace("NAME 2", f"NAME {'9' * 5000}"), "row 4: '9999.*' is not a count or number"),
+        (PREFLIB.replace("NAME 2", f"NAME {'9' * 5000}"), "row 4: '9999.*' is not a count"),
         (PREFLIB.replace("VOTERS: 3", "VOTERS: many"), "row 2: 'many' is not a count or number"),
         ("\n".join([*PREFLIB.splitlines()[2:5], "99999999999: 1,2,3"]),
          "make 299,999,999,997 comparisons, which take 8.73 TiB of memory, and .* are free"),

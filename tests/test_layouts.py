@@ -162,7 +162,7 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "comment.csv": ("# new\nwinner,loser\na,b\n", {}, "2 cells where the header has 1; remove"),
     "blanks.txt": ("winner loser\na b\n", {}, "there is one column, 'winner loser'; separate colu"),
     "votes.txt": ("a > b\nb > a\n", {}, "there is one column, 'a > b'; write order above it"),
-    "arrows.csv": ("ranking\na → b\nb → a\n", {}, "'a → b' is not an item of an order; write it as a"),
+    "arrows.csv": ("ranking\na → b\nb → a\n", {}, "'a → b' is not an item of an order; write it"),
     "within.json": ('{"of": 2, "games": [{"winner": "a", "loser": "b"}]}', {}, "a > b"),
     "models.jsonl": (
         '{"models": {"a": "x", "b": "y"}, "won": "y"}\n',

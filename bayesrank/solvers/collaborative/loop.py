@@ -151,8 +151,8 @@ class Loop:
             return e_step
         if self._sound is None:
             raise ValueError(
-                "the objective is not a number where EM starts: levels, kernel or a strength are too "
-                "large or too small; rescale them"
+                "the objective is not a number where EM starts: levels, kernel or a strength are "
+                "too large or too small; rescale them"
             )
         self.state, self.broken = self._sound, True
         e_step = self._e_step()
