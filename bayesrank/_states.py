@@ -160,7 +160,7 @@ def check_covariances(arrays: Mapping[str, Any], *names: str) -> None:
 def _reason(error: BaseException) -> str:
     """One line of what is wrong."""
     text = getattr(error, "strerror", None) or " ".join(str(error).split())
-    return text or type(error).__name__
+    return text[:200] or type(error).__name__  # zipfile quotes bytes of the file
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, room: int) -> NDArray[Any]:

@@ -207,8 +207,8 @@ def _taken(path: Path, reader: Reader, good: list[str]) -> list[str]:
     return taken
 
 
-def check(name: str, count: int, seed: int = 0) -> Counter[str]:
-    """Read so many damaged files; how many were read, and how many refused.
+def check(name: str, count: int, seed: int = 0, first: int = 0) -> Counter[str]:
+    """Read so many damaged files, from the first on; how many were read, and how many refused.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def check(name: str, count: int, seed: int = 0) -> Counter[str]:
         warnings.simplefilter("ignore", ReadingNote)
         path = Path(folder) / f"file.{reader.suffix}"
         own = _taken(path, reader, good)
-        for k in range(count):
+        for k in range(first, first + count):
             raw = _write(np.random.default_rng([seed, k]), path, reader, own, good)
             try:
                 reader.read(path)

@@ -113,3 +113,9 @@ def test_separators_that_only_python_knows_do_not_split_trec_lines(tmp_path):
     (tmp_path / "run").write_text("".join(f"q1 Q0\t{item} 1 0.5 me\n" for item in items))
     assert [key[2] for key in read_run(tmp_path / "run").scores] == items
     assert np.isfinite(list(read_run(tmp_path / "run").scores.values())).all()
+
+
+@pytest.mark.parametrize(("name", "k"), [("state", 284), ("parquet", 106)])
+def test_packed_files_whose_damage_shows_late(name, k):
+    """A long reason of an archive; a name of a column that is no text."""
+    assert check(name, 1, first=k)["refused"] == 1

@@ -219,7 +219,10 @@ def read_table(source: Source, text: str | None = None, *, name: str = "the tabl
     if suffix in PARQUET_SUFFIXES:
         import pandas as pd  # text does not wait for it
 
-        return _framed(path, _loaded(path, pd.read_parquet, "Parquet file", "pyarrow"))
+        def read(path: Path) -> Table:  # some cells are looked at only where they are asked for
+            return _framed(path, pd.read_parquet(path))
+
+        return _loaded(path, read, "Parquet file", "pyarrow")
     if suffix in SHEET_SUFFIXES:
         return _read_sheet(path)
     raw = _read_bytes(path) if text is None else text.encode()
@@ -489,6 +492,8 @@ def _loaded(path: Path, read: Callable[[Path], Any], kind: str, package: str) ->
         raise DataError(path, problem, cure) from None
     except FileNotFoundError:
         raise DataError(path, "there is no such file", "check the path") from None
+    except DataError:
+        raise
     except Exception as error:  # the packages have errors of their own
         reason = " ".join(str(error).split())
         raise DataError(path, f"this is not a valid {kind} ({reason})", "check it") from None
