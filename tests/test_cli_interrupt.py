@@ -48,9 +48,9 @@ RANK = """
         return pipeline.Ranking(Ranker(), skills, (ranked,))
 
     pipeline.rank_items = rank_items
-    pipeline.analyse = lambda *given: pipeline.Analysis((), (), Posterior(), {{}})
+    pipeline.analyse = lambda *given: pipeline.Analysis((), (), (), Posterior(), {{}})
     {before}
-    main(["rank", "c.csv", "--out", "out"])
+    main(["rank", "c.csv", "--out", "out", "--force", "--save", "all"])
 """
 
 
@@ -194,7 +194,7 @@ def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err.endswith("Interrupted; the results are in out.\n")
     files = {path.name for path in (folder / "out").iterdir()}
-    assert files == {"posterior.nc", "ranker.npz", "ranking.csv", "report.html"}
+    assert files == {"posterior.nc", "ranker.npz", "ranking.csv", "ranking.json", "report.html"}
     assert (folder / "out" / "posterior.nc").read_text() == "new"
 
 
@@ -210,7 +210,7 @@ def test_ctrl_c_during_imports_shows_no_traceback(folder, module):
                 if name == {module!r}:
                     os.kill(os.getpid(), signal.SIGINT)
         sys.meta_path.insert(0, Finder())
-        sys.argv = ["bayesrank", "rank", "c.csv", "--out", "out"]
+        sys.argv = ["bayesrank", "rank", "c.csv", "--out", "out", "--force"]
         import runpy
         runpy.run_module("bayesrank", run_name="__main__")
     """
