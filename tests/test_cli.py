@@ -128,6 +128,7 @@ def test_options_of_the_demo(folder, seen, capsys):
         **{"elo": False, "hyperparameters": "integrate", "by_category": False},
         **{"notes": settings.notes, "inputs": (), "save": "report", "force": False, "title": ""},
         **{"command": f"bayesrank demo {options}", "verbose": False},
+        **{"level": 0.9, "anchor": None, "format": "table"},
     }
     printed = capsys.readouterr()
     assert printed.err == "" and "of 32 rows" not in printed.out
@@ -161,6 +162,20 @@ def test_rank_reads_standard_input(folder, seen, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert run("rank", "-", "--quiet") == 2
     assert capsys.readouterr().err.startswith("Error: -: the file is empty;")
+
+
+def test_what_is_printed_is_what_is_written(folder, seen, capsys):
+    for form, name in (("csv", "ranking.csv"), ("json", "ranking.json")):
+        assert run("rank", "c.csv", "--format", form, "-q") == 0
+        assert capsys.readouterr().out == Path("bayesrank-out", name).read_text(encoding="utf-8")
+
+
+def test_a_dry_run_says_what_was_read_and_does_nothing(folder, seen, capsys):
+    assert run("rank", "c.csv", "--items", "i.csv", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "3 items, 2 comparisons, 1 feature" and lines[-1] == "not used: day"
+    assert "features: x" in lines
+    assert not seen and names_in(folder) == {"c.csv", "i.csv"}
 
 
 def test_same_seed_same_table(folder, seen, capsys):

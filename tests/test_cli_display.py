@@ -18,7 +18,7 @@ from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import conclusion, elo_per_skill, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import count_records, summarize
-from bayesrank.ranking.columns import columns_of
+from bayesrank.ranking.columns import EloScale, columns_of
 
 
 def _printed(table) -> str:
@@ -126,9 +126,9 @@ def test_elo_of_the_logistic_model_by_its_definition():
         np.testing.assert_allclose(chance, win_chance(difference, params), atol=0.0096)
     summary = summarize(draws)
     low, high = 1500 + unit * summary.skill_lower[0], 1500 + unit * summary.skill_upper[0]
-    cell = _cells(summary, elo=unit)[0]["Elo"]
+    cell = _cells(summary, elo=EloScale(unit))[0]["Elo"]
     assert cell == f"{1500 + unit * summary.mean[0]:.0f} ({low:.0f}–{high:.0f})"  # noqa: RUF001
-    assert "1500" in legend([summary], unit)["Elo"]
+    assert "1500" in legend([summary], EloScale(unit))["Elo"]
 
 
 @pytest.mark.parametrize(

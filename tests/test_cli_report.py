@@ -11,7 +11,7 @@ import pytest
 
 from bayesrank.cli.report import report
 from bayesrank.ranking import count_records, pairwise_probability, summarize
-from bayesrank.ranking.columns import file_columns
+from bayesrank.ranking.columns import EloScale, file_columns
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -142,7 +142,7 @@ def test_a_long_ranking_says_where_the_rest_is():
 
 
 def test_elo_in_the_page():
-    summary, text = make(elo=200.0)
+    summary, text = make(elo=EloScale(200.0))
     assert "Elo, 90% interval" in text
     assert cells(Page(text), "Mean") == [f"{1500 + 200 * mean:.0f}" for mean in summary.mean]
 

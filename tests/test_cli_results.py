@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,27 @@ def test_the_page_is_made_again_with_a_title(at, capsys):
         Path("damaged/ranking.json").write_text(text)
         assert run("report", "damaged") == 2
     assert [path.name for path in Path("damaged").iterdir()] == ["ranking.json"]
+
+
+@pytest.mark.parametrize("name, points", [("ada", 1000.0), ("eve", 2000.5)])
+def test_one_level_and_an_anchor_that_has_its_points(at, tmp_path, capsys, name, points):
+    options = ("--out", tmp_path, "--crosscheck", "none", "-q", "--hyperparameters", "prior")
+    anchor = ("--anchor", f"{name}={points}", "--level", "0.5")
+    assert run("rank", "games.csv", *options, *anchor, "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["level"] == 0.5
+    items = {item["item"]: item for item in found["rankings"][0]["items"]}
+    assert items[name]["elo"] == pytest.approx(points)
+    ranker = load_ranker(tmp_path / "ranker.npz")
+    draws = ranker.samples() - ranker.samples().mean(axis=1, keepdims=True)
+    per_skill = 400 / np.log(10) * 1.702 / np.sqrt(2)  # at noise 1
+    for k, other in enumerate(map(str, ranker.names_)):
+        item = items[other]
+        gap = item["elo"] - points
+        assert gap == pytest.approx(per_skill * (item["skill_mean"] - items[name]["skill_mean"]))
+        low, high = np.quantile(draws[:, k], [0.25, 0.75])
+        np.testing.assert_allclose(
+            [item["skill_lower"], item["skill_upper"]], [low, high], atol=0.01
+        )
+    assert run("rank", "games.csv", *options, "--anchor", "adda=1") == 2
+    assert "--anchor: unknown item 'adda'; did you mean 'ada'?" in capsys.readouterr().err

@@ -104,7 +104,7 @@ def level() -> Option:
 
 OUT = file("--out", "bayesrank-out", metavar="FOLDER")
 SEED = option("--seed", click.IntRange(0, 2**32 - 1), default=0)
-QUIET = option("--quiet", is_flag=True)
+QUIET = option("--quiet -q", is_flag=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 from bayesrank._version import __version__
 from bayesrank.cli.outputs import OutputError
 from bayesrank.ranking import pairwise_probability
-from bayesrank.ranking.columns import file_columns
+from bayesrank.ranking.columns import EloScale, file_columns
 
 if TYPE_CHECKING:
     from bayesrank.cli.pipeline import Analysis, Ranking, Settings
@@ -96,7 +96,7 @@ def _input_id(inputs: Sequence[Path]) -> str:
     return hashlib.blake2b(os.fsencode(paths), digest_size=8).hexdigest()
 
 
-def _rows(summary: Any, elo: float | None) -> list[dict[str, Any]]:
+def _rows(summary: Any, elo: EloScale | None) -> list[dict[str, Any]]:
     """Rows of a ranking, by the names of the columns of files."""
     columns = {name: np.asarray(v).tolist() for name, v in file_columns(summary, elo).items()}
     rows = zip(*columns.values(), strict=True)

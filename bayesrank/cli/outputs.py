@@ -163,6 +163,13 @@ def write_tables(tables: NamedTables) -> None:
     _print(printed.getvalue())
 
 
+def csv_text(frame: Any) -> str:
+    """A data frame of pandas as the text of its file."""
+    file = io.BytesIO()
+    _write_rows(file, table_rows(frame))
+    return file.getvalue().decode()
+
+
 def _write_rows(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:
     # Python before 3.13 quotes a carriage return only where lines end with one.
     csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)

@@ -6,12 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import numpy as np
 
 from bayesrank._memory import check_memory
 from bayesrank.cli import command
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
-from bayesrank.cli.outputs import OutputError, compact, drawn
+from bayesrank.cli.outputs import OutputError, compact, csv_text, drawn
 from bayesrank.cli.steps import Steps
 from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table
 from bayesrank.cli.trust import Check
@@ -27,7 +28,7 @@ from bayesrank.cli.words import (
 )
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import ItemRecords, RankSummary, count_records
-from bayesrank.ranking.columns import ELO_MEAN, file_columns
+from bayesrank.ranking.columns import EloScale, file_columns
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
@@ -65,6 +66,9 @@ class Settings(NamedTuple):
     title: str = ""  #: of the page; the name of the file if empty
     command: str = ""  #: how the person called it
     verbose: bool = False  #: print hyperparameters
+    level: float = 0.9  #: probability of all intervals
+    anchor: tuple[str, float] | None = None  #: an item, and its Elo points
+    format: str = "table"  #: or "csv" or "json": what is printed
 
 
 class Ranked(NamedTuple):
@@ -81,7 +85,7 @@ class Ranking(NamedTuple):
     ranker: Any  #: fitted estimator
     skills: np.ndarray  #: draws, shape (draws, n)
     rankings: tuple[Ranked, ...]  #: of all, and by category where that is asked for
-    elo: float | None = None  #: points of a unit of skill, where they are asked for
+    elo: EloScale | None = None  #: where it is asked for
 
     @property
     def summary(self) -> RankSummary:
@@ -119,16 +123,42 @@ def run(data: ComparisonData, settings: Settings) -> None:
                 run.steps.say(f"Columns not used: {', '.join(data.ignored_columns)}")
             ranking = rank_items(data, settings, run.steps)
         run.steps.end()
-        for category, summary, said in ranking.rankings:
-            said = f"Category {category}: {said}" if category else said
-            run.show(said, ranking_table(summary, settings.rows, ranking.elo, run.width))
-        run.show(meanings(ranking.legend))
+        if settings.format == "table":
+            _show_ranking(run, ranking, settings)
         with run.steps.running():
             analysis = analyse(data, settings, ranking, run.steps)
-            run.write(_results(data, ranking, analysis, settings))
-    run.show(checks_table(analysis.checks))
-    notes = (*analysis.notes, *settings.notes, *(analysis.method if settings.verbose else ()))
-    run.show(*(["\n".join(notes)] if notes else []), run.where)
+            results = _results(data, ranking, analysis, settings)
+            run.write(results)
+    if settings.format == "csv":
+        click.echo(csv_text(results["ranking.csv"]), nl=False)
+    elif settings.format == "json":
+        click.echo(results[DOCUMENT], nl=False)
+    else:
+        run.show(checks_table(analysis.checks))
+        notes = (*analysis.notes, *settings.notes, *(analysis.method if settings.verbose else ()))
+        run.show(*(["\n".join(notes)] if notes else []), run.where)
+
+
+def _show_ranking(run: command.Job, ranking: Ranking, settings: Settings) -> None:
+    """Print the verdicts and tables, and what the columns mean."""
+    for category, summary, said in ranking.rankings:
+        said = f"Category {category}: {said}" if category else said
+        run.show(said, ranking_table(summary, settings.rows, ranking.elo, run.width))
+    run.show(meanings(ranking.legend))
+
+
+def dry_run(data: ComparisonData) -> str:
+    """What was read of the files, in a few lines."""
+    parts = {
+        "layout": data.layout,
+        "judges": ", ".join(data.judge_names),
+        "categories": ", ".join(data.category_names),
+        "position": data.position_label if data.position is not None else "",
+        "features": ", ".join(data.feature_names),
+        "times": "" if data.times is None else f"{data.times.min()} to {data.times.max()}",
+        "not used": ", ".join(data.ignored_columns),
+    }
+    return "\n".join([counts(data), *(f"{name}: {said}" for name, said in parts.items() if said)])
 
 
 def num_draws(num_items: int) -> int:
@@ -160,7 +190,7 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         )
     with steps.step("Ranking"):
         skills, params = ranker.samples(), ranker.params_
-        summary = ranker.rank()
+        summary = ranker.rank(level=settings.level)
         summary = _with_records(summary, data) if summary.records is None else summary
 
         def ranked(category: str, summary: RankSummary, skills: np.ndarray) -> Ranked:
@@ -170,10 +200,19 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         rankings = [ranked("", summary, skills)]
         for number, name in enumerate(data.category_names if settings.by_category else ()):
             inside = data.where(data.categories == number)
-            own = _with_records(ranker.rank(category=name), inside)
+            own = _with_records(ranker.rank(category=name, level=settings.level), inside)
             rankings.append(ranked(name, own, ranker.samples(name)))
-    elo = elo_per_skill(params) if settings.elo else None
-    return Ranking(ranker, skills, tuple(rankings), elo)
+    return Ranking(ranker, skills, tuple(rankings), _elo(settings, summary, params))
+
+
+def _elo(settings: Settings, summary: RankSummary, params: Mapping[str, Any]) -> EloScale | None:
+    """The scale of Elo, moved so that the anchor has its points."""
+    scale = EloScale(elo_per_skill(params))
+    if settings.anchor is None:
+        return scale if settings.elo else None
+    name, points = settings.anchor
+    place = summary.names.index(name)
+    return scale._replace(average=points - scale.per_skill * float(summary.mean[place]))
 
 
 def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
@@ -199,8 +238,8 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
             figures, posterior = _draw(data, ranking, check), compact(ranker.to_arviz())
     notes = notes_on(data, ranker.params_)
     if is_log(data):
-        notes = (*notes, *ranker.notes())
-    how = method(data, ranker.params_, _spread(result))
+        notes = (*notes, *ranker.notes(settings.level))
+    how = method(data, ranker.params_, _spread(result, settings.level), settings.level)
     return Analysis(checks, notes, how, posterior, figures)
 
 
@@ -250,12 +289,15 @@ def _fit(
         raise OutputError(f"--hyperparameters: {error}") from error
 
 
-def _spread(result: Any) -> dict[str, np.ndarray] | None:
-    """90% intervals of the hyperparameters that were averaged over, if any were."""
+def _spread(result: Any, level: float) -> dict[str, np.ndarray] | None:
+    """Intervals of the hyperparameters that were averaged over, if any were."""
     draws = getattr(result, "hyperparameters", None)
     if not draws:
         return None
-    return {name: np.quantile(v, (0.05, 0.95), axis=(0, 1)) for name, v in draws.items()}
+    return {
+        name: np.quantile(v, ((1 - level) / 2, (1 + level) / 2), axis=(0, 1))
+        for name, v in draws.items()
+    }
 
 
 def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") -> dict[str, bytes]:
@@ -266,10 +308,12 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
     pairs = drawn(plot_pairwise, ranking.skills, data.names, components=component)
     summary, unit_of = ranking.summary, {}
     if ranking.elo is not None:
-        unit_of = {"xlabel": "Elo (average item 1500; 400 points are odds of 10 to 1)"}
+        average = f"average item {ranking.elo.average:.0f}"
+        unit_of = {"xlabel": f"Elo ({average}; 400 points are odds of 10 to 1)"}
         ends = ("mean", "skill_lower", "skill_upper")
         summary = replace(
-            summary, **{end: ELO_MEAN + ranking.elo * getattr(summary, end) for end in ends}
+            summary,
+            **{end: ranking.elo.of(getattr(summary, end)) for end in ends},
         )
     figures = {"ranking.png": drawn(plot_ranking, summary, **unit_of), "pairs.png": pairs}
     if check is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bayesrank._names import shown
-from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, option
+from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, level, option
 
 if TYPE_CHECKING:
     from bayesrank.datasets import ColumnNames, ComparisonData
@@ -34,22 +36,51 @@ _FRAME = (
     choice("--save", "report", "all"),
     option("--force", is_flag=True),
     option("--title", default=""),
+    level(),
+    option("--anchor", metavar="NAME=POINTS", callback=lambda context, option, text: _anchor(text)),
+    choice("--format", "table", "csv", "json"),
+    option("--dry-run", is_flag=True),
+    option("--verbose -v", is_flag=True),
     QUIET,
 )
+
+
+def _anchor(text: str | None) -> tuple[str, float] | None:
+    """Read an item and its Elo points, as in ``gpt-4=1000``."""
+    if text is None:
+        return None
+    name, _, points = text.rpartition("=")
+    try:
+        number = float(points)
+    except ValueError:
+        number = math.nan
+    if not name or not math.isfinite(number):
+        raise click.BadParameter(f"{text!r} is not a name and a number; write NAME=1000")
+    return name, number
 
 
 @command("demo", file("--out", "bayesrank-demo", metavar="FOLDER"), *_FRAME)
 def demo(**options: Any) -> None:
     """Do the main job on results that come with the package."""
-    from bayesrank.cli.pipeline import Settings, run
     from bayesrank.datasets import load_nfl
 
-    run(load_nfl(), Settings(**options, command=_call()))
+    _run(load_nfl(), options)
 
 
-def _call() -> str:
-    """The command, as the person gave it."""
-    return str(click.get_current_context().obj)
+def _run(data: ComparisonData, options: dict[str, Any]) -> None:
+    """Do the main job, or say what was read."""
+    from bayesrank.cli.pipeline import Settings, dry_run, run
+
+    anchor = options["anchor"]
+    if anchor is not None and anchor[0] not in data.names:
+        close = get_close_matches(anchor[0], data.names, n=1)
+        fix = f"did you mean {close[0]!r}?" if close else "name an item of the file"
+        raise click.UsageError(f"--anchor: unknown item {anchor[0]!r}; {fix}")
+    if options.pop("dry_run"):
+        for line in dry_run(data).splitlines():
+            click.echo(shown(line))
+    else:
+        run(data, Settings(**options, command=str(click.get_current_context().obj)))
 
 
 def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
@@ -99,7 +130,6 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
 )
 def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""
-    from bayesrank.cli.pipeline import Settings, run
     from bayesrank.datasets import ColumnNames, read_comparisons
 
     inputs = (comparisons,) if items is None else (comparisons, items)
@@ -111,7 +141,7 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     data = _settled(data, names, home)
     if options["by_category"]:
         _refuse_no_categories(data)
-    run(data, Settings(**options, command=_call(), inputs=inputs, notes=data.notes))
+    _run(data, options | {"inputs": inputs, "notes": data.notes})
 
 
 def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> ComparisonData:

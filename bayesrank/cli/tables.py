@@ -9,7 +9,7 @@ from rich.text import Text
 from bayesrank._names import shown
 from bayesrank.cli.trust import Check
 from bayesrank.ranking import RankSummary
-from bayesrank.ranking.columns import RankingColumn, columns_of
+from bayesrank.ranking.columns import EloScale, RankingColumn, columns_of
 
 _FIRST_TO_GO = ("Won-lost", "P(beats next)", "Tier", "P(best)")
 _SHORTEST_NAME = 16
@@ -29,7 +29,7 @@ def plain_table(titles: Sequence[str], folded: str) -> Table:
 
 
 def ranking_table(
-    summary: RankSummary, rows: int = 15, elo: float | None = None, width: int = 100
+    summary: RankSummary, rows: int = 15, elo: EloScale | None = None, width: int = 100
 ) -> Table:
     """Lay out a ranking in a width: columns of less weight go, then names are shortened."""
     top, bottom = _shown(len(summary), rows)
@@ -67,7 +67,7 @@ def _fitted(
 
 
 def legend(
-    rankings: Sequence[RankSummary], elo: float | None = None, unit: str = ""
+    rankings: Sequence[RankSummary], elo: EloScale | None = None, unit: str = ""
 ) -> dict[str, str]:
     """What columns of rankings mean, by their titles; `unit` says what a unit of skill is."""
     first, *_ = rankings
@@ -76,7 +76,9 @@ def legend(
     if elo is None:
         lines["Skill ± SD"] = f"relative to the average item; {unit}± is one standard deviation"
     else:
-        lines["Elo"] = f"with {level} interval; average 1500; 400 points are odds of 10 to 1"
+        lines["Elo"] = (
+            f"with {level} interval; average {elo.average:.0f}; 400 points are odds of 10 to 1"
+        )
     lines["P(beats next)"] = "probability of being better than the item in the next row"
     lines["Tier"] = f"statistically tied with the first item of the tier ({level} level)"
     if any(each.provisional.any() for each in rankings):

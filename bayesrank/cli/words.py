@@ -123,7 +123,10 @@ def _last(times: np.ndarray) -> str:
 
 
 def method(
-    data: ComparisonData, params: Params, spread: Mapping[str, np.ndarray] | None
+    data: ComparisonData,
+    params: Params,
+    spread: Mapping[str, np.ndarray] | None,
+    level: float = 0.9,
 ) -> tuple[str, ...]:
     """Sentences on what the intervals include, and the hyperparameters by name."""
     known = [name for name in params if spread is None or name not in spread]
@@ -132,7 +135,7 @@ def method(
     listed = "; ".join(values)
     if spread is not None:
         include = "Intervals include uncertainty in the skills and in the hyperparameters."
-        said = [include, f"Hyperparameters (mean, 90% interval): {listed}."]
+        said = [include, f"Hyperparameters (mean, {100 * level:g}% interval): {listed}."]
     else:
         said = [
             "Intervals include uncertainty in the skills only; with few comparisons they are too "

@@ -13,7 +13,16 @@ from bayesrank._names import shown
 if TYPE_CHECKING:
     from bayesrank.ranking._summary import RankSummary
 
-ELO_MEAN = 1500.0  # of the average item
+
+class EloScale(NamedTuple):
+    """Elo points: those of a unit of skill, and those of the average item."""
+
+    per_skill: float
+    average: float = 1500.0
+
+    def of(self, skill: Any) -> Any:
+        """Points of skills."""
+        return self.average + self.per_skill * skill
 
 
 class RankingColumn(NamedTuple):
@@ -23,8 +32,8 @@ class RankingColumn(NamedTuple):
     cell: Callable[[int], str]
 
 
-def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingColumn]:
-    """Columns of a ranking from the left; with `elo`, points of a unit of skill, on that scale."""
+def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[RankingColumn]:
+    """Columns of a ranking from the left; with `elo`, on that scale."""
     s = summary
     alone = np.bincount(s.component)[s.component] == 1
 
@@ -54,7 +63,7 @@ def columns_of(summary: RankSummary, elo: float | None = None) -> list[RankingCo
     return columns
 
 
-def file_columns(summary: RankSummary, elo: float | None = None) -> dict[str, Any]:
+def file_columns(summary: RankSummary, elo: EloScale | None = None) -> dict[str, Any]:
     """Columns of files by name, shape (n,) each; the component and Elo come last."""
     s = summary
     columns: dict[str, Any] = {"rank": s.rank, "item": s.names}
@@ -70,7 +79,7 @@ def file_columns(summary: RankSummary, elo: float | None = None) -> dict[str, An
         columns["component"] = s.component + 1
     if elo is not None:
         skills = {"": s.mean, "_lower": s.skill_lower, "_upper": s.skill_upper}
-        columns |= {f"elo{end}": ELO_MEAN + elo * skill for end, skill in skills.items()}
+        columns |= {f"elo{end}": elo.of(skill) for end, skill in skills.items()}
     return columns
 
 
@@ -116,16 +125,19 @@ def span(low: str, high: str) -> str:
     return low if low == high else f"{low}–{high}"  # noqa: RUF001
 
 
-def _skill(s: RankSummary, elo: float | None) -> RankingColumn:
+def _skill(s: RankSummary, elo: EloScale | None) -> RankingColumn:
     def skill(i: int) -> str:
         return f"{s.mean[i]:+z.2f} ± {s.sd[i]:.2f}"
 
+    if elo is None:
+        return RankingColumn("Skill ± SD", skill)
+
     def points(i: int) -> str:
         numbers = [s.mean[i], s.skill_lower[i], s.skill_upper[i]]
-        mean, low, high = (f"{ELO_MEAN + (elo or 0.0) * number:.0f}" for number in numbers)
+        mean, low, high = (f"{elo.of(number):.0f}" for number in numbers)
         return f"{mean} ({span(low, high)})"
 
-    return RankingColumn("Skill ± SD", skill) if elo is None else RankingColumn("Elo", points)
+    return RankingColumn("Elo", points)
 
 
 def _padded(column: RankingColumn, rows: Sequence[int]) -> list[str]:
