@@ -152,8 +152,8 @@ def test_rank_reads_a_column_of_times(tmp_path):
     out = tmp_path / "out"
     ran = CliRunner().invoke(cli, ["rank", str(games), "--time", "day", "--out", str(out)])
     assert ran.exit_code == 0, ran.output
-    assert f"Skills move with time, and are those at {LAST}." in ran.output
-    assert (out / "posterior.nc").exists() and len(pd.read_csv(out / "ranking.csv")) == 4
+    assert f"Skills change over time; the ranking is as of {LAST}." in ran.output
+    assert (out / "ranker.npz").exists() and len(pd.read_csv(out / "ranking.csv")) == 4
 
 
 @pytest.mark.parametrize(
