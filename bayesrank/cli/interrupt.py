@@ -78,7 +78,7 @@ class _Watch:
                     self.number = self.number or number[0]
                 elif turn == 1:
                     sys.stderr.write("\nInterrupted; ending. Ctrl-C again ends at once.\n")
-        self.end()
+            self.end()  # with the socket open, which the main thread may still write to
 
     def end(self) -> None:
         """End the process, whatever the main thread is doing, except putting results in place."""
