@@ -44,6 +44,8 @@ from worlds import (  # noqa: E402, F401
     paired,
 )
 
+from bayesrank import _process  # noqa: E402
+
 threadpool_limits(limits=1, user_api="blas")
 # Variables are not read again if a plugin has loaded JAX already.
 jax.config.update(
@@ -78,3 +80,10 @@ def strict_rank() -> Iterator[None]:
     """
     with jax.numpy_rank_promotion("raise"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _forgets_before_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package forget compiled code in front of a test, never within one that counts it."""
+    _process.enter_jax()
+    monkeypatch.setattr(_process, "_BETWEEN", float("inf"))
