@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 # Marks and overrides of the direction of writing: they reorder what stands beside them.
 _DIRECTIONS = dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 # Controls (escape sequences begin with one), halves of pairs, and ends of lines and paragraphs.
+_WHOLE = re.compile(r"0*(\d+)(?:\.0*)?", re.ASCII)  # 1, 1.0 and 01
 _KINDS = frozenset(("Cc", "Cs", "Zl", "Zp"))
 
 
@@ -26,22 +29,26 @@ def count_of(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
-def look_alikes(names: Sequence[str]) -> list[tuple[str, ...]]:
-    r"""Names that differ in case, blanks, invisible letters or Unicode form alone, together.
+def alike_note(names: Sequence[str], fix: str) -> tuple[str, ...]:
+    r"""A sentence on names that differ in case, blanks, invisible letters, or as 1 and 1.0 do.
 
     Examples
     --------
-    >>> look_alikes(["Tea", "Milk", "tea", "Tea\u200b"])
-    [('Tea', 'tea', 'Tea\u200b')]
+    >>> alike_note(["Tea", "1", "Milk", "tea", "1.0"], "Write them alike.")[0]
+    "Names that may be one are taken apart: 'Tea' and 'tea'; '1' and '1.0'. Write them alike."
     """
     known: dict[str, list[str]] = {}
     for name in names:
         known.setdefault(_plain_name(name), []).append(name)
-    return [tuple(each) for each in known.values() if len(each) > 1]
+    alike = [" and ".join(map(ascii, each)) for each in known.values() if len(each) > 1]
+    if not alike:
+        return ()
+    more = f"; and {len(alike) - 3:,} more" if len(alike) > 3 else ""
+    return (f"Names that may be one are taken apart: {'; '.join(alike[:3])}{more}. {fix}",)
 
 
 def first_spellings(names: Iterable[str]) -> dict[str, str]:
-    """Each name as it is spelled first, whatever its case, blanks and invisible letters.
+    """Each name as the first of those that look alike is spelled.
 
     Examples
     --------
@@ -52,8 +59,25 @@ def first_spellings(names: Iterable[str]) -> dict[str, str]:
     return {name: first.setdefault(_plain_name(name), name) for name in names}
 
 
+def meant(name: object, names: Iterable[object], otherwise: str) -> str:
+    """The fix for an unknown name: the known name that comes close, or something else.
+
+    Examples
+    --------
+    >>> meant("1.0", ["Tea", "1"], "add it")
+    "did you mean '1'?"
+    """
+    known = {str(each): each for each in names}
+    alike = (each for each in known if _plain_name(each) == _plain_name(str(name)))
+    close = [*alike, *get_close_matches(str(name), known, n=1)]
+    return f"did you mean {known[close[0]]!r}?" if close else otherwise
+
+
 def _plain_name(name: str) -> str:
     """A name without what the eye does not see, or takes for the same."""
+    whole = _WHOLE.fullmatch(name)
+    if whole is not None:
+        return whole[1]
     plain = unicodedata.normalize("NFC", name.casefold())
     if not plain.isascii():
         plain = "".join(x for x in plain if unicodedata.category(x) != "Cf")

@@ -44,6 +44,11 @@ class Column(NamedTuple):
             self.name, values, self.codes if len(values) == len(texts) else merged[self.codes]
         )
 
+    @property
+    def cells(self) -> NDArray[Any]:
+        """The cell of each row, shape (K,)."""
+        return np.array(self.values, object)[self.codes]
+
     def kept(self, rows: Any) -> "Column":
         """Some of the rows, and of the cells those that they hold."""
         codes = self.codes[rows]

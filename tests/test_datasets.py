@@ -219,8 +219,8 @@ BAD_ITEMS = {
     ),
     "underscore": ("item,x\nAda,1_0\nBob,1\n", "i.csv, row 2, column 'x': '1_0' is not a finite "),
     "decimal comma": (
-        'item,x\nAda,"1,5"\nBob,1\n',
-        "i.csv, row 2, column 'x': '1,5' is not a finite ",
+        'item,x\nAda,"1,500"\nBob,1\n',
+        "i.csv, row 2, column 'x': '1,500' may be 1.5 or 1500; write all rows in one of",
     ),
     "constant": (
         "item,x,y\nAda,1,3\nBob,2,3\n",

@@ -257,11 +257,11 @@ def test_a_is_away_where_there_is_a_home():
 
 
 def test_numbers():
-    assert numbers_mean(("2", "-1", "0"), "first") == [WIN, LOSS, TIE]
-    assert numbers_mean(("2", "-1", "0"), "second") == [LOSS, WIN, TIE]
-    assert numbers_mean(("1", "0.5"), "first") == [WIN, TIE]
-    assert numbers_mean(("1", "A"), "first") is None
-    assert isinstance(numbers_mean(("1", "5"), "first"), str)  # from 1 to 5: which is good?
+    assert numbers_mean(np.array([2, -1, 0]), "first") == [WIN, LOSS, TIE]
+    assert numbers_mean(np.array([2, -1, 0]), "second") == [LOSS, WIN, TIE]
+    assert numbers_mean(np.array([1, 0.5]), "first") == [WIN, TIE]
+    assert numbers_mean(np.array([1, np.nan]), "first") is None
+    assert isinstance(numbers_mean(np.array([1, 5]), "first"), str)  # from 1 to 5: which is good?
 
 
 BAD = {
@@ -399,13 +399,15 @@ def test_files_that_are_not_what_their_name_says(tmp_path, name):
 
 def test_names_that_look_alike_are_told(tmp_path):
     path = tmp_path / "c.csv"
-    path.write_text("winner,loser\nTea,tea\nMilk,Mi\u200blk\ne\u0301,\u00e9\na  b,a\u00a0b\nx,y\n")
+    path.write_text(
+        "winner,loser\nTea,tea\nMilk,Mi\u200blk\ne\u0301,\u00e9\na  b,a\u00a0b\n1,1.0\n"
+    )
     data = read_comparisons(path)
     assert data.num_items == 10
     assert data.unused_column_hints == (
-        "Items whose names differ in case, blanks or invisible letters alone are taken apart: "
-        "'Tea' and 'tea'; 'Milk' and 'Mi\\u200blk'; 'e\\u0301' and '\\xe9'; and 1 more. "
-        "If they are one: --fold-names.",
+        "Names that may be one are taken apart: "
+        "'Tea' and 'tea'; 'Milk' and 'Mi\\u200blk'; 'e\\u0301' and '\\xe9'; and 2 more. "
+        "If they are: --fold-names.",
     )
 
 

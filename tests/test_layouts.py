@@ -175,6 +175,37 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
         "row 3, column 'result': 'draw' may say that the two were equal; mark ties by 1",
     ),
     "broken.csv": ("winner,loser\na,#REF!\n", {}, "'#REF!' stands for a missing item"),
+    "point_or_thousand.csv": (
+        "winner;loser;weight\na;b;1.200\nb;a;800\n", {},
+        "row 2, column 'weight': '1.200' may be 1.2 or 1200; write all rows in one of these ways",
+    ),
+    "comma_or_thousand.csv": (
+        'winner,loser,weight\na,b,"1,200"\nb,a,800\n', {}, "'1,200' may be 1.2 or 1200; write all",
+    ),
+    "thousands.csv": (
+        "winner;loser;weight\na;b;1.200\nb;a;0,5\n", {}, "1200 x a > b; 0.5 x b > a",
+    ),
+    "english.csv": (
+        'winner,loser,weight\na,b,"1,200.5"\nb,a,2\n', {}, "1200.5 x a > b; 2 x b > a",
+    ),
+    "points.csv ": ("winner;loser;weight\na;b;1.25\nb;a;1.200\n", {}, "1.25 x a > b; 1.2 x b > a"),
+    "orders.csv": ("n;order\n1;3,1\n2;1,3\n", {}, "3 > 1; 1 > 3"),
+    "versions.csv": ("winner;loser\n1.200;2.100\n", {}, "1.200 > 2.100"),
+    "numbers.csv": (
+        "winner,loser\n1,2\n1.0,2\n", {"fold_names": True}, "1 > 2; 1 > 2",
+    ),
+    "total.csv": (
+        "team,Ada,Bob,Cy,Total\nAda,,3,1,4\nBob,1,,2,3\nCy,0,2,,2\nTotal,1,5,3,9\n", {},
+        "3 x Ada > Bob; Ada > Cy; Bob > Ada; 2 x Bob > Cy; 2 x Cy > Bob",
+    ),
+    "from_zero.csv": (
+        "Tea,Coffee,Milk\n0,1,2\n1,0,2\n", {},
+        "the ranks of 'Tea' and the others count from 0; write 1 for the best, 2 for the next",
+    ),
+    "no_place.csv": (
+        "race,car,place\n1,a,1\n1,b,2\n1,c,0\n", {},
+        "row 4, column 'place': '0' may be the first place, or none; write 1 for the first",
+    ),
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import reprlib
@@ -11,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from bayesrank._names import meant
 
 
 class NamedItems(NamedTuple):
@@ -26,9 +27,7 @@ class NamedItems(NamedTuple):
             return self.numbers[name]
         except (KeyError, TypeError):
             pass
-        labels = {str(known): known for known in self.names}
-        close = difflib.get_close_matches(str(name), labels, n=1)
-        hint = f"did you mean {labels[close[0]]!r}?" if close else "use the names given to the loop"
+        hint = meant(name, self.names, "use the names given to the loop")
         raise ValueError(f"there is no item {name!r} among the {len(self.names)} items; {hint}")
 
     def pair(self, first: Hashable, second: Hashable) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayesrank._names import meant
 from bayesrank.cli.command import command, file
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 from bayesrank.cli.results import load_results
@@ -94,8 +95,6 @@ def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
 
 def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
     """Numbers of the items of each pair, shape (P, 2)."""
-    from difflib import get_close_matches
-
     import numpy as np
 
     from bayesrank.datasets import DataError
@@ -104,8 +103,7 @@ def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) ->
     for row, *pair in named:
         for name in pair:
             if name not in known:
-                close = get_close_matches(name, names, n=1)
-                cure = f"did you mean {close[0]!r}?" if close else "it was not ranked; remove it"
+                cure = meant(name, names, "it was not ranked; remove it")
                 raise DataError(path, f"unknown item {name!r}", cure, row=row)
         if pair[0] == pair[1]:
             raise DataError(path, f"item {pair[0]!r} is paired with itself", "remove it", row=row)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayesrank._names import shown
+from bayesrank._names import meant, shown
 from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, level, option
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def _run(data: ComparisonData, options: dict[str, Any]) -> None:
 
     anchor = options["anchor"]
     if anchor is not None and anchor[0] not in data.names:
-        close = get_close_matches(anchor[0], data.names, n=1)
-        fix = f"did you mean {close[0]!r}?" if close else "name an item of the file"
+        fix = meant(anchor[0], data.names, "name an item of the file")
         raise click.UsageError(f"--anchor: unknown item {anchor[0]!r}; {fix}")
     if options.pop("dry_run"):
         for line in dry_run(data).splitlines():

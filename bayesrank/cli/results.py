@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bayesrank._names import shown
+from bayesrank._names import meant, shown
 from bayesrank.cli.command import command, count, file, level, option
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 
@@ -98,6 +97,5 @@ def _number(name: str, names: list[str]) -> int:
     """Number of a named item."""
     if name in names:
         return names.index(name)
-    close = get_close_matches(name, names, n=1)
-    fix = f"did you mean {close[0]!r}?" if close else "give the name of an item that was ranked"
+    fix = meant(name, names, "give the name of an item that was ranked")
     raise OutputError(f"unknown item {name!r}; {fix}")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from bayesrank.datasets.table import Column, Table
 
 __all__ = [
-    "NOTHING", "finite", "nothing", "number", "quoted", "refuse_empty", "refuse_nothing", "text",
-    "time", "truth", "whole",
+    "NOTHING", "finite", "nothing", "number", "numbers", "quoted", "refuse_empty",
+    "refuse_nothing", "text", "time", "truth", "whole",
 ]  # fmt: skip
 
 TRUTH = {
@@ -24,6 +24,9 @@ NOTHING = {
     *("", "-", "--", "–", "—", "?", ".", "*", "na", "n/a", "nan", "null", "none", "\\n"),
     *("#n/a", "#ref!", "#name?", "#value!"),
 }
+# Numbers with a decimal comma, and with a decimal point; the other stands between thousands.
+_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?", re.ASCII)
+_POINT = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?", re.ASCII)
 LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
 _CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 _YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)
@@ -55,7 +58,7 @@ def text(
 ) -> NDArray[Any]:
     """Texts, none of them empty, shape (K,)."""
     refuse_empty(table, column, empty, cure)
-    return np.array(column.values, object)[column.codes]
+    return column.cells
 
 
 def refuse_empty(table: Table, column: Column, empty: str, cure: str) -> None:
@@ -82,7 +85,7 @@ def number(
     table: Table, column: Column, *, largest: float = LARGEST, gaps: bool = False
 ) -> NDArray[np.float64]:
     """Finite numbers, shape (K,); with `gaps`, NaN where a cell is empty."""
-    found = np.array([finite(cell) for cell in column.values])
+    found = numbers(table, column)
     for k in np.flatnonzero(~(np.abs(found) <= largest)):
         cell, value = column.values[k], found[k]
         if gaps and not cell:
@@ -97,6 +100,28 @@ def number(
     return found[column.codes]
 
 
+def numbers(table: Table, column: Column) -> NDArray[np.float64]:
+    """Numbers of the distinct cells, NaN where there is none, shape (len(column.values),).
+
+    Commas are decimal, or stand between thousands, where all cells allow that reading alone.
+    Points are doubted beside semicolons only, as spreadsheets write them where commas are decimal.
+    """
+    said = [cell for cell in column.values if cell.lower() not in NOTHING]
+    marks = ",." if table.separator == ";" else ","
+    plain = list(column.values)
+    marked = any(mark in cell for mark in marks for cell in said)
+    comma, point = (marked and all(map(each.fullmatch, said)) for each in (_COMMA, _POINT))
+    if comma and point:
+        cell = next(cell for cell in said if {*marks} & {*cell})
+        readings = f"{finite(cell.replace(',', '.')):g} or {re.sub('[,.]', '', cell)}"
+        problem, cure = f"{cell!r} may be {readings}", "write all rows in one of these ways"
+        raise table.error(problem, cure, column, column.holds(cell))
+    if comma or point:
+        thousands, mark = ".," if comma else ",."
+        plain = [cell.replace(thousands, "").replace(mark, ".") for cell in plain]
+    return np.array([finite(cell) for cell in plain])
+
+
 def whole(
     table: Table,
     column: Column,
@@ -106,7 +131,7 @@ def whole(
     cure: str = "number the levels",
 ) -> NDArray[np.int64]:
     """Whole numbers in a range, shape (K,)."""
-    found = np.array([finite(cell) for cell in column.values])
+    found = numbers(table, column)
     for cell, value in zip(column.values, found, strict=True):
         if value != round(value) if math.isfinite(value) else True:
             problem = f"{quoted(cell)} is not a whole number" if cell else "the number is missing"
@@ -131,9 +156,9 @@ def time(
 ) -> NDArray[np.float64] | NDArray[np.datetime64]:
     """Dates, or numbers, shape (K,); digits that are a day or a month in every row are these."""
     said = [cell for cell in column.values if cell]
-    numbers = date_format is None and bool(said) and math.isfinite(finite(said[0]))
+    digits = date_format is None and bool(said) and np.isfinite(numbers(table, column)).any()
     days = [_date(cell, date_format, True) for cell in column.values]
-    if numbers and not (all(map(_DIGITS.fullmatch, said)) and all(days)):
+    if digits and not (all(map(_DIGITS.fullmatch, said)) and all(days)):
         return number(table, column)
     first = date_format is not None or _day_first(table, column)
     found = [_date(cell, date_format, first) for cell in column.values]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._names import first_spellings, look_alikes
+from bayesrank._names import alike_note, first_spellings
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.data import ComparisonData
@@ -137,7 +137,8 @@ def read_comparisons(
             if path is None and "--" in error.cure:
                 raise error.with_cure(f"{error.cure} ({IN_PYTHON})") from None
             raise
-    return replace(data, unused_column_hints=(*data.unused_column_hints, *_alike(data.names)))
+    alike = alike_note(data.names, "If they are: --fold-names.")
+    return replace(data, unused_column_hints=(*data.unused_column_hints, *alike))
 
 
 def _refuse_options(path: Path, chosen: ColumnNames) -> None:
@@ -291,7 +292,7 @@ def _told(
     sides = f"{first.name}, {second.name} or tie"
     if chosen.outcome_codes:
         return _by_codes(found, column, chosen.outcome_codes), ()
-    by_number = numbers_mean(column.values, chosen.positive)
+    by_number = numbers_mean(cells.numbers(found.table, column), chosen.positive)
     _refuse_turned_points(found, column, chosen)
     named = np.full(len(column.codes), -1, np.int8)
     others = [pair for pair in all_sides(found.table) if pair[0] is not first]
@@ -440,16 +441,6 @@ def _refuse_both_sides(
     if np.minimum(one, two).sum() >= 0.9 * len(told):
         problem = "every game, or nearly so, is there twice, once from each side"
         raise table.error(problem, "keep one of the two")
-
-
-def _alike(names: tuple[str, ...]) -> tuple[str, ...]:
-    """A sentence on items that may be one, by their names."""
-    pairs = [" and ".join(map(ascii, each)) for each in look_alikes(names)]
-    if not pairs:
-        return ()
-    said = "; ".join(pairs[:3]) + (f"; and {len(pairs) - 3:,} more" if len(pairs) > 3 else "")
-    what = "Items whose names differ in case, blanks or invisible letters alone"
-    return (f"{what} are taken apart: {said}. If they are one: --fold-names.",)
 
 
 def _labelled(found: Found) -> dict[str, Any]:

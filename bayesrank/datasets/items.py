@@ -1,11 +1,11 @@
 """The items file: one row an item, its name first, then numbers."""
 
-import difflib
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from bayesrank._names import meant
 from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import ITEMS
@@ -24,8 +24,7 @@ class Items(NamedTuple):
         self, name: str, path: Path, row: int | None = None, column: str | None = None
     ) -> DataError:
         """Error for an item that another file names and this one does not."""
-        close = difflib.get_close_matches(name, self.names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"add it to {self.path}"
+        hint = meant(name, self.names, f"add it to {self.path}")
         return DataError(path, f"unknown item {name!r}", hint, row=row, column=column)
 
 
@@ -50,8 +49,8 @@ def read_items(path: Source, *, few: bool = False) -> Items:
     if not rest:
         return Items(table.path, column.values, None, ())
     features = np.stack([cells.number(table, each) for each in rest], axis=1)
-    for each in rest if not few else ():
-        if len(set(map(float, each.values))) == 1:
-            problem = f"every item has the same value, {float(each.values[0]):g}"
+    for each, values in zip(rest, features.T, strict=True):
+        if not few and np.ptp(values) == 0:
+            problem = f"every item has the same value, {values[0]:g}"
             raise table.error(problem, "remove the column: it cannot tell items apart", each)
     return Items(table.path, column.values, features, tuple(each.name for each in rest))

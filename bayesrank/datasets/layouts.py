@@ -304,8 +304,8 @@ class ColumnNames:
     date_format
         How times are written, as in ``"%d/%m/%Y"``, where that is not plain.
     fold_names
-        Whether names of items that differ in case, blanks, invisible letters or Unicode form alone
-        are one, as it was spelled first.
+        Whether names of items that differ in case, blanks, invisible letters or Unicode form, or as
+        1 and 1.0 do, are one, as it was spelled first.
     positive
         Of outcomes that are numbers around zero, the side that those above zero are for.
     """

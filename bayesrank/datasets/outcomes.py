@@ -7,12 +7,10 @@ first that positive numbers are for. Of 0, 0.5 and 1, they are the first side's 
 """
 
 import re
-from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
-
-from bayesrank.datasets.cells import finite
+from numpy.typing import NDArray
 
 __all__ = ["LOSS", "TIE", "WIN", "holds_points", "numbers_mean", "tells_how_much", "words_mean"]
 
@@ -132,10 +130,9 @@ def _plain(cell: str) -> str:
 
 
 def numbers_mean(
-    cells: Iterable[str], positive: Literal["first", "second"]
+    values: NDArray[np.float64], positive: Literal["first", "second"]
 ) -> list[int] | str | None:
-    """What a column of numbers says, cell by cell."""
-    values = np.array([finite(cell) for cell in cells])
+    """What a column of numbers says, cell by cell; NaN is none."""
     if np.isnan(values).any():
         return None
     if (values < 0).any():

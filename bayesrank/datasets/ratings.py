@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayesrank._names import alike_note
 from bayesrank.datasets import cells
-from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.layouts import RATINGS, find
 from bayesrank.datasets.table import Source, Table, read_table
 
@@ -81,6 +82,8 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
     user, item, rating = (columns[role] for role in ("user", "item", "rating"))
     for column in (user, item):
         cells.text(table, column)
+        for note in alike_note(column.values, "If they are, write them alike."):
+            tell(note)
     table.refuse_twice(user, item)
     bounds = {} if num_levels is None else {"least": 1, "most": num_levels}
     cure = "number the levels 1, 2, 3, ... (multiply half-steps by two)"

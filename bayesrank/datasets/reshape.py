@@ -49,6 +49,7 @@ _PLACES = (
 _POINTS = ("score", "points")
 _CHOSEN = ("best", "choice", "chosen", "selected", "winner", "mostimportant", "most")
 _WORST = ("worst", "leastimportant", "least")
+_SUMS = {"total", "totals", "sum", "grand total"}  # of a square table
 _RANK = re.compile(
     r"(?:rank |place |choice |[#=t])?(\d{1,4})(?:\.0|st|nd|rd|th)?(?: choice| place)?[.=]?",
     re.ASCII,
@@ -100,8 +101,8 @@ def _both_orders(table: Table) -> Table | None:
     found = [table.column(name) for name in ("g1winner", "g2winner")]
     if not sides or found[0] is None or found[1] is None:
         return None
-    one, other = (np.array(side.values, object)[side.codes] for side in sides)
-    said = [np.array(column.values, object)[column.codes] for column in found if column]
+    one, other = (side.cells for side in sides)
+    said = [column.cells for column in found if column]
     named = {sides[0].name.lower(): one, sides[1].name.lower(): other}
     words = []
     for outcome in said:
@@ -154,7 +155,7 @@ def _one_and_two(table: Table) -> Table | None:
     column = table.column("preference")
     if not sides or column is None or not sides[0].name.endswith("1"):
         return None
-    values = np.array([cells.finite(cell) for cell in column.values])
+    values = cells.numbers(table, column)
     known = (values == 0) | ((values >= 1) & (values <= 2))
     blank = np.array([cell.lower() in cells.NOTHING for cell in column.values])
     if not (known | blank).all() or not (values > (1 if 0 in values else 0)).any():
@@ -183,7 +184,7 @@ def _best_worst(table: Table) -> Table | None:
             return None
         cure = "add the items of each set as item1, item2, ...; or name --winner and --loser"
         raise table.error("the best and the worst are there without their set", cure, best)
-    shown = [np.array(c.values, object)[c.codes] for c in members]
+    shown = [c.cells for c in members]
     used = [column for column in (best, worst) if column]
     chosen = [_chosen(table, column, members, shown) for column in used]
     if worst is not None and (same := np.equal(*chosen)).any():
@@ -202,7 +203,7 @@ def _chosen(
     table: Table, column: Column, members: Sequence[Column], shown: Sequence[NDArray[Any]]
 ) -> NDArray[Any]:
     """The item of each row that a column names: by its name, or by its place or column."""
-    said = np.array(column.values, object)[column.codes]
+    said = column.cells
     place = {str(j + 1): j for j in range(len(members))}
     place |= {plain_key(member.name): j for j, member in enumerate(members)}
     named, placed = [np.full(len(said), "", object) for _ in range(2)]
@@ -254,14 +255,19 @@ def _free_for_all(table: Table) -> Table | None:
 
 def _ranks_of(table: Table, column: Column) -> NDArray[np.float64]:
     """Places such as 1, 2nd or 3.; NaN where there is none."""
-    found = []
-    for cell in column.values:
-        match = _RANK.fullmatch(cell.lower())
-        if match is None and cell:
+    places = list(map(_place, column.values))
+    for cell, place in zip(column.values, places, strict=True):
+        if place == 0 or (cell and np.isnan(place)):
+            what = "may be the first place, or none" if place == 0 else "is not a place"
             cure = "write 1 for the first, and nothing where there is none"
-            raise table.error(f"{cell[:40]!r} is not a place", cure, column, column.holds(cell))
-        found.append(np.nan if match is None else float(match[1]))
-    return np.array(found)[column.codes]
+            problem = f"{cells.quoted(cell)} {what}"
+            raise table.error(problem, cure, column, column.holds(cell))
+    return np.array(places)[column.codes]
+
+
+def _place(cell: str) -> float:
+    match = _RANK.fullmatch(cell.lower())
+    return np.nan if match is None else float(match[1])
 
 
 def _events(
@@ -294,7 +300,7 @@ def _both(table: Table, one: Column, other: Column | None) -> Column:
     cells.refuse_empty(table, one, "the row belongs to nothing", "name it")
     if other is None or other is one:
         return one
-    texts = [np.array(column.values, object)[column.codes] for column in (one, other)]
+    texts = [column.cells for column in (one, other)]
     return Column.of(one.name, map(", ".join, zip(*texts, strict=True)))
 
 
@@ -329,7 +335,7 @@ def _by_place(table: Table) -> Table | None:
     if len(set(texts)) == len(texts):  # items come in more than one place
         return None
     named = [c.renamed(["" if v.lower() in _NOBODY else v for v in c.values]) for c in columns]
-    shown = [np.array(c.values, object)[c.codes] for c in named]
+    shown = [c.cells for c in named]
     orders = [[[each[k]] for each in shown if each[k]] for k in range(len(table.rows))]
     note = f"The columns {columns[0].name!r} to {columns[-1].name!r} name items, the best first."
     if _NOBODY & {text.lower() for text in texts}:
@@ -347,7 +353,9 @@ def _wide_ranks(table: Table) -> Table | None:
     """A column for each item, with its rank among the others; most rows rank without ties."""
     columns = [c for c in table.columns if not _BESIDE.fullmatch(plain_key(c.name))]
     tailed = [c for c in columns if _TAIL.fullmatch(c.name)]
-    columns = [c for c in (tailed if len(tailed) > 2 else columns) if _are_ranks(c, len(columns))]
+    columns = tailed if len(tailed) > 2 else columns
+    _refuse_from_zero(table, [c for c in columns if _are_ranks(c, 0, len(columns) - 1)])
+    columns = [c for c in columns if _are_ranks(c, 1, len(columns))]
     names = [_tail(column.name) for column in columns]
     if len(columns) < 3 or len(set(names)) < len(names):
         return None
@@ -371,9 +379,20 @@ def _wide_ranks(table: Table) -> Table | None:
     return rest.having(note, order=orders).kept(~blank[codes.ravel()])
 
 
-def _are_ranks(column: Column, most: int) -> bool:
-    found = [_RANK.fullmatch(cell.lower()) for cell in column.values if cell]
-    return bool(found) and all(match and 1 <= int(match[1]) <= most for match in found)
+def _are_ranks(column: Column, least: int, most: int) -> bool:
+    found = [_place(cell) for cell in column.values if cell]
+    return bool(found) and all(least <= place <= most for place in found)
+
+
+def _refuse_from_zero(table: Table, columns: Sequence[Column]) -> None:
+    """Refuse rows that all have different ranks from 0 on."""
+    if len(columns) < 3 or not any(0 in map(_place, column.values) for column in columns):
+        return
+    places = [np.array(list(map(_place, each.values)))[each.codes] for each in columns]
+    ranks = np.sort(np.stack(places, axis=1), axis=1)
+    if (ranks[:, 0] == 0).all() and not (np.diff(ranks, axis=1) == 0).any():
+        problem = f"the ranks of {columns[0].name!r} and the others count from 0"
+        raise table.error(problem, "write 1 for the best, 2 for the next, and so on")
 
 
 def _order_of(ranks: NDArray[np.float64], names: Sequence[str]) -> str:
@@ -388,14 +407,18 @@ def _order_of(ranks: NDArray[np.float64], names: Sequence[str]) -> str:
 def _square(table: Table) -> Table | None:
     """A row and a column for each item, and how often the row beat the column."""
     label, *others = table.columns
+    sums = [cell for cell in label.values if cell.lower() in _SUMS]
+    if sums:
+        table = table.kept(~label.holds(sums[0]))
+        label, *others = table.columns
+    others = [column for column in others if column.name.lower() not in _SUMS]
     names = [column.name for column in others]
     if len(names) < 2 or set(names) != set(label.values) or len(label.codes) != len(names):
         return None
     counts = np.zeros((len(names), len(names)))
     for j, column in enumerate(others):
-        for row, code in enumerate(column.codes):
-            cell = column.values[code]
-            counts[row, j] = 0.0 if cell.lower() in cells.NOTHING | {"x"} else cells.finite(cell)
+        blank = cells.nothing(column) | column.holds("x") | column.holds("X")
+        counts[:, j] = np.where(blank, 0.0, cells.numbers(table, column)[column.codes])
     order = [names.index(label.values[code]) for code in label.codes]
     wins = np.zeros_like(counts)
     wins[order] = counts
@@ -410,6 +433,8 @@ def _square(table: Table) -> Table | None:
     rows = table.kept(np.argsort(order)[winner]).with_columns(())
     cells_ = {"winner": np.array(names, object)[winner], "loser": np.array(names, object)[loser]}
     note = "A cell of the square table says how often its row beat its column."
+    summed = [*sums, *(c.name for c in table.columns if c.name.lower() in _SUMS)]
+    note += f" {summed[0]!r} is no item." if summed else ""
     return rows.having(note, **cells_, weight=wins[winner, loser].astype(int).astype(str))
 
 
@@ -459,7 +484,7 @@ BY_NAMES = (
 )
 BY_CELLS = (
     Reshape("rank1,rank2,rank3", _by_place),
-    Reshape("Tea,Coffee,Milk", _wide_ranks),
     Reshape("team,Ada,Bob,Cy", _square),
+    Reshape("Tea,Coffee,Milk", _wide_ranks),
     Reshape("Rank the drinks", _answers),
 )

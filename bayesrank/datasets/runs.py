@@ -85,10 +85,10 @@ def read_run(path: str | Path) -> Run:
     scores = cells.number(table, columns["score"], largest=math.inf)
     keys = [columns[role] for role in ("query", "item")]
     table.refuse_twice(*keys, *([columns["draw"]] if "draw" in columns else []))
-    texts = [np.array(column.values, object)[column.codes].tolist() for column in keys]
+    texts = [column.cells.tolist() for column in keys]
     draws = [""] * len(scores)
     if "draw" in columns:
-        draws = np.array(columns["draw"].values, object)[columns["draw"].codes].tolist()
+        draws = columns["draw"].cells.tolist()
     return Run(Path(path), dict(zip(zip(draws, *texts, strict=True), scores.tolist(), strict=True)))
 
 
@@ -129,7 +129,7 @@ def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refus
         raise table.error(f"the label {lowest} is below zero", cure, column, labels < 0)
     keys = [found.columns[role] for role in ("query", "item")]
     table.refuse_twice(*keys)
-    texts = [np.array(key.values, object)[key.codes].tolist() for key in keys]
+    texts = [key.cells.tolist() for key in keys]
     judged = np.maximum(labels, 0).tolist()
     return Qrels(Path(path), dict(zip(zip(*texts, strict=True), judged, strict=True)))
 

@@ -44,7 +44,6 @@ _MARKS = {
 }
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _TITLE = "remove the lines above the one that names the columns"
-_COMMA = re.compile(r"(?:[+-]?\d+(?:,\d+)?)?")
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
 _BLOCK = 20_000_000  # bytes that are read at once
 _SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
@@ -66,12 +65,15 @@ class Table:
         Line of the file on which each row ends, the header being line 1, shape (K,).
     notes
         Sentences on how it was understood.
+    separator
+        What stands between its columns, if it is text.
     """
 
     path: Path
     columns: tuple[Column, ...]
     rows: NDArray[np.int64]
     notes: tuple[str, ...] = ()
+    separator: str = ","
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -237,8 +239,7 @@ def read_table(source: Source, text: str | None = None, *, name: str = "the tabl
     if separator != ",":
         tell(f"The columns of {path.name} are separated by {_SEPARATORS[separator]}.")
     table = _read_plain(path, raw, separator) or _read_strict(path, raw.decode(), separator)
-    columns = tuple(map(_with_points, table.columns)) if separator == ";" else table.columns
-    return replace(table, columns=columns)
+    return replace(table, separator=separator)
 
 
 def separator_of(raw: bytes) -> str:
@@ -256,14 +257,6 @@ def separator_of(raw: bytes) -> str:
     if width < 2:
         return ","
     return next(each[2] for each in found if each[:2] == (regular, width))
-
-
-def _with_points(column: Column) -> Column:
-    """Numbers with points where all have decimal commas, as in files with semicolons."""
-    commas = any("," in cell for cell in column.values)
-    if not commas or not all(_COMMA.fullmatch(cell) for cell in column.values):
-        return column
-    return column._replace(values=tuple(cell.replace(",", ".") for cell in column.values))
 
 
 def _read_plain(path: Path, raw: bytes, separator: str) -> Table | None:
